@@ -165,13 +165,13 @@ fn put(
     };
     let recipient = AgentId::local(agent.clone());
     if handoff.delivery.attempts > 1
-        && folders.is_archived(agent, &ids::file_name(&ids::native_of(&handoff.message)))
+        && folders.is_archived(agent, &ids::file_name(&ids::native_id(&handoff.message)))
     {
         // An attempt whose report was lost had come this far, and its reader is done with it.
         return Outcome::Delivered;
     }
     let file = to_mailbox(&handoff.message, &recipient, reply_to);
-    let result = folders.make(Section::Inbox, agent).and_then(|mailbox| {
+    let result = folders.open_or_create(Section::Inbox, agent).and_then(|mailbox| {
         own_files.expect(mailbox.path().join(ids::file_name(&file.id)));
         place(folders.root(), &mailbox, &file)
     });

@@ -17,7 +17,7 @@ async fn a_letter_becomes_exactly_the_protocols_file() {
         "payload": "Look at this.\n\u{1f4e8}", "metadata": { "k": { "a": [1, null] } }, "createdAt": sent_at,
     });
     assert_eq!(t.json(&inbox_file("codex", id)), expected);
-    let answer = crate::Letter { in_reply_to: Some(id), ..letter("codex", "claude", "Done.") };
+    let answer = crate::OutgoingMessage { in_reply_to: Some(id), ..letter("codex", "claude", "Done.") };
     let answer = t.send(answer).await;
     assert_eq!(t.json(&inbox_file("claude", answer))["replyTo"], native.as_str());
 }
@@ -48,7 +48,7 @@ async fn a_team_gets_one_file_per_member_with_its_own_recipient() {
         assert_eq!((&file["id"], &file["payload"]), (&ids::to_native(id).into(), &"Plan?".into()));
     }
     assert_eq!(t.names("inbox/lead"), [""; 0], "the sender does not get its own");
-    assert_eq!(t.workspace.verify().await.unwrap(), crate::Swept::default());
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), crate::ScanSummary::default());
 }
 
 #[tokio::test]
@@ -95,9 +95,9 @@ async fn a_file_in_the_making_is_known_while_it_is_in_flight() {
         Outcome::Delivered
     );
     // Another process looks at the mailbox between the file and the report.
-    assert_eq!(t.another().await.sweep().await.unwrap(), crate::Swept::default());
+    assert_eq!(t.another().await.scan().await.unwrap(), crate::ScanSummary::default());
     assert_eq!(t.states(accepted.id).await, ["in_flight"]);
-    assert_eq!((t.problems().await, t.names("inbox/codex").len()), (vec![], 1));
+    assert_eq!((t.rejected_files().await, t.names("inbox/codex").len()), (vec![], 1));
     let placed = place_all(&t.workspace, vec![handoff]).await.unwrap();
     report_all(t.workspace.clone(), placed).await;
     assert_eq!(t.states(accepted.id).await, ["delivered"]);
@@ -106,7 +106,7 @@ async fn a_file_in_the_making_is_known_while_it_is_in_flight() {
 #[tokio::test]
 async fn f7_a_file_that_stands_under_the_name_is_moved_aside_and_kept() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let mailbox = t.workspace.tree().make_folder(Section::Inbox, &name("codex")).unwrap();
+    let mailbox = t.workspace.tree().create_folder(Section::Inbox, &name("codex")).unwrap();
     let mut outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
     t.workspace.send(letter("claude", "codex", "real")).await.unwrap();
     let handoff = outbound.next(1).await.pop().unwrap();

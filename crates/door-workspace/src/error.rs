@@ -8,7 +8,7 @@ use switchboard_sys::files::FileError;
 use switchboard_sys::lock::LockError;
 
 use crate::roles::RoleError;
-use crate::team_mail::TeamMailError;
+use crate::team_send::TeamSendError;
 use crate::workflow::WorkflowError;
 
 /// Why the workspace door did not do what was asked.
@@ -37,7 +37,7 @@ pub enum WorkspaceError {
     Role(#[from] RoleError),
     /// Nobody of a team was sent the message.
     #[error(transparent)]
-    TeamMail(#[from] TeamMailError),
+    TeamSend(#[from] TeamSendError),
     /// The rules of a workflow say no.
     #[error(transparent)]
     Workflow(#[from] WorkflowError),

@@ -51,10 +51,10 @@ const REST: u32 = 9;
 
 impl Workspace {
     /// Keeps house, unless another process does so now.
-    pub async fn keep_house(&self) -> Result<(), WorkspaceError> {
+    pub async fn run_housekeeping(&self) -> Result<(), WorkspaceError> {
         let Some(_lease) = self.wait_for_lease().await? else { return Ok(()) };
         self.clear_temps().await?;
-        self.expire().await?;
+        self.expire_messages().await?;
         self.complete_receipts().await?;
         if self.is_comparison_due().await? {
             self.compare_all(REST).await?;
@@ -83,8 +83,8 @@ impl Workspace {
     }
 
     /// Archives what has expired, writes what is missing and clears away what was never finished. No mail is removed.
-    pub async fn tidy_up(&self) -> Result<(), WorkspaceError> {
-        self.expire().await?;
+    pub async fn run_maintenance(&self) -> Result<(), WorkspaceError> {
+        self.expire_messages().await?;
         self.complete_receipts().await?;
         self.compare_all(0).await
     }
@@ -112,7 +112,7 @@ impl Workspace {
     }
 
     /// Ends what has expired: it goes to the archive, and its sender is told.
-    pub async fn expire(&self) -> Result<(), WorkspaceError> {
+    pub async fn expire_messages(&self) -> Result<(), WorkspaceError> {
         self.hub().expire_due().await?;
         for (agent, message) in self.hub().expired_unarchived(EXPIRED).await? {
             let filed = self.archive(&agent, message).await.and(self.write_receipt(message).await);
@@ -133,7 +133,7 @@ impl Workspace {
 
     /// Compares all mailboxes by name and clears away what killed writers have left, with a rest after each folder.
     async fn compare_all(&self, rest: u32) -> Result<(), WorkspaceError> {
-        self.sweep_all(rest).await?;
+        self.scan_all(rest).await?;
         self.clear_temps().await?;
         let now = self.hub().now();
         for section in [Section::Inbox, Section::Archive, Section::Outbox] {
@@ -224,7 +224,7 @@ impl Workspace {
 /// Whether the sender has been told the first outcome.
 fn has_receipt(tree: &Tree, message: &Message) -> Result<bool, WorkspaceError> {
     let Some(folder) = tree.folder(Section::Outbox, message.from.name.as_str())? else { return Ok(false) };
-    Ok(folder.stat(&receipts::file_name(&ids::native_of(message)))?.is_some())
+    Ok(folder.stat(&receipts::file_name(&ids::native_id(message)))?.is_some())
 }
 
 #[cfg(test)]

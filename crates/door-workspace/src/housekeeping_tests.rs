@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::{Config, Retention};
 use crate::test_workspace::{TestWorkspace, archive_file, inbox_file, letter};
-use crate::{Letter, ids};
+use crate::{OutgoingMessage, ids};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -18,13 +18,13 @@ async fn f1_a_receipt_that_a_killed_process_did_not_write_is_written_once() {
     let receipt = format!("outbox/claude/{}.receipt.json", ids::to_native(id));
     let remove = || std::fs::remove_file(t.path(&receipt)).unwrap();
     remove();
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(!t.path(&receipt).exists(), "whoever took it in may be about to write it");
     t.clock.advance(SignedDuration::from_mins(1));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.json(&receipt)["status"], "delivered");
     remove();
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(!t.path(&receipt).exists(), "what was once there and is gone is not our business");
 }
 
@@ -32,12 +32,12 @@ async fn f1_a_receipt_that_a_killed_process_did_not_write_is_written_once() {
 async fn what_the_hub_let_expire_by_itself_is_archived_with_a_receipt_too() {
     let t = workspace(Retention::FOR_EVER).await;
     let expires_at = Some(t.clock.now() + SignedDuration::from_mins(1));
-    let id = t.send(Letter { expires_at, ..letter("claude", "codex", "soon over") }).await;
+    let id = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "soon over") }).await;
     t.clock.advance(SignedDuration::from_mins(2));
     // As the hub's own tick does, or another process that died right after it.
     assert_eq!(t.workspace.hub().expire_due().await.unwrap().len(), 1);
     assert!(t.path(&inbox_file("codex", id)).exists());
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(t.path(&archive_file("codex", id)).exists());
     let receipt = format!("outbox/claude/{}.receipt.json", ids::to_native(id));
     assert_eq!(t.json(&receipt)["status"], "expired");
@@ -51,7 +51,7 @@ async fn files_of_killed_writers_are_cleared_and_those_of_living_ones_left() {
         t.write(&below, "half");
         t.set_age(&below, SignedDuration::from_hours(age));
     }
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.names("inbox/codex"), [".tmp-1-elsewhere-0"]);
     assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (0, 0));
 }
@@ -62,16 +62,16 @@ async fn trouble_with_one_archive_stops_nothing_else() {
     let t = workspace(retention).await;
     t.workspace.register(switchboard_hub::Registration::mailbox("gemini".parse().unwrap())).await.unwrap();
     let expires_at = Some(t.clock.now() + SignedDuration::from_mins(1));
-    let blocked = t.send(Letter { expires_at, ..letter("claude", "codex", "blocked") }).await;
-    let free = t.send(Letter { expires_at, ..letter("claude", "gemini", "free") }).await;
+    let blocked = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "blocked") }).await;
+    let free = t.send(OutgoingMessage { expires_at, ..letter("claude", "gemini", "free") }).await;
     t.write("archive/codex", "in the way");
     t.clock.advance(SignedDuration::from_mins(2));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(t.path(&archive_file("gemini", free)).exists());
     assert!(t.path(&inbox_file("codex", blocked)).exists());
     assert_eq!((t.states(blocked).await, t.states(free).await), (vec!["expired"], vec!["expired"]));
     std::fs::remove_file(t.path("archive/codex")).unwrap();
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(t.path(&archive_file("codex", blocked)).exists());
 }
 
@@ -85,7 +85,7 @@ async fn one_senders_folder_in_trouble_does_not_stop_the_housekeeping() {
     }
     std::os::unix::fs::symlink("/tmp", t.path("outbox/claude")).unwrap();
     t.clock.advance(SignedDuration::from_mins(1));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     let receipt = |id| format!("{}.receipt.json", ids::to_native(id));
     assert_eq!(t.names("outbox/gemini"), [receipt(other)]);
     assert!(!std::path::Path::new("/tmp").join(receipt(id)).exists());
@@ -98,14 +98,14 @@ async fn one_senders_folder_in_trouble_does_not_stop_the_housekeeping() {
 async fn mailboxes_are_compared_once_a_day_whatever_stamps_say() {
     let t = workspace(Retention::FOR_EVER).await;
     let id = t.send(letter("claude", "codex", "waiting")).await;
-    t.workspace.sweep().await.unwrap();
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.scan().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     // A file that is changed in place changes no stamp of its folder.
     std::fs::write(t.path(&inbox_file("codex", id)), "").unwrap();
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.bytes(&inbox_file("codex", id)), b"", "the comparison of today is done");
     t.clock.advance(DAY);
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(!t.bytes(&inbox_file("codex", id)).is_empty());
 }
 
@@ -115,22 +115,22 @@ async fn one_process_at_a_time_keeps_house() {
     let lease = t.workspace.housekeeping_lease().await.unwrap();
     assert!(lease.is_some());
     let expires_at = Some(t.clock.now() + SignedDuration::from_mins(1));
-    let id = t.send(Letter { expires_at, ..letter("claude", "codex", "soon over") }).await;
+    let id = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "soon over") }).await;
     t.clock.advance(SignedDuration::from_mins(2));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(t.path(&inbox_file("codex", id)).exists(), "another process has the lease");
     drop(lease);
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(t.path(&archive_file("codex", id)).exists());
 }
 
 #[tokio::test]
 async fn unfinished_files_are_removed_in_every_round() {
     let t = TestWorkspace::new(&["codex"]).await;
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     // Left after the daily comparison.
     t.write(".tmp-1-elsewhere-0", "half");
     t.set_age(".tmp-1-elsewhere-0", SignedDuration::from_hours(2));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert!(!t.names("").iter().any(|name| name.starts_with(".tmp-")), "{:?}", t.names(""));
 }

@@ -44,17 +44,17 @@ pub(crate) fn derived(native: &str, mailbox: &str, millis: i64) -> MessageId {
 }
 
 /// What the protocol calls this message, whichever door it came in by.
-pub fn native_of(message: &Message) -> String {
+pub fn native_id(message: &Message) -> String {
     native(message.id, &message.origin.native)
 }
 
 /// The name of the file that must be in the mailbox for a waiting message.
 pub(crate) fn file_of(waiting: &ExpectedFile) -> String {
-    file_name(&native_of_waiting(waiting))
+    file_name(&native_id_of_waiting(waiting))
 }
 
 /// What the protocol calls a message of which only the names are known.
-pub(crate) fn native_of_waiting(waiting: &ExpectedFile) -> String {
+pub(crate) fn native_id_of_waiting(waiting: &ExpectedFile) -> String {
     native(waiting.id, &waiting.native)
 }
 

@@ -27,7 +27,7 @@ pub enum Finding {
         path: String,
     },
     /// A file that was never taken in, or a folder that is none of an agent's.
-    NotTakenIn {
+    NotIngested {
         /// Where it is.
         path: String,
         /// Why, as far as it is known.
@@ -75,9 +75,9 @@ pub enum Finding {
 
 impl Finding {
     /// Whether it is about the same thing as another one, whatever is known of it by now.
-    pub fn is_about_the_same(&self, other: &Self) -> bool {
+    pub fn is_same_issue(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::NotTakenIn { path, .. }, Self::NotTakenIn { path: other, .. }) => path == other,
+            (Self::NotIngested { path, .. }, Self::NotIngested { path: other, .. }) => path == other,
             _ => self == other,
         }
     }
@@ -147,8 +147,8 @@ async fn newest_files(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceEr
             });
         }
     }
-    let problems = workspace.problems().await?.into_iter();
-    findings.extend(problems.map(|it| Finding::NotTakenIn { path: it.path, reason: Some(it.reason) }));
+    let problems = workspace.rejected_files().await?.into_iter();
+    findings.extend(problems.map(|it| Finding::NotIngested { path: it.path, reason: Some(it.reason) }));
     Ok(findings)
 }
 
@@ -159,7 +159,7 @@ async fn mailbox_files(
 ) -> Result<Vec<Finding>, WorkspaceError> {
     let mut findings = Vec::new();
     let mut examined = 0;
-    let problems = workspace.problems().await?;
+    let problems = workspace.rejected_files().await?;
     let (directory, limit) = (workspace.hub().directory().await?, workspace.config().file_limit);
     for (name, agent) in mailboxes(workspace, &mut findings).await? {
         let (tree, folder) = (workspace.tree().clone(), format!("inbox/{name}"));
@@ -173,7 +173,7 @@ async fn mailbox_files(
                 continue;
             }
             Err(error) => {
-                findings.push(Finding::NotTakenIn { path: folder, reason: Some(error.to_string()) });
+                findings.push(Finding::NotIngested { path: folder, reason: Some(error.to_string()) });
                 continue;
             }
         };
@@ -192,7 +192,7 @@ async fn mailbox_files(
                 findings.push(Finding::StaleTemp { path });
             } else if ids::of_file(name).is_some() || is_aside(name) {
                 let reason = problems.iter().find(|problem| problem.path == path).map(|p| p.reason.clone());
-                findings.push(Finding::NotTakenIn { path, reason });
+                findings.push(Finding::NotIngested { path, reason });
             }
         }
         let Some(dir) = dir else { continue };
@@ -225,10 +225,10 @@ async fn surroundings(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceEr
     let now = workspace.hub().now();
     findings.extend(blocking(move || Ok(look_at_root(&root, now.as_second()))).await?);
     let state = workspace.state().clone();
-    match blocking(move || state.misnamed()).await {
-        Ok(misnamed) => findings.extend(misnamed.into_iter().map(|(name, error)| {
+    match blocking(move || state.invalid_names()).await {
+        Ok(invalid_names) => findings.extend(invalid_names.into_iter().map(|(name, error)| {
             let path = format!("'{}' in state.json", name.escape_debug());
-            Finding::NotTakenIn { path, reason: Some(error.to_string()) }
+            Finding::NotIngested { path, reason: Some(error.to_string()) }
         })),
         Err(WorkspaceError::DamagedState { problem }) => findings.push(Finding::DamagedState { problem }),
         Err(other) => findings.push(Finding::DamagedState { problem: other.to_string() }),
@@ -259,7 +259,7 @@ async fn mailboxes(
             }
             Err(error) => {
                 let (path, reason) = (format!("inbox/{folder}"), Some(error.to_string()));
-                findings.push(Finding::NotTakenIn { path, reason });
+                findings.push(Finding::NotIngested { path, reason });
             }
         }
     }

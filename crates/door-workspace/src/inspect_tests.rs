@@ -18,7 +18,7 @@ async fn a_sound_workspace_has_no_findings() {
     t.send(letter("claude", "human", "hello")).await;
     t.send(letter("claude", "all", "hello")).await;
     t.put("codex", &message("msg_1_a", "x", "codex", "dropped"));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     t.workspace.rename(name("claude"), name("opus")).await.unwrap();
     assert_eq!(findings(&t).await, []);
@@ -42,7 +42,7 @@ async fn everything_that_is_wrong_is_found_and_nothing_changed() {
     t.write("inbox/file", "");
     t.write("state.json", "{");
     let before = (t.names("inbox"), t.names("inbox/codex"), t.bytes("state.json"));
-    let not_taken_in = |path: &str, reason: Option<&str>| Finding::NotTakenIn {
+    let not_taken_in = |path: &str, reason: Option<&str>| Finding::NotIngested {
         path: path.into(),
         reason: reason.map(str::to_owned),
     };
@@ -77,9 +77,12 @@ async fn a_known_problem_comes_with_its_reason() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("inbox/codex/msg_1_a.json", "");
     t.set_age("inbox/codex/msg_1_a.json", SignedDuration::from_mins(1));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     let reason = Some("the file is empty".to_owned());
-    assert_eq!(findings(&t).await, [Finding::NotTakenIn { path: "inbox/codex/msg_1_a.json".into(), reason }]);
+    assert_eq!(
+        findings(&t).await,
+        [Finding::NotIngested { path: "inbox/codex/msg_1_a.json".into(), reason }]
+    );
 }
 
 #[tokio::test]
@@ -142,6 +145,6 @@ async fn an_agent_whose_name_is_none_is_told_of() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("state.json", r#"{"chatAgents": {"a/b": {}}}"#);
     let found = findings(&t).await;
-    let [Finding::NotTakenIn { path, reason: Some(_) }] = &found[..] else { panic!("{found:?}") };
+    let [Finding::NotIngested { path, reason: Some(_) }] = &found[..] else { panic!("{found:?}") };
     assert_eq!(path, "'a/b' in state.json");
 }

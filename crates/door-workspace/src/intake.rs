@@ -18,7 +18,7 @@ use crate::error::{WorkspaceError, unless_disk};
 use crate::housekeeping::rest_after;
 use crate::ids;
 use crate::mailbox::{self, Comparison, Listing, Names, NewFile, Unreadable};
-use crate::problems::{Problem, known_problems};
+use crate::rejected_files::{RejectedFile, list_rejected};
 use crate::translate::{Found, to_draft};
 use crate::tree::Section;
 use crate::workspace::{Workspace, belongs_in_archive, blocking, move_to_archive};
@@ -27,12 +27,12 @@ use crate::workspace::{Workspace, belongs_in_archive, blocking, move_to_archive}
 const LOOKED: &str = "looked";
 
 /// Mailboxes with at most this many waiting messages are also compared by content whenever they
-/// changed; larger ones by name only, and by content in [`Workspace::verify`].
+/// changed; larger ones by name only, and by content in [`Workspace::verify_mailboxes`].
 const COMPARE: usize = 64;
 
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct ScanSummary {
     /// Messages taken in.
     pub taken: usize,
     /// Files of ours that were missing or damaged and were written again.
@@ -41,7 +41,7 @@ pub struct Swept {
     pub settling: usize,
 }
 
-impl Swept {
+impl ScanSummary {
     fn add(&mut self, other: Self) {
         self.taken += other.taken;
         self.restored += other.restored;
@@ -61,19 +61,19 @@ pub(crate) struct Mailbox {
 
 /// What the hub remembers of the last complete look at a mailbox folder.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LastSweep {
+pub(crate) struct LastScan {
     /// The folder's stamp.
     stamp: Option<String>,
     /// Files that were refused, with their stamps: one may be completed in place, which the folder's stamp does not show.
     refused: Vec<(String, String)>,
 }
 
-impl LastSweep {
+impl LastScan {
     pub(crate) fn read(view: &View<'_>, folder: &str) -> Result<Self, HubError> {
         let within = format!("inbox/{folder}/");
-        let refused = known_problems(view)?
+        let refused = list_rejected(view)?
             .into_iter()
-            .filter_map(|problem| Some((problem.path.strip_prefix(&within)?.to_owned(), problem.stamp)));
+            .filter_map(|rejected| Some((rejected.path.strip_prefix(&within)?.to_owned(), rejected.stamp)));
         Ok(Self { stamp: view.get_note(Door::Workspace, LOOKED, folder)?, refused: refused.collect() })
     }
 
@@ -86,13 +86,13 @@ impl LastSweep {
 }
 
 /// One file's fate.
-enum Fate {
+enum FileOutcome {
     Taken,
     Settling,
     /// Known already; nothing to do.
     Known,
     /// Left in place.
-    Problem {
+    Rejected {
         reason: String,
         /// Whether only another content of the file can cure it.
         in_file: bool,
@@ -114,7 +114,7 @@ const DUE: &str = "due";
 
 /// Which mailboxes are looked at, and how closely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Care {
+enum ScanMode {
     /// Those that changed since they were last looked at; large ones no more often than [`PACE`] allows.
     Paced,
     /// Those that changed since they were last looked at.
@@ -127,46 +127,46 @@ enum Care {
 
 impl Workspace {
     /// Looks at all mailboxes that changed since they were last looked at. Large ones may have to wait: see `PACE`.
-    pub async fn sweep(&self) -> Result<Swept, WorkspaceError> {
-        self.sweep_with(Care::Paced).await
+    pub async fn scan(&self) -> Result<ScanSummary, WorkspaceError> {
+        self.scan_with(ScanMode::Paced).await
     }
 
     /// The same without waiting for large ones: afterwards every file that was there before is taken in.
-    pub(crate) async fn sweep_changed(&self) -> Result<Swept, WorkspaceError> {
-        self.sweep_with(Care::Changed).await
+    pub(crate) async fn scan_changed(&self) -> Result<ScanSummary, WorkspaceError> {
+        self.scan_with(ScanMode::Changed).await
     }
 
     /// Looks at all mailboxes, whatever their stamps say, and rests after each for `rest` times its length.
-    pub(crate) async fn sweep_all(&self, rest: u32) -> Result<Swept, WorkspaceError> {
-        self.sweep_resting(Care::All, rest).await
+    pub(crate) async fn scan_all(&self, rest: u32) -> Result<ScanSummary, WorkspaceError> {
+        self.scan_throttled(ScanMode::All, rest).await
     }
 
     /// Compares all mailboxes with the journal by content, whatever their stamps say.
-    pub async fn verify(&self) -> Result<Swept, WorkspaceError> {
-        self.verify_resting(0).await
+    pub async fn verify_mailboxes(&self) -> Result<ScanSummary, WorkspaceError> {
+        self.verify_throttled(0).await
     }
 
-    async fn sweep_with(&self, care: Care) -> Result<Swept, WorkspaceError> {
-        self.sweep_resting(care, 0).await
+    async fn scan_with(&self, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
+        self.scan_throttled(mode, 0).await
     }
 
-    async fn sweep_resting(&self, care: Care, rest: u32) -> Result<Swept, WorkspaceError> {
-        let mut swept = Swept::default();
+    async fn scan_throttled(&self, mode: ScanMode, rest: u32) -> Result<ScanSummary, WorkspaceError> {
+        let mut scanned = ScanSummary::default();
         for folder in self.mailbox_folders().await? {
             let began = Instant::now();
-            swept.add(self.sweep_or_report(&folder, care).await?);
+            scanned.add(self.scan_or_report(&folder, mode).await?);
             rest_after(began.elapsed() * rest).await;
         }
-        Ok(swept)
+        Ok(scanned)
     }
 
     /// Names of all mailbox folders that are there or should be.
     pub(crate) async fn mailbox_folders(&self) -> Result<BTreeSet<String>, WorkspaceError> {
-        self.tree().check_in_place()?;
+        self.tree().check_not_moved()?;
         let tree = self.tree().clone();
         let there = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
         let mut folders: BTreeSet<String> = there.into_iter().collect();
-        self.forget_problems(|path| {
+        self.clear_rejected(|path| {
             let folder = path.strip_prefix("inbox/").and_then(|rest| rest.split('/').next());
             folder.is_some_and(|folder| !folders.contains(folder))
         })
@@ -180,34 +180,40 @@ impl Workspace {
     }
 
     /// Compares all mailboxes with the journal by content, resting after each for `rest` times its length.
-    pub(crate) async fn verify_resting(&self, rest: u32) -> Result<Swept, WorkspaceError> {
+    pub(crate) async fn verify_throttled(&self, rest: u32) -> Result<ScanSummary, WorkspaceError> {
         self.finish_renaming().await?;
-        self.sweep_resting(Care::Content, rest).await
+        self.scan_throttled(ScanMode::Content, rest).await
     }
 
     /// Compares one mailbox with the journal by content.
-    pub(crate) async fn verify_mailbox(&self, folder: &str) -> Result<Swept, WorkspaceError> {
-        self.sweep_or_report(folder, Care::Content).await
+    pub(crate) async fn verify_mailbox(&self, folder: &str) -> Result<ScanSummary, WorkspaceError> {
+        self.scan_or_report(folder, ScanMode::Content).await
     }
 
     /// Looks at one agent's mailbox, if it changed since it was last looked at.
-    pub async fn sweep_mailbox(&self, agent: &AgentId) -> Result<Swept, WorkspaceError> {
+    pub async fn scan_mailbox(&self, agent: &AgentId) -> Result<ScanSummary, WorkspaceError> {
         let own = self.owner_of(&*self.hub().directory().await?, agent.name.clone()).await?;
         // Its owner reads what was taken in before, where the disk takes nothing more.
-        let mut swept = unless_disk(self.sweep_or_report(own.name.as_str(), Care::Paced).await)?;
+        let mut scanned = unless_disk(self.scan_or_report(own.name.as_str(), ScanMode::Paced).await)?;
         if own.name.as_str() != agent.name.as_str() {
-            swept.add(unless_disk(self.sweep_or_report(agent.name.as_str(), Care::Paced).await)?);
+            scanned.add(unless_disk(self.scan_or_report(agent.name.as_str(), ScanMode::Paced).await)?);
         }
-        Ok(swept)
+        Ok(scanned)
     }
 
-    /// Whether an agent's mailbox folder has not changed since its last complete look, and [`Workspace::sweep_mailbox`]
+    /// Whether an agent's mailbox folder has not changed since its last complete look, and [`Workspace::scan_mailbox`]
     /// would find nothing. Opens no file, unless files in the folder were refused.
-    pub(crate) async fn is_swept(&self, agent: &AgentId, last: &LastSweep) -> Result<bool, WorkspaceError> {
+    pub(crate) async fn is_unchanged(
+        &self,
+        agent: &AgentId,
+        last: &LastScan,
+    ) -> Result<bool, WorkspaceError> {
         let (tree, now, name) = (self.tree().clone(), self.hub().now(), agent.name.clone());
         let last = last.clone();
         let compare = move || {
-            let Some(stamp) = tree.own_folder_stamp(Section::Inbox, name.as_str())? else { return Ok(false) };
+            let Some(stamp) = tree.own_folder_metadata(Section::Inbox, name.as_str())? else {
+                return Ok(false);
+            };
             let stamp = mailbox::trusted_stamp(stamp, now);
             if stamp.is_none() || stamp != last.stamp {
                 return Ok(false);
@@ -222,49 +228,51 @@ impl Workspace {
     }
 
     /// One mailbox in trouble does not keep the others waiting.
-    async fn sweep_or_report(&self, folder: &str, care: Care) -> Result<Swept, WorkspaceError> {
-        match self.sweep_folder(folder, care).await {
+    async fn scan_or_report(&self, folder: &str, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
+        match self.scan_folder(folder, mode).await {
             Err(WorkspaceError::File(error)) => {
                 self.report_folder(folder, describe(&error)).await?;
-                Ok(Swept::default())
+                Ok(ScanSummary::default())
             }
-            swept => swept,
+            scanned => scanned,
         }
     }
 
     async fn report_folder(&self, folder: &str, reason: String) -> Result<(), WorkspaceError> {
-        Ok(self.report(Problem { path: format!("inbox/{folder}"), reason, stamp: String::new() }).await?)
+        Ok(self
+            .report_rejected(RejectedFile { path: format!("inbox/{folder}"), reason, stamp: String::new() })
+            .await?)
     }
 
-    async fn sweep_folder(&self, folder: &str, care: Care) -> Result<Swept, WorkspaceError> {
+    async fn scan_folder(&self, folder: &str, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
         let Ok(name) = Name::parse(folder) else {
             self.report_folder(folder, "the folder's name is not the name of an agent".into()).await?;
-            return Ok(Swept::default());
+            return Ok(ScanSummary::default());
         };
         let (tree, wanted) = (self.tree().clone(), name.clone());
         let found = blocking(move || match tree.own_folder(Section::Inbox, wanted.as_str())? {
             Some(dir) => Ok(Some((dir.stamp()?, dir))),
             None => Ok(None),
         });
-        let Some((stamp, dir)) = found.await? else { return self.restore_folder(name, care).await };
+        let Some((stamp, dir)) = found.await? else { return self.restore_folder(name, mode).await };
         let stamp = mailbox::trusted_stamp(stamp, self.hub().now());
-        let by_stamp = matches!(care, Care::Paced | Care::Changed);
-        if by_stamp && self.is_done_with(folder, stamp.as_deref(), &dir).await? {
-            return Ok(Swept::default());
+        let by_stamp = matches!(mode, ScanMode::Paced | ScanMode::Changed);
+        if by_stamp && self.is_unchanged_since(folder, stamp.as_deref(), &dir).await? {
+            return Ok(ScanSummary::default());
         }
         let is_large = self.hub().unread(AgentId::local(name.clone()), LARGE).await? == LARGE;
-        if is_large && care == Care::Paced && self.rests(folder).await? {
-            return Ok(Swept::default());
+        if is_large && mode == ScanMode::Paced && self.rests(folder).await? {
+            return Ok(ScanSummary::default());
         }
-        let (swept, listing_time) = self.look(name, dir, care).await?;
+        let (scanned, listing_time) = self.look(name, dir, mode).await?;
         if is_large {
             self.rest(folder, listing_time * PACE).await?;
         }
         // Only a look that left nothing open counts as complete.
-        if swept.settling == 0 {
+        if scanned.settling == 0 {
             self.hub().put_note_unsynced(Door::Workspace, LOOKED, folder.to_owned(), stamp).await?;
         }
-        Ok(swept)
+        Ok(scanned)
     }
 
     /// Whether a large mailbox is not due yet.
@@ -284,7 +292,7 @@ impl Workspace {
     }
 
     /// Whether nothing has happened in a mailbox since its last complete look.
-    async fn is_done_with(
+    async fn is_unchanged_since(
         &self,
         folder: &str,
         stamp: Option<&str>,
@@ -292,7 +300,7 @@ impl Workspace {
     ) -> Result<bool, WorkspaceError> {
         let Some(stamp) = stamp else { return Ok(false) };
         let folder = folder.to_owned();
-        let last = self.hub().view(move |view| LastSweep::read(view, &folder)).await?;
+        let last = self.hub().view(move |view| LastScan::read(view, &folder)).await?;
         if last.stamp.as_deref() != Some(stamp) {
             return Ok(false);
         }
@@ -304,20 +312,25 @@ impl Workspace {
     }
 
     /// A mailbox folder that is gone although mail waits in it is made again.
-    async fn restore_folder(&self, name: Name, care: Care) -> Result<Swept, WorkspaceError> {
+    async fn restore_folder(&self, name: Name, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
         let agent = self.owner_of(&*self.hub().directory().await?, name.clone()).await?;
         // Under a former name, or another spelling, nothing is expected.
         if agent.name.as_str() != name.as_str() || self.hub().unread(agent.clone(), 1).await? == 0 {
-            return Ok(Swept::default());
+            return Ok(ScanSummary::default());
         }
         let (tree, name) = (self.tree().clone(), agent.name.clone());
-        let dir = blocking(move || Ok(tree.make_own_folder(Section::Inbox, &name)?)).await?;
-        Ok(self.look(agent.name, dir, care).await?.0)
+        let dir = blocking(move || Ok(tree.create_own_folder(Section::Inbox, &name)?)).await?;
+        Ok(self.look(agent.name, dir, mode).await?.0)
     }
 
     /// Compares a mailbox with the journal and takes in what is new. Also returns how long the comparison took, without the
     /// intake: a burst of dropped files is no reason to leave the next one lying.
-    async fn look(&self, folder: Name, dir: Dir, care: Care) -> Result<(Swept, Duration), WorkspaceError> {
+    async fn look(
+        &self,
+        folder: Name,
+        dir: Dir,
+        mode: ScanMode,
+    ) -> Result<(ScanSummary, Duration), WorkspaceError> {
         let began = Instant::now();
         let directory = self.hub().directory().await?;
         let agent = self.owner_of(&directory, folder.clone()).await?;
@@ -334,10 +347,10 @@ impl Workspace {
             comparison.expect(&ids::file_of(&coming));
         }
         let mut still = Vec::new();
-        let mut swept = self.compare_waiting(&mailbox, &mut comparison, care, &mut still).await?;
+        let mut scanned = self.compare_waiting(&mailbox, &mut comparison, mode, &mut still).await?;
         let compared = began.elapsed();
         let listed = mailbox.dir.clone();
-        let restored = swept.restored > 0;
+        let restored = scanned.restored > 0;
         let (aside, listing) = blocking(move || {
             let listing = comparison.read_new(&listed, limit)?;
             // What was put right may have moved another file aside.
@@ -348,11 +361,11 @@ impl Workspace {
         for name in aside {
             let reason = "it stood under the name of another message and was moved aside".to_owned();
             let stamp = mailbox::stamp_of(&mailbox.dir, &name);
-            self.report(Problem { path: mailbox.path(&name), reason, stamp }).await?;
+            self.report_rejected(RejectedFile { path: mailbox.path(&name), reason, stamp }).await?;
             still.push(name);
         }
-        swept.add(self.take_in(&mailbox, listing, still).await?);
-        Ok((swept, compared))
+        scanned.add(self.ingest(&mailbox, listing, still).await?);
+        Ok((scanned, compared))
     }
 
     /// Compares the files of all waiting messages with the listing, a page at a time, and puts right what is wrong.
@@ -360,22 +373,22 @@ impl Workspace {
         &self,
         mailbox: &Mailbox,
         comparison: &mut Comparison,
-        care: Care,
+        mode: ScanMode,
         still: &mut Vec<String>,
-    ) -> Result<Swept, WorkspaceError> {
+    ) -> Result<ScanSummary, WorkspaceError> {
         /// Messages of one page, so that a large mailbox is never in memory as a whole.
         const PAGE: usize = 1000;
-        let mut swept = Swept::default();
+        let mut scanned = ScanSummary::default();
         if !mailbox.is_own {
-            return Ok(swept);
+            return Ok(scanned);
         }
         let agent = mailbox.agent.clone();
         let by_content =
-            care == Care::Content || self.hub().unread(agent.clone(), COMPARE + 1).await? <= COMPARE;
+            mode == ScanMode::Content || self.hub().unread(agent.clone(), COMPARE + 1).await? <= COMPARE;
         let mut after = 0;
         loop {
             let page = self.hub().expected_files_after(agent.clone(), after, PAGE).await?;
-            let Some((last, _)) = page.last() else { return Ok(swept) };
+            let Some((last, _)) = page.last() else { return Ok(scanned) };
             after = *last;
             for (_, waiting) in page {
                 let name = ids::file_of(&waiting);
@@ -386,11 +399,11 @@ impl Workspace {
                     continue;
                 }
                 match self.repair(mailbox, waiting.id, is_there).await? {
-                    Ok(repaired) => swept.restored += usize::from(repaired),
+                    Ok(repaired) => scanned.restored += usize::from(repaired),
                     Err(reason) => {
                         let path = mailbox.path(&name);
                         still.push(name);
-                        self.report(Problem { path, reason, stamp: String::new() }).await?;
+                        self.report_rejected(RejectedFile { path, reason, stamp: String::new() }).await?;
                     }
                 }
             }
@@ -398,37 +411,39 @@ impl Workspace {
     }
 
     /// Takes in what is new, in the order of its senders. `still` are names with a problem known already.
-    async fn take_in(
+    async fn ingest(
         &self,
         mailbox: &Mailbox,
         listing: Listing,
         mut still: Vec<String>,
-    ) -> Result<Swept, WorkspaceError> {
-        let mut swept = Swept { settling: usize::from(listing.again), ..Swept::default() };
+    ) -> Result<ScanSummary, WorkspaceError> {
+        let mut scanned = ScanSummary { settling: usize::from(listing.again), ..ScanSummary::default() };
         let mut drafts: Vec<((String, String), Draft)> = Vec::new();
         for file in listing.new {
             let (name, stamp) = (file.name.clone(), file.stamp.clone());
             let draft = match self.draft(mailbox, file).await {
                 Ok(draft) => draft,
-                Err(error) => Err(Fate::Problem { reason: own_fault(error)?, in_file: false }),
+                Err(error) => Err(FileOutcome::Rejected { reason: own_fault(error)?, in_file: false }),
             };
             match draft {
                 Ok(draft) => drafts.push(((name, stamp), draft)),
-                Err(fate) => self.note_fate(fate, mailbox, name, stamp, &mut swept, &mut still).await?,
+                Err(outcome) => {
+                    self.apply_outcome(outcome, mailbox, name, stamp, &mut scanned, &mut still).await?;
+                }
             }
         }
         let (names, batch): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
         for ((name, stamp), answer) in names.into_iter().zip(self.hub().submit_all(batch).await) {
-            let fate = match answer {
+            let outcome = match answer {
                 // Another process was quicker.
-                Ok(accepted) if accepted.duplicate => Fate::Known,
+                Ok(accepted) if accepted.duplicate => FileOutcome::Known,
                 Ok(accepted) => {
                     if let Err(error) = self.after_intake(mailbox, &name, &accepted).await {
                         // The message is in the journal; what could not be written beside it is not
                         // worth leaving the others behind.
                         tracing::warn!(error = %own_fault(error)?, file = name, "not all is done for a message");
                     }
-                    Fate::Taken
+                    FileOutcome::Taken
                 }
                 Err(
                     error @ (HubError::Store { .. }
@@ -439,37 +454,37 @@ impl Workspace {
                     | HubError::OutcomeUnknown { .. }
                     | HubError::Closed),
                 ) => return Err(error.into()),
-                Err(error) => Fate::Problem { reason: error.to_string(), in_file: true },
+                Err(error) => FileOutcome::Rejected { reason: error.to_string(), in_file: true },
             };
-            self.note_fate(fate, mailbox, name, stamp, &mut swept, &mut still).await?;
+            self.apply_outcome(outcome, mailbox, name, stamp, &mut scanned, &mut still).await?;
         }
         let (folder, within) = (format!("inbox/{}", mailbox.folder), mailbox.path(""));
-        self.forget_problems(|path| {
+        self.clear_rejected(|path| {
             let is_over = |name: &str| !still.iter().any(|still| still == name);
             path == folder || path.strip_prefix(&within).is_some_and(is_over)
         })
         .await?;
-        Ok(swept)
+        Ok(scanned)
     }
 
-    async fn note_fate(
+    async fn apply_outcome(
         &self,
-        fate: Fate,
+        outcome: FileOutcome,
         mailbox: &Mailbox,
         name: String,
         stamp: String,
-        swept: &mut Swept,
+        scanned: &mut ScanSummary,
         still: &mut Vec<String>,
     ) -> Result<(), WorkspaceError> {
-        match fate {
-            Fate::Taken => swept.taken += 1,
-            Fate::Settling => swept.settling += 1,
-            Fate::Known => {}
-            Fate::Problem { reason, in_file } => {
+        match outcome {
+            FileOutcome::Taken => scanned.taken += 1,
+            FileOutcome::Settling => scanned.settling += 1,
+            FileOutcome::Known => {}
+            FileOutcome::Rejected { reason, in_file } => {
                 let path = mailbox.path(&name);
                 let stamp = if in_file { stamp } else { String::new() };
                 still.push(name);
-                self.report(Problem { path, reason, stamp }).await?;
+                self.report_rejected(RejectedFile { path, reason, stamp }).await?;
             }
         }
         Ok(())
@@ -483,7 +498,7 @@ impl Workspace {
         accepted: &Accepted,
     ) -> Result<(), WorkspaceError> {
         if !mailbox.is_own {
-            self.bring_home(mailbox, name).await?;
+            self.move_to_own_folder(mailbox, name).await?;
         }
         if accepted.stopped.is_some() {
             // A rule against storms says that its reader must not get it.
@@ -498,11 +513,11 @@ impl Workspace {
     }
 
     /// Moves a file out of the folder of a former name, or of another spelling, into the agent's own.
-    async fn bring_home(&self, mailbox: &Mailbox, name: &str) -> Result<(), WorkspaceError> {
+    async fn move_to_own_folder(&self, mailbox: &Mailbox, name: &str) -> Result<(), WorkspaceError> {
         let (tree, dir) = (self.tree().clone(), mailbox.dir.clone());
         let (owner, name) = (mailbox.agent.name.clone(), name.to_owned());
         blocking(move || {
-            let own = tree.make_own_folder(Section::Inbox, &owner)?;
+            let own = tree.create_own_folder(Section::Inbox, &owner)?;
             mailbox::bring(&dir, &own, &name)?;
             Ok(())
         })
@@ -530,9 +545,13 @@ impl Workspace {
     }
 
     /// A new file as a draft, or what becomes of it instead.
-    async fn draft(&self, mailbox: &Mailbox, file: NewFile) -> Result<Result<Draft, Fate>, WorkspaceError> {
+    async fn draft(
+        &self,
+        mailbox: &Mailbox,
+        file: NewFile,
+    ) -> Result<Result<Draft, FileOutcome>, WorkspaceError> {
         let Mailbox { agent, directory, .. } = mailbox;
-        let problem = |reason| Ok(Err(Fate::Problem { reason, in_file: true }));
+        let rejected = |reason| Ok(Err(FileOutcome::Rejected { reason, in_file: true }));
         let content = match file.content {
             Ok(content) => content,
             Err(error) => {
@@ -540,14 +559,14 @@ impl Workspace {
                 // A date far in the future says nothing about when it was written.
                 let age = self.hub().now().duration_since(file.modified).abs();
                 if matches!(error, Unreadable::Malformed(_)) && age < settle {
-                    return Ok(Err(Fate::Settling));
+                    return Ok(Err(FileOutcome::Settling));
                 }
-                return problem(describe(&error));
+                return rejected(describe(&error));
             }
         };
         let recipient = content.recipient.parse::<AgentId>().map(|id| directory.canonical(&id));
         if recipient.as_ref() != Ok(agent) {
-            return problem(format!(
+            return rejected(format!(
                 "the field 'recipient' is '{}' but the file lies in the mailbox of {agent}",
                 content.recipient.escape_debug()
             ));
@@ -559,13 +578,13 @@ impl Workspace {
             let reason = format!(
                 "no agent is named '{agent}'; register it with `switchboard agents register \"{agent}\"` and the file is taken in"
             );
-            return Ok(Err(Fate::Problem { reason, in_file: false }));
+            return Ok(Err(FileOutcome::Rejected { reason, in_file: false }));
         }
         let reply_to = match &content.reply_to {
             // It is what its sender calls the message it answers.
             Some(native) => match content.sender.parse::<AgentId>() {
-                Ok(sender) => self.find_for(&sender, native).await.ok(),
-                Err(_) => self.find(native).await.ok(),
+                Ok(sender) => self.resolve_id_for(&sender, native).await.ok(),
+                Err(_) => self.resolve_id(native).await.ok(),
             },
             None => None,
         };
@@ -576,7 +595,7 @@ impl Workspace {
         };
         Ok(to_draft(*content, &found, reply_to)
             .map(|draft| Draft { from: directory.canonical(&draft.from), ..draft })
-            .map_err(|error| Fate::Problem { reason: error.to_string(), in_file: true }))
+            .map_err(|error| FileOutcome::Rejected { reason: error.to_string(), in_file: true }))
     }
 
     /// The message that this mailbox knows by this id.
@@ -598,8 +617,13 @@ impl Workspace {
     }
 
     /// A file under the id of a message that is known and not expected here.
-    async fn again(&self, mailbox: &Mailbox, id: MessageId, name: &str) -> Result<Fate, WorkspaceError> {
-        let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(Fate::Known) };
+    async fn again(
+        &self,
+        mailbox: &Mailbox,
+        id: MessageId,
+        name: &str,
+    ) -> Result<FileOutcome, WorkspaceError> {
+        let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(FileOutcome::Known) };
         let expected = self.expected(mailbox, &stored.message).await?;
         let (dir, read, limit) = (mailbox.dir.clone(), name.to_owned(), self.config().file_limit);
         let same = blocking(move || {
@@ -608,7 +632,7 @@ impl Workspace {
         .await?;
         if !same {
             let reason = format!("another message was accepted under this id before ({id})");
-            return Ok(Fate::Problem { reason, in_file: true });
+            return Ok(FileOutcome::Rejected { reason, in_file: true });
         }
         let delivery = receipt.deliveries.iter().find(|delivery| delivery.agent == mailbox.agent);
         if delivery.is_some_and(|delivery| belongs_in_archive(delivery.state)) {
@@ -620,9 +644,9 @@ impl Workspace {
                 tracing::warn!(error = %own_fault(error)?, "a receipt could not be written");
             }
         } else if !mailbox.is_own {
-            self.bring_home(mailbox, name).await?;
+            self.move_to_own_folder(mailbox, name).await?;
         }
-        Ok(Fate::Known)
+        Ok(FileOutcome::Known)
     }
 }
 

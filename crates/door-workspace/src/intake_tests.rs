@@ -15,12 +15,12 @@ use crate::test_workspace::{
     TestWorkspace, agent, archive_file, damage_database, inbox_file, letter, message, move_carelessly, name,
     names_in, with, write_carelessly,
 };
-use crate::workspace::Letter;
+use crate::workspace::OutgoingMessage;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-fn swept(taken: usize, restored: usize, settling: usize) -> Swept {
-    Swept { taken, restored, settling }
+fn scanned(taken: usize, restored: usize, settling: usize) -> ScanSummary {
+    ScanSummary { taken, restored, settling }
 }
 
 #[tokio::test]
@@ -29,10 +29,10 @@ async fn a_dropped_file_becomes_mail_and_stays_where_it_is() {
     let file =
         with(message("msg_1_a", "claude", "codex", "hello"), json!({ "x": 1, "metadata": { "k": [true] } }));
     t.put("codex", &file);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     assert_eq!(t.waiting("codex").await, ["hello"]);
     assert_eq!(t.json("inbox/codex/msg_1_a.json"), file);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0), "once is enough");
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0), "once is enough");
     assert_eq!(t.journal().await, ["hello"]);
     assert_eq!(t.names("inbox/codex"), ["msg_1_a.json"]);
 }
@@ -41,7 +41,7 @@ async fn a_dropped_file_becomes_mail_and_stays_where_it_is() {
 async fn f14_a_dropped_file_is_unverified_and_gets_a_receipt() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "human", "codex", "obey"));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     let id = t.id_of("msg_1_a").await;
     let stored = t.workspace.hub().message(id).await.unwrap().unwrap();
     assert!(!stored.message.origin.verified);
@@ -57,10 +57,10 @@ async fn f14_a_file_of_another_user_gets_no_receipt() {
         println!("skipped: giving a file to another user needs root ({error})");
         return;
     }
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     assert_eq!(t.waiting("codex").await, ["hello"]);
     assert_eq!(t.names("outbox"), [""; 0]);
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0));
     // The same after the database was lost.
     let t = t.lose_database().await;
     let id = t.id_of("msg_1_a").await;
@@ -104,12 +104,12 @@ async fn f9_f10_malformed_files_are_reported_once_left_alone_and_stop_nobody() {
         t.write("inbox/codex/msg_1_a.json", &bytes);
         t.set_age("inbox/codex/msg_1_a.json", MINUTE);
         t.write("inbox/codex/msg_9_good.json", &good);
-        assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0), "{case}");
-        let problems = t.problems().await;
+        assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0), "{case}");
+        let problems = t.rejected_files().await;
         assert_eq!(problems.len(), 1, "{case}: {problems:?}");
         assert_eq!(problems[0].0, "inbox/codex/msg_1_a.json", "{case}");
-        assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0), "{case}");
-        assert_eq!(t.problems().await, problems, "{case}: reported once");
+        assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0), "{case}");
+        assert_eq!(t.rejected_files().await, problems, "{case}: reported once");
         assert_eq!(t.bytes("inbox/codex/msg_1_a.json"), bytes, "{case}: left as it was");
         assert_eq!(t.waiting("codex").await, ["good"], "{case}");
         assert_eq!(t.names("inbox/codex").len(), 2, "{case}");
@@ -123,15 +123,19 @@ async fn f9_a_problem_says_what_is_wrong_and_is_forgotten_with_its_file() {
         t.write(&format!("inbox/{folder}/msg_1_a.json"), "");
         t.set_age(&format!("inbox/{folder}/msg_1_a.json"), MINUTE);
     }
-    t.workspace.sweep().await.unwrap();
-    let problem = |folder: &str| (format!("inbox/{folder}/msg_1_a.json"), "the file is empty".to_owned());
-    assert_eq!(t.problems().await, [problem("codex-2"), problem("codex")]);
+    t.workspace.scan().await.unwrap();
+    let rejected = |folder: &str| (format!("inbox/{folder}/msg_1_a.json"), "the file is empty".to_owned());
+    assert_eq!(t.rejected_files().await, [rejected("codex-2"), rejected("codex")]);
     std::fs::remove_file(t.path("inbox/codex/msg_1_a.json")).unwrap();
-    t.workspace.sweep().await.unwrap();
-    assert_eq!(t.problems().await, [problem("codex-2")], "a neighbour with a similar name keeps its own");
+    t.workspace.scan().await.unwrap();
+    assert_eq!(
+        t.rejected_files().await,
+        [rejected("codex-2")],
+        "a neighbour with a similar name keeps its own"
+    );
     std::fs::remove_dir_all(t.path("inbox/codex-2")).unwrap();
-    t.workspace.sweep().await.unwrap();
-    assert_eq!(t.problems().await, []);
+    t.workspace.scan().await.unwrap();
+    assert_eq!(t.rejected_files().await, []);
 }
 
 #[tokio::test]
@@ -146,8 +150,8 @@ async fn f10_a_file_beyond_the_limit_is_not_read() {
         std::fs::File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
     }
     t.put("codex", &message("msg_9_good", "claude", "codex", "good"));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
-    let reasons: Vec<String> = t.problems().await.into_iter().map(|(_, reason)| reason).collect();
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
+    let reasons: Vec<String> = t.rejected_files().await.into_iter().map(|(_, reason)| reason).collect();
     assert!(reasons[0].contains("8388609 bytes, more than the 8388608 allowed"), "{reasons:?}");
     assert!(reasons[1].contains("2147483648 bytes"), "{reasons:?}");
 }
@@ -157,9 +161,9 @@ async fn f10_a_body_beyond_the_limit_is_refused_and_the_largest_is_taken() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "claude", "codex", &"x".repeat(1 << 20)));
     t.put("codex", &message("msg_1_b", "claude", "codex", &"x".repeat((1 << 20) + 1)));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
-    let problem = "the body has 1048577 bytes and the limit is 1048576";
-    assert_eq!(t.problems().await, [("inbox/codex/msg_1_b.json".to_owned(), problem.to_owned())]);
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
+    let rejected = "the body has 1048577 bytes and the limit is 1048576";
+    assert_eq!(t.rejected_files().await, [("inbox/codex/msg_1_b.json".to_owned(), rejected.to_owned())]);
 }
 
 #[tokio::test]
@@ -169,11 +173,11 @@ async fn f8_a_half_written_file_is_waited_for_and_taken_when_complete() {
     for half in ["", &whole[..20], &whole[..whole.len() - 1]] {
         t.write("inbox/codex/msg_1_a.json", half);
         t.set_age("inbox/codex/msg_1_a.json", SignedDuration::ZERO);
-        assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 1));
-        assert_eq!(t.problems().await, []);
+        assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 1));
+        assert_eq!(t.rejected_files().await, []);
     }
     t.write("inbox/codex/msg_1_a.json", &whole);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     assert_eq!(t.waiting("codex").await, ["slowly"]);
 }
 
@@ -184,12 +188,12 @@ async fn f8_a_file_completed_in_place_after_it_was_reported_is_taken() {
     t.write("inbox/codex/msg_1_a.json", &whole[..20]);
     // From now on the folder's stamp is old enough to be trusted.
     t.clock.advance(MINUTE);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
-    assert_eq!(t.problems().await.len(), 1);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
+    assert_eq!(t.rejected_files().await.len(), 1);
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     t.write("inbox/codex/msg_1_a.json", &whole);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
-    assert_eq!(t.problems().await, []);
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
+    assert_eq!(t.rejected_files().await, []);
 }
 
 #[tokio::test]
@@ -197,8 +201,8 @@ async fn f24_a_malformed_file_dated_in_the_future_is_not_waited_for() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("inbox/codex/msg_1_a.json", "{");
     t.set_age("inbox/codex/msg_1_a.json", SignedDuration::from_hours(-24 * 365 * 10));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
-    assert_eq!(t.problems().await.len(), 1);
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
+    assert_eq!(t.rejected_files().await.len(), 1);
 }
 
 #[tokio::test]
@@ -206,14 +210,14 @@ async fn an_unchanged_mailbox_is_not_looked_at_and_a_changed_one_is() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "claude", "codex", "one"));
     t.clock.advance(MINUTE);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     // In place, so that only the file changes: the next thorough look finds it.
     t.write("inbox/codex/msg_1_a.json", "");
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 1, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 1, 0));
     t.put("codex", &message("msg_1_b", "claude", "codex", "two"));
     t.set_age("inbox/codex", SignedDuration::from_secs(7));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
 }
 
 #[tokio::test]
@@ -230,7 +234,7 @@ async fn f7_a_waiting_message_that_is_overwritten_comes_back_and_the_newcomer_is
             t.write("newcomer", &other);
             move_carelessly(&t.path("newcomer"), &t.path(&below));
         }
-        assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 1, 0));
+        assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 1, 0));
         assert_eq!(t.bytes(&below), original);
         assert_eq!(t.journal().await, ["first"]);
         let aside: Vec<String> =
@@ -239,12 +243,12 @@ async fn f7_a_waiting_message_that_is_overwritten_comes_back_and_the_newcomer_is
         let aside = format!("inbox/codex/{}", aside[0]);
         assert_eq!(t.bytes(&aside), other.as_bytes());
         let reason = "it stood under the name of another message and was moved aside".to_owned();
-        assert_eq!(t.problems().await, [(aside.clone(), reason)]);
-        assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
-        assert_eq!(t.problems().await.len(), 1, "reported once, and for as long as it lies there");
+        assert_eq!(t.rejected_files().await, [(aside.clone(), reason)]);
+        assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
+        assert_eq!(t.rejected_files().await.len(), 1, "reported once, and for as long as it lies there");
         std::fs::remove_file(t.path(&aside)).unwrap();
-        t.workspace.sweep().await.unwrap();
-        assert_eq!(t.problems().await, []);
+        t.workspace.scan().await.unwrap();
+        assert_eq!(t.rejected_files().await, []);
     }
 }
 
@@ -254,7 +258,7 @@ async fn f10_a_waiting_message_replaced_by_a_huge_file_comes_back_without_readin
     let id = t.send(letter("claude", "codex", "first")).await;
     let below = inbox_file("codex", id);
     std::fs::File::options().write(true).open(t.path(&below)).unwrap().set_len(3 << 30).unwrap();
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 1, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 1, 0));
     assert_eq!(t.json(&below)["payload"], "first");
 }
 
@@ -263,23 +267,23 @@ async fn f15_the_same_file_again_is_no_news_and_another_under_its_id_is_refused(
     let t = TestWorkspace::new(&["codex"]).await;
     let first = message("msg_1_a", "claude", "codex", "first");
     t.put("codex", &first);
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     // The same in other words, while it waits.
     t.write("inbox/codex/msg_1_a.json", serde_json::to_string_pretty(&first).unwrap());
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0));
     let id = t.id_of("msg_1_a").await;
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     assert_eq!(t.names("inbox/codex"), [""; 0]);
     // Once more after it was done with: it goes to the archive, beside the first.
     t.put("codex", &first);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     assert_eq!((t.names("inbox/codex").len(), t.names("archive/codex").len()), (0, 2));
     // Another message under its id stays and is reported.
     let other = message("msg_1_a", "claude", "codex", "other");
     t.put("codex", &other);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     let reason = format!("another message was accepted under this id before ({id})");
-    assert_eq!(t.problems().await, [("inbox/codex/msg_1_a.json".to_owned(), reason)]);
+    assert_eq!(t.rejected_files().await, [("inbox/codex/msg_1_a.json".to_owned(), reason)]);
     assert_eq!(t.json("inbox/codex/msg_1_a.json"), other);
     assert_eq!(t.json("archive/codex/msg_1_a.json")["payload"], "first");
     assert_eq!(t.journal().await, ["first"]);
@@ -291,13 +295,13 @@ async fn f15_a_message_of_ours_copied_into_another_mailbox_is_refused() {
     let id = t.send(letter("claude", "codex", "for codex")).await;
     let stolen = with(t.json(&inbox_file("codex", id)), json!({ "recipient": "gemini" }));
     t.put("gemini", &stolen);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.waiting("gemini").await, [""; 0]);
-    assert_eq!(t.problems().await.len(), 1);
+    assert_eq!(t.rejected_files().await.len(), 1);
     // The same foreign id in two mailboxes is two messages.
     t.put("codex", &message("msg_1_a", "x", "codex", "one"));
     t.put("gemini", &message("msg_1_a", "x", "gemini", "two"));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(2, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(2, 0, 0));
     assert_eq!(t.waiting("gemini").await, ["two"]);
 }
 
@@ -328,11 +332,11 @@ async fn f11_hostile_folder_names_are_reported_and_never_used() {
     }
     t.put("codex", &message("msg_1_b", "claude", "codex", "good"));
     let before = t.names("inbox");
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     assert_eq!(t.journal().await, ["good"]);
     let mut expected: Vec<String> = hostile.iter().map(|folder| format!("inbox/{folder}")).collect();
     expected.sort();
-    let problems = t.problems().await;
+    let problems = t.rejected_files().await;
     assert_eq!(problems.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(), expected);
     assert!(problems.iter().all(|(_, reason)| reason == "the folder's name is not the name of an agent"));
     assert_eq!(t.names("inbox"), before);
@@ -351,18 +355,18 @@ async fn f12_a_mailbox_that_is_a_link_leads_nowhere() {
     assert_eq!(t.states(id).await, ["delivered"]);
     assert_eq!(t.states(accepted.id).await, ["retrying"], "tried again later, and nothing is claimed");
     for _ in 0..2 {
-        assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 0, 0));
+        assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0));
     }
     assert_eq!(names_in(outside.path()), ["msg_1_a.json"]);
-    let problems = t.problems().await;
+    let problems = t.rejected_files().await;
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].0, "inbox/codex");
     assert!(problems[0].1.ends_with("inbox/codex is not a directory but a symbolic link"), "{problems:?}");
     // Put right, it works and the problem is gone.
     std::fs::remove_file(t.path("inbox/codex")).unwrap();
     t.put("codex", &message("msg_1_b", "x", "codex", "real"));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
-    assert_eq!(t.problems().await, []);
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
+    assert_eq!(t.rejected_files().await, []);
 }
 
 #[tokio::test]
@@ -376,8 +380,8 @@ async fn f12_links_pipes_sockets_and_folders_among_the_messages_are_refused_at_o
     let _socket = UnixListener::bind(t.path("inbox/codex/msg_1_sock.json")).unwrap();
     std::fs::create_dir(t.path("inbox/codex/msg_1_dir.json")).unwrap();
     t.put("codex", &message("msg_9_good", "x", "codex", "good"));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
-    let found: Vec<(String, String)> = t.problems().await;
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
+    let found: Vec<(String, String)> = t.rejected_files().await;
     let expected = [("dir", "directory"), ("fifo", "FIFO"), ("link", "symbolic link"), ("sock", "socket")];
     assert_eq!(found.len(), expected.len());
     for ((path, reason), (file, kind)) in found.iter().zip(expected) {
@@ -402,17 +406,17 @@ async fn f12_a_link_or_pipe_in_place_of_a_waiting_message_stops_no_neighbour() {
     rustix::fs::mknodat(CWD, t.path(&inbox_file("codex", piped)), FileType::Fifo, mode, 0).unwrap();
     t.put("codex", &message("msg_1_a", "x", "codex", "new"));
     t.put("gemini", &message("msg_1_b", "x", "gemini", "new"));
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(2, 1, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(2, 1, 0));
     assert_eq!(names_in(outside.path()), [""; 0]);
     let mut paths = [inbox_file("codex", linked), inbox_file("codex", piped)];
     paths.sort();
-    let problems: Vec<String> = t.problems().await.into_iter().map(|(path, _)| path).collect();
+    let problems: Vec<String> = t.rejected_files().await.into_iter().map(|(path, _)| path).collect();
     assert_eq!(problems, paths);
     for path in paths {
         std::fs::remove_file(t.path(&path)).unwrap();
     }
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 2, 0));
-    assert_eq!(t.problems().await, []);
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 2, 0));
+    assert_eq!(t.rejected_files().await, []);
 }
 
 #[tokio::test]
@@ -423,10 +427,10 @@ async fn f12_a_hard_link_is_read_and_what_it_leads_to_never_written() {
     let text = message("msg_1_a", "x", "codex", "shared").to_string();
     write_carelessly(&original, &text);
     std::fs::hard_link(&original, t.path("inbox/codex/msg_1_a.json")).unwrap();
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     // Its owner empties it: ours is written anew, beside it.
     write_carelessly(&original, "");
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 1, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 1, 0));
     assert_eq!(t.json("inbox/codex/msg_1_a.json")["payload"], "shared");
     assert_eq!(std::fs::read(&original).unwrap(), b"");
 }
@@ -442,20 +446,20 @@ async fn f12_outbox_and_archive_links_lead_nowhere_and_stop_nobody() {
     t.put("codex", &message("msg_1_a", "claude", "codex", "one"));
     t.put("codex", &message("msg_1_b", "claude", "codex", "two"));
     t.put("gemini", &message("msg_1_c", "claude", "gemini", "three"));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(3, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(3, 0, 0));
     let refused = t.workspace.acknowledge(&agent("codex"), id, None).await;
     assert!(matches!(refused, Err(WorkspaceError::File(FileError::NotADirectory { .. }))), "{refused:?}");
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
-    let problems = t.problems().await;
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
+    let problems = t.rejected_files().await;
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].0, inbox_file("codex", id));
     assert_eq!(names_in(outside.path()), [""; 0]);
     // Put right, the move is made up for.
     std::fs::remove_file(t.path("archive/codex")).unwrap();
     t.clock.advance(MINUTE);
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     assert!(t.path(&archive_file("codex", id)).exists());
-    assert_eq!(t.problems().await, []);
+    assert_eq!(t.rejected_files().await, []);
 }
 
 #[tokio::test]
@@ -475,7 +479,7 @@ async fn f13_a_workspace_that_was_moved_away_is_left_alone() {
         if replaced {
             std::fs::create_dir_all(t.path("inbox/codex")).unwrap();
         }
-        for result in [t.workspace.sweep().await, t.workspace.verify().await] {
+        for result in [t.workspace.scan().await, t.workspace.verify_mailboxes().await] {
             match result {
                 Err(WorkspaceError::Moved { path }) => assert_eq!(path, root),
                 other => panic!("{other:?}"),
@@ -495,7 +499,7 @@ async fn f13_a_workspace_reached_through_a_link_is_resolved_once() {
     let through = Workspace::open(&link, Config::default(), |_| {}).await.unwrap();
     std::fs::remove_file(&link).unwrap();
     t.put("codex", &message("msg_1_a", "x", "codex", "p"));
-    assert_eq!(through.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(through.scan().await.unwrap(), scanned(1, 0, 0));
 }
 
 #[tokio::test]
@@ -506,7 +510,7 @@ async fn f17_answers_to_nothing_to_themselves_and_in_a_circle_still_make_threads
     t.put("codex", &reply("msg_1_self", "msg_1_self"));
     t.put("codex", &reply("msg_1_a", "msg_1_b"));
     t.put("codex", &reply("msg_1_b", "msg_1_a"));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(4, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(4, 0, 0));
     for native in ["msg_1_lost", "msg_1_self", "msg_1_a", "msg_1_b"] {
         let id = t.id_of(native).await;
         let stored = t.workspace.hub().message(id).await.unwrap().unwrap();
@@ -515,7 +519,7 @@ async fn f17_answers_to_nothing_to_themselves_and_in_a_circle_still_make_threads
     }
     // What they said they answer is kept, also when the file has to be written again.
     std::fs::remove_file(t.path("inbox/codex/msg_1_lost.json")).unwrap();
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 1, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 1, 0));
     assert_eq!(t.json("inbox/codex/msg_1_lost.json")["replyTo"], "msg_0_absent");
 }
 
@@ -526,10 +530,14 @@ async fn an_answer_joins_the_thread_of_what_it_answers() {
     let answer =
         with(message("msg_1_a", "codex", "claude", "answer"), json!({ "replyTo": ids::to_native(asked) }));
     t.put("claude", &answer);
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     let thread = t.workspace.hub().thread(asked, 10).await.unwrap();
     assert_eq!(thread.items.iter().map(|s| s.message.body.as_str()).collect::<Vec<_>>(), ["ask", "answer"]);
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 0, 0), "its file says the same as the journal");
+    assert_eq!(
+        t.workspace.verify_mailboxes().await.unwrap(),
+        scanned(0, 0, 0),
+        "its file says the same as the journal"
+    );
 }
 
 #[tokio::test]
@@ -540,21 +548,21 @@ async fn an_answer_stays_as_it_is_when_its_parent_has_left_the_journal() {
     };
     let t = TestWorkspace::with(config, &["codex", "claude"]).await;
     t.put("codex", &message("msg_1_a", "claude", "codex", "asked by a file"));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     let by_file = t.id_of("msg_1_a").await;
     let by_hub = t.send(letter("claude", "codex", "asked by us")).await;
     let to_file = with(message("msg_2_a", "codex", "claude", "to the file"), json!({ "replyTo": "msg_1_a" }));
     t.put("claude", &to_file);
-    t.workspace.sweep().await.unwrap();
-    let to_hub = Letter { in_reply_to: Some(by_hub), ..letter("codex", "claude", "to us") };
+    t.workspace.scan().await.unwrap();
+    let to_hub = OutgoingMessage { in_reply_to: Some(by_hub), ..letter("codex", "claude", "to us") };
     let to_hub = t.send(to_hub).await;
     for id in [by_file, by_hub] {
         t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     }
     t.clock.advance(SignedDuration::from_hours(1));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.journal().await, ["to the file", "to us"]);
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.json("inbox/claude/msg_2_a.json"), to_file);
     assert_eq!(t.json(&inbox_file("claude", to_hub))["replyTo"], ids::to_native(by_hub));
 }
@@ -571,7 +579,7 @@ async fn the_order_of_a_sender_is_kept_also_within_a_millisecond() {
     // The time a message says it was written at comes first.
     let early = json!({ "createdAt": "2024-12-31T23:59:59.999Z" });
     t.put("codex", &with(message("msg_9_z", "claude", "codex", "early"), early));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(4, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(4, 0, 0));
     assert_eq!(t.waiting("codex").await, ["early", "0", "1", "2"]);
 }
 
@@ -582,11 +590,11 @@ async fn f6_two_processes_at_one_mailbox_take_each_file_once() {
     for number in 0..100 {
         t.put("codex", &message(&format!("msg_1_{number:03}"), "claude", "codex", &format!("{number:03}")));
     }
-    let (one, two) = tokio::join!(t.workspace.sweep(), other.sweep());
+    let (one, two) = tokio::join!(t.workspace.scan(), other.scan());
     assert_eq!(one.unwrap().taken + two.unwrap().taken, 100);
     let expected: Vec<String> = (0..100).map(|number| format!("{number:03}")).collect();
     assert_eq!(t.journal().await, expected);
-    assert_eq!(t.problems().await, []);
+    assert_eq!(t.rejected_files().await, []);
     assert_eq!(t.names("inbox/codex").len(), 100);
     assert_eq!(t.names("outbox/claude").len(), 100);
     other.close().await;
@@ -597,13 +605,13 @@ async fn a_mailbox_of_nobody_waits_for_its_agent() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("gemini", &message("msg_1_a", "claude", "gemini", "hello"));
     t.clock.advance(MINUTE);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     let reason = "no agent is named 'gemini'; register it with `switchboard agents register \"gemini\"` and the file is taken in";
-    assert_eq!(t.problems().await, [("inbox/gemini/msg_1_a.json".to_owned(), reason.to_owned())]);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.rejected_files().await, [("inbox/gemini/msg_1_a.json".to_owned(), reason.to_owned())]);
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     t.workspace.register(Registration::mailbox(name("gemini"))).await.unwrap();
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
-    assert_eq!((t.waiting("gemini").await, t.problems().await), (vec!["hello".to_owned()], vec![]));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
+    assert_eq!((t.waiting("gemini").await, t.rejected_files().await), (vec!["hello".to_owned()], vec![]));
 }
 
 #[tokio::test]
@@ -611,9 +619,9 @@ async fn case_twins_share_one_mailbox() {
     let t = TestWorkspace::new(&["Codex"]).await;
     t.send(letter("claude", "cODEX", "sent")).await;
     t.put("codex", &message("msg_1_a", "claude", "codex", "dropped"));
-    assert_eq!(t.workspace.sweep_mailbox(&agent("codex")).await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan_mailbox(&agent("codex")).await.unwrap(), scanned(1, 0, 0));
     assert_eq!(t.waiting("CODEX").await, ["sent", "dropped"]);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     if t.path("inbox/codex").canonicalize().unwrap() != t.path("inbox/Codex").canonicalize().unwrap() {
         assert_eq!(t.names("inbox/codex"), [""; 0], "brought home");
     }
@@ -627,8 +635,8 @@ async fn case_twins_share_one_mailbox() {
 async fn one_mailbox_is_swept_by_any_of_its_names() {
     let t = TestWorkspace::new(&["Codex"]).await;
     t.put("Codex", &message("msg_1_a", "claude", "Codex", "new"));
-    assert_eq!(t.workspace.sweep_mailbox(&agent("codex")).await.unwrap(), swept(1, 0, 0));
-    assert_eq!(t.workspace.sweep_mailbox(&agent("nobody")).await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan_mailbox(&agent("codex")).await.unwrap(), scanned(1, 0, 0));
+    assert_eq!(t.workspace.scan_mailbox(&agent("nobody")).await.unwrap(), scanned(0, 0, 0));
 }
 
 #[tokio::test]
@@ -636,8 +644,8 @@ async fn the_person_has_one_mailbox_in_any_spelling() {
     let t = TestWorkspace::new(&[]).await;
     t.send(letter("codex", "human", "done")).await;
     t.put("Human", &message("msg_1_a", "codex", "Human", "dropped"));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.waiting("human").await, ["done", "dropped"]);
     assert_eq!(t.names("inbox/human").len(), 2);
 }
@@ -647,10 +655,10 @@ async fn a_sender_may_use_a_former_name() {
     let t = TestWorkspace::new(&["claude", "codex"]).await;
     t.workspace.rename(name("claude"), name("opus")).await.unwrap();
     t.put("codex", &message("msg_1_a", "claude", "codex", "old name"));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     let id = t.id_of("msg_1_a").await;
     assert_eq!(t.workspace.hub().message(id).await.unwrap().unwrap().message.from, agent("opus"));
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 0, 0), "it is not in its own way");
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0), "it is not in its own way");
     assert_eq!(t.names("inbox/codex"), ["msg_1_a.json"]);
     assert_eq!(t.names("outbox/opus"), ["msg_1_a.receipt.json"]);
 }
@@ -672,8 +680,9 @@ async fn lost_and_damaged_files_are_written_again() {
             let below = inbox_file("codex", id);
             let (bytes, untouched) = (t.bytes(&below), t.bytes(&inbox_file("codex", neighbour)));
             damage(&t.path(&below), &bytes);
-            let found = if thorough { t.workspace.verify().await } else { t.workspace.sweep().await };
-            assert_eq!(found.unwrap(), swept(0, 1, 0), "{case}");
+            let found =
+                if thorough { t.workspace.verify_mailboxes().await } else { t.workspace.scan().await };
+            assert_eq!(found.unwrap(), scanned(0, 1, 0), "{case}");
             assert_eq!(t.bytes(&below), bytes, "{case}");
             assert_eq!(t.bytes(&inbox_file("codex", neighbour)), untouched, "{case}");
             assert_eq!(t.names("inbox/codex").len(), 2, "{case}: nothing else is left behind");
@@ -693,8 +702,8 @@ async fn a_lost_mailbox_comes_back_with_all_that_waits_in_it() {
         ];
         t.workspace.acknowledge(&agent("codex"), ids[0], None).await.unwrap();
         std::fs::remove_dir_all(t.path("inbox")).unwrap();
-        let found = if thorough { t.workspace.verify().await } else { t.workspace.sweep().await };
-        assert_eq!(found.unwrap(), swept(0, 2, 0));
+        let found = if thorough { t.workspace.verify_mailboxes().await } else { t.workspace.scan().await };
+        assert_eq!(found.unwrap(), scanned(0, 2, 0));
         assert_eq!(t.names("inbox/codex"), [format!("{}.json", ids::to_native(ids[1]))]);
         assert_eq!(t.names("inbox/human"), [format!("{}.json", ids::to_native(ids[2]))]);
     }
@@ -706,14 +715,14 @@ async fn a_large_mailbox_that_was_lost_comes_back_too() {
     for number in 0..200 {
         t.put("codex", &message(&format!("msg_1_{number:03}"), "claude", "codex", &format!("{number:03}")));
     }
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(200, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(200, 0, 0));
     std::fs::remove_dir_all(t.path("inbox/codex")).unwrap();
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 200, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 200, 0));
     assert_eq!(t.names("inbox/codex").len(), 200);
     // Beyond a certain size only a thorough look compares contents.
     t.write("inbox/codex/msg_1_100.json", "");
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 1, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 1, 0));
     assert_eq!(t.json("inbox/codex/msg_1_100.json")["payload"], "100");
 }
 
@@ -722,7 +731,7 @@ async fn a_reader_that_moves_a_file_to_the_archive_acknowledges_it() {
     let t = TestWorkspace::new(&["codex"]).await;
     let id = t.send(letter("claude", "codex", "task")).await;
     move_carelessly(&t.path(&inbox_file("codex", id)), &t.path(&archive_file("codex", id)));
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.states(id).await, ["acknowledged"]);
     assert_eq!(t.receipt(id).await.deliveries[0].note.as_deref(), Some("moved to the archive by its reader"));
     assert_eq!(t.names("inbox/codex"), [""; 0]);
@@ -745,7 +754,7 @@ async fn f23_an_interrupted_move_to_the_archive_is_finished_and_counted_once() {
         } else {
             std::fs::hard_link(&archive, &inbox).unwrap();
         }
-        assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
+        assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
         assert_eq!(t.names("inbox/codex"), [""; 0]);
         assert_eq!(t.names("archive/codex").len(), if copied { 2 } else { 1 });
         assert_eq!(t.journal().await, ["task"]);
@@ -759,17 +768,17 @@ async fn f26_a_damaged_message_in_the_journal_stops_none_of_its_neighbours() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
     let damaged = t.send(letter("claude", "codex", "BITROT-HERE")).await;
     t.send(letter("claude", "codex", "sound")).await;
-    let answer = Letter { in_reply_to: Some(damaged), ..letter("codex", "claude", "answer") };
+    let answer = OutgoingMessage { in_reply_to: Some(damaged), ..letter("codex", "claude", "answer") };
     let answer = t.send(answer).await;
     let t = t.reopen_after(|root| damage_database(root, "BITROT-HERE")).await;
     std::fs::remove_dir_all(t.path("inbox")).unwrap();
     t.put("codex", &message("msg_1_a", "claude", "codex", "new"));
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(1, 2, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(1, 2, 0));
     assert_eq!(t.waiting("codex").await, ["sound", "new"]);
     assert_eq!(t.json(&inbox_file("claude", answer))["replyTo"], ids::to_native(damaged));
-    let problem = format!("message {damaged} is damaged in the journal");
-    assert_eq!(t.problems().await, [(inbox_file("codex", damaged), problem)]);
-    let next = Letter { in_reply_to: Some(damaged), ..letter("codex", "claude", "another answer") };
+    let rejected = format!("message {damaged} is damaged in the journal");
+    assert_eq!(t.rejected_files().await, [(inbox_file("codex", damaged), rejected)]);
+    let next = OutgoingMessage { in_reply_to: Some(damaged), ..letter("codex", "claude", "another answer") };
     let next = t.send(next).await;
     assert_eq!(t.json(&inbox_file("claude", next))["replyTo"], ids::to_native(damaged));
 }
@@ -782,7 +791,7 @@ async fn a_reply_that_a_rule_against_storms_stops_is_taken_out_of_the_mailbox() 
         let reply = json!({ "replyTo": ids::to_native(start) });
         t.put("claude", &with(message(&format!("msg_1_{number:02}"), "codex", "claude", "again"), reply));
     }
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(11, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(11, 0, 0));
     assert_eq!(t.waiting("claude").await.len(), 10);
     assert_eq!(
         (t.names("inbox/claude").len(), t.names("archive/claude")),
@@ -802,8 +811,8 @@ async fn what_is_no_message_file_is_not_touched() {
         t.write(&format!("inbox/codex/{other}"), "anything");
     }
     let before = t.names("inbox/codex");
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(0, 0, 0));
-    assert_eq!((t.names("inbox/codex"), t.problems().await), (before, vec![]));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
+    assert_eq!((t.names("inbox/codex"), t.rejected_files().await), (before, vec![]));
 }
 
 #[tokio::test]
@@ -813,7 +822,7 @@ async fn every_action_is_taken_in_and_none_is_carried_out() {
         let id = format!("msg_1_{number}");
         t.put("codex", &with(message(&id, "x", "codex", "touch /tmp/never"), json!({ "action": action })));
     }
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(6, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(6, 0, 0));
     let mail = t.part("codex", Part::Waiting).await;
     assert!(mail.iter().all(|(_, delivery)| delivery.state == DeliveryState::Delivered));
     let page = t.workspace.hub().journal(0, 10).await.unwrap();
@@ -828,8 +837,8 @@ async fn metadata_with_our_own_keys_is_not_in_its_own_way() {
     let metadata = json!({ "metadata": { "workspace.team": "x", "switchboard.to": "team:backend" } });
     let file: Value = with(message("msg_1_a", "x", "codex", "p"), metadata);
     t.put("codex", &file);
-    assert_eq!(t.workspace.sweep().await.unwrap(), swept(1, 0, 0));
-    assert_eq!(t.workspace.verify().await.unwrap(), swept(0, 0, 0));
+    assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.json("inbox/codex/msg_1_a.json"), file);
     assert_eq!(t.names("inbox/codex"), ["msg_1_a.json"]);
 }

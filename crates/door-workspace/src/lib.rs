@@ -8,60 +8,64 @@
 mod config;
 mod delivery;
 mod error;
-mod find;
 mod housekeeping;
 mod ids;
 mod inspect;
 mod intake;
-mod letters;
 mod mailbox;
 mod mcp;
 mod own_files;
 mod personas;
-mod problems;
+mod push_mail;
 mod rebuild;
 mod receipts;
 mod registration;
+mod rejected_files;
+mod render;
 mod repair;
+mod resolve_id;
 mod retention;
 mod roles;
 mod run;
-mod showing;
 mod snapshot;
 mod state;
-mod team_mail;
+mod team_send;
 mod terminal;
 #[cfg(test)]
 mod test_workspace;
 mod translate;
 mod tree;
-mod watch;
+mod watcher;
 pub mod wire;
 mod workflow;
 mod workspace;
 
 pub use config::{Config, Retention};
 pub use error::WorkspaceError;
-pub use ids::{file_name, from_native, native_of, to_native};
+pub use ids::{file_name, from_native, native_id, to_native};
 pub use inspect::{Finding, inspect, inspect_extent};
-pub use intake::Swept;
-pub use mcp::{Profile, ToolConfig, ToolServer, call_key, is_prompt, may_repeat, says_who, tool_names};
+pub use intake::ScanSummary;
+pub use mcp::{
+    Profile, ToolConfig, ToolServer, idempotency_argument, is_idempotent, is_immediate, registers_agent,
+    tool_names,
+};
 pub use personas::Persona;
-pub use problems::Problem;
+pub use push_mail::{Digest, PushPolicy};
 pub use registration::{ChatRegistration, TerminalRegistration};
+pub use rejected_files::RejectedFile;
 pub use roles::{Role, RoleError};
 pub use run::{run, run_deliveries};
-pub use showing::{Digest, Unasked};
 pub use state::{AgentState, StateFile};
-pub use team_mail::{MemberSent, TeamLetter, TeamMailError, TeamSent};
+pub use team_send::{MemberSendResult, OutgoingTeamMessage, TeamSendError, TeamSendResult};
 pub use terminal::{
-    Emulator, Execute, ExecuteResult, InputMode, Notice, Notices, Obstacle, Refusal, Screen, Step, Stray,
-    TerminalConfig, TerminalOutcome, TerminalPost, TerminalRun, Typist, check_field, close_completion,
-    keystrokes, neutral, paste_end, run_terminals,
+    Emulator, ExecuteRequest, ExecuteResult, InputMode, LeftoverText, Notice, Notices, Obstacle, Refusal,
+    Screen, Step, TerminalConfig, TerminalExecutor, TerminalOutcome, TerminalRun, Typist, check_field,
+    dismiss_completion, encode_keystrokes, paste_end, run_terminals, sanitize_input,
 };
 pub use tree::{FOLDER, Section, Tree};
 pub use workflow::{
-    Artifact, CompletePhase, LeftOut, Library, Missing, Pattern, Phase, PhaseCompleted, StartWorkflow,
-    Started, Stopped, Target, Workflow, WorkflowError, WorkflowRoute,
+    Artifact, ArtifactPattern, CompletePhase, MissingArtifact, Phase, PhaseCompleted, SkippedWorkflow,
+    StartWorkflow, Target, Workflow, WorkflowError, WorkflowLibrary, WorkflowRoute, WorkflowStarted,
+    WorkflowStopped,
 };
-pub use workspace::{Letter, Workspace};
+pub use workspace::{OutgoingMessage, Workspace};

@@ -253,7 +253,7 @@ pub(crate) fn adopt(tree: &Tree, name: &Name) -> Result<(), FileError> {
 pub(crate) fn gather(tree: &Tree, section: Section, from: &str, to: &Name) -> Result<(), FileError> {
     let Some(old) = tree.own_folder(section, from)?.filter(|_| from != to.as_str()) else { return Ok(()) };
     // Also for what comes later: a folder that is there in another spelling would do otherwise.
-    let new = tree.make_own_folder(section, to)?;
+    let new = tree.create_own_folder(section, to)?;
     for name in old.names()? {
         // What is still being written, and what is no message, stays.
         if files::is_temp(&name) || !old.stat(&name)?.is_some_and(|stamp| stamp.is_regular) {

@@ -6,17 +6,17 @@
 
 mod answer;
 mod arguments;
-mod beside;
 #[cfg(test)]
 mod bounds_tests;
-mod claims;
+mod external_tools;
 mod resources;
 mod server;
 mod session;
+mod session_owners;
 #[cfg(test)]
 mod test_server;
 mod tools;
 mod unread;
 
 pub use server::{ToolConfig, ToolServer};
-pub use tools::{Profile, call_key, is_prompt, may_repeat, says_who, tool_names};
+pub use tools::{Profile, idempotency_argument, is_idempotent, is_immediate, registers_agent, tool_names};

@@ -11,7 +11,7 @@ use crate::error::WorkspaceError;
 use crate::roles::{Role, role_of};
 use crate::snapshot::Snapshot;
 use crate::translate::set_persona;
-use crate::workspace::{Letter, Workspace, blocking};
+use crate::workspace::{OutgoingMessage, Workspace, blocking};
 
 /// Largest persona that is sent along: it rides on every message, so it should cost a page, not a book.
 pub(crate) const LIMIT: u64 = 16 << 10;
@@ -72,7 +72,7 @@ fn read(workspace: &Dir, folder: Option<&str>, file: &str) -> Result<Option<Stri
     Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
-impl Letter {
+impl OutgoingMessage {
     /// The letter with a text for the role that its recipient plays.
     #[must_use]
     pub fn with_persona(mut self, persona: impl Into<String>) -> Self {

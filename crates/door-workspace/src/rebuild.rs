@@ -30,7 +30,7 @@ struct Remains {
 
 /// Reads back what the mailboxes, archives and receipts say. Nothing where they are empty.
 pub(crate) async fn read_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    workspace.read_state().await?;
+    workspace.import_state().await?;
     let (tree, limit) = (workspace.tree().clone(), workspace.config().file_limit);
     let mut remains = blocking(move || collect(&tree, limit)).await?;
     let directory = workspace.hub().directory().await?;
@@ -101,7 +101,7 @@ async fn draft(
 ) -> Result<Option<Draft>, WorkspaceError> {
     let parent = match &remains.file.reply_to {
         None => None,
-        Some(native) => match workspace.find(native).await {
+        Some(native) => match workspace.resolve_id(native).await {
             Ok(id) => Some(id),
             // Not in the journal yet, but read back in this very run.
             Err(_) => ids::from_native(native)
@@ -218,7 +218,7 @@ fn state_by_file(
     message: &Message,
     agent: &Name,
 ) -> Result<Option<DeliveryState>, WorkspaceError> {
-    let native = ids::native_of(message);
+    let native = ids::native_id(message);
     let name = ids::file_name(&native);
     for section in [Section::Archive, Section::Inbox] {
         let Some(dir) = tree.folder(section, agent.as_str())? else { continue };

@@ -6,7 +6,7 @@ use super::*;
 use crate::test_workspace::{
     TestWorkspace, agent, archive_file, inbox_file, letter, message, name, with, write_carelessly,
 };
-use crate::{Letter, Swept};
+use crate::{OutgoingMessage, ScanSummary};
 
 /// What can be read back: ids, bodies, conversations and states, in order.
 async fn picture(
@@ -37,16 +37,16 @@ async fn f25_a_lost_database_comes_back_with_ids_order_threads_and_read_state() 
     let acknowledged = t.send(letter("claude", "codex", "acknowledged")).await;
     t.workspace.mark_seen(&agent("codex"), vec![seen, acknowledged]).await.unwrap();
     t.workspace.acknowledge(&agent("codex"), acknowledged, None).await.unwrap();
-    let answer = Letter { in_reply_to: Some(seen), ..letter("codex", "claude", "answer") };
+    let answer = OutgoingMessage { in_reply_to: Some(seen), ..letter("codex", "claude", "answer") };
     t.send(answer).await;
     let group = t.send(letter("claude", "team:crew", "to the crew")).await;
     t.workspace.acknowledge(&agent("gemini"), group, None).await.unwrap();
     t.send(letter("claude", "all", "to all")).await;
-    let replaced = Letter { replace_earlier: true, ..letter("claude", "gemini", "replaced") };
+    let replaced = OutgoingMessage { replace_earlier: true, ..letter("claude", "gemini", "replaced") };
     t.send(replaced.clone()).await;
-    t.send(Letter { body: "replacing".into(), ..replaced }).await;
+    t.send(OutgoingMessage { body: "replacing".into(), ..replaced }).await;
     t.put("codex", &message("msg_1735689600000_abc", "stranger", "codex", "dropped"));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     let before = picture(&t).await;
     let order = t.waiting("codex").await;
     assert_eq!(order, ["delivered", "seen", "to the crew", "to all", "dropped"]);
@@ -58,14 +58,14 @@ async fn f25_a_lost_database_comes_back_with_ids_order_threads_and_read_state() 
     assert_eq!(after.remove(0), before[before.len() - 1]);
     assert_eq!(after, before[..before.len() - 1]);
     assert_eq!(t.states(delivered).await, ["delivered"]);
-    assert_eq!(t.workspace.sweep().await.unwrap(), Swept::default(), "nothing is taken in twice");
-    assert_eq!(t.workspace.verify().await.unwrap(), Swept::default());
+    assert_eq!(t.workspace.scan().await.unwrap(), ScanSummary::default(), "nothing is taken in twice");
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), ScanSummary::default());
     assert_eq!((t.names("inbox/codex"), t.names("archive/gemini"), t.names("outbox/claude")), files);
     let directory = t.workspace.hub().directory().await.unwrap();
     let names: Vec<String> = directory.agents().map(|agent| agent.id.to_string()).collect();
     assert_eq!(names, ["claude", "codex", "gemini"]);
     assert_eq!(directory.members(&name("crew")).count(), 2);
-    assert_eq!(t.problems().await, []);
+    assert_eq!(t.rejected_files().await, []);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn f25_life_goes_on_after_a_rebuild() {
     t.workspace.acknowledge(&agent("codex"), first, None).await.unwrap();
     assert!(t.path(&archive_file("codex", first)).exists());
     t.clock.advance(jiff::SignedDuration::from_millis(1));
-    let answer = Letter { in_reply_to: Some(first), ..letter("codex", "claude", "answer") };
+    let answer = OutgoingMessage { in_reply_to: Some(first), ..letter("codex", "claude", "answer") };
     let answer = t.send(answer).await;
     assert_eq!(t.workspace.hub().thread(first, 10).await.unwrap().items.len(), 2);
     let t = t.lose_database().await.lose_database().await;
@@ -89,9 +89,9 @@ async fn f25_life_goes_on_after_a_rebuild() {
 async fn f25_expired_mail_is_not_acknowledged_by_a_rebuild() {
     let t = TestWorkspace::new(&["codex"]).await;
     let expires_at = Some(t.clock.now() + jiff::SignedDuration::from_mins(1));
-    let id = t.send(Letter { expires_at, ..letter("claude", "codex", "soon over") }).await;
+    let id = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "soon over") }).await;
     t.clock.advance(jiff::SignedDuration::from_mins(2));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.states(id).await, ["expired"]);
     let t = t.lose_database().await;
     assert_eq!(t.states(id).await, ["expired"]);
@@ -105,7 +105,7 @@ async fn f25_a_stopped_reply_is_not_acknowledged_by_a_rebuild() {
         let reply = json!({ "replyTo": ids::to_native(start) });
         t.put("claude", &with(message(&format!("msg_1_{number:02}"), "codex", "claude", "again"), reply));
     }
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     let id = t.id_of("msg_1_10").await;
     assert_eq!(t.states(id).await, ["refused"]);
     let t = t.lose_database().await;
@@ -121,7 +121,7 @@ async fn f25_the_order_of_dropped_files_is_that_in_which_they_were_taken_in() {
         let age = jiff::SignedDuration::from_millis(30 - 10 * i64::try_from(number).unwrap());
         t.set_age(&format!("inbox/codex/{file}.json"), age);
     }
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     assert_eq!(t.waiting("codex").await, ["0", "1", "2"]);
     let id = t.id_of("msg_1_b").await;
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
@@ -137,13 +137,13 @@ async fn f25_what_was_refused_before_is_refused_after() {
     t.put("nobody", &message("msg_1_nobody", "x", "nobody", "for nobody yet"));
     t.write("inbox/codex/msg_1_broken.json", "{");
     t.set_age("inbox/codex/msg_1_broken.json", jiff::SignedDuration::from_mins(1));
-    t.workspace.sweep().await.unwrap();
-    let problems = t.problems().await;
+    t.workspace.scan().await.unwrap();
+    let problems = t.rejected_files().await;
     assert_eq!(problems.len(), 3);
     let t = t.lose_database().await;
     assert_eq!(t.journal().await, [""; 0]);
-    t.workspace.sweep().await.unwrap();
-    assert_eq!(t.problems().await, problems);
+    t.workspace.scan().await.unwrap();
+    assert_eq!(t.rejected_files().await, problems);
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn f23_f25_an_interrupted_move_is_read_back_once_as_done() {
     let t = t.lose_database().await;
     assert_eq!((t.journal().await.len(), t.states(id).await), (1, vec!["acknowledged"]));
     assert_eq!((t.waiting("codex").await.len(), t.part("codex", Part::Done).await.len()), (0, 1));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     assert_eq!((t.names("inbox/codex").len(), t.names("archive/codex").len()), (0, 1));
 }
 
@@ -164,7 +164,8 @@ async fn f25_mail_of_a_renamed_agent_and_of_one_that_never_registered_comes_back
     let t = TestWorkspace::new(&["old"]).await;
     let moved = t.send(letter("claude", "old", "moved along")).await;
     t.workspace.rename(name("old"), name("new")).await.unwrap();
-    let stranger = Letter { allow_unregistered: true, ..letter("claude", "stranger", "by files only") };
+    let stranger =
+        OutgoingMessage { allow_unregistered: true, ..letter("claude", "stranger", "by files only") };
     let stranger = t.send(stranger).await;
     let t = t.lose_database().await;
     assert_eq!(
@@ -172,7 +173,7 @@ async fn f25_mail_of_a_renamed_agent_and_of_one_that_never_registered_comes_back
         (vec!["moved along".to_owned()], vec!["by files only".to_owned()],)
     );
     assert_eq!((t.states(moved).await, t.states(stranger).await), (vec!["delivered"], vec!["delivered"]));
-    assert_eq!(t.workspace.verify().await.unwrap(), Swept::default());
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), ScanSummary::default());
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ pub(crate) fn write(
         return Ok(Written::First);
     }
     let Some(status) = status(receipt.standing()) else { return Ok(Written::First) };
-    let native = ids::native_of(message);
+    let native = ids::native_id(message);
     let file = ReceiptFile {
         id: format!("receipt_{native}"),
         in_reply_to: native.clone(),
@@ -35,7 +35,7 @@ pub(crate) fn write(
         processed_at: iso(now),
         error: error(receipt),
     };
-    let folder = folders.make(Section::Outbox, &message.from.name)?;
+    let folder = folders.open_or_create(Section::Outbox, &message.from.name)?;
     let (name, bytes) = (file_name(&native), pretty(&file));
     if folder.create_new_from(folders.root(), &name, &bytes, Durability::Later)? == Created::AlreadyThere
         && is_outdated(&folder, &name, &file)?

@@ -34,7 +34,7 @@ async fn a_receipt_is_exactly_the_protocols() {
 async fn a_dropped_file_gets_the_same_receipt() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "a stranger", "codex", "hello"));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     let expected = json!({
         "id": "receipt_msg_1_a", "inReplyTo": "msg_1_a", "status": "delivered",
         "summary": "Message delivered to 'codex' inbox", "processedAt": iso(t.clock.now()), "error": null,
@@ -85,7 +85,7 @@ async fn file_of_others_under_a_receipts_name_stays() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("outbox/claude/msg_1_a.receipt.json", "mine");
     t.put("codex", &message("msg_1_a", "claude", "codex", "hello"));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     assert_eq!(t.bytes("outbox/claude/msg_1_a.receipt.json"), b"mine");
 }
 
@@ -134,7 +134,7 @@ async fn a_failure_says_who_did_not_get_it_and_why() {
 async fn a_sender_behind_another_realm_gets_no_file_here() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "alice@research", "codex", "hello"));
-    assert_eq!(t.workspace.sweep().await.unwrap().taken, 1);
+    assert_eq!(t.workspace.scan().await.unwrap().taken, 1);
     assert_eq!(t.names("outbox"), [""; 0]);
 }
 

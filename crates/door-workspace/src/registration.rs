@@ -12,7 +12,7 @@ use switchboard_sys::platform;
 use crate::error::WorkspaceError;
 use crate::mailbox::adopt;
 use crate::roles::Role;
-use crate::state::{OWNER, find, saw, take, text, write_agent, write_teams};
+use crate::state::{OWNER, find, remove_record, text, touch_record, write_agent, write_teams};
 use crate::terminal::{PANES, Pane, pane_key};
 use crate::translate::iso;
 use crate::tree::Section;
@@ -101,11 +101,11 @@ impl ChatRegistration {
 impl Workspace {
     /// Registers a terminal, here and in `state.json`. Its process must run, unless it is external.
     pub async fn register_terminal(&self, new: TerminalRegistration) -> Result<AgentRecord, WorkspaceError> {
-        is_title("purpose", &new.purpose)?;
+        check_title("purpose", &new.purpose)?;
         for (field, value) in
             [("friendlyName", &new.friendly_name), ("color", &new.color), ("icon", &new.icon)]
         {
-            value.as_deref().map_or(Ok(()), |value| is_title(field, value))?;
+            value.as_deref().map_or(Ok(()), |value| check_title(field, value))?;
         }
         if let Some(pane) = &new.pane {
             Pane::parse(pane)?;
@@ -120,7 +120,8 @@ impl Workspace {
         let pane = new.pane.clone();
         let record = self
             .put_record(registration, move |state, name| {
-                let old = take(state, "terminals", name).or_else(|| take(state, "chatAgents", name));
+                let old = remove_record(state, "terminals", name)
+                    .or_else(|| remove_record(state, "chatAgents", name));
                 let record = terminal_record(&new, name, &process, old, &now);
                 insert(state, "terminals", name, record);
             })
@@ -134,10 +135,10 @@ impl Workspace {
 
     /// Registers a chat agent, here and in `state.json`. A terminal that also chats stays a terminal.
     pub async fn register_chat_agent(&self, new: ChatRegistration) -> Result<AgentRecord, WorkspaceError> {
-        is_title("interface", &new.interface)?;
-        new.friendly_name.as_deref().map_or(Ok(()), |value| is_title("friendlyName", value))?;
+        check_title("interface", &new.interface)?;
+        new.friendly_name.as_deref().map_or(Ok(()), |value| check_title("friendlyName", value))?;
         for capability in &new.capabilities {
-            is_title("capabilities", capability)?;
+            check_title("capabilities", capability)?;
         }
         let registration = Registration {
             role: role(new.role.as_deref())?,
@@ -149,10 +150,10 @@ impl Workspace {
             .put_record(registration, move |state, name| {
                 if let Some(("terminals", record)) = find(state, name) {
                     put_chat_fields(record, &new);
-                    saw(record, &now);
+                    touch_record(record, &now);
                     return;
                 }
-                let old = take(state, "chatAgents", name);
+                let old = remove_record(state, "chatAgents", name);
                 let record = chat_record(&new, name, old, &now);
                 insert(state, "chatAgents", name, record);
             })
@@ -171,7 +172,7 @@ impl Workspace {
         let directory = self.hub().directory().await?;
         let (tree, state, agent) = (self.tree().clone(), self.state().clone(), record.clone());
         blocking(move || {
-            tree.make_own_folder(Section::Inbox, &agent.id.name)?;
+            tree.create_own_folder(Section::Inbox, &agent.id.name)?;
             adopt(&tree, &agent.id.name)?;
             state.update(|state| {
                 write(state, &agent.id.name);
@@ -224,7 +225,7 @@ impl Process {
 }
 
 /// Whether a text is fit for everybody's roster: short, and on one line.
-pub(crate) fn is_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
+pub(crate) fn check_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
     let problem = if value.trim().is_empty() {
         "is empty; say something".to_owned()
     } else if value.len() > LONGEST {
@@ -258,7 +259,7 @@ fn terminal_record(
             record.remove(key);
         }
     }
-    let (icon, color) = look(&new.purpose);
+    let (icon, color) = icon_and_color(&new.purpose);
     set(&mut record, "friendlyName", new.friendly_name.as_deref(), name.as_str());
     set(&mut record, "icon", new.icon.as_deref(), icon);
     set(&mut record, "color", new.color.as_deref(), color);
@@ -317,7 +318,7 @@ fn workflow_fields() -> Value {
 }
 
 /// Icon and colour after a terminal's purpose.
-fn look(purpose: &str) -> (&'static str, &'static str) {
+fn icon_and_color(purpose: &str) -> (&'static str, &'static str) {
     let purpose = purpose.to_ascii_lowercase();
     if purpose.contains("review") {
         ("eye", "orange")

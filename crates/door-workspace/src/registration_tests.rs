@@ -74,7 +74,7 @@ async fn looks_come_from_the_purpose() {
         ("coding", ("code", "blue")),
         ("anything", ("terminal", "cyan")),
     ] {
-        assert_eq!(look(purpose), expected);
+        assert_eq!(icon_and_color(purpose), expected);
     }
     let test = TestWorkspace::new(&[]).await;
     test.workspace.register_terminal(terminal("codex", "coding")).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_chat_agent_that_gets_a_terminal_moves_and_stays_one_agent() {
 async fn a_terminal_is_over_with_its_process_until_the_agent_is_heard_elsewhere() {
     let test = TestWorkspace::new(&[]).await;
     let heard = async || {
-        test.workspace.read_state().await.unwrap();
+        test.workspace.import_state().await.unwrap();
         let presence = test.workspace.hub().presence(&agent("codex"));
         (presence.awareness, presence.message)
     };
@@ -120,7 +120,7 @@ async fn a_terminal_is_over_with_its_process_until_the_agent_is_heard_elsewhere(
     test.workspace.register_terminal(new).await.unwrap();
     assert_eq!(heard().await, (Awareness::Offline, Some("its terminal was killed".to_owned())));
     // However short it is since its terminal gave a sign of life itself.
-    test.workspace.note_alive(&agent("codex")).await;
+    test.workspace.record_heartbeat(&agent("codex")).await;
     assert_eq!(heard().await, (Awareness::Awake, None));
 }
 
@@ -195,7 +195,7 @@ async fn whoever_said_goodbye_and_is_there_again_is_awake() {
         let other = test.another().await;
         assert_eq!(other.hub().presence(&agent(who)).awareness.as_str(), "offline");
         assert_eq!(other.hub().presence(&agent(who)).message.as_deref(), Some("gone"));
-        other.note_alive(&agent(who)).await;
+        other.record_heartbeat(&agent(who)).await;
         other.close().await;
         let other = test.another().await;
         assert_eq!(other.hub().presence(&agent(who)).awareness.as_str(), "awake");
@@ -207,15 +207,15 @@ async fn whoever_said_goodbye_and_is_there_again_is_awake() {
 #[tokio::test]
 async fn mail_for_a_name_nobody_registered_lies_in_one_folder() {
     let t = TestWorkspace::new(&["claude"]).await;
-    let unregistered = |from: &str, to: &str, body: &str| crate::Letter {
+    let unregistered = |from: &str, to: &str, body: &str| crate::OutgoingMessage {
         allow_unregistered: true,
         ..crate::test_workspace::letter(from, to, body)
     };
     let one = t.send(unregistered("Ghost", "Nobody", "one")).await;
     let two = t.send(unregistered("ghost", "nobody", "two")).await;
     let files = [one, two].map(|id| format!("{}.json", crate::ids::to_native(id)));
-    t.workspace.sweep_mailbox(&crate::test_workspace::agent("NOBODY")).await.unwrap();
-    t.workspace.verify().await.unwrap();
+    t.workspace.scan_mailbox(&crate::test_workspace::agent("NOBODY")).await.unwrap();
+    t.workspace.verify_mailboxes().await.unwrap();
     assert_eq!((t.names("inbox/Nobody"), t.names("inbox/nobody")), (files.to_vec(), vec![]));
     assert_eq!((t.names("inbox/NOBODY"), t.names("outbox/ghost")), (vec![], vec![]));
     assert_eq!(t.names("outbox/Ghost").len(), 2);
@@ -226,7 +226,7 @@ async fn mail_for_a_name_nobody_registered_lies_in_one_folder() {
     t.workspace.acknowledge(&crate::test_workspace::agent("nobody"), two, None).await.unwrap();
     t.workspace.register(switchboard_hub::Registration::mailbox(name("NoBody"))).await.unwrap();
     t.workspace.register(switchboard_hub::Registration::mailbox(name("GHOST"))).await.unwrap();
-    t.workspace.verify().await.unwrap();
+    t.workspace.verify_mailboxes().await.unwrap();
     assert_eq!(t.names("inbox/NoBody"), [files[0].clone()]);
     assert_eq!((t.names("inbox/Nobody"), t.names("inbox/nobody")), (vec![], vec![]));
     assert_eq!((t.names("archive/NoBody").len(), t.names("outbox/GHOST").len()), (1, 2));
@@ -234,7 +234,7 @@ async fn mail_for_a_name_nobody_registered_lies_in_one_folder() {
 
     t.workspace.deregister(name("NoBody")).await.unwrap();
     t.send(unregistered("claude", "nobody", "three")).await;
-    t.workspace.verify().await.unwrap();
+    t.workspace.verify_mailboxes().await.unwrap();
     assert_eq!((t.names("inbox/NoBody").len(), t.names("inbox/nobody")), (2, vec![]));
     assert_eq!(crate::inspect::inspect(&t.workspace).await.unwrap(), []);
 }
@@ -249,7 +249,7 @@ async fn a_rename_that_was_interrupted_is_finished() {
     t.workspace.acknowledge(&crate::test_workspace::agent("codex"), done, None).await.unwrap();
     t.workspace.hub().rename(name("codex"), name("gpt")).await.unwrap();
 
-    t.workspace.verify().await.unwrap();
+    t.workspace.verify_mailboxes().await.unwrap();
     for section in ["inbox", "archive", "outbox"] {
         let names = |who: &str| t.names(&format!("{section}/{who}")).len();
         assert_eq!((names("codex"), names("gpt")), (0, 1), "{section}");

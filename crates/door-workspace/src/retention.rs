@@ -160,7 +160,7 @@ fn remove_old(
     let mut folders = Folders { tree, open: HashMap::new() };
     let (mut removed, mut gone) = (0, Vec::new());
     for aged in page {
-        let native = ids::native_of_waiting(&aged.message);
+        let native = ids::native_id_of_waiting(&aged.message);
         let file = ids::file_name(&native);
         for agent in &aged.done {
             for name in [file.clone(), format!("{file}.superseded.meta")] {

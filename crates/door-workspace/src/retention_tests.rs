@@ -14,7 +14,7 @@ async fn retention_for_ever_keeps_everything() {
     let id = t.send(letter("claude", "codex", "old")).await;
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     t.clock.advance(DAY * 3650);
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (1, 1));
     assert_eq!(t.journal().await, ["old"]);
 }
@@ -26,7 +26,7 @@ async fn defaults_keep_files_for_a_month_and_entries_for_three() {
     t.send(letter("claude", "codex", "waiting")).await;
     t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
     let left = async || {
-        t.workspace.keep_house().await.unwrap();
+        t.workspace.run_housekeeping().await.unwrap();
         (t.names("archive/codex").len(), t.names("outbox/claude").len(), t.journal().await.len())
     };
     t.clock.advance(DAY * 29);
@@ -47,16 +47,16 @@ async fn only_what_is_older_than_the_settings_is_removed() {
     t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
     // What counts is since when it lies there, not when it was written.
     t.set_age(&archive_file("codex", done), DAY * 365);
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.names("archive/codex").len(), 1);
     t.write("archive/codex/theirs.json", "");
     t.set_age("archive/codex/theirs.json", DAY * 365);
     t.clock.advance(DAY * 2);
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.names("archive/codex"), [""; 0], "what others put there goes as well");
     assert_eq!(t.names("outbox/claude").len(), 1, "receipts have their own setting");
     t.clock.advance(DAY * 2);
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.names("outbox/claude"), [""; 0]);
     assert_eq!(t.journal().await, ["done"]);
 }
@@ -69,7 +69,7 @@ async fn files_of_a_pruned_entry_go_when_they_are_old() {
     t.send(letter("claude", "codex", "last")).await;
     t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
     let left = async || {
-        t.workspace.keep_house().await.unwrap();
+        t.workspace.run_housekeeping().await.unwrap();
         (t.journal().await.len(), t.names("archive/codex").len(), t.names("outbox/claude").len())
     };
     t.clock.advance(DAY * 2);
@@ -105,10 +105,10 @@ async fn f27_the_journal_lets_go_only_of_what_everybody_is_done_with() {
     let done = t.send(letter("claude", "codex", "done")).await;
     t.send(letter("claude", "codex", "waiting")).await;
     t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.journal().await, ["done", "waiting"]);
     t.clock.advance(DAY * 2);
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(
         (t.journal().await, t.waiting("codex").await),
         (vec!["waiting".to_owned()], vec!["waiting".to_owned()])
@@ -123,8 +123,8 @@ async fn tidying_up_removes_nothing_however_old_it_is() {
     let id = t.send(letter("claude", "codex", "old")).await;
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     t.clock.advance(DAY * 10);
-    t.workspace.tidy_up().await.unwrap();
+    t.workspace.run_maintenance().await.unwrap();
     assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (1, 1));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (0, 0));
 }

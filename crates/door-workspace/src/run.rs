@@ -15,7 +15,7 @@ use crate::error::WorkspaceError;
 use crate::housekeeping::rest_after;
 use crate::own_files::OwnFiles;
 use crate::tree::Section;
-use crate::watch::MailboxWatch;
+use crate::watcher::MailboxWatcher;
 use crate::workspace::{Workspace, blocking};
 
 /// How long to gather file events before looking: one message makes several.
@@ -55,7 +55,7 @@ pub async fn run(
 ) -> Result<(), WorkspaceError> {
     let deliveries = Box::pin(run_deliveries(&workspace, outbound, shutdown.clone()));
     let intake = async {
-        match shutdown.run_until_cancelled(Box::pin(take_in(&workspace))).await {
+        match shutdown.run_until_cancelled(Box::pin(ingest(&workspace))).await {
             Some(result) => result,
             // The deliveries end it.
             None => std::future::pending().await,
@@ -75,7 +75,7 @@ pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound, shutdown:
 
 impl Workspace {
     /// Delivers what is due to mailboxes: after a sender that was killed there may be no other process to do it.
-    pub async fn finish_deliveries(&self) -> Result<(), WorkspaceError> {
+    pub async fn drain_deliveries(&self) -> Result<(), WorkspaceError> {
         if self.hub().disk_trouble().is_none() {
             let outbound = self.hub().open_door(Door::Workspace).await?;
             let deliveries = Box::pin(delivery::run(self, outbound));
@@ -85,12 +85,12 @@ impl Workspace {
     }
 
     /// The same at the end of a command, where a process that has ended left mail in the queue.
-    pub(crate) async fn deliver_left_over(&self) {
+    pub(crate) async fn drain_orphaned_deliveries(&self) {
         if self.hub().has_opened_door() {
             return;
         }
         let delivered = match self.hub().has_abandoned_deliveries(Door::Workspace).await {
-            Ok(true) => self.finish_deliveries().await,
+            Ok(true) => self.drain_deliveries().await,
             found => found.map(drop).map_err(WorkspaceError::from),
         };
         if let Err(error) = delivered {
@@ -100,7 +100,7 @@ impl Workspace {
 }
 
 /// Ingests dropped files, with housekeeping beside it: a dropped file does not wait for the end of a round.
-async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
+async fn ingest(workspace: &Workspace) -> Result<(), WorkspaceError> {
     tokio::select! {
         result = look_at_mailboxes(workspace) => result,
         () = keep_in_order(workspace) => Ok(()),
@@ -114,7 +114,7 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
     if let Err(error) = blocking(move || Ok(root.make_subdir(Section::Inbox.as_str())?)).await {
         tracing::warn!(error = %error, "there are no mailboxes");
     }
-    let mut watch = MailboxWatch::begin(workspace, &hints);
+    let mut watch = MailboxWatcher::begin(workspace, &hints);
     let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
     let config = workspace.config();
     let rescan = if platform::is_network_filesystem(&inbox) { config.rescan_network } else { config.rescan };
@@ -127,8 +127,8 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
         if is_rebuilding {
             is_rebuilding = !read_back(workspace).await;
         }
-        let pause = match workspace.sweep().await {
-            Ok(swept) if swept.settling > 0 => SETTLING,
+        let pause = match workspace.scan().await {
+            Ok(scanned) if scanned.settling > 0 => SETTLING,
             Ok(_) => rescan,
             Err(error) if error.is_end() => return Err(error),
             Err(error) => {
@@ -138,7 +138,7 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
         };
         if state <= Instant::now() {
             state = Instant::now() + STATE;
-            if let Err(error) = workspace.read_state().await {
+            if let Err(error) = workspace.import_state().await {
                 tracing::warn!(error = %error, "who is there could not be read");
             }
         }
@@ -168,7 +168,7 @@ async fn keep_in_order(workspace: &Workspace) {
                 tracing::warn!(error = %error, "the mailboxes could not be compared");
             }
         }
-        if let Err(error) = workspace.keep_house().await {
+        if let Err(error) = workspace.run_housekeeping().await {
             tracing::warn!(error = %error, "housekeeping failed");
         }
         tokio::time::sleep(if is_compared { HOUSEKEEPING } else { workspace.config().rescan }).await;
@@ -187,7 +187,7 @@ async fn read_back(workspace: &Workspace) -> bool {
 
 /// After a power failure files may be missing, empty or torn, which no stamp tells: compare them all.
 async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let Some(boot) = platform::boot_id() else { return workspace.verify_resting(REST).await.map(drop) };
+    let Some(boot) = platform::boot_id() else { return workspace.verify_throttled(REST).await.map(drop) };
     let hub = workspace.hub();
     let is_noted = |notes: &[(String, String)], key: &str| {
         notes.iter().any(|(noted, last)| noted == key && *last == boot)

@@ -68,10 +68,10 @@ async fn what_lies_there_and_what_is_dropped_later_is_taken_in() {
     t.put("codex", &message("msg_1_a", "x", "codex", "before"));
     let mut running = start(t).await;
     let first = running.accepted().await;
-    assert_eq!(running.t.workspace.find("msg_1_a").await.unwrap(), first);
+    assert_eq!(running.t.workspace.resolve_id("msg_1_a").await.unwrap(), first);
     running.t.put("claude", &message("msg_1_b", "x", "claude", "after"));
     let second = running.accepted().await;
-    assert_eq!(running.t.workspace.find("msg_1_b").await.unwrap(), second);
+    assert_eq!(running.t.workspace.resolve_id("msg_1_b").await.unwrap(), second);
     // A mailbox that did not exist when the watch began.
     let registration = switchboard_hub::Registration::mailbox("gemini".parse().unwrap());
     running.t.workspace.hub().register(registration).await.unwrap();

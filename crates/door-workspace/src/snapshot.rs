@@ -7,7 +7,7 @@ use switchboard_core::{AgentId, Directory, Name};
 use switchboard_hub::{HubError, MailboxMessage, MailboxQuery, Page, Part, View};
 
 use crate::error::WorkspaceError;
-use crate::intake::LastSweep;
+use crate::intake::LastScan;
 use crate::workspace::{Workspace, blocking};
 
 /// The directory and `state.json` as of one moment. Taken once for a whole call.
@@ -33,7 +33,7 @@ pub(crate) struct MailboxView {
 pub(crate) struct Inbox {
     /// A page of [`INBOX_PAGE`] messages.
     pub(crate) page: Page<MailboxMessage>,
-    pub(crate) last_sweep: LastSweep,
+    pub(crate) last_scan: LastScan,
 }
 
 /// Counting unseen messages stops here: a reader needs no exact number above 99.
@@ -56,7 +56,7 @@ impl Workspace {
     /// Looks at both now.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, WorkspaceError> {
         let directory = self.hub().directory().await?;
-        Ok(Snapshot { directory, state: self.read_whole().await, mailbox: None })
+        Ok(Snapshot { directory, state: self.read_state_json().await, mailbox: None })
     }
 
     /// The same with an agent's mailbox, in one read transaction.
@@ -67,19 +67,19 @@ impl Workspace {
             Ok((view.directory().clone(), MailboxView { unseen, inbox: inbox(view, &agent)? }))
         });
         let (directory, mailbox) = seen.await?;
-        Ok(Snapshot { directory, state: self.read_whole().await, mailbox: Some(mailbox) })
+        Ok(Snapshot { directory, state: self.read_state_json().await, mailbox: Some(mailbox) })
     }
 
     /// All of `state.json`. A file that cannot be read says nothing; mail goes on without it.
-    pub(crate) async fn read_whole(&self) -> Arc<Map<String, Value>> {
+    pub(crate) async fn read_state_json(&self) -> Arc<Map<String, Value>> {
         // Asking a disk of this machine for a file's stamp takes less time than having another thread do it.
         if self.hub().is_local()
-            && let Some(state) = self.state().at_hand()
+            && let Some(state) = self.state().read_cached()
         {
             return state;
         }
         let state = self.state().clone();
-        blocking(move || state.whole()).await.unwrap_or_else(|error| {
+        blocking(move || state.read_all()).await.unwrap_or_else(|error| {
             tracing::debug!(error = %error, "state.json cannot be read; going on without it");
             Arc::default()
         })
@@ -95,7 +95,7 @@ fn inbox(view: &View<'_>, agent: &AgentId) -> Result<Option<Inbox>, HubError> {
     }
     let query = MailboxQuery { agent: agent.clone(), after: 0, limit: INBOX_PAGE, part: Part::Waiting };
     let Some(page) = view.mailbox(&query, INBOX_BYTES)? else { return Ok(None) };
-    Ok(Some(Inbox { page, last_sweep: LastSweep::read(view, agent.name.as_str())? }))
+    Ok(Some(Inbox { page, last_scan: LastScan::read(view, agent.name.as_str())? }))
 }
 
 #[cfg(test)]

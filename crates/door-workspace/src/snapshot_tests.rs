@@ -30,28 +30,28 @@ async fn inbox(t: &TestWorkspace) -> (Vec<String>, bool) {
     let now = t.workspace.snapshot_with_inbox(&agent("codex")).await.unwrap();
     let inbox = now.mailbox.unwrap().inbox.unwrap();
     let bodies = inbox.page.items.into_iter().map(|mail| mail.stored.message.body).collect();
-    (bodies, t.workspace.is_swept(&agent("codex"), &inbox.last_sweep).await.unwrap())
+    (bodies, t.workspace.is_unchanged(&agent("codex"), &inbox.last_scan).await.unwrap())
 }
 
 #[tokio::test]
 async fn inbox_is_swept_until_its_folder_changes() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let sweep = async || t.workspace.sweep_mailbox(&agent("codex")).await.unwrap();
+    let scan = async || t.workspace.scan_mailbox(&agent("codex")).await.unwrap();
     let bodies = |bodies: &[&str]| bodies.iter().map(|body| (*body).to_owned()).collect::<Vec<_>>();
     assert_eq!(inbox(&t).await, (vec![], false), "no process has listed it yet");
-    sweep().await;
+    scan().await;
     assert_eq!(inbox(&t).await, (vec![], true));
     t.send(letter("claude", "codex", "sent")).await;
     assert_eq!(inbox(&t).await, (bodies(&["sent"]), false));
-    sweep().await;
+    scan().await;
     assert_eq!(inbox(&t).await, (bodies(&["sent"]), true));
     t.put("codex", &message("msg_1_a", "claude", "codex", "dropped"));
     assert!(!inbox(&t).await.1, "a file was dropped");
-    assert_eq!(sweep().await.taken, 1);
+    assert_eq!(scan().await.taken, 1);
     assert_eq!(inbox(&t).await, (bodies(&["sent", "dropped"]), true));
     t.write("inbox/codex/msg_2_b.json", "{");
     t.clock.advance(SignedDuration::from_mins(1));
-    sweep().await;
+    scan().await;
     assert!(inbox(&t).await.1, "the refused file is as it was");
     t.put("codex", &message("msg_2_b", "claude", "codex", "completed in place"));
     assert!(!inbox(&t).await.1);

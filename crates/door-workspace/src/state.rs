@@ -3,7 +3,7 @@
 //! Read without a lock, changed under the lock that Node's proper-lockfile uses, replaced as a whole.
 //! Keys we do not know are kept. A file that is no JSON is moved aside and never overwritten.
 
-mod last_read;
+mod read_cache;
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use switchboard_sys::files::{Dir, FileStamp, Moved};
 use switchboard_sys::lock::{DirLock, LockOptions};
 use switchboard_sys::owner::Owner;
 
-use self::last_read::LastRead;
+use self::read_cache::ReadCache;
 use crate::error::WorkspaceError;
 use crate::translate::{iso, time_of};
 
@@ -34,7 +34,7 @@ const ALIVE_EVERY: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Clone)]
 pub struct StateFile {
     root: Dir,
-    last_read: LastRead,
+    read_cache: ReadCache,
     /// Who is known, for a file that has to be made anew.
     hub: Option<Hub>,
 }
@@ -65,16 +65,16 @@ pub struct AgentState {
 
 impl StateFile {
     pub(crate) fn new(root: Dir) -> Self {
-        Self { root, last_read: LastRead::default(), hub: None }
+        Self { root, read_cache: ReadCache::default(), hub: None }
     }
 
     /// The file of a hub: made anew, it has everyone whom the hub knows.
-    pub(crate) fn of(self, hub: Hub) -> Self {
+    pub(crate) fn with_hub(self, hub: Hub) -> Self {
         Self { hub: Some(hub), ..self }
     }
 
     /// Makes the file with the protocol's first state, where there is none.
-    pub fn make(&self) -> Result<(), WorkspaceError> {
+    pub fn create(&self) -> Result<(), WorkspaceError> {
         if self.root.stat(FILE)?.is_none() {
             self.update(|_| true)?;
         }
@@ -83,7 +83,7 @@ impl StateFile {
 
     /// What the file says, without a lock: it is always replaced as a whole.
     pub(crate) fn read(&self) -> Result<Known, WorkspaceError> {
-        let state = self.whole()?;
+        let state = self.read_all()?;
         let mut known = Known::default();
         for section in ["terminals", "chatAgents"] {
             for (name, record) in objects(&state, section) {
@@ -108,8 +108,8 @@ impl StateFile {
     }
 
     /// The agents that the file has under names which are none, and why they are not.
-    pub(crate) fn misnamed(&self) -> Result<Vec<(String, NameError)>, WorkspaceError> {
-        let state = self.whole()?;
+    pub(crate) fn invalid_names(&self) -> Result<Vec<(String, NameError)>, WorkspaceError> {
+        let state = self.read_all()?;
         let names = ["terminals", "chatAgents"].into_iter().flat_map(|section| objects(&state, section));
         Ok(names.filter_map(|(name, _)| Some((name.clone(), Name::parse(name).err()?))).collect())
     }
@@ -149,7 +149,7 @@ impl StateFile {
             Loaded::State(state) => (state, false),
             Loaded::Missing => (Map::new(), true),
             Loaded::Damaged { problem } => {
-                let aside = self.set_aside()?;
+                let aside = self.quarantine()?;
                 tracing::error!(%problem, moved_to = %aside, "state.json was damaged and is moved aside");
                 (Map::new(), true)
             }
@@ -175,8 +175,8 @@ impl StateFile {
     }
 
     /// The whole of it, without a lock, with the protocol's first state for whatever is missing.
-    pub(crate) fn whole(&self) -> Result<Arc<Map<String, Value>>, WorkspaceError> {
-        if let Some(state) = self.at_hand() {
+    pub(crate) fn read_all(&self) -> Result<Arc<Map<String, Value>>, WorkspaceError> {
+        if let Some(state) = self.read_cached() {
             return Ok(state);
         }
         let (stamp, loaded) = self.load_stamped()?;
@@ -188,18 +188,18 @@ impl StateFile {
         fill_in(&mut state);
         let state = Arc::new(state);
         if let Some(stamp) = stamp {
-            self.last_read.keep(stamp, &state);
+            self.read_cache.store(stamp, &state);
         }
         Ok(state)
     }
 
     /// The same, where the file has not changed since it was last read: that costs a look at its stamp.
-    pub(crate) fn at_hand(&self) -> Option<Arc<Map<String, Value>>> {
-        self.last_read.of(self.root.stat(FILE).ok()??)
+    pub(crate) fn read_cached(&self) -> Option<Arc<Map<String, Value>>> {
+        self.read_cache.get(self.root.stat(FILE).ok()??)
     }
 
     /// Moves a damaged file aside under a name that says when.
-    fn set_aside(&self) -> Result<String, WorkspaceError> {
+    fn quarantine(&self) -> Result<String, WorkspaceError> {
         let when = self.root.stat(FILE)?.map_or(0, |stamp| stamp.mtime_ns / 1_000_000);
         for number in 0..100 {
             let suffix = if number == 0 { String::new() } else { format!(".{number}") };
@@ -256,7 +256,7 @@ impl StateFile {
         self.update(|state| {
             let mut removed = false;
             for section in ["terminals", "chatAgents"] {
-                removed |= take(state, section, name).is_some();
+                removed |= remove_record(state, section, name).is_some();
             }
             removed
         })
@@ -270,7 +270,7 @@ impl StateFile {
     ) -> Result<(), WorkspaceError> {
         self.update(|state| {
             for section in ["terminals", "chatAgents"] {
-                if let Some(record) = take(state, section, old)
+                if let Some(record) = remove_record(state, section, old)
                     && find(state, &agent.id.name).is_none()
                     && let Some(records) = state.get_mut(section).and_then(Value::as_object_mut)
                 {
@@ -305,20 +305,20 @@ impl StateFile {
             record.insert(status_key.into(), status.into());
             record.insert("statusMessage".into(), message.map_or(Value::Null, Value::from));
             record.insert(time_key.into(), iso(now).into());
-            saw(record, &iso(now));
+            touch_record(record, &iso(now));
             true
         })
     }
 
     /// Notes a sign of life, unless that was done a short while ago or somebody else has the lock.
     pub(crate) fn touch(&self, name: &Name, now: Timestamp) -> Result<(), WorkspaceError> {
-        if !is_sign_of_life_due(&*self.whole()?, name, now) {
+        if !is_heartbeat_due(&*self.read_all()?, name, now) {
             return Ok(());
         }
         let options = LockOptions { wait: std::time::Duration::from_millis(50), ..LockOptions::default() };
         self.update_with(options, |state| match find(state, name) {
             Some((_, record)) => {
-                saw(record, &iso(now));
+                touch_record(record, &iso(now));
                 for key in ["statusState", "status"] {
                     if record.get(key).is_some_and(|status| status == OFFLINE) {
                         record.insert(key.into(), "active".into());
@@ -332,7 +332,7 @@ impl StateFile {
 }
 
 /// Whether an agent's record does not show that it is there now.
-pub(crate) fn is_sign_of_life_due(state: &Map<String, Value>, name: &Name, now: Timestamp) -> bool {
+pub(crate) fn is_heartbeat_due(state: &Map<String, Value>, name: &Name, now: Timestamp) -> bool {
     let Some(record) = record(state, name) else { return false };
     let agent = agent(name.clone(), record);
     // An agent that said goodbye and is there again must not go on counting as gone.
@@ -391,7 +391,7 @@ fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
     let own = (text(record, "statusState").or_else(|| text(record, "status")), text(record, "statusMessage"));
     let (status, message) = match own {
         // Who was killed has said no goodbye.
-        (status, _) if status.as_deref() != Some(OFFLINE) && is_over(record) => {
+        (status, _) if status.as_deref() != Some(OFFLINE) && has_ended_owner(record) => {
             (Some(OFFLINE.to_owned()), Some("its terminal was killed".to_owned()))
         }
         own => own,
@@ -407,15 +407,15 @@ fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
 }
 
 /// Whether the process is gone that an agent's terminal is over with.
-fn is_over(record: &Map<String, Value>) -> bool {
+fn has_ended_owner(record: &Map<String, Value>) -> bool {
     let owner = record.get(OWNER).and_then(Value::as_str);
     owner.and_then(|owner| owner.parse::<Owner>().ok()).is_some_and(|owner| owner.is_gone())
 }
 
 /// Writes down a sign of life. Who gives one after its terminal is over lives elsewhere.
-pub(crate) fn saw(record: &mut Map<String, Value>, now: &str) {
+pub(crate) fn touch_record(record: &mut Map<String, Value>, now: &str) {
     record.insert("lastSeen".into(), now.into());
-    if is_over(record) {
+    if has_ended_owner(record) {
         record.remove(OWNER);
     }
 }
@@ -452,7 +452,7 @@ pub(crate) fn find<'s>(
     state.get_mut(section)?.get_mut(&key)?.as_object_mut().map(|record| (section, record))
 }
 
-pub(crate) fn take(state: &mut Map<String, Value>, section: &str, name: &Name) -> Option<Value> {
+pub(crate) fn remove_record(state: &mut Map<String, Value>, section: &str, name: &Name) -> Option<Value> {
     let key = spelling(state, section, name)?;
     state.get_mut(section)?.as_object_mut()?.remove(&key)
 }

@@ -24,11 +24,11 @@ async fn the_first_state_is_the_protocols_and_for_its_owner_alone() {
     use std::os::unix::fs::MetadataExt;
     let t = TestWorkspace::new(&[]).await;
     assert!(!t.path("state.json").exists());
-    t.workspace.state().make().unwrap();
+    t.workspace.state().create().unwrap();
     assert_eq!(t.json("state.json"), value(INITIAL));
     assert_eq!(std::fs::metadata(t.path("state.json")).unwrap().mode() & 0o777, 0o600);
     t.write("state.json", FULL);
-    t.workspace.state().make().unwrap();
+    t.workspace.state().create().unwrap();
     assert_eq!(t.bytes("state.json"), FULL.as_bytes(), "what is there stays");
 }
 
@@ -180,7 +180,7 @@ async fn agents_of_other_programs_become_known() {
     state["chatAgents"]["switchboard"] = json!({ "type": "chat" });
     state["chatAgents"]["no record"] = json!("text");
     t.write("state.json", state.to_string());
-    t.workspace.read_state().await.unwrap();
+    t.workspace.import_state().await.unwrap();
     let directory = t.workspace.hub().directory().await.unwrap();
     let names: Vec<String> = directory.agents().map(|agent| agent.id.to_string()).collect();
     assert_eq!(names, ["Claude", "coder 1", "codex"]);
@@ -198,7 +198,7 @@ async fn agents_of_other_programs_become_known() {
 async fn a_status_goes_into_the_words_of_the_record() {
     let t = TestWorkspace::new(&[]).await;
     t.write("state.json", FULL);
-    t.workspace.read_state().await.unwrap();
+    t.workspace.import_state().await.unwrap();
     let now = iso(t.clock.now());
     t.workspace.set_status(&agent_id("CODER 1"), "thinking", Some("hard")).await.unwrap();
     t.workspace.set_status(&agent_id("claude"), "active", None).await.unwrap();
@@ -222,19 +222,19 @@ async fn a_sign_of_life_is_written_at_most_once_a_minute() {
     let codex = AgentId::local(name("codex"));
     let seen = |t: &TestWorkspace| t.json("state.json")["chatAgents"]["codex"]["lastSeen"].clone();
     assert_eq!(seen(&t), Value::Null, "being registered is no sign of life");
-    t.workspace.note_alive(&codex).await;
+    t.workspace.record_heartbeat(&codex).await;
     let first = seen(&t);
     assert_eq!(first, iso(t.clock.now()));
     t.clock.advance(SignedDuration::from_secs(59));
-    t.workspace.note_alive(&codex).await;
+    t.workspace.record_heartbeat(&codex).await;
     assert_eq!(seen(&t), first);
     t.clock.advance(SignedDuration::from_secs(2));
-    t.workspace.note_alive(&codex).await;
+    t.workspace.record_heartbeat(&codex).await;
     assert_eq!(seen(&t), iso(t.clock.now()));
     // Somebody else holds the lock: a sign of life does not wait for it for long, nor fail.
     let _lock = DirLock::acquire(t.workspace.tree().root(), FILE, LockOptions::default()).unwrap();
     t.clock.advance(SignedDuration::from_mins(2));
-    t.workspace.note_alive(&codex).await;
+    t.workspace.record_heartbeat(&codex).await;
     assert_ne!(seen(&t), iso(t.clock.now()));
 }
 
@@ -293,7 +293,7 @@ async fn f20_a_node_program_and_we_keep_out_of_each_others_way() {
         Err(reason) => return tools::skip("f20_a_node_program_and_we_keep_out_of_each_others_way", &reason),
     };
     let t = TestWorkspace::new(&[]).await;
-    t.workspace.state().make().unwrap();
+    t.workspace.state().create().unwrap();
     let mut node = Spawn::new("node")
         .args(["-e", NODE])
         .args([t.path("state.json")])

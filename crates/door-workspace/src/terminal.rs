@@ -2,19 +2,19 @@
 //!
 //! An `execute` message is typed into the terminal of the agent it is for. Whoever types (the pty of
 //! `switchboard run`, [`run_terminals`] for tmux panes and for hosts) stands at that agent's
-//! [`TerminalPost`], of which there is one at a time, and gets from it only what may be typed. The rule
-//! is in `rule`, the text as keys in `keys`. A text is typed only into an input field: `screen` holds the program's
-//! screen, `field` finds the field, `question` the dialogs that no text may answer, and `typist` decides each step.
+//! [`TerminalExecutor`], of which there is one at a time, and gets from it only what may be typed. The rule
+//! is in `permission`, the text as keys in `encode`. A text is typed only into an input field: `screen` holds the program's
+//! screen, `field` finds the field, `dialog` the dialogs that no text may answer, and `typist` decides each step.
 //! All but the emulator in `screen` are pure.
 
 mod bridge;
+mod dialog;
+mod encode;
+mod executor;
 mod field;
-mod keys;
 mod notices;
-mod post;
-mod question;
+mod permission;
 mod results;
-mod rule;
 mod run_in;
 mod screen;
 mod serve;
@@ -23,19 +23,19 @@ mod typist;
 
 use std::time::Duration;
 
+pub use self::encode::{dismiss_completion, encode_keystrokes, paste_end, sanitize_input};
+pub use self::executor::{ExecuteRequest, TerminalExecutor};
 pub use self::field::Obstacle;
-pub use self::keys::{close_completion, keystrokes, neutral, paste_end};
 pub use self::notices::{Notice, Notices};
-pub use self::post::{Execute, TerminalPost};
+pub(crate) use self::permission::EXECUTE;
+pub use self::permission::Refusal;
 pub use self::results::ExecuteResult;
-pub(crate) use self::rule::EXECUTE;
-pub use self::rule::Refusal;
 pub use self::run_in::{TerminalOutcome, TerminalRun};
 pub use self::screen::{Emulator, InputMode, Screen};
 pub use self::serve::run_terminals;
 pub(crate) use self::serve::{PANES, pane_key};
 pub(crate) use self::tmux::Pane;
-pub use self::typist::{Step, Stray, Typist, check_field};
+pub use self::typist::{LeftoverText, Step, Typist, check_field};
 
 /// What may be typed into terminals. Without a word from the owner: verified `execute` messages into
 /// terminals under `switchboard run`, and nothing else.

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::delivery;
 use crate::ids;
 use crate::tree::{FOLDER, Tree};
-use crate::workspace::{Letter, Workspace};
+use crate::workspace::{OutgoingMessage, Workspace};
 
 /// A workspace whose clock stands at the moment it was made, so that every folder counts as just changed.
 pub(crate) struct TestWorkspace {
@@ -34,8 +34,8 @@ pub(crate) fn agent(text: &str) -> AgentId {
     text.parse().unwrap()
 }
 
-pub(crate) fn letter(from: &str, to: &str, body: &str) -> Letter {
-    Letter::new(agent(from), to.parse::<Address>().unwrap(), Kind::delegate_task(), body)
+pub(crate) fn letter(from: &str, to: &str, body: &str) -> OutgoingMessage {
+    OutgoingMessage::new(agent(from), to.parse::<Address>().unwrap(), Kind::delegate_task(), body)
 }
 
 /// A message file as another program writes it.
@@ -88,7 +88,7 @@ impl TestWorkspace {
 
     pub(crate) async fn with(config: Config, agents: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
-        Tree::make(folder.path()).unwrap();
+        Tree::create(folder.path()).unwrap();
         let clock = Clock::by_hand(Clock::system().now());
         let workspace = open(folder.path(), &config, &clock).await;
         for agent in agents {
@@ -163,7 +163,7 @@ impl TestWorkspace {
     }
 
     /// Sends a letter and waits until its files and receipts are written.
-    pub(crate) async fn send(&self, letter: Letter) -> MessageId {
+    pub(crate) async fn send(&self, letter: OutgoingMessage) -> MessageId {
         let outbound = self.workspace.hub().open_door(Door::Workspace).await.unwrap();
         let workspace = self.workspace.clone();
         let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
@@ -203,12 +203,12 @@ impl TestWorkspace {
 
     /// The message that a file's id stands for.
     pub(crate) async fn id_of(&self, native: &str) -> MessageId {
-        self.workspace.find(native).await.unwrap()
+        self.workspace.resolve_id(native).await.unwrap()
     }
 
     /// Paths and reasons of all problems, sorted by path.
-    pub(crate) async fn problems(&self) -> Vec<(String, String)> {
-        let problems = self.workspace.problems().await.unwrap();
+    pub(crate) async fn rejected_files(&self) -> Vec<(String, String)> {
+        let problems = self.workspace.rejected_files().await.unwrap();
         let mut problems: Vec<_> =
             problems.into_iter().map(|problem| (problem.path, problem.reason)).collect();
         problems.sort();

@@ -125,7 +125,7 @@ pub(crate) fn to_file(message: &Message, recipient: &AgentId, reply_to: Option<S
         _ => team,
     };
     MessageFile {
-        id: ids::native_of(message),
+        id: ids::native_id(message),
         action: message.kind.to_string(),
         sender: message.from.to_string(),
         recipient: recipient.to_string(),

@@ -60,7 +60,7 @@ impl Tree {
     }
 
     /// Makes the folder of a workspace, or what is missing of it. What is there is left alone.
-    pub fn make(workspace: &Path) -> Result<(Self, Created), WorkspaceError> {
+    pub fn create(workspace: &Path) -> Result<(Self, Created), WorkspaceError> {
         let workspace = Dir::open_root(workspace)?;
         let made = match workspace.subdir(FOLDER)? {
             Some(_) => Created::AlreadyThere,
@@ -86,7 +86,7 @@ impl Tree {
     }
 
     /// Whether the folder is still where it was opened.
-    pub fn check_in_place(&self) -> Result<(), WorkspaceError> {
+    pub fn check_not_moved(&self) -> Result<(), WorkspaceError> {
         if self.root.is_in_place() {
             Ok(())
         } else {
@@ -102,10 +102,10 @@ impl Tree {
 
     /// An agent's folder in a section, made where it is missing. One that is there in another spelling will do: of a
     /// name that nobody has registered, none is the right one.
-    pub fn make_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
+    pub fn create_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         match self.folder(section, agent.as_str())? {
             Some(folder) => Ok(folder),
-            None => self.make_own_folder(section, agent),
+            None => self.create_own_folder(section, agent),
         }
     }
 
@@ -121,7 +121,7 @@ impl Tree {
     }
 
     /// The folder in a section that spells a name in exactly this way, made where it is missing.
-    pub(crate) fn make_own_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
+    pub(crate) fn create_own_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         self.root.make_subdir(section.as_str())?.make_subdir(agent.as_str())
     }
 
@@ -134,7 +134,7 @@ impl Tree {
     }
 
     /// The stamp of [`Tree::own_folder`]. Opens no file.
-    pub(crate) fn own_folder_stamp(
+    pub(crate) fn own_folder_metadata(
         &self,
         section: Section,
         agent: &str,
@@ -193,12 +193,12 @@ impl<'t> Folders<'t> {
     }
 
     /// An agent's folder in a section, made where it is missing.
-    pub(crate) fn make(&mut self, section: Section, agent: &Name) -> Result<Dir, FileError> {
+    pub(crate) fn open_or_create(&mut self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         let key = (section, agent.clone());
         if let Some(folder) = self.open.get(&key) {
             return Ok(folder.clone());
         }
-        let folder = self.tree.make_folder(section, agent)?;
+        let folder = self.tree.create_folder(section, agent)?;
         self.open.insert(key, folder.clone());
         Ok(folder)
     }

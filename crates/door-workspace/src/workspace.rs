@@ -39,7 +39,7 @@ pub(crate) type Turn = OwnedMutexGuard<()>;
 
 /// A message that an agent of this workspace writes.
 #[derive(Debug, Clone)]
-pub struct Letter {
+pub struct OutgoingMessage {
     /// Who writes.
     pub from: AgentId,
     /// To whom.
@@ -62,7 +62,7 @@ pub struct Letter {
     pub key: Option<String>,
 }
 
-impl Letter {
+impl OutgoingMessage {
     /// A plain letter.
     pub fn new(from: AgentId, to: Address, kind: Kind, body: impl Into<String>) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Workspace {
         if workspace.hub.needs_rebuild().await? {
             unless_disk(crate::rebuild::read_back(&workspace).await)?;
         }
-        unless_disk(workspace.read_state().await)?;
+        unless_disk(workspace.import_state().await)?;
         Ok(workspace)
     }
 
@@ -108,7 +108,7 @@ impl Workspace {
         let mut hub_config = HubConfig::new(tree.root().path());
         configure(&mut hub_config);
         let hub = Hub::open(hub_config).await?;
-        let state = StateFile::new(tree.root().clone()).of(hub.clone());
+        let state = StateFile::new(tree.root().clone()).with_hub(hub.clone());
         Ok(Self { hub, tree, state, own_files: OwnFiles::default(), config: Arc::new(config) })
     }
 
@@ -138,14 +138,14 @@ impl Workspace {
     }
 
     /// Takes a letter in. It is on disk when this returns `Ok`; [`Hub::settled`] tells when it arrived.
-    pub async fn send(&self, letter: Letter) -> Result<Accepted, WorkspaceError> {
+    pub async fn send(&self, letter: OutgoingMessage) -> Result<Accepted, WorkspaceError> {
         self.send_in_turn(letter, None).await
     }
 
     /// Sends a message and drops `turn` as soon as it is queued: the sender's next one is journaled behind it.
     pub(crate) async fn send_in_turn(
         &self,
-        letter: Letter,
+        letter: OutgoingMessage,
         turn: Option<Turn>,
     ) -> Result<Accepted, WorkspaceError> {
         let id = self.hub.next_id();
@@ -233,7 +233,7 @@ impl Workspace {
             return Ok(());
         }
         let Some(stored) = self.hub.message(id).await? else { return Ok(()) };
-        let name = ids::file_name(&ids::native_of(&stored.message));
+        let name = ids::file_name(&ids::native_id(&stored.message));
         let (tree, agent) = (self.tree.clone(), agent.name.clone());
         blocking(move || match tree.folder(Section::Inbox, agent.as_str())? {
             Some(mailbox) => Ok(move_to_archive(&tree, &mailbox, &agent, &name)?),
@@ -246,17 +246,17 @@ impl Workspace {
     pub(crate) async fn supersede_earlier(&self, newer: &Message) -> Result<(), WorkspaceError> {
         for delivery in self.hub.supersede(newer.id).await? {
             let Some(stored) = self.hub.message(delivery.message).await? else { continue };
-            let native = ids::native_of(&stored.message);
+            let native = ids::native_id(&stored.message);
             let marker = SupersededFile {
                 id: format!("superseded_{native}"),
                 in_reply_to: native.clone(),
                 status: "superseded".to_owned(),
-                superseded_by: ids::native_of(newer),
+                superseded_by: ids::native_id(newer),
                 superseded_at: iso(self.hub.now()),
             };
             let (tree, agent) = (self.tree.clone(), delivery.agent.name.clone());
             blocking(move || {
-                let archive = tree.make_folder(Section::Archive, &agent)?;
+                let archive = tree.create_folder(Section::Archive, &agent)?;
                 let name = format!("{}.superseded.meta", ids::file_name(&native));
                 archive.create_new(&name, &pretty(&marker), switchboard_sys::files::Durability::Later)?;
                 Ok(())
@@ -293,7 +293,7 @@ impl Workspace {
     pub(crate) async fn reply_name(&self, message: &Message) -> Result<Option<String>, WorkspaceError> {
         let Some(parent) = message.in_reply_to else { return Ok(None) };
         Ok(Some(match self.hub.message(parent).await {
-            Ok(Some(parent)) => ids::native_of(&parent.message),
+            Ok(Some(parent)) => ids::native_id(&parent.message),
             // Removed by retention, or damaged: what it was called if it was one of ours.
             Ok(None) | Err(HubError::DamagedMessage { .. }) => ids::to_native(parent),
             Err(other) => return Err(other.into()),
@@ -328,7 +328,7 @@ impl Workspace {
             let ours = ids::from_native(&file.id).is_some();
             let group = if ours { group_address(&mut file) } else { None };
             let parent = match &file.reply_to {
-                Some(native) => self.find(native).await.ok(),
+                Some(native) => self.resolve_id(native).await.ok(),
                 None => None,
             };
             let foreign_owner = self.tree.owner().is_some_and(|own| own != uid).then_some(uid);
@@ -345,14 +345,14 @@ impl Workspace {
 
     /// Closes the hub. Mail that another process left in the queue is delivered first.
     pub async fn close(&self) {
-        self.deliver_left_over().await;
+        self.drain_orphaned_deliveries().await;
         self.retention_after_command().await;
         self.hub.shut_down().await;
     }
 }
 
 /// The protocol's `dispatch` object, for a letter that asks for what it governs.
-fn dispatch_metadata(letter: &Letter, sent_at: Timestamp, native: &str) -> Map<String, Value> {
+fn dispatch_metadata(letter: &OutgoingMessage, sent_at: Timestamp, native: &str) -> Map<String, Value> {
     let mut metadata = letter.metadata.clone();
     if letter.expires_at.is_none() && !letter.replace_earlier {
         return metadata;
@@ -379,7 +379,7 @@ pub(crate) fn belongs_in_archive(state: DeliveryState) -> bool {
 
 /// Moves a file to an agent's archive; nothing if it is not there.
 pub(crate) fn move_to_archive(tree: &Tree, from: &Dir, agent: &Name, name: &str) -> Result<(), FileError> {
-    let archive = tree.make_folder(Section::Archive, agent)?;
+    let archive = tree.create_folder(Section::Archive, agent)?;
     if from.move_new(name, &archive, name)? == Moved::AlreadyThere {
         // The archive has it already; what lies in the mailbox goes beside it.
         let other = format!("{name}.again.{:08x}", fastrand::u32(..));

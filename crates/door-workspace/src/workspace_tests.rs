@@ -3,7 +3,7 @@ use switchboard_core::ResolveError;
 use switchboard_hub::Part;
 
 use super::*;
-use crate::Swept;
+use crate::ScanSummary;
 use crate::test_workspace::{
     TestWorkspace, agent, archive_file, damage_database, inbox_file, letter, message, name, names_in, with,
     write_carelessly,
@@ -27,7 +27,7 @@ async fn f28_a_new_workspace_has_the_protocols_tree_and_keeps_out_of_git() {
     assert!(ignored.lines().any(|line| line == "*"), "{ignored}");
     t.write(".gitignore", "mine");
     t.write("inbox/codex/msg_1_a.json", "kept");
-    let (_, made) = Tree::make(t.workspace_folder()).unwrap();
+    let (_, made) = Tree::create(t.workspace_folder()).unwrap();
     assert_eq!(made, switchboard_sys::files::Created::AlreadyThere);
     assert_eq!(
         (t.bytes(".gitignore"), t.bytes("inbox/codex/msg_1_a.json")),
@@ -41,7 +41,7 @@ async fn f12_a_workspace_folder_that_is_a_link_is_refused() {
     let elsewhere = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), folder.path().join(crate::FOLDER)).unwrap();
     assert!(Workspace::open(folder.path(), Config::default(), |_| {}).await.is_err());
-    assert!(Tree::make(folder.path()).is_err());
+    assert!(Tree::create(folder.path()).is_err());
     assert_eq!(names_in(elsewhere.path()), [""; 0]);
 }
 
@@ -58,7 +58,7 @@ async fn an_unknown_recipient_is_an_error_that_names_the_nearest() {
         (t.journal().await.len(), t.names("inbox")),
         (0, vec!["claude".to_owned(), "codex".to_owned()])
     );
-    let file_only = Letter { allow_unregistered: true, ..letter("claude", "codx", "hello") };
+    let file_only = OutgoingMessage { allow_unregistered: true, ..letter("claude", "codx", "hello") };
     let id = t.send(file_only).await;
     assert_eq!(t.json(&inbox_file("codx", id))["payload"], "hello");
     // A folder is no registration.
@@ -75,7 +75,7 @@ async fn an_acknowledged_message_moves_to_the_archive_unchanged() {
     assert_eq!(t.bytes(&archive_file("codex", id)), bytes);
     assert_eq!(t.names("inbox/codex"), [""; 0]);
     assert_eq!(t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap(), None, "old news");
-    assert_eq!(t.workspace.sweep().await.unwrap(), Swept::default());
+    assert_eq!(t.workspace.scan().await.unwrap(), ScanSummary::default());
     let refused = t.workspace.acknowledge(&agent("claude"), id, None).await;
     assert!(matches!(refused, Err(WorkspaceError::Hub(HubError::NotTheRecipient { .. }))), "{refused:?}");
 }
@@ -84,14 +84,14 @@ async fn an_acknowledged_message_moves_to_the_archive_unchanged() {
 async fn a_message_is_found_by_either_of_its_names() {
     let t = TestWorkspace::new(&["codex"]).await;
     let ours = t.send(letter("claude", "codex", "ours")).await;
-    assert_eq!(t.workspace.find(&ours.to_string()).await.unwrap(), ours);
-    assert_eq!(t.workspace.find(&ids::to_native(ours)).await.unwrap(), ours);
+    assert_eq!(t.workspace.resolve_id(&ours.to_string()).await.unwrap(), ours);
+    assert_eq!(t.workspace.resolve_id(&ids::to_native(ours)).await.unwrap(), ours);
     t.put("codex", &message("msg_1_a", "x", "codex", "theirs"));
-    t.workspace.sweep().await.unwrap();
-    let theirs = t.workspace.find("msg_1_a").await.unwrap();
+    t.workspace.scan().await.unwrap();
+    let theirs = t.workspace.resolve_id("msg_1_a").await.unwrap();
     assert_eq!(t.workspace.hub().message(theirs).await.unwrap().unwrap().message.body, "theirs");
     for unknown in ["msg_1_b", "", "../x", "00000000-0000-7000-8000-000000000000"] {
-        let refused = t.workspace.find(unknown).await;
+        let refused = t.workspace.resolve_id(unknown).await;
         assert!(matches!(refused, Err(WorkspaceError::Hub(HubError::UnknownMessage { .. }))), "{refused:?}");
     }
 }
@@ -111,9 +111,9 @@ async fn a_dropped_task_supersedes_the_senders_earlier_ones_unless_it_says_keep(
         let now = json!({ "createdAt": iso(t.clock.now()) });
         t.put("codex", &with(task("msg_1_a", mode.clone()), now.clone()));
         t.put("codex", &with(message("msg_1_other", "gemini", "codex", "msg_1_other"), now.clone()));
-        t.workspace.sweep().await.unwrap();
+        t.workspace.scan().await.unwrap();
         t.put("codex", &with(task("msg_1_b", mode.clone()), now));
-        t.workspace.sweep().await.unwrap();
+        t.workspace.scan().await.unwrap();
         let first = t.id_of("msg_1_a").await;
         if !is_replaced {
             assert_eq!(t.waiting("codex").await, ["msg_1_a", "msg_1_other", "msg_1_b"], "{mode}");
@@ -140,12 +140,12 @@ async fn a_letter_replaces_earlier_ones_only_when_asked_to() {
     t.send(letter("claude", "codex", "one")).await;
     t.send(letter("claude", "codex", "two")).await;
     assert_eq!(t.waiting("codex").await, ["one", "two"]);
-    let third = t.send(Letter { replace_earlier: true, ..letter("claude", "codex", "three") }).await;
+    let third = t.send(OutgoingMessage { replace_earlier: true, ..letter("claude", "codex", "three") }).await;
     assert_eq!(t.waiting("codex").await, ["three"]);
     let dispatch = &t.json(&inbox_file("codex", third))["metadata"]["dispatch"];
     assert_eq!((&dispatch["queue_mode"], &dispatch["sender"]), (&"replace".into(), &"claude".into()));
     assert_eq!(t.names("archive/codex").len(), 4);
-    assert_eq!(t.workspace.sweep().await.unwrap(), Swept::default());
+    assert_eq!(t.workspace.scan().await.unwrap(), ScanSummary::default());
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn expired_mail_is_hidden_at_once_and_archived_with_a_receipt() {
     let t = TestWorkspace::new(&["codex"]).await;
     let now = t.clock.now();
     let expires_at = Some(now + SignedDuration::from_mins(1));
-    let letter_id = t.send(Letter { expires_at, ..letter("claude", "codex", "letter") }).await;
+    let letter_id = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "letter") }).await;
     let at = |dispatch: Value| json!({ "createdAt": iso(now), "metadata": { "dispatch": dispatch } });
     let put = |id: &str, fields: Value| t.put("codex", &with(message(id, "x", "codex", id), fields));
     put(
@@ -163,13 +163,13 @@ async fn expired_mail_is_hidden_at_once_and_archived_with_a_receipt() {
     put("msg_1_ttl", at(json!({ "queue_mode": "keep", "ttl_minutes": 1 })));
     put("msg_1_default", at(json!({ "queue_mode": "keep" })));
     put("msg_1_plain", json!({ "createdAt": iso(now) }));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     assert_eq!(t.waiting("codex").await.len(), 5);
     let expiry = &t.json(&inbox_file("codex", letter_id))["metadata"]["dispatch"]["expires_at"];
     assert_eq!(expiry, &Value::from(iso(now + SignedDuration::from_mins(1))));
     t.clock.advance(SignedDuration::from_mins(2));
     assert_eq!(t.waiting("codex").await, ["msg_1_default", "msg_1_plain"]);
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.names("inbox/codex"), ["msg_1_default.json", "msg_1_plain.json"]);
     assert_eq!(t.names("archive/codex").len(), 3);
     assert_eq!(t.states(letter_id).await, ["expired"]);
@@ -179,10 +179,10 @@ async fn expired_mail_is_hidden_at_once_and_archived_with_a_receipt() {
         assert_eq!(receipt["error"], "codex: it was not taken before it expired");
     }
     t.clock.advance(SignedDuration::from_hours(8));
-    t.workspace.keep_house().await.unwrap();
+    t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.names("inbox/codex"), ["msg_1_plain.json"], "a message that is no dispatch keeps its use");
     assert_eq!(t.part("codex", Part::Done).await.len(), 4);
-    assert_eq!(t.workspace.verify().await.unwrap(), Swept::default());
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), ScanSummary::default());
 }
 
 #[tokio::test]
@@ -197,7 +197,11 @@ async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_both_names() {
     assert_eq!(t.json(&inbox_file("new", waiting))["payload"], "waiting");
     assert_eq!(t.json(&archive_file("new", done))["payload"], "done");
     assert_eq!(t.names("outbox/new"), [format!("{}.receipt.json", ids::to_native(sent))]);
-    assert_eq!(t.workspace.verify().await.unwrap(), Swept::default(), "its files are in nobody's way");
+    assert_eq!(
+        t.workspace.verify_mailboxes().await.unwrap(),
+        ScanSummary::default(),
+        "its files are in nobody's way"
+    );
     let state = t.json("state.json");
     let known: Vec<&String> = state["chatAgents"].as_object().unwrap().keys().collect();
     assert_eq!(known, ["claude", "new"]);
@@ -206,11 +210,11 @@ async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_both_names() {
     assert_eq!(t.json(&inbox_file("new", again))["recipient"], "new");
     t.put("old", &message("msg_1_a", "claude", "old", "dropped under the old name"));
     t.put("new", &message("msg_1_b", "claude", "old", "dropped with the old name"));
-    assert_eq!(t.workspace.sweep().await.unwrap().taken, 2);
+    assert_eq!(t.workspace.scan().await.unwrap().taken, 2);
     assert_eq!(t.names("inbox/old"), ["notes"]);
     let expected = ["waiting", "by the old name", "dropped with the old name", "dropped under the old name"];
     assert_eq!(t.waiting("new").await, expected);
-    assert_eq!(t.workspace.verify().await.unwrap(), Swept::default());
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), ScanSummary::default());
     t.workspace.acknowledge(&agent("old"), waiting, None).await.unwrap();
     t.workspace.mark_seen(&agent("old"), vec![again]).await.unwrap();
     assert_eq!((t.states(waiting).await, t.states(again).await), (vec!["acknowledged"], vec!["seen"]));
@@ -225,7 +229,7 @@ async fn a_removed_agent_is_not_taken_over_again_from_the_state_file() {
     let id = t.send(letter("other", "old", "stays")).await;
     t.workspace.rename(name("old"), name("new")).await.unwrap();
     assert!(t.workspace.deregister(name("OLD")).await.unwrap(), "by a former name");
-    t.workspace.read_state().await.unwrap();
+    t.workspace.import_state().await.unwrap();
     let directory = t.workspace.hub().directory().await.unwrap();
     assert_eq!(directory.agents().map(|agent| agent.id.to_string()).collect::<Vec<_>>(), ["other"]);
     assert_eq!(t.json("state.json")["teams"]["crew"]["members"], json!([]));
@@ -249,7 +253,7 @@ async fn f26_a_damaged_message_is_put_back_from_its_file_and_from_no_other_conte
     let t = TestWorkspace::new(&["claude", "codex", "gemini"]).await;
     t.workspace.rename(name("claude"), name("opus")).await.unwrap();
     t.put("codex", &message("msg_1_a", "claude", "codex", "DAMAGE by a file"));
-    t.workspace.sweep().await.unwrap();
+    t.workspace.scan().await.unwrap();
     let to_one = t.send(letter("opus", "codex", "DAMAGE to one")).await;
     let to_all = t.send(letter("opus", "all", "DAMAGE to all")).await;
     let changed = t.send(letter("opus", "codex", "DAMAGE and changed")).await;
@@ -292,9 +296,9 @@ async fn a_letter_of_a_megabyte_goes_through_and_one_byte_more_does_not() {
     let body = "\u{1}".repeat(1 << 20);
     let id = t.send(letter("claude", "codex", &body)).await;
     assert_eq!(t.json(&inbox_file("codex", id))["payload"], body);
-    assert_eq!(t.workspace.verify().await.unwrap(), Swept::default());
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), ScanSummary::default());
     let refused = t.workspace.send(letter("claude", "codex", &format!("{body}x"))).await;
     assert!(matches!(refused, Err(WorkspaceError::Hub(HubError::BodyTooLarge { .. }))));
     write_carelessly(&t.path(&inbox_file("codex", id)), "");
-    assert_eq!(t.workspace.verify().await.unwrap().restored, 1);
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap().restored, 1);
 }

@@ -105,13 +105,13 @@ impl Front {
 
     /// A handler for another session of the same process.
     pub(crate) fn another(&self) -> Self {
-        let (workspace, swarm) = (self.workspace.another(), self.swarm.clone());
+        let (workspace, swarm) = (self.workspace.new_session(), self.swarm.clone());
         Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
     }
 
     /// A handler for another session of the same process, whose client is configured otherwise.
     pub(crate) fn another_for(&self, config: ToolConfig) -> Self {
-        let (workspace, swarm) = (self.workspace.another_for(config), self.swarm.clone());
+        let (workspace, swarm) = (self.workspace.new_session_with(config), self.swarm.clone());
         Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
     }
 
@@ -166,7 +166,7 @@ impl Front {
         if self.suites.has_tool(&request.name) {
             return self.call_suite(request, context).await;
         }
-        let caller = self.workspace.speaks_for(&context);
+        let caller = self.workspace.session_agent(&context);
         let result = self.swarm.call(caller.as_ref(), &request.name, request.arguments).await;
         Ok(CallToolResponse::Complete(result))
     }
@@ -186,7 +186,7 @@ impl Front {
         // A client without a session cannot be asked in between: the call pauses, and goes on when the client
         // comes back with the answer.
         let tool = request.name.clone();
-        let agent = self.workspace.speaks_for(&context);
+        let agent = self.workspace.session_agent(&context);
         let going = match self.paused.resume(&request, agent.as_ref())? {
             Some(going) => going,
             None => self.begin(request, &context),
@@ -333,16 +333,16 @@ impl ServerHandler for Front {
             return self.workspace.call_tool(request, context).await;
         }
         let (caller, tool) = (switchboard_mcp::Caller::of(&context), request.name.clone());
-        let is_governed = match self.workspace.admit_beside(&caller, &tool).await {
+        let is_governed = match self.workspace.admit_external(&caller, &tool).await {
             Ok(is_governed) => is_governed,
             Err(refusal) => return Ok(CallToolResponse::Complete(refusal)),
         };
         let called = self.call_beside(request, context);
-        let (done, unread) = tokio::join!(called, self.workspace.unread_beside(&caller));
+        let (done, unread) = tokio::join!(called, self.workspace.unread_line(&caller));
         let mut done = done?;
         if let CallToolResponse::Complete(result) = &mut done {
             if is_governed && result.is_error != Some(true) {
-                self.workspace.note_beside(&caller, &tool).await;
+                self.workspace.record_external(&caller, &tool).await;
             }
             if let Some(line) = unread.filter(|_| !self.suites.is_flat(&tool)) {
                 result.content.push(ContentBlock::text(line));

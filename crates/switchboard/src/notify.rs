@@ -142,7 +142,7 @@ fn object(mail: &[MailboxMessage], unread: usize) -> Value {
         let body: String = message.body.chars().take(PREVIEW).collect();
         json!({
             "id": message.id.to_string(),
-            "native_id": door_workspace::native_of(message),
+            "native_id": door_workspace::native_id(message),
             "from": message.from.to_string(),
             "kind": message.kind.as_str(),
             "body": body,

@@ -42,7 +42,7 @@ impl<'m> MessageLine<'m> {
         let message = &stored.message;
         Self {
             id: message.id.to_string(),
-            native_id: door_workspace::native_of(message),
+            native_id: door_workspace::native_id(message),
             from: message.from.to_string(),
             to: message.to.to_string(),
             kind: message.kind.as_str(),
@@ -81,7 +81,7 @@ pub(crate) fn receipt_object(message: &Message, receipt: &Receipt, with_times: b
     let deliveries: Vec<Value> = receipt.deliveries.iter().map(|d| delivery_object(d, with_times)).collect();
     json!({
         "id": message.id.to_string(),
-        "native_id": door_workspace::native_of(message),
+        "native_id": door_workspace::native_id(message),
         "to": message.to.to_string(),
         "deliveries": deliveries,
     })
@@ -160,7 +160,7 @@ pub(crate) fn message_text(
         message.to,
         message.kind,
         ago(now, message.sent_at),
-        label_inline(&door_workspace::native_of(message)),
+        label_inline(&door_workspace::native_id(message)),
     );
     if let Some(parent) = message.in_reply_to {
         let _ = write!(text, "{dim}  in reply to {}{dim:#}", door_workspace::to_native(parent));

@@ -23,13 +23,13 @@ pub(super) struct Answer {
 
 /// What a tool says when it did not.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(super) struct ToolError {
     text: String,
     next: Option<String>,
 }
 
 /// How a tool call ended.
-pub(super) type Outcome = Result<Answer, Problem>;
+pub(super) type Outcome = Result<Answer, ToolError>;
 
 impl Answer {
     /// A text, and an object that says the same.
@@ -56,7 +56,7 @@ impl Answer {
     }
 }
 
-impl Problem {
+impl ToolError {
     pub(super) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), next: None }
     }
@@ -94,7 +94,7 @@ pub(super) fn result(outcome: Outcome, unread: Unread) -> CallToolResult {
             (clean(&answer.text).into_owned(), data, false)
         }
         Err(problem) => {
-            let problem = Problem {
+            let problem = ToolError {
                 text: quote_continuation(&problem.text),
                 next: problem.next.map(|next| quote_continuation(&next)),
             };
@@ -125,7 +125,7 @@ pub(super) fn note_disk(mut result: CallToolResult, trouble: Option<DiskTrouble>
     result
 }
 
-impl From<WorkspaceError> for Problem {
+impl From<WorkspaceError> for ToolError {
     fn from(error: WorkspaceError) -> Self {
         match error {
             WorkspaceError::Hub(error) => error.into(),
@@ -143,7 +143,7 @@ impl From<WorkspaceError> for Problem {
     }
 }
 
-impl From<HubError> for Problem {
+impl From<HubError> for ToolError {
     fn from(error: HubError) -> Self {
         let (temporary, text) = (error.is_temporary(), error.to_string());
         match error {
@@ -198,7 +198,7 @@ impl From<HubError> for Problem {
     }
 }
 
-impl From<ResolveError> for Problem {
+impl From<ResolveError> for ToolError {
     fn from(error: ResolveError) -> Self {
         let text = error.to_string();
         match error {
@@ -220,26 +220,26 @@ impl From<ResolveError> for Problem {
     }
 }
 
-impl From<WorkTreeError> for Problem {
+impl From<WorkTreeError> for ToolError {
     fn from(error: WorkTreeError) -> Self {
         Self::new(error.to_string()).next("A path is src/a.rs, docs/, src/**/*.rs or src/{a,b}.rs.")
     }
 }
 
-impl From<TaskNameError> for Problem {
+impl From<TaskNameError> for ToolError {
     fn from(error: TaskNameError) -> Self {
         Self::new(error.to_string()).next("A task has a name of 1 to 200 characters.")
     }
 }
 
-impl From<AddressError> for Problem {
+impl From<AddressError> for ToolError {
     fn from(error: AddressError) -> Self {
         Self::new(error.to_string())
             .next("An address is codex, team:backend, #general, alice@research, job:7/0 or all.")
     }
 }
 
-impl From<NameError> for Problem {
+impl From<NameError> for ToolError {
     fn from(error: NameError) -> Self {
         Self::new(error.to_string())
     }

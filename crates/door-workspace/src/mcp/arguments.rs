@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use switchboard_mcp::{ArgumentError, out_of_range, validate_arguments};
 
-use super::answer::Problem;
+use super::answer::ToolError;
 
 /// The schemas that were asked for so far. Making one costs more than reading the arguments of many calls.
 static SCHEMAS: Mutex<BTreeMap<TypeId, Arc<JsonObject>>> = Mutex::new(BTreeMap::new());
@@ -88,7 +88,7 @@ fn tidy(value: &mut Value) {
 /// Reads the arguments of a call.
 pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
     given: Option<JsonObject>,
-) -> Result<T, Problem> {
+) -> Result<T, ToolError> {
     let mut given = given.unwrap_or_default();
     let schema = schema::<T>();
     // Models fill in what they have no use for. Nothing that may be left out means anything by being empty.
@@ -102,7 +102,7 @@ pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
         let path = error.path().to_string();
         match numbers.get(&path) {
             Some(number) => out_of_range(&schema, &path, number).into(),
-            None => Problem::new(format!("{path}: {}", error.inner())),
+            None => ToolError::new(format!("{path}: {}", error.inner())),
         }
     })
 }
@@ -111,7 +111,7 @@ fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-impl From<ArgumentError> for Problem {
+impl From<ArgumentError> for ToolError {
     fn from(error: ArgumentError) -> Self {
         Self::new(error.problem).next(error.next)
     }

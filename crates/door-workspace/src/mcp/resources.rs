@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use switchboard_core::{AgentId, Name};
 use switchboard_hub::{Hub, MailboxQuery, Part};
 
-use super::answer::Problem;
+use super::answer::ToolError;
 use super::tools::roster;
-use crate::letters::{Extent, PREVIEW, show_mail};
+use crate::render::{BodyLimit, PREVIEW, render_mail};
 use crate::workspace::Workspace;
 
 const RULES: &str = "switchboard://active-rules";
@@ -95,7 +95,7 @@ fn not_found(uri: &str, why: &str) -> ErrorData {
     ErrorData::new(ErrorCode::RESOURCE_NOT_FOUND, format!("{uri}: {why}"), Some(json!({ "uri": uri })))
 }
 
-fn internal(error: impl Into<Problem>) -> ErrorData {
+fn internal(error: impl Into<ToolError>) -> ErrorData {
     ErrorData::internal_error(error.into().into_text(), None)
 }
 
@@ -122,14 +122,14 @@ fn json_contents(value: &Value, uri: &str) -> ResourceContents {
     ResourceContents::text(value.to_string(), uri).with_mime_type("application/json")
 }
 
-async fn inbox(workspace: &Workspace, owner: &AgentId) -> Result<Value, Problem> {
-    workspace.sweep_mailbox(owner).await?;
+async fn inbox(workspace: &Workspace, owner: &AgentId) -> Result<Value, ToolError> {
+    workspace.scan_mailbox(owner).await?;
     let query = MailboxQuery { agent: owner.clone(), after: 0, limit: SHOWN, part: Part::Waiting };
     let page = workspace.hub().mailbox(query).await?;
     let mut messages = Vec::with_capacity(page.items.len());
     for mail in &page.items {
-        let extent = Extent { from: 0, most: PREVIEW, everything: false };
-        messages.push(show_mail(workspace, owner, mail, extent).await?.data);
+        let extent = BodyLimit { from: 0, most: PREVIEW, everything: false };
+        messages.push(render_mail(workspace, owner, mail, extent).await?.data);
     }
     let unread = workspace.hub().count(owner.clone(), Part::Unseen, 1000).await?;
     Ok(json!({ "agent": owner.to_string(), "unread": unread, "messages": messages, "more": page.more }))

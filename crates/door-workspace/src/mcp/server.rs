@@ -20,10 +20,10 @@ use switchboard_sys::service_lease::LeaseKey;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Answer, Outcome};
-use super::claims::Claims;
 use super::resources;
 use super::session::{Call, Session};
-use super::tools::{self, Desk, Profile};
+use super::session_owners::SessionOwners;
+use super::tools::{self, Profile, ToolContext};
 use super::unread::Unread;
 use crate::error::WorkspaceError;
 use crate::registration::ChatRegistration;
@@ -68,26 +68,26 @@ pub struct ToolServer {
 impl ToolServer {
     /// A handler for the first session.
     pub fn new(workspace: Workspace, config: ToolConfig) -> Self {
-        let claims = Claims::new(workspace.hub().clone());
-        Self::with(workspace, Arc::new(config), claims)
+        let owners = SessionOwners::new(workspace.hub().clone());
+        Self::with(workspace, Arc::new(config), owners)
     }
 
     /// A handler for another session of the same process.
     #[must_use]
-    pub fn another(&self) -> Self {
-        Self::with(self.workspace.clone(), self.config.clone(), self.session.claims().clone())
+    pub fn new_session(&self) -> Self {
+        Self::with(self.workspace.clone(), self.config.clone(), self.session.owners().clone())
     }
 
     /// A handler for another session of the same process, whose client is configured otherwise.
     #[must_use]
-    pub fn another_for(&self, config: ToolConfig) -> Self {
-        Self::with(self.workspace.clone(), Arc::new(config), self.session.claims().clone())
+    pub fn new_session_with(&self, config: ToolConfig) -> Self {
+        Self::with(self.workspace.clone(), Arc::new(config), self.session.owners().clone())
     }
 
-    fn with(workspace: Workspace, config: Arc<ToolConfig>, claims: Claims) -> Self {
+    fn with(workspace: Workspace, config: Arc<ToolConfig>, owners: SessionOwners) -> Self {
         Self {
             workspace,
-            session: Session::new(claims, &config),
+            session: Session::new(owners, &config),
             config,
             order: tokio::sync::RwLock::default(),
             sending: Arc::default(),
@@ -101,7 +101,7 @@ impl ToolServer {
     pub(super) fn is_taken(&self, agent: &str) -> bool {
         let agent = agent.parse().expect("a name");
         matches!(
-            self.session.claims().take(&agent, self.session.claims().new_session(), true, None),
+            self.session.owners().take(&agent, self.session.owners().new_session(), true, None),
             Ok(Err(_))
         )
     }
@@ -112,7 +112,7 @@ impl ToolServer {
     }
 
     /// The agent that a request is made for, for tools that are offered beside these.
-    pub fn speaks_for(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
+    pub fn session_agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         self.agent(context)
     }
 
@@ -136,7 +136,7 @@ impl ToolServer {
     ) -> (Outcome, Unread) {
         let caller = Caller::of(context);
         // Calls of a session run side by side, but none before a registration that came before it.
-        let _registering = if tools::says_who(&request.name) {
+        let _registering = if tools::registers_agent(&request.name) {
             Some(self.order.write().await)
         } else {
             drop(self.order.read().await);
@@ -187,7 +187,7 @@ impl ToolServer {
         lists_inbox: bool,
         caller: &Caller,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Snapshot, answer::Problem> {
+    ) -> Result<Snapshot, answer::ToolError> {
         let look = async || match call.agent().filter(|_| lists_inbox) {
             Some(agent) => self.workspace.snapshot_with_inbox(agent).await,
             None => self.workspace.snapshot().await,
@@ -217,8 +217,8 @@ impl ToolServer {
             self.workspace.check_tool_allowed_in(now, agent.map(|agent| &agent.name), tool).await?;
         }
         let (workspace, session) = (&self.workspace, &self.session);
-        let desk = Desk { workspace, session, caller, context, agent, now, turn: Mutex::new(turn) };
-        tools::call(&desk, name, arguments).await
+        let ctx = ToolContext { workspace, session, caller, context, agent, now, turn: Mutex::new(turn) };
+        tools::call(&ctx, name, arguments).await
     }
 
     /// An agent that its client is configured for is known from its first call on. Says whether that is now.
@@ -228,7 +228,7 @@ impl ToolServer {
         agent: &AgentId,
         caller: &Caller,
         context: &RequestContext<RoleServer>,
-    ) -> Result<bool, answer::Problem> {
+    ) -> Result<bool, answer::ToolError> {
         if !self.session.is_configured(caller) || agent.is_human() || now.directory.agent(agent).is_some() {
             return Ok(false);
         }
@@ -260,7 +260,7 @@ impl ToolServer {
     async fn note_use(&self, now: Result<Snapshot, WorkspaceError>, agent: Option<&AgentId>, tool: &str) {
         let name = agent.map(|agent| &agent.name);
         let noted = match now {
-            Ok(now) => self.workspace.note_tool_use_in(&now, name, tool).await,
+            Ok(now) => self.workspace.record_tool_use_in(&now, name, tool).await,
             Err(error) => Err(error),
         };
         if let Err(error) = noted {
@@ -277,7 +277,7 @@ impl ToolServer {
         };
         if due {
             let (workspace, agent) = (self.workspace.clone(), agent.clone());
-            tokio::spawn(async move { workspace.note_alive(&agent).await });
+            tokio::spawn(async move { workspace.record_heartbeat(&agent).await });
         }
     }
 }

@@ -6,13 +6,13 @@ use switchboard_hub::Hub;
 use switchboard_mcp::{Caller, Connection, Transport};
 use switchboard_sys::service_lease::LeaseKey;
 
-use super::answer::Problem;
-use super::claims::{Claims, SessionNumber, Taken};
+use super::answer::ToolError;
 use super::server::ToolConfig;
+use super::session_owners::{SessionNumber, SessionOwners, Taken};
 
 /// One session: its agent, once that is known.
 pub(super) struct Session {
-    claims: Claims,
+    owners: SessionOwners,
     number: SessionNumber,
     /// What the client was configured for: `SWITCHBOARD_AGENT_NAME` or `--from`.
     configured: Option<AgentId>,
@@ -31,15 +31,15 @@ pub(super) struct Call<'s> {
 }
 
 impl Session {
-    pub(super) fn new(claims: Claims, config: &ToolConfig) -> Self {
-        let number = claims.new_session();
+    pub(super) fn new(owners: SessionOwners, config: &ToolConfig) -> Self {
+        let number = owners.new_session();
         let ToolConfig { profile: _, agent, lease_key, connection } = config.clone();
         let (registered, arrived) = (Mutex::default(), Mutex::default());
-        Self { claims, number, configured: agent, lease_key, connection, registered, arrived }
+        Self { owners, number, configured: agent, lease_key, connection, registered, arrived }
     }
 
-    pub(super) fn claims(&self) -> &Claims {
-        &self.claims
+    pub(super) fn owners(&self) -> &SessionOwners {
+        &self.owners
     }
 
     /// The agent that is known to be at the other end.
@@ -55,15 +55,15 @@ impl Session {
 
     /// Check that the session's client is there and that no other session has its agent, for any thread at any later time.
     pub(super) fn is_there(&self) -> impl FnOnce() -> bool + Send + 'static {
-        let (connection, claims, number) = (self.connection.clone(), self.claims.clone(), self.number);
+        let (connection, owners, number) = (self.connection.clone(), self.owners.clone(), self.number);
         let registered = self.registered.lock().clone();
-        move || !connection.is_closed() && registered.is_none_or(|agent| claims.is_held_by(&agent, number))
+        move || !connection.is_closed() && registered.is_none_or(|agent| owners.is_held_by(&agent, number))
     }
 
     /// Begins a call.
-    pub(super) fn begin(&self, caller: &Caller) -> Result<Call<'_>, Problem> {
+    pub(super) fn begin(&self, caller: &Caller) -> Result<Call<'_>, ToolError> {
         if self.connection.is_closed() {
-            return Err(Problem::new("The client has closed the connection"));
+            return Err(ToolError::new("The client has closed the connection"));
         }
         let agent = self.agent(caller);
         if agent.as_ref().is_some_and(AgentId::is_human) {
@@ -72,10 +72,10 @@ impl Session {
         if let Some(agent) = agent.as_ref().filter(|_| self.is_configured(caller)) {
             self.arrive(agent, caller)?;
         } else if let Some(agent) = &agent
-            && !self.claims.begin(agent, self.number)
+            && !self.owners.begin(agent, self.number)
         {
             *self.registered.lock() = None;
-            return Err(Problem::new(format!(
+            return Err(ToolError::new(format!(
                 "This session was silent or stopped and another one has taken over '{agent}'"
             ))
             .next("Register again, under another name if both go on."));
@@ -84,17 +84,17 @@ impl Session {
     }
 
     /// Notes that the agent of a configured client is there.
-    fn arrive(&self, agent: &AgentId, caller: &Caller) -> Result<(), Problem> {
+    fn arrive(&self, agent: &AgentId, caller: &Caller) -> Result<(), ToolError> {
         let stays = caller.transport != Transport::Stateless;
         let mut arrived = self.arrived.lock();
-        if arrived.is_none() && self.claims.arrive(agent, stays)? && stays {
+        if arrived.is_none() && self.owners.arrive(agent, stays)? && stays {
             *arrived = Some(agent.clone());
         }
         Ok(())
     }
 
     /// Makes an agent this session's own. Says whether it became so only now.
-    pub(super) fn bind(&self, agent: &AgentId, caller: &Caller, hub: &Hub) -> Result<bool, Problem> {
+    pub(super) fn bind(&self, agent: &AgentId, caller: &Caller, hub: &Hub) -> Result<bool, ToolError> {
         if agent.is_human() {
             return Err(not_the_person());
         }
@@ -102,12 +102,12 @@ impl Session {
             return if own == *agent {
                 Ok(false)
             } else {
-                Err(Problem::new(format!("This session speaks for '{own}' and cannot become '{agent}'"))
+                Err(ToolError::new(format!("This session speaks for '{own}' and cannot become '{agent}'"))
                     .next("Another agent needs a session of its own."))
             };
         }
         if caller.transport == Transport::Stateless {
-            return Err(Problem::new("This client keeps no session, so a registration would be forgotten")
+            return Err(ToolError::new("This client keeps no session, so a registration would be forgotten")
                 .next(format!(
                     "Set the header '{}: {agent}' in the client's configuration.",
                     switchboard_mcp::AGENT_HEADER
@@ -115,7 +115,7 @@ impl Session {
         }
         // A session over pipes or `/sse` ends with its connection; one over `/mcp` has none.
         let tells_end = matches!(caller.transport, Transport::Stdio | Transport::Sse);
-        match self.claims.take(agent, self.number, tells_end, self.lease_key.as_ref()) {
+        match self.owners.take(agent, self.number, tells_end, self.lease_key.as_ref()) {
             Ok(Ok(())) => {}
             Ok(Err(taken)) => return Err(refusal(agent, &taken)),
             Err(error) => return Err(error.into()),
@@ -128,22 +128,22 @@ impl Session {
     /// Takes back what [`Session::bind`] did, where the registration then failed.
     pub(super) fn unbind(&self, agent: &AgentId) {
         *self.registered.lock() = None;
-        self.claims.release(agent, self.number);
+        self.owners.release(agent, self.number);
     }
 }
 
 /// A model that spoke as the person could lift every limit that waits for a person.
-fn not_the_person() -> Problem {
-    Problem::new("'human' is the person who owns this workspace")
+fn not_the_person() -> ToolError {
+    ToolError::new("'human' is the person who owns this workspace")
         .next("Choose a name for the agent, for example the name of its program.")
 }
 
-fn refusal(agent: &AgentId, taken: &Taken) -> Problem {
+fn refusal(agent: &AgentId, taken: &Taken) -> ToolError {
     let by = match taken {
         Taken::Session { heard } => format!("another session, heard {} s ago", heard.as_secs()),
         Taken::Process { holder } => holder.clone(),
     };
-    Problem::new(format!("'{agent}' is in use by {by}")).next(
+    ToolError::new(format!("'{agent}' is in use by {by}")).next(
         "Choose another name. If it is you after a restart, end the old client or try again in a minute.",
     )
 }
@@ -158,7 +158,7 @@ impl Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(agent) = &self.agent {
-            self.session.claims.end(agent, self.session.number);
+            self.session.owners.end(agent, self.session.number);
         }
     }
 }
@@ -166,10 +166,10 @@ impl Drop for Call<'_> {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(agent) = self.registered.get_mut() {
-            self.claims.release(agent, self.number);
+            self.owners.release(agent, self.number);
         }
         if let Some(agent) = self.arrived.get_mut() {
-            self.claims.leave(agent);
+            self.owners.leave(agent);
         }
     }
 }

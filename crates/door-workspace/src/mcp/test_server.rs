@@ -76,7 +76,7 @@ impl TestTools {
 
     /// A server for one more session.
     pub(crate) fn server(&self) -> ToolServer {
-        self.first.another()
+        self.first.new_session()
     }
 
     /// A session that speaks for nobody yet.

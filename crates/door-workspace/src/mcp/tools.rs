@@ -22,7 +22,7 @@ use switchboard_core::{AgentId, nearest};
 use switchboard_mcp::{Caller, Transport};
 
 pub(super) use self::people::{client_name, roster};
-use super::answer::{Outcome, Problem};
+use super::answer::{Outcome, ToolError};
 use super::arguments::{read, schema};
 use super::session::Session;
 use crate::snapshot::Snapshot;
@@ -167,7 +167,7 @@ pub(super) fn find(profile: Profile, name: &str) -> Option<&'static Tool> {
 }
 
 /// Whether a tool can decide whom the session speaks for.
-pub fn says_who(name: &str) -> bool {
+pub fn registers_agent(name: &str) -> bool {
     matches!(name, "register_chat_agent" | "register_terminal" | "set_agent_status")
 }
 
@@ -177,7 +177,7 @@ pub(super) fn only_sends(name: &str) -> bool {
 }
 
 /// Whether a call of a tool is answered at once, without a word to the client before: it waits for the disk alone.
-pub fn is_prompt(name: &str) -> bool {
+pub fn is_immediate(name: &str) -> bool {
     let waits = matches!(
         name,
         "wait_for_message"
@@ -202,27 +202,27 @@ pub(super) fn does_the_same(name: &str, arguments: Option<&JsonObject>) -> Optio
 }
 
 /// The argument by which a tool recognises a call that it has got before.
-pub fn call_key(name: &str) -> Option<&'static str> {
+pub fn idempotency_argument(name: &str) -> Option<&'static str> {
     only_sends(name).then_some("idempotencyKey")
 }
 
 /// Whether a tool can be called once more where it is not known whether it was: it only looks, recognises the call, or
 /// leaves things as they are then.
-pub fn may_repeat(name: &str) -> bool {
+pub fn is_idempotent(name: &str) -> bool {
     let Some(listed) = TOOLS.iter().find(|listed| listed.tool.name == name) else { return false };
     let only_looks = listed.tool.annotations.as_ref().is_some_and(|known| known.read_only_hint == Some(true));
-    only_looks || says_who(name) || call_key(name).is_some() || name == "ack_message"
+    only_looks || registers_agent(name) || idempotency_argument(name).is_some() || name == "ack_message"
 }
 
 /// What to say of a tool that is not there.
-pub(super) fn unknown(profile: Profile, name: &str) -> Problem {
+pub(super) fn unknown(profile: Profile, name: &str) -> ToolError {
     if TOOLS.iter().any(|listed| listed.tool.name == name) {
-        return Problem::new(format!("The tool '{name}' is switched off here"))
+        return ToolError::new(format!("The tool '{name}' is switched off here"))
             .next("The setting tools.profile in switchboard.config.json decides that.");
     }
     let names =
         || TOOLS.iter().filter(|listed| listed.profile <= profile).map(|listed| listed.tool.name.as_ref());
-    let problem = Problem::new(format!("There is no tool '{}'", name.escape_debug()));
+    let problem = ToolError::new(format!("There is no tool '{}'", name.escape_debug()));
     match nearest(name, names()).first() {
         Some(near) => problem.next(format!("Did you mean '{near}'?")),
         None => problem.next(format!("The tools are {}.", names().collect::<Vec<_>>().join(", "))),
@@ -230,7 +230,7 @@ pub(super) fn unknown(profile: Profile, name: &str) -> Problem {
 }
 
 /// What every tool works with.
-pub(super) struct Desk<'c> {
+pub(super) struct ToolContext<'c> {
     pub(super) workspace: &'c Workspace,
     pub(super) session: &'c Session,
     pub(super) caller: &'c Caller,
@@ -243,11 +243,11 @@ pub(super) struct Desk<'c> {
     pub(super) turn: Mutex<Option<Turn>>,
 }
 
-impl Desk<'_> {
+impl ToolContext<'_> {
     /// The agent that calls; a session that has none cannot have mail or write any.
-    pub(super) fn me(&self) -> Result<&AgentId, Problem> {
+    pub(super) fn me(&self) -> Result<&AgentId, ToolError> {
         self.agent.ok_or_else(|| {
-            let problem = Problem::new("This session speaks for no agent yet");
+            let problem = ToolError::new("This session speaks for no agent yet");
             let header = switchboard_mcp::AGENT_HEADER;
             match self.caller.transport {
                 Transport::Stdio => problem.next(
@@ -264,7 +264,7 @@ impl Desk<'_> {
     }
 
     /// Checks that what a call says of its own identity is true.
-    pub(super) fn must_be_me(&self, said: Option<&str>, argument: &str) -> Result<AgentId, Problem> {
+    pub(super) fn require_self(&self, said: Option<&str>, argument: &str) -> Result<AgentId, ToolError> {
         let me = self.me()?.clone();
         let Some(said) = said else { return Ok(me) };
         let named: AgentId = said.parse()?;
@@ -272,38 +272,38 @@ impl Desk<'_> {
         if directory.canonical(&named) == directory.canonical(&me) {
             return Ok(me);
         }
-        Err(Problem::new(format!("This session speaks for '{me}', not for '{named}'"))
+        Err(ToolError::new(format!("This session speaks for '{me}', not for '{named}'"))
             .next(format!("Leave '{argument}' out, or use the session of '{named}'.")))
     }
 }
 
 /// Calls a tool that the profile has.
-pub(super) async fn call(desk: &Desk<'_>, name: &str, arguments: Option<JsonObject>) -> Outcome {
+pub(super) async fn call(ctx: &ToolContext<'_>, name: &str, arguments: Option<JsonObject>) -> Outcome {
     match name {
-        "send_message" => mail::send_message(desk, read(arguments)?).await,
-        "check_inbox" => inbox::check_inbox(desk, read(arguments)?).await,
-        "ack_message" => inbox::ack_message(desk, read(arguments)?).await,
-        "wait_for_message" => wait::wait_for_message(desk, read(arguments)?).await,
-        "register_chat_agent" => people::register_chat_agent(desk, read(arguments)?).await,
-        "get_team_roster" => people::get_team_roster(desk, read(arguments)?).await,
-        "send_team_message" => mail::send_team_message(desk, read(arguments)?).await,
-        "get_receipt" => history::get_receipt(desk, read(arguments)?).await,
-        "search_messages" => history::search_messages(desk, read(arguments)?).await,
-        "set_agent_status" => people::set_agent_status(desk, read(arguments)?).await,
-        "register_terminal" => people::register_terminal(desk, read(arguments)?).await,
-        "create_team" => teams::create_team(desk, read(arguments)?).await,
-        "assign_to_team" => teams::assign_to_team(desk, read(arguments)?).await,
-        "assign_role" => teams::assign_role(desk, read(arguments)?).await,
-        "claim_task" => work::claim_task(desk, read(arguments)?).await,
-        "renew_claim" => work::renew_claim(desk, read(arguments)?).await,
-        "release_claim" => work::release_claim(desk, read(arguments)?).await,
-        "reserve_files" => work::reserve_files(desk, read(arguments)?).await,
-        "start_workflow" => workflows::start_workflow(desk, read(arguments)?).await,
-        "get_workflow_state" => workflows::get_workflow_state(desk, read(arguments)?).await,
-        "complete_workflow_phase" => workflows::complete_phase(desk, read(arguments)?).await,
-        "stop_workflow" => workflows::stop_workflow(desk, read(arguments)?).await,
-        "run_in_terminal" => terminals::run_in_terminal(desk, read(arguments)?).await,
-        "handoff_clipboard" => clipboard::handoff_clipboard(desk, read(arguments)?).await,
+        "send_message" => mail::send_message(ctx, read(arguments)?).await,
+        "check_inbox" => inbox::check_inbox(ctx, read(arguments)?).await,
+        "ack_message" => inbox::ack_message(ctx, read(arguments)?).await,
+        "wait_for_message" => wait::wait_for_message(ctx, read(arguments)?).await,
+        "register_chat_agent" => people::register_chat_agent(ctx, read(arguments)?).await,
+        "get_team_roster" => people::get_team_roster(ctx, read(arguments)?).await,
+        "send_team_message" => mail::send_team_message(ctx, read(arguments)?).await,
+        "get_receipt" => history::get_receipt(ctx, read(arguments)?).await,
+        "search_messages" => history::search_messages(ctx, read(arguments)?).await,
+        "set_agent_status" => people::set_agent_status(ctx, read(arguments)?).await,
+        "register_terminal" => people::register_terminal(ctx, read(arguments)?).await,
+        "create_team" => teams::create_team(ctx, read(arguments)?).await,
+        "assign_to_team" => teams::assign_to_team(ctx, read(arguments)?).await,
+        "assign_role" => teams::assign_role(ctx, read(arguments)?).await,
+        "claim_task" => work::claim_task(ctx, read(arguments)?).await,
+        "renew_claim" => work::renew_claim(ctx, read(arguments)?).await,
+        "release_claim" => work::release_claim(ctx, read(arguments)?).await,
+        "reserve_files" => work::reserve_files(ctx, read(arguments)?).await,
+        "start_workflow" => workflows::start_workflow(ctx, read(arguments)?).await,
+        "get_workflow_state" => workflows::get_workflow_state(ctx, read(arguments)?).await,
+        "complete_workflow_phase" => workflows::complete_phase(ctx, read(arguments)?).await,
+        "stop_workflow" => workflows::stop_workflow(ctx, read(arguments)?).await,
+        "run_in_terminal" => terminals::run_in_terminal(ctx, read(arguments)?).await,
+        "handoff_clipboard" => clipboard::handoff_clipboard(ctx, read(arguments)?).await,
         other => Err(unknown(Profile::Full, other)),
     }
 }

@@ -12,7 +12,7 @@ use switchboard_core::AgentId;
 use switchboard_sys::files::Dir;
 use switchboard_sys::lock::{DirLock, LockOptions};
 
-use super::post::Execute;
+use super::executor::ExecuteRequest;
 use crate::error::WorkspaceError;
 use crate::ids;
 use crate::translate::iso;
@@ -68,7 +68,7 @@ pub(crate) async fn clear(workspace: &Workspace) -> Result<(), String> {
 pub(crate) async fn type_line(
     workspace: &Workspace,
     agent: &AgentId,
-    execute: &Execute,
+    execute: &ExecuteRequest,
     line: &str,
 ) -> Result<(), String> {
     type_line_within(workspace, agent, execute, line, PATIENCE).await
@@ -77,11 +77,11 @@ pub(crate) async fn type_line(
 pub(crate) async fn type_line_within(
     workspace: &Workspace,
     agent: &AgentId,
-    execute: &Execute,
+    execute: &ExecuteRequest,
     line: &str,
     patience: Duration,
 ) -> Result<(), String> {
-    let id = ids::native_of(&execute.message);
+    let id = ids::native_id(&execute.message);
     let now = iso(workspace.hub().now());
     let request = json!({
         "id": id, "terminal": agent.to_string(), "input": line, "paced": true,

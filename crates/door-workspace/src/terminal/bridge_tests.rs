@@ -2,17 +2,17 @@ use serde_json::json;
 use switchboard_core::Kind;
 
 use super::*;
-use crate::terminal::rule::EXECUTE;
+use crate::terminal::permission::EXECUTE;
 use crate::test_workspace::{TestWorkspace, agent, letter, name};
-use crate::workspace::Letter;
+use crate::workspace::OutgoingMessage;
 
 const SHORT: Duration = Duration::from_millis(300);
 
-async fn execute(test: &TestWorkspace, text: &str) -> Execute {
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+async fn execute(test: &TestWorkspace, text: &str) -> ExecuteRequest {
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let kind = Kind::parse(EXECUTE).unwrap();
-    test.send(Letter { kind, ..letter("claude", "codex", text) }).await;
-    post.next().await.unwrap()
+    test.send(OutgoingMessage { kind, ..letter("claude", "codex", text) }).await;
+    executor.next().await.unwrap()
 }
 
 /// Plays the host: waits for a request and does something to the file.
@@ -37,7 +37,7 @@ async fn host(test: &TestWorkspace, act: impl FnOnce(&mut Value)) -> Value {
 async fn a_host_types_and_says_so() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let execute = execute(&test, "cargo test").await;
-    let id = ids::native_of(&execute.message);
+    let id = ids::native_id(&execute.message);
     let answer = json!({ "id": id, "status": "executed" });
     let act = |file: &mut Value| {
         file["requests"] = json!([]);
@@ -63,7 +63,7 @@ async fn a_host_types_and_says_so() {
 async fn a_host_that_fails_or_is_not_there_is_a_failure() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let execute = execute(&test, "x").await;
-    let id = ids::native_of(&execute.message);
+    let id = ids::native_id(&execute.message);
     let codex = agent("codex");
     let nobody = type_line_within(&test.workspace, &codex, &execute, "x", SHORT).await;
     assert_eq!(nobody, Err("no host took it from bridge.json within 0 s".to_owned()));

@@ -3,7 +3,7 @@
 //! Every known client leaves the cursor in its input field, right behind the prompt, and somewhere else while a
 //! dialog is open. So a field is: a cursor behind a prompt, nothing else in the line, and no question around it.
 
-use super::question::{has_hints, has_menu, has_question, is_border, is_busy, is_rule};
+use super::dialog::{has_hints, has_menu, has_question, is_border, is_busy, is_rule};
 use super::screen::{InputMode, Screen};
 
 /// Why nothing is typed at this moment.
@@ -142,7 +142,7 @@ impl Field {
         if !is_shell && (has_question(screen, around.clone()) || has_hints(screen, around)) {
             return Err(Obstacle::Question);
         }
-        let is_prompt = match end {
+        let is_immediate = match end {
             None => screen.mode == InputMode::Lines,
             Some(end) => {
                 let has_space = before.ends_with(char::is_whitespace) || is_shell;
@@ -150,7 +150,7 @@ impl Field {
             }
         };
         let is_last = below.clone().all(|row| screen.row(row).is_empty());
-        if is_prompt && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
+        if is_immediate && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
     }
 
     /// True if it stands in a frame.

@@ -3,8 +3,8 @@
 use switchboard_core::{AgentId, Door, MessageId};
 use switchboard_hub::{Changes, DisplayLease, DisplayMode, MailboxMessage, MailboxQuery, Part};
 
-use super::post::TerminalPost;
-use super::rule::EXECUTE;
+use super::executor::TerminalExecutor;
+use super::permission::EXECUTE;
 use crate::error::WorkspaceError;
 use crate::translate::iso;
 use crate::workspace::Workspace;
@@ -37,16 +37,22 @@ pub struct Notice {
 }
 
 impl Notices {
-    /// Notices of what is accepted after `post` was taken.
-    pub fn new(post: &TerminalPost) -> Self {
-        let workspace = post.workspace().clone();
+    /// Notices of what is accepted after `executor` was taken.
+    pub fn new(executor: &TerminalExecutor) -> Self {
+        let workspace = executor.workspace().clone();
         let changes = workspace.hub().changes();
-        Self { agent: post.agent().clone(), after: post.since(), workspace, changes, outstanding: None }
+        Self {
+            agent: executor.agent().clone(),
+            after: executor.since(),
+            workspace,
+            changes,
+            outstanding: None,
+        }
     }
 
     /// Waits until there is mail to tell of. Can be cancelled and called again.
     pub async fn wait(&mut self) -> Result<(), WorkspaceError> {
-        while self.look().await?.is_none() {
+        while self.poll_mail().await?.is_none() {
             self.changes.next().await;
         }
         Ok(())
@@ -54,10 +60,10 @@ impl Notices {
 
     /// The notice to type now, if there still is one. What another adapter shows to the agent or has told it of
     /// needs none. Its messages are held until [`finish`](Self::finish), or until it is dropped: then it was not typed.
-    pub async fn take(&mut self) -> Result<Option<Notice>, WorkspaceError> {
-        let Some((mail, more)) = self.look().await? else { return Ok(None) };
+    pub async fn next_notice(&mut self) -> Result<Option<Notice>, WorkspaceError> {
+        let Some((mail, more)) = self.poll_mail().await? else { return Ok(None) };
         let oldest = mail.first().map(|mail| mail.stored.message.id);
-        let hold = self.workspace.hold_unseen(&self.agent, &mail, DisplayMode::Push).await?;
+        let hold = self.workspace.lease_unseen_of(&self.agent, &mail, DisplayMode::Push).await?;
         let told: Vec<&MailboxMessage> =
             mail.iter().filter(|mail| hold.contains(mail.stored.message.id)).collect();
         if told.is_empty() {
@@ -81,7 +87,7 @@ impl Notices {
     }
 
     /// The mail to tell of, and whether there is more of it.
-    async fn look(&mut self) -> Result<Option<(Vec<MailboxMessage>, bool)>, WorkspaceError> {
+    async fn poll_mail(&mut self) -> Result<Option<(Vec<MailboxMessage>, bool)>, WorkspaceError> {
         let query =
             MailboxQuery { agent: self.agent.clone(), after: self.after, limit: MOST, part: Part::Unseen };
         let page = self.workspace.hub().mailbox(query).await?;

@@ -2,7 +2,7 @@ use switchboard_core::Kind;
 
 use super::*;
 use crate::test_workspace::{TestWorkspace, agent, letter, name};
-use crate::workspace::Letter;
+use crate::workspace::OutgoingMessage;
 
 #[test]
 fn a_notice_says_how_many_from_whom() {
@@ -23,25 +23,25 @@ fn a_notice_says_how_many_from_whom() {
 async fn one_at_a_time_until_the_mail_is_read() {
     let test = TestWorkspace::new(&["codex", "claude", "gemini"]).await;
     test.send(letter("claude", "codex", "before")).await;
-    let post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
-    let mut notices = Notices::new(&post);
-    assert!(notices.take().await.unwrap().is_none(), "what was there before is not new");
+    let executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
+    let mut notices = Notices::new(&executor);
+    assert!(notices.next_notice().await.unwrap().is_none(), "what was there before is not new");
     let execute = Kind::parse(EXECUTE).unwrap();
-    test.send(Letter { kind: execute, ..letter("claude", "codex", "typed anyway") }).await;
-    assert!(notices.take().await.unwrap().is_none());
+    test.send(OutgoingMessage { kind: execute, ..letter("claude", "codex", "typed anyway") }).await;
+    assert!(notices.next_notice().await.unwrap().is_none());
     let one = test.send(letter("claude", "codex", "one")).await;
     let two = test.send(letter("gemini", "codex", "two")).await;
     notices.wait().await.unwrap();
-    drop(notices.take().await.unwrap().unwrap());
-    let notice = notices.take().await.unwrap().expect("one that was not typed comes again");
+    drop(notices.next_notice().await.unwrap().unwrap());
+    let notice = notices.next_notice().await.unwrap().expect("one that was not typed comes again");
     let text = notice.text.clone();
     notices.finish(notice).await.unwrap();
     assert_eq!(text, "[switchboard] 2 new messages from claude and gemini: run check_inbox");
     let noted = test.workspace.hub().notes(Door::Workspace, NOTICES).await.unwrap();
     assert!(noted[0].0 == "codex" && noted[0].1.ends_with(&text), "{noted:?}");
     test.send(letter("gemini", "codex", "three")).await;
-    assert!(notices.take().await.unwrap().is_none(), "one is out");
+    assert!(notices.next_notice().await.unwrap().is_none(), "one is out");
     test.workspace.mark_seen(&agent("codex"), vec![one, two]).await.unwrap();
-    let text = notices.take().await.unwrap().unwrap().text;
+    let text = notices.next_notice().await.unwrap().unwrap().text;
     assert_eq!(text, "[switchboard] 1 new message from gemini: run check_inbox");
 }

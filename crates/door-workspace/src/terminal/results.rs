@@ -95,7 +95,7 @@ impl ExecuteResult {
         if message.from.realm.is_some() || is_foreign(message) {
             return Ok(());
         }
-        let native = ids::native_of(message);
+        let native = ids::native_id(message);
         let file = ReceiptFile {
             id: format!("result_{native}"),
             in_reply_to: native.clone(),
@@ -104,7 +104,7 @@ impl ExecuteResult {
             processed_at: iso(now),
             error: self.reason().map(str::to_owned),
         };
-        let folder = Folders::new(tree).make(Section::Outbox, &message.from.name)?;
+        let folder = Folders::new(tree).open_or_create(Section::Outbox, &message.from.name)?;
         folder.create_new(&result_name(&native, self.status()), &pretty(&file), Durability::Later)?;
         Ok(())
     }
@@ -112,7 +112,7 @@ impl ExecuteResult {
     /// Reads the record of a message, if there is one.
     pub(crate) fn read(tree: &Tree, message: &Message) -> Result<Option<Self>, FileError> {
         let Some(folder) = tree.folder(Section::Outbox, message.from.name.as_str())? else { return Ok(None) };
-        let native = ids::native_of(message);
+        let native = ids::native_id(message);
         let reason = |status: &str| -> Result<Option<String>, FileError> {
             let found = folder.read(&result_name(&native, status), LIMIT)?;
             let file = found.and_then(|found| serde_json::from_slice::<ReceiptFile>(&found.bytes).ok());

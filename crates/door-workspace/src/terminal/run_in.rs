@@ -5,12 +5,12 @@ use std::time::Duration;
 use switchboard_core::{Address, AgentId, Delivery, Kind, Message, MessageId, Name, ResolveError, resolve};
 use switchboard_hub::HubError;
 
+use super::permission::{EXECUTE, Refusal};
 use super::results::ExecuteResult;
-use super::rule::{EXECUTE, Refusal};
 use super::serve::Target;
 use crate::error::WorkspaceError;
 use crate::ids;
-use crate::workspace::{Letter, Workspace, blocking};
+use crate::workspace::{OutgoingMessage, Workspace, blocking};
 
 /// How long to wait for the outcome: longer than the protocol's ten seconds, which the host of a terminal has to
 /// answer, so that what it answers or fails to answer is known by then.
@@ -77,7 +77,7 @@ impl Workspace {
     ) -> Result<TerminalRun, WorkspaceError> {
         let terminal = self.hub().directory().await?.canonical(&AgentId::local(name.clone()));
         let kind = Kind::parse(EXECUTE).map_err(|_| WorkspaceError::Closed)?;
-        let letter = Letter::new(from.clone(), Address::Agent(terminal.clone()), kind, input);
+        let letter = OutgoingMessage::new(from.clone(), Address::Agent(terminal.clone()), kind, input);
         let accepted = self.send(letter).await?;
         let id = accepted.id;
         let outcome = match accepted.stopped {
@@ -159,7 +159,7 @@ impl Workspace {
         if let Ok(told) = tokio::time::timeout(patience, told).await {
             return told;
         }
-        let why = match self.not_typed_reason(id).await? {
+        let why = match self.waiting_reason(id).await? {
             Some(reason) => format!("not typed yet: {reason}"),
             None => format!("the terminal of '{terminal}' has not taken it within {} s", patience.as_secs()),
         };
@@ -177,7 +177,7 @@ impl Workspace {
         if told.is_some() {
             return Ok(told);
         }
-        let Some(reason) = self.not_typed_reason(message.id).await? else { return Ok(None) };
+        let Some(reason) = self.waiting_reason(message.id).await? else { return Ok(None) };
         let Some((_, receipt)) = self.hub().receipt(message.id).await? else { return Ok(None) };
         // Nothing waits where the message was read another way, or the terminal has ended.
         let waits = receipt.deliveries.iter().find(|delivery| delivery.state.is_waiting());

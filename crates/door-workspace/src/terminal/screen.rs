@@ -98,7 +98,7 @@ impl Emulator {
     }
 
     /// True if the program asked for marks around pastes.
-    pub fn takes_pastes(&self) -> bool {
+    pub fn uses_bracketed_paste(&self) -> bool {
         self.parser.screen().bracketed_paste()
     }
 

@@ -14,7 +14,7 @@ fn paste_mode_follows_the_program() {
     for (output, expected) in table {
         let mut emulator = Emulator::new(5, 20);
         emulator.read(output);
-        assert_eq!(emulator.takes_pastes(), expected, "{}", output.escape_ascii());
+        assert_eq!(emulator.uses_bracketed_paste(), expected, "{}", output.escape_ascii());
     }
 }
 

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge;
+use super::encode::dismiss_completion;
+use super::executor::{ExecuteRequest, Mark, TerminalExecutor};
 use super::field::Obstacle;
-use super::keys::close_completion;
-use super::post::{Execute, Mark, TerminalPost};
 use super::results::ExecuteResult;
 use super::screen::InputMode;
 use super::tmux::{Pane, PaneHolder};
@@ -141,26 +141,26 @@ fn target(name: &str, record: &Map<String, Value>) -> Option<Target> {
 /// Works for one terminal until it is no longer there.
 async fn work(workspace: Workspace, agent: AgentId, mark: Mark, stop: CancellationToken) -> AgentId {
     let worked = async {
-        let mut post = TerminalPost::unclaimed(&workspace, &agent, mark);
+        let mut executor = TerminalExecutor::without_lease(&workspace, &agent, mark);
         let (mut retry, mut has_typed) = (None, false);
         while !stop.is_cancelled() {
             if workspace.terminal_targets().await?.iter().all(|target| target.agent != agent) {
                 return Ok(());
             }
-            if post.claim_for_work().await? {
+            if executor.acquire_for_work().await? {
                 let mut waits = false;
-                while let Some(execute) = post.look().await? {
-                    if type_one(&workspace, &mut post, &execute, &mut has_typed).await? == Served::Waits {
+                while let Some(execute) = executor.poll().await? {
+                    if type_one(&workspace, &mut executor, &execute, &mut has_typed).await? == Served::Waits {
                         waits = true;
                         break;
                     }
                 }
-                post.release();
+                executor.release();
                 retry = waits.then_some(RETRY);
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = post.changed() => {}
+                () = executor.changed() => {}
                 () = tokio::time::sleep(retry.unwrap_or_default()), if retry.is_some() => {}
             }
         }
@@ -184,12 +184,12 @@ enum Served {
 /// Types one message, where the terminal takes text. Until `has_typed` is set, the program may still be starting.
 async fn type_one(
     workspace: &Workspace,
-    post: &mut TerminalPost,
-    execute: &Execute,
+    executor: &mut TerminalExecutor,
+    execute: &ExecuteRequest,
     has_typed: &mut bool,
 ) -> Result<Served, WorkspaceError> {
     let targets = workspace.terminal_targets().await?;
-    let Some(target) = targets.into_iter().find(|target| target.agent == *post.agent()) else {
+    let Some(target) = targets.into_iter().find(|target| target.agent == *executor.agent()) else {
         return Ok(Served::Waits);
     };
     // One line: whether the program takes lines as a paste is known to its terminal alone.
@@ -199,10 +199,10 @@ async fn type_one(
         && let Ok(screen) = pane.screen(holder).await
         && let Err(obstacle) = check_field(&screen, None)
     {
-        post.note_waiting(execute, &obstacle.to_string()).await?;
+        executor.record_waiting(execute, &obstacle.to_string()).await?;
         return Ok(Served::Waits);
     }
-    if !post.begin(execute).await? {
+    if !executor.start(execute).await? {
         return Ok(Served::Done);
     }
     let typed = match (&target.way, target.is_gone()) {
@@ -216,12 +216,12 @@ async fn type_one(
     let result = match typed {
         Ok(None) => ExecuteResult::Executed,
         Ok(Some(obstacle)) => {
-            post.postpone(execute, &obstacle.to_string()).await?;
+            executor.requeue(execute, &obstacle.to_string()).await?;
             return Ok(Served::Waits);
         }
         Err(reason) => ExecuteResult::Failed { reason },
     };
-    post.finish(execute, result).await?;
+    executor.finish(execute, result).await?;
     Ok(Served::Done)
 }
 
@@ -229,19 +229,19 @@ async fn type_one(
 async fn type_into_pane(
     pane: &Pane,
     holder: PaneHolder,
-    execute: &Execute,
+    execute: &ExecuteRequest,
     line: &str,
     is_first: bool,
 ) -> Result<Option<Obstacle>, String> {
     // The person's keys do not wait for us in a pane.
-    let mut typist = Typist::new(line.to_owned(), None, false).first(is_first);
+    let mut typist = Typist::new(line.to_owned(), None, false).starting(is_first);
     let began = Instant::now();
     loop {
         let screen = pane.screen(holder).await?;
-        match typist.look(&screen, began.elapsed()) {
+        match typist.next_step(&screen, began.elapsed()) {
             Step::Wait => tokio::time::sleep(GLANCE).await,
             Step::Paste if screen.mode() == InputMode::Paste => {
-                pane.paste(execute.message.id, &close_completion(line)).await?;
+                pane.paste(execute.message.id, &dismiss_completion(line)).await?;
             }
             Step::Paste => pane.paste(execute.message.id, line).await?,
             Step::Key(key) => pane.press(key).await?,

@@ -73,14 +73,14 @@ async fn the_outcome_at_the_terminal_is_told() {
     let outbound = test.workspace.hub().open_door(Door::Workspace).await.unwrap();
     let delivering = test.workspace.clone();
     tokio::spawn(async move { delivery::run(&delivering, outbound).await });
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let terminal = async {
         for result in [ExecuteResult::Executed, ExecuteResult::Failed { reason: "it hung".into() }] {
-            let next = post.next().await.unwrap();
-            assert!(post.begin(&next).await.unwrap());
-            post.finish(&next, result).await.unwrap();
+            let next = executor.next().await.unwrap();
+            assert!(executor.start(&next).await.unwrap());
+            executor.finish(&next, result).await.unwrap();
         }
-        post.next().await.unwrap_err()
+        executor.next().await.unwrap_err()
     };
     let (claude, codex) = (agent("claude"), name("codex"));
     let sender = async {
@@ -104,7 +104,7 @@ async fn the_outcome_at_the_terminal_is_told() {
 #[tokio::test]
 async fn a_terminal_that_does_not_take_it_leaves_it_queued() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
-    let _post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let _post = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let (claude, codex) = (agent("claude"), name("codex"));
     let patience = Duration::from_millis(50);
     let run = test.workspace.run_in_terminal_within(&claude, &codex, "x".into(), patience).await.unwrap();

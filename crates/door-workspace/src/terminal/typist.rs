@@ -10,28 +10,28 @@ use super::field::{Echo, Field, Obstacle, squeeze};
 use super::screen::{InputMode, Screen};
 
 /// How long a screen must not change before something is pasted: a dialog is drawn in less.
-const STABLE: Duration = Duration::from_millis(300);
+const STABLE_SCREEN: Duration = Duration::from_millis(300);
 
-/// The same, and [`GONE`], for the first text into an agent's command line. Gemini shows its field, takes text, and redraws
+/// The same, and [`SUBMIT_SETTLE`], for the first text into an agent's command line. Gemini shows its field, takes text, and redraws
 /// itself half a second later: an Enter before that is lost.
-const STARTING: Duration = Duration::from_secs(2);
+const STABLE_AT_START: Duration = Duration::from_secs(2);
 
 /// How long the echo must stand before Enter. A program that tells pastes by their speed takes an Enter that comes
 /// with the text for a part of it.
-const BEFORE_ENTER: Duration = Duration::from_millis(150);
+const ENTER_DELAY: Duration = Duration::from_millis(150);
 
 /// How long the echo may take to appear: an agent at work under load.
-const ECHO: Duration = Duration::from_secs(3);
+const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a text may stay in its field after Enter: an agent at work under load.
-const SENT: Duration = Duration::from_secs(3);
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long the text must be gone from the field after Enter. A program that is still starting may take the field away,
 /// drop the key, and show the field with the text again.
-const GONE: Duration = Duration::from_millis(500);
+const SUBMIT_SETTLE: Duration = Duration::from_millis(500);
 
 /// How long one key of a removal may take to show.
-const REMOVAL: Duration = Duration::from_millis(400);
+const REMOVAL_STEP: Duration = Duration::from_millis(400);
 
 /// Most keys of one removal: one or two for each line of a long text.
 const REMOVAL_KEYS: u32 = 400;
@@ -65,7 +65,7 @@ pub struct Typist {
     /// Whether nothing was typed into this program before.
     is_first: bool,
     /// Where a former attempt may have left its text.
-    stray: Option<Stray>,
+    leftover: Option<LeftoverText>,
     state: State,
     seen: Option<Screen>,
     /// Since when the screen has not changed.
@@ -74,7 +74,7 @@ pub struct Typist {
 
 /// Text that was pasted and neither confirmed nor removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stray {
+pub struct LeftoverText {
     field: Field,
     text: String,
 }
@@ -83,51 +83,51 @@ pub struct Stray {
 enum State {
     Before,
     Pasted { field: Field, at: Duration },
-    Removing { field: Field, at: Duration, keys: u32, last: u8, next: After },
-    Entered { field: Field, at: Duration, gone: Gone },
+    Removing { field: Field, at: Duration, keys: u32, last: u8, next: AfterRemoval },
+    Entered { field: Field, at: Duration, submit: SubmitState },
 }
 
 /// Whether the text has left its field after Enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gone {
+enum SubmitState {
     /// A terminal that edits lines itself has passed it on.
-    Passed,
+    Submitted,
     /// It was there at the last look.
-    NotYet,
+    StillShown,
     /// It has not been there since this time.
-    Since(Duration),
+    ClearedSince(Duration),
 }
 
 /// What follows a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum After {
+enum AfterRemoval {
     Paste,
     GiveUp,
 }
 
 /// True if something can be typed now, as far as the screen tells; a stray text counts as an empty field.
-pub fn check_field(screen: &Screen, stray: Option<&Stray>) -> Result<(), Obstacle> {
+pub fn check_field(screen: &Screen, leftover: Option<&LeftoverText>) -> Result<(), Obstacle> {
     match Field::find(screen) {
-        Err(Obstacle::Occupied) if stray.is_some_and(|stray| stray.is_shown(screen)) => Ok(()),
+        Err(Obstacle::Occupied) if leftover.is_some_and(|leftover| leftover.is_shown(screen)) => Ok(()),
         found => found.map(drop),
     }
 }
 
-impl Stray {
+impl LeftoverText {
     fn is_shown(&self, screen: &Screen) -> bool {
         self.field.echo(screen, &self.text) == Echo::Exact
     }
 }
 
 impl Typist {
-    /// An attempt at a text; `stray` is what the one before left behind. `is_alone` says that the person's keys wait
+    /// An attempt at a text; `leftover` is what the one before left behind. `is_alone` says that the person's keys wait
     /// meanwhile.
-    pub fn new(text: String, stray: Option<Stray>, is_alone: bool) -> Self {
+    pub fn new(text: String, leftover: Option<LeftoverText>, is_alone: bool) -> Self {
         Self {
             text,
             is_alone,
             is_first: false,
-            stray,
+            leftover,
             state: State::Before,
             seen: None,
             since: Duration::ZERO,
@@ -136,80 +136,91 @@ impl Typist {
 
     /// The same attempt into a program that may still be starting.
     #[must_use]
-    pub fn first(self, is_first: bool) -> Self {
+    pub fn starting(self, is_first: bool) -> Self {
         Self { is_first, ..self }
     }
 
     /// How long to wait: longer where the program may still be starting.
-    fn patience(&self, field: &Field, usual: Duration) -> Duration {
-        if self.is_first && field.is_framed() { STARTING } else { usual }
+    fn settle_time(&self, field: &Field, usual: Duration) -> Duration {
+        if self.is_first && field.is_framed() { STABLE_AT_START } else { usual }
     }
 
     /// The text that may still appear in the field or stand there.
-    pub fn stray(self) -> Option<Stray> {
+    pub fn into_leftover(self) -> Option<LeftoverText> {
         match self.state {
-            State::Pasted { field, .. } | State::Removing { field, next: After::GiveUp, .. } => {
-                Some(Stray { field, text: self.text })
+            State::Pasted { field, .. } | State::Removing { field, next: AfterRemoval::GiveUp, .. } => {
+                Some(LeftoverText { field, text: self.text })
             }
-            State::Before | State::Removing { .. } => self.stray,
+            State::Before | State::Removing { .. } => self.leftover,
             State::Entered { .. } => None,
         }
     }
 
     /// Looks at the screen at the time `now`, counted from any moment.
-    pub fn look(&mut self, screen: &Screen, now: Duration) -> Step {
+    pub fn next_step(&mut self, screen: &Screen, now: Duration) -> Step {
         if self.seen.as_ref() != Some(screen) {
             self.seen = Some(screen.clone());
             self.since = now;
         }
         let quiet = now.saturating_sub(self.since);
         match std::mem::replace(&mut self.state, State::Before) {
-            State::Before => self.begin(screen, now, quiet),
+            State::Before => self.start(screen, now, quiet),
             State::Pasted { field, at } => self.confirm(field, at, screen, now, quiet),
             State::Removing { field, at, keys, last, next } => {
                 self.remove(Removal { field, at, keys, last, next }, screen, now)
             }
-            State::Entered { field, at, gone } => self.check_sent(field, at, gone, screen, now),
+            State::Entered { field, at, submit } => self.check_submitted(field, at, submit, screen, now),
         }
     }
 
     /// Looks whether Enter has sent the text; a list of completions may have taken it.
-    fn check_sent(&mut self, field: Field, at: Duration, gone: Gone, screen: &Screen, now: Duration) -> Step {
+    fn check_submitted(
+        &mut self,
+        field: Field,
+        at: Duration,
+        submit: SubmitState,
+        screen: &Screen,
+        now: Duration,
+    ) -> Step {
         let is_held = field.holds_text(screen, &self.text);
-        let gone = match gone {
-            Gone::Passed => Gone::Passed,
-            Gone::NotYet | Gone::Since(_) if is_held => Gone::NotYet,
-            Gone::NotYet => Gone::Since(now),
-            Gone::Since(since) => Gone::Since(since),
+        let submit = match submit {
+            SubmitState::Submitted => SubmitState::Submitted,
+            SubmitState::StillShown | SubmitState::ClearedSince(_) if is_held => SubmitState::StillShown,
+            SubmitState::StillShown => SubmitState::ClearedSince(now),
+            SubmitState::ClearedSince(since) => SubmitState::ClearedSince(since),
         };
-        let patience = self.patience(&field, GONE);
-        self.state = State::Entered { field, at, gone };
-        match gone {
-            Gone::Passed => Step::Typed,
-            Gone::Since(since) if now.saturating_sub(since) >= patience => Step::Typed,
+        let settle_time = self.settle_time(&field, SUBMIT_SETTLE);
+        self.state = State::Entered { field, at, submit };
+        match submit {
+            SubmitState::Submitted => Step::Typed,
+            SubmitState::ClearedSince(since) if now.saturating_sub(since) >= settle_time => Step::Typed,
             // It stays: a slow program may still send it.
-            Gone::NotYet if now.saturating_sub(at) >= SENT => Step::NotTyped(Obstacle::NotSent),
-            Gone::NotYet | Gone::Since(_) => Step::Wait,
+            SubmitState::StillShown if now.saturating_sub(at) >= SUBMIT_TIMEOUT => {
+                Step::NotTyped(Obstacle::NotSent)
+            }
+            SubmitState::StillShown | SubmitState::ClearedSince(_) => Step::Wait,
         }
     }
 
-    fn begin(&mut self, screen: &Screen, now: Duration, quiet: Duration) -> Step {
-        if let Err(obstacle) = check_field(screen, self.stray.as_ref()) {
+    fn start(&mut self, screen: &Screen, now: Duration, quiet: Duration) -> Step {
+        if let Err(obstacle) = check_field(screen, self.leftover.as_ref()) {
             return Step::NotTyped(obstacle);
         }
-        if quiet < STABLE {
+        if quiet < STABLE_SCREEN {
             return Step::Wait;
         }
-        match (Field::find(screen), self.stray.take()) {
-            (Ok(field), stray) if quiet < self.patience(&field, STABLE) => {
-                self.stray = stray;
+        match (Field::find(screen), self.leftover.take()) {
+            (Ok(field), leftover) if quiet < self.settle_time(&field, STABLE_SCREEN) => {
+                self.leftover = leftover;
                 Step::Wait
             }
             (Ok(field), _) => {
                 self.state = State::Pasted { field, at: now };
                 Step::Paste
             }
-            (Err(_), Some(Stray { field, .. })) => self.press(Removal::of(field, After::Paste), screen, now),
+            (Err(_), Some(LeftoverText { field, .. })) => {
+                self.press(Removal::of(field, AfterRemoval::Paste), screen, now)
+            }
             (Err(obstacle), None) => Step::NotTyped(obstacle),
         }
     }
@@ -223,29 +234,33 @@ impl Typist {
         quiet: Duration,
     ) -> Step {
         match field.echo(screen, &self.text) {
-            Echo::Exact if quiet >= BEFORE_ENTER => {
-                let gone = if screen.mode == InputMode::Lines { Gone::Passed } else { Gone::NotYet };
-                self.state = State::Entered { field, at: now, gone };
+            Echo::Exact if quiet >= ENTER_DELAY => {
+                let submit = if screen.mode == InputMode::Lines {
+                    SubmitState::Submitted
+                } else {
+                    SubmitState::StillShown
+                };
+                self.state = State::Entered { field, at: now, submit };
                 return Step::Enter;
             }
-            Echo::Other(found) if now.saturating_sub(at) >= ECHO && self.may_remove(&found) => {
-                return self.press(Removal::of(field, After::GiveUp), screen, now);
+            Echo::Other(found) if now.saturating_sub(at) >= ECHO_TIMEOUT && self.may_remove(&found) => {
+                return self.press(Removal::of(field, AfterRemoval::GiveUp), screen, now);
             }
             // A dialog in place of the field: the person's keys are for the person again.
-            Echo::Hidden if Field::find(screen) == Err(Obstacle::Question) && quiet >= BEFORE_ENTER => {
+            Echo::Hidden if Field::find(screen) == Err(Obstacle::Question) && quiet >= ENTER_DELAY => {
                 self.state = State::Pasted { field, at };
                 return Step::NotTyped(Obstacle::Question);
             }
-            _ if now.saturating_sub(at) >= ECHO && quiet >= BEFORE_ENTER => {
+            _ if now.saturating_sub(at) >= ECHO_TIMEOUT && quiet >= ENTER_DELAY => {
                 self.state = State::Pasted { field, at };
                 return Step::NotTyped(Obstacle::NotRemoved);
             }
             _ => {}
         }
         // A program that never stops drawing is not waited for.
-        let is_late = now.saturating_sub(at) >= ECHO * 2;
+        let is_overdue = now.saturating_sub(at) >= ECHO_TIMEOUT * 2;
         self.state = State::Pasted { field, at };
-        if is_late { Step::NotTyped(Obstacle::NotRemoved) } else { Step::Wait }
+        if is_overdue { Step::NotTyped(Obstacle::NotRemoved) } else { Step::Wait }
     }
 
     /// True if what the field holds is ours to remove.
@@ -265,17 +280,17 @@ impl Typist {
     fn remove(&mut self, removal: Removal, screen: &Screen, now: Duration) -> Step {
         let shown = removal.field.echo(screen, &self.text);
         match (shown, removal.next) {
-            (Echo::Empty, After::Paste) => {
+            (Echo::Empty, AfterRemoval::Paste) => {
                 self.state = State::Before;
                 Step::Wait
             }
-            (Echo::Empty, After::GiveUp) => {
+            (Echo::Empty, AfterRemoval::GiveUp) => {
                 self.state = State::Before;
                 Step::NotTyped(Obstacle::NotEchoed)
             }
-            (Echo::Hidden, _) => self.leave(removal),
-            _ if removal.keys >= REMOVAL_KEYS => self.leave(removal),
-            _ if self.since > removal.at || now.saturating_sub(removal.at) >= REMOVAL => {
+            (Echo::Hidden, _) => self.abandon(removal),
+            _ if removal.keys >= REMOVAL_KEYS => self.abandon(removal),
+            _ if self.since > removal.at || now.saturating_sub(removal.at) >= REMOVAL_STEP => {
                 self.press(removal, screen, now)
             }
             _ => {
@@ -287,9 +302,9 @@ impl Typist {
     }
 
     /// Leaves the text where it is: it cannot be seen, or does not go.
-    fn leave(&mut self, removal: Removal) -> Step {
+    fn abandon(&mut self, removal: Removal) -> Step {
         let Removal { field, at, keys, last, .. } = removal;
-        self.state = State::Removing { field, at, keys, last, next: After::GiveUp };
+        self.state = State::Removing { field, at, keys, last, next: AfterRemoval::GiveUp };
         Step::NotTyped(Obstacle::NotRemoved)
     }
 }
@@ -301,11 +316,11 @@ struct Removal {
     keys: u32,
     /// The key pressed last.
     last: u8,
-    next: After,
+    next: AfterRemoval,
 }
 
 impl Removal {
-    fn of(field: Field, next: After) -> Self {
+    fn of(field: Field, next: AfterRemoval) -> Self {
         Self { field, at: Duration::ZERO, keys: 0, last: 0, next }
     }
 }

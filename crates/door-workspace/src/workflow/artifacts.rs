@@ -22,14 +22,14 @@ pub struct Artifact {
 
 /// An artifact that does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingArtifact {
     /// The path as given.
     pub path: String,
     /// Why.
     pub reason: &'static str,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingArtifact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.path.escape_debug(), self.reason)
     }
@@ -46,7 +46,7 @@ pub(crate) fn check(workspace: &Path, phase: i64, given: &[Artifact]) -> Result<
     for artifact in given {
         match locate(workspace, artifact.path.trim()) {
             Ok(path) => found.push(path),
-            Err(reason) => missing.push(Missing { path: artifact.path.clone(), reason }),
+            Err(reason) => missing.push(MissingArtifact { path: artifact.path.clone(), reason }),
         }
     }
     if missing.is_empty() { Ok(found) } else { Err(WorkflowError::MissingArtifacts { phase, missing }) }

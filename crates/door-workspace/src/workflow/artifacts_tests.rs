@@ -39,7 +39,7 @@ fn artifacts_are_inside_the_workspace_or_missing() {
         ("/etc/passwd".to_owned(), "outside the workspace"),
         (outside.join("secret.md").to_str().unwrap().to_owned(), "outside the workspace"),
     ] {
-        let missing = vec![Missing { path: path.clone(), reason }];
+        let missing = vec![MissingArtifact { path: path.clone(), reason }];
         assert_eq!(
             check(&folder, 2, &given(&path)),
             Err(WorkflowError::MissingArtifacts { phase: 2, missing })

@@ -50,7 +50,7 @@ pub struct Phase {
     pub required_tools: Vec<String>,
     /// Patterns each of which one of the artifacts must match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub artifacts: Vec<Pattern>,
+    pub artifacts: Vec<ArtifactPattern>,
 }
 
 /// To whom a message of one action goes when its sender names nobody.
@@ -68,7 +68,7 @@ pub struct WorkflowRoute {
 
 /// A glob over paths below the workspace, in which `*` does not cross a `/`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pattern(Glob);
+pub struct ArtifactPattern(Glob);
 
 /// What is wrong with a workflow file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -141,7 +141,7 @@ pub(crate) fn normal(name: &str) -> String {
     name.trim().to_lowercase().replace(['_', ' '], "-")
 }
 
-impl Pattern {
+impl ArtifactPattern {
     /// Checks a glob. It is matched against paths relative to the workspace, so it must be one.
     fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') || text.split('/').any(|part| part == "..") {
@@ -161,7 +161,7 @@ impl Pattern {
     }
 }
 
-impl Serialize for Pattern {
+impl Serialize for ArtifactPattern {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
@@ -203,7 +203,8 @@ impl PhaseFile {
         let field = |name: &str| format!("phases[{at}].{name}");
         let patterns = self.artifacts.iter().enumerate();
         let patterns = patterns.map(|(number, glob)| {
-            Pattern::parse(glob).map_err(|problem| bad(field(&format!("artifacts[{number}]")), problem))
+            ArtifactPattern::parse(glob)
+                .map_err(|problem| bad(field(&format!("artifacts[{number}]")), problem))
         });
         Ok(Phase {
             artifacts: patterns.collect::<Result<_, _>>()?,

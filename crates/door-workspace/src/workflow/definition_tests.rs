@@ -82,18 +82,18 @@ fn what_is_wrong_is_said_with_its_field() {
 
 #[test]
 fn a_star_does_not_cross_a_folder() {
-    let pattern = Pattern::parse("plans/*.md").unwrap();
+    let pattern = ArtifactPattern::parse("plans/*.md").unwrap();
     for (path, fits) in
         [("plans/a.md", true), ("plans/b/a.md", false), ("plans/a.txt", false), ("a.md", false)]
     {
         assert_eq!(pattern.is_match(path), fits, "{path}");
     }
-    assert!(Pattern::parse("plans/**/*.md").unwrap().is_match("plans/b/c/a.md"));
+    assert!(ArtifactPattern::parse("plans/**/*.md").unwrap().is_match("plans/b/c/a.md"));
 }
 
 #[test]
 fn what_is_written_is_what_is_read() {
-    for workflow in super::super::library::Library::built_in().workflows {
+    for workflow in super::super::library::WorkflowLibrary::built_in().workflows {
         let json = serde_json::to_vec(&workflow).unwrap();
         assert_eq!(Workflow::read(&json).unwrap(), workflow);
     }

@@ -2,15 +2,15 @@
 
 use switchboard_core::{AgentId, Kind};
 
-use super::artifacts::Missing;
-use super::library::LeftOut;
-use super::node::Target;
+use super::artifacts::MissingArtifact;
+use super::library::SkippedWorkflow;
+use super::workflow_state::Target;
 
 /// Why a workflow was not started, continued or stopped, or why it stands in the way.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkflowError {
     /// There is no such workflow.
-    #[error("workflow '{}' is unknown; {}available: {}{}", .name.escape_debug(), did_you_mean(.near), .available.join(", "), files(.left_out))]
+    #[error("workflow '{}' is unknown; {}available: {}{}", .name.escape_debug(), did_you_mean(.near), .available.join(", "), files(.skipped))]
     Unknown {
         /// The name as given.
         name: String,
@@ -19,7 +19,7 @@ pub enum WorkflowError {
         /// All names.
         available: Vec<String>,
         /// Files of the workspace that could not be used; it may be in one of them.
-        left_out: Vec<LeftOut>,
+        skipped: Vec<SkippedWorkflow>,
     },
     /// The workspace describes the workflow in Markdown, but nothing here can run it.
     #[error(
@@ -99,7 +99,7 @@ pub enum WorkflowError {
         /// The phase.
         phase: i64,
         /// What is missing, and why it does not count.
-        missing: Vec<Missing>,
+        missing: Vec<MissingArtifact>,
     },
     /// Nothing was given, and the phase asks for something.
     #[error(
@@ -261,8 +261,8 @@ fn did_you_mean(near: &[String]) -> String {
     }
 }
 
-fn files(left_out: &[LeftOut]) -> String {
-    let files = left_out.iter().map(|file| format!("{} ({})", file.path, file.problem));
+fn files(skipped: &[SkippedWorkflow]) -> String {
+    let files = skipped.iter().map(|file| format!("{} ({})", file.path, file.problem));
     match files.collect::<Vec<_>>().join("; ") {
         none if none.is_empty() => none,
         files => format!(". Not usable: {files}"),
@@ -273,6 +273,6 @@ fn steps(total: Option<usize>) -> String {
     total.map_or_else(|| "?".to_owned(), |total| total.to_string())
 }
 
-fn list(missing: &[Missing]) -> String {
+fn list(missing: &[MissingArtifact]) -> String {
     missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -36,23 +36,23 @@ const FORMER_NAMES: [(&str, &str); 2] = [("jules-plan", "julesplan"), ("remote-p
 
 /// The workflows of a workspace.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Library {
+pub struct WorkflowLibrary {
     /// The built-in ones, replaced where the workspace has one of that name, then the workspace's own.
     pub workflows: Vec<Workflow>,
     /// Files that could not be used.
-    pub left_out: Vec<LeftOut>,
+    pub skipped: Vec<SkippedWorkflow>,
 }
 
 /// A workflow file that could not be used. The others can.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct SkippedWorkflow {
     /// Where it is, below `.switchboard/`.
     pub path: String,
     /// What is wrong with it.
     pub problem: String,
 }
 
-impl Library {
+impl WorkflowLibrary {
     /// The built-in workflows alone.
     pub(crate) fn built_in() -> Self {
         let mut library = Self::default();
@@ -98,7 +98,7 @@ impl Library {
     }
 
     fn leave_out(&mut self, path: String, problem: String) {
-        self.left_out.push(LeftOut { path, problem });
+        self.skipped.push(SkippedWorkflow { path, problem });
     }
 
     /// The workflow of exactly this name, as it stands in `state.json`.
@@ -120,7 +120,7 @@ impl Library {
                 name: text.to_owned(),
                 near: nearest(&name, available.iter().map(String::as_str)),
                 available,
-                left_out: self.left_out.clone(),
+                skipped: self.skipped.clone(),
             }
         })
     }
@@ -160,9 +160,9 @@ impl Workspace {
     }
 
     /// The same, with the files that could not be used.
-    pub async fn workflow_library(&self) -> Result<Library, WorkspaceError> {
+    pub async fn workflow_library(&self) -> Result<WorkflowLibrary, WorkspaceError> {
         let root = self.tree().root().clone();
-        blocking(move || Ok(Library::load(&root))).await
+        blocking(move || Ok(WorkflowLibrary::load(&root))).await
     }
 }
 

@@ -7,7 +7,7 @@ fn file(name: &str, instruction: &str) -> Value {
     json!({ "name": name, "persona": "p", "phases": [{ "id": "a", "instruction": instruction }] })
 }
 
-fn names(library: &Library) -> Vec<&str> {
+fn names(library: &WorkflowLibrary) -> Vec<&str> {
     library.workflows.iter().map(|workflow| workflow.name.as_str()).collect()
 }
 
@@ -16,8 +16,8 @@ const NAMES: [&str; 8] =
 
 #[test]
 fn the_eight_built_in_workflows_are_sound() {
-    let library = Library::built_in();
-    assert_eq!((names(&library), &library.left_out), (NAMES.to_vec(), &vec![]));
+    let library = WorkflowLibrary::built_in();
+    assert_eq!((names(&library), &library.skipped), (NAMES.to_vec(), &vec![]));
     let phases = |name: &str| -> Vec<String> {
         library.named(name).unwrap().phases.iter().map(|phase| phase.id.clone()).collect()
     };
@@ -45,7 +45,7 @@ fn the_eight_built_in_workflows_are_sound() {
 
 #[test]
 fn a_workflow_is_found_by_every_spelling_and_other_name() {
-    let library = Library::built_in();
+    let library = WorkflowLibrary::built_in();
     for (text, expected) in [
         (" Handoff_Lead", "handoff-lead"),
         ("handoff chat", "handoff-chat"),
@@ -74,7 +74,7 @@ async fn files_of_the_workspace_replace_and_add() {
     t.write("workflows/notes.txt", "no workflow");
     t.write("workflows/.hidden.json", "{");
     let library = t.workspace.workflow_library().await.unwrap();
-    assert_eq!(library.left_out, []);
+    assert_eq!(library.skipped, []);
     assert_eq!(names(&library), [NAMES.to_vec(), vec!["julesplan"]].concat());
     assert_eq!(library.find("handoff").unwrap().phases[0].instruction, "our way");
     assert_eq!(library.find("remote plan").unwrap().name, "julesplan");
@@ -96,7 +96,7 @@ async fn a_bad_file_is_reported_and_the_others_are_used() {
     let library = t.workspace.workflow_library().await.unwrap();
     assert_eq!(names(&library), [NAMES.to_vec(), vec!["first"]].concat());
     let problems: Vec<(&str, &str)> =
-        library.left_out.iter().map(|file| (file.path.as_str(), file.problem.as_str())).collect();
+        library.skipped.iter().map(|file| (file.path.as_str(), file.problem.as_str())).collect();
     let paths: Vec<&str> = problems.iter().map(|(path, _)| *path).collect();
     assert_eq!(paths, ["b", "c", "d", "e", "f"].map(|name| format!("workflows/{name}.json")));
     assert_eq!(problems[0].1, "field 'name': 'first' is taken by workflows/a.json");
@@ -116,22 +116,24 @@ async fn a_folder_that_leads_elsewhere_and_too_many_files_are_reported() {
     let outside = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(outside.path(), t.path("workflows")).unwrap();
     let library = t.workspace.workflow_library().await.unwrap();
-    assert_eq!((names(&library), library.left_out.len()), (NAMES.to_vec(), 1));
+    assert_eq!((names(&library), library.skipped.len()), (NAMES.to_vec(), 1));
     std::fs::remove_file(t.path("workflows")).unwrap();
     for number in 0..MAX_FILES + 5 {
         t.write(&format!("workflows/{number:03}.json"), file(&format!("w{number}"), "i").to_string());
     }
     let library = t.workspace.workflow_library().await.unwrap();
     assert_eq!(library.workflows.len(), NAMES.len() + MAX_FILES);
-    let left_out =
-        LeftOut { path: "workflows/100.json".into(), problem: "only the first 100 files are read".into() };
-    assert_eq!(library.left_out, [left_out]);
+    let skipped = SkippedWorkflow {
+        path: "workflows/100.json".into(),
+        problem: "only the first 100 files are read".into(),
+    };
+    assert_eq!(library.skipped, [skipped]);
 }
 
 #[test]
 fn the_documentation_names_every_workflow_with_its_phases_and_its_example_can_be_used() {
     let docs = include_str!("../../../../docs/workflows.md");
-    for workflow in Library::built_in().workflows {
+    for workflow in WorkflowLibrary::built_in().workflows {
         let phases: Vec<&str> = workflow.phases.iter().map(|phase| phase.id.as_str()).collect();
         let row = format!("| `{}` | {} |", workflow.name, phases.join(" → "));
         assert!(docs.contains(&row), "{row}");

@@ -9,9 +9,9 @@ use switchboard_sys::files::{Dir, FileError};
 use super::artifacts::{self, Artifact};
 use super::definition::{Workflow, normal};
 use super::error::WorkflowError;
-use super::library::Library;
-use super::node::{Node, Target};
-use super::rules::{self, Completion, IfActive, PhaseCompleted, Started, Stopped};
+use super::library::WorkflowLibrary;
+use super::rules::{self, ActivePolicy, Completion, PhaseCompleted, WorkflowStarted, WorkflowStopped};
+use super::workflow_state::{Target, WorkflowState};
 use crate::error::WorkspaceError;
 use crate::state::{Change, write_agent};
 use crate::translate::iso;
@@ -55,16 +55,16 @@ pub struct CompletePhase {
 
 impl Workspace {
     /// Starts a workflow for the session or for an agent.
-    pub async fn start_workflow(&self, request: StartWorkflow) -> Result<Started, WorkspaceError> {
+    pub async fn start_workflow(&self, request: StartWorkflow) -> Result<WorkflowStarted, WorkspaceError> {
         check_length("initialContext", request.initial_context.as_deref())?;
-        let if_active = match (request.suspend, request.force) {
-            (true, _) => IfActive::Suspend,
-            (false, true) => IfActive::Replace,
-            (false, false) => IfActive::Refuse,
+        let active_policy = match (request.suspend, request.force) {
+            (true, _) => ActivePolicy::Suspend,
+            (false, true) => ActivePolicy::Replace,
+            (false, false) => ActivePolicy::Refuse,
         };
         let (tree, name) = (self.tree().clone(), request.name);
         let (library, workflow) = blocking(move || {
-            let library = Library::load(tree.root());
+            let library = WorkflowLibrary::load(tree.root());
             let workflow = find(&tree, &library, &name)?;
             make_folders(&tree, &workflow)?;
             Ok((library, workflow))
@@ -72,7 +72,7 @@ impl Workspace {
         .await?;
         let context = request.initial_context;
         self.change_node(request.target, move |node, now, _| {
-            Ok(rules::start(node, &workflow, &library, if_active, context.as_deref(), now)?)
+            Ok(rules::start(node, &workflow, &library, active_policy, context.as_deref(), now)?)
         })
         .await
     }
@@ -89,7 +89,7 @@ impl Workspace {
         let (workflow, phase, artifacts) = blocking(move || {
             let found = artifacts::check(tree.workspace()?.path(), phase, &artifacts)?;
             let phase = rules::phase_number(phase)?;
-            let workflow = find(&tree, &Library::load(tree.root()), &name)?;
+            let workflow = find(&tree, &WorkflowLibrary::load(tree.root()), &name)?;
             rules::check_phase(&workflow, phase, &found)?;
             Ok((workflow, phase, artifacts))
         })
@@ -114,7 +114,7 @@ impl Workspace {
         &self,
         reason: Option<String>,
         target: Option<Name>,
-    ) -> Result<Stopped, WorkspaceError> {
+    ) -> Result<WorkflowStopped, WorkspaceError> {
         check_length("reason", reason.as_deref())?;
         self.change_node(target, move |node, now, _| Ok(rules::stop(node, reason.as_deref(), now)?)).await
     }
@@ -123,7 +123,11 @@ impl Workspace {
     async fn change_node<T: Send + 'static>(
         &self,
         target: Option<Name>,
-        rule: impl FnOnce(&Node, Timestamp, &mut Map<String, Value>) -> Result<(Node, T), WorkspaceError>
+        rule: impl FnOnce(
+            &WorkflowState,
+            Timestamp,
+            &mut Map<String, Value>,
+        ) -> Result<(WorkflowState, T), WorkspaceError>
         + Send
         + 'static,
     ) -> Result<T, WorkspaceError> {
@@ -140,7 +144,7 @@ impl Workspace {
                     write_agent(state, agent);
                 }
                 let problem = || WorkspaceError::DamagedState { problem: format!("{target} has no record") };
-                let node = Node::of(state, &target).ok_or_else(problem)?;
+                let node = WorkflowState::of(state, &target).ok_or_else(problem)?;
                 let (node, answer) = rule(&node, now, state)?;
                 node.put(state)?;
                 Ok(Change::Write(answer))
@@ -163,7 +167,7 @@ impl Workspace {
 }
 
 /// The workflow that a text means. One that is only described in Markdown is told apart from none.
-fn find(tree: &Tree, library: &Library, text: &str) -> Result<Workflow, WorkspaceError> {
+fn find(tree: &Tree, library: &WorkflowLibrary, text: &str) -> Result<Workflow, WorkspaceError> {
     library.find(text).cloned().map_err(|unknown| {
         let name = normal(text);
         let file = format!("{name}.md");

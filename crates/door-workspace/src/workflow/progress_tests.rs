@@ -149,7 +149,7 @@ async fn checks_are_made_in_the_order_of_the_protocol() {
     assert!(matches!(error, WorkflowError::AlreadyCompleted { .. }), "{error}");
     let error = workflow_error(completed(done("handoff", 2, &["plan.md"])).await);
     assert!(matches!(error, WorkflowError::ToolsNotUsed { .. }), "{error}");
-    t.workspace.note_tool_use(None, "send_message").await.unwrap();
+    t.workspace.record_tool_use(None, "send_message").await.unwrap();
     completed(done("handoff", 2, &["plan.md"])).await.unwrap();
 }
 
@@ -268,8 +268,8 @@ async fn many_at_once_lose_nothing_and_one_phase_is_completed_once() {
                 .await
                 .unwrap();
             for round in 0..5 {
-                workspace.note_tool_use(Some(&agent), &format!("own {round}")).await.unwrap();
-                workspace.note_tool_use(None, &format!("shared {round}")).await.unwrap();
+                workspace.record_tool_use(Some(&agent), &format!("own {round}")).await.unwrap();
+                workspace.record_tool_use(None, &format!("shared {round}")).await.unwrap();
             }
             for phase in 1..=3 {
                 let phase = CompletePhase { target: target.clone(), ..done("enhance", phase, &["plan.md"]) };

@@ -5,8 +5,8 @@ use switchboard_core::{Address, AgentId, Kind, nearest};
 
 use super::definition::Workflow;
 use super::error::WorkflowError;
-use super::library::Library;
-use super::node::{Node, Target};
+use super::library::WorkflowLibrary;
+use super::workflow_state::{Target, WorkflowState};
 use crate::error::WorkspaceError;
 use crate::roles::{self, Role, RoleError};
 use crate::workspace::Workspace;
@@ -24,8 +24,8 @@ impl Workspace {
         let directory = self.hub().directory().await?;
         let from = directory.canonical(from);
         let own = from.realm.is_none().then_some(&from.name);
-        let (state, library) = (self.read_whole().await, self.workflow_library().await?);
-        let node = Node::governing(&state, own);
+        let (state, library) = (self.read_state_json().await, self.workflow_library().await?);
+        let node = WorkflowState::governing(&state, own);
         let all = metadata.get("all").and_then(Value::as_bool).unwrap_or(false);
         let role = role_for(node.as_ref(), &library, kind, all)?;
         let recipient = match roles::recipient(role.as_str(), &directory, &state)? {
@@ -38,8 +38,8 @@ impl Workspace {
                 .into());
             }
         };
-        let busy = Node::of(&state, &Target::Agent(recipient.name.clone()));
-        match busy.as_ref().and_then(Node::active) {
+        let busy = WorkflowState::of(&state, &Target::Agent(recipient.name.clone()));
+        match busy.as_ref().and_then(WorkflowState::active) {
             Some(workflow) if recipient != from => {
                 let workflow = workflow.to_owned();
                 Err(WorkflowError::RecipientLocked { recipient, workflow }.into())
@@ -50,7 +50,12 @@ impl Workspace {
 }
 
 /// The role that an action goes to. Pure.
-fn role_for(node: Option<&Node>, library: &Library, action: &Kind, all: bool) -> Result<Role, WorkflowError> {
+fn role_for(
+    node: Option<&WorkflowState>,
+    library: &WorkflowLibrary,
+    action: &Kind,
+    all: bool,
+) -> Result<Role, WorkflowError> {
     let none = || {
         let ways = library.workflows.iter().filter(|workflow| !workflow.routes.is_empty());
         let ways = ways.map(|workflow| format!("{} ({})", workflow.name, actions(workflow).join(", ")));

@@ -6,13 +6,13 @@ use jiff::Timestamp;
 
 use super::definition::{Phase, Workflow};
 use super::error::WorkflowError;
-use super::library::Library;
-use super::node::{Completed, MAX_SUSPENDED, Node, Target};
+use super::library::WorkflowLibrary;
+use super::workflow_state::{Completed, MAX_SUSPENDED, Target, WorkflowState};
 use crate::translate::iso;
 
 /// A workflow that was started.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Started {
+pub struct WorkflowStarted {
     /// The workflow.
     pub workflow: Workflow,
     /// Whose it is.
@@ -42,7 +42,7 @@ pub struct PhaseCompleted {
 
 /// A workflow that was stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stopped {
+pub struct WorkflowStopped {
     /// The workflow.
     pub workflow: String,
     /// Whose it was.
@@ -55,7 +55,7 @@ pub struct Stopped {
 
 /// What to do with a workflow that is active when another is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IfActive {
+pub(crate) enum ActivePolicy {
     /// Refuse.
     Refuse,
     /// End it and forget how far it was.
@@ -68,33 +68,33 @@ pub(crate) enum IfActive {
 ///
 /// A workflow all of whose phases are done counts as over, whoever forgot to stop it.
 pub(crate) fn start(
-    node: &Node,
+    node: &WorkflowState,
     workflow: &Workflow,
-    library: &Library,
-    if_active: IfActive,
+    library: &WorkflowLibrary,
+    active_policy: ActivePolicy,
     initial_context: Option<&str>,
     now: Timestamp,
-) -> Result<(Node, Started), WorkflowError> {
+) -> Result<(WorkflowState, WorkflowStarted), WorkflowError> {
     let mut node = node.clone();
     let target = node.target.clone();
     let (mut replaced, mut suspended) = (None, None);
     if let Some(active) = node.active().map(str::to_owned) {
         let total = library.named(&active).map(|active| active.phases.len());
         let is_over = total.is_some_and(|total| node.step() >= total);
-        match if_active {
+        match active_policy {
             _ if is_over => replaced = Some(active),
-            IfActive::Refuse => {
+            ActivePolicy::Refuse => {
                 let (step, asked) = (node.step(), workflow.name.clone());
                 return Err(WorkflowError::Locked { target, active, step, total, asked });
             }
-            IfActive::Replace => replaced = Some(active),
-            IfActive::Suspend if target != Target::Session => {
+            ActivePolicy::Replace => replaced = Some(active),
+            ActivePolicy::Suspend if target != Target::Session => {
                 return Err(WorkflowError::CannotSuspend { target });
             }
-            IfActive::Suspend if node.suspended().len() >= MAX_SUSPENDED => {
+            ActivePolicy::Suspend if node.suspended().len() >= MAX_SUSPENDED => {
                 return Err(WorkflowError::TooManySuspended { limit: MAX_SUSPENDED });
             }
-            IfActive::Suspend => {
+            ActivePolicy::Suspend => {
                 node.suspend(iso(now));
                 suspended = Some(active);
             }
@@ -112,7 +112,7 @@ pub(crate) fn start(
         }
         Target::Agent(_) => node.set("workflowStartTime", iso(now)),
     }
-    Ok((node, Started { workflow: workflow.clone(), target, replaced, suspended }))
+    Ok((node, WorkflowStarted { workflow: workflow.clone(), target, replaced, suspended }))
 }
 
 /// A phase to be completed.
@@ -152,10 +152,10 @@ pub(crate) fn check_phase(workflow: &Workflow, number: usize, found: &[String]) 
 
 /// Completes a phase whose artifacts were found. After the last one the workflow ends by itself.
 pub(crate) fn complete(
-    node: &Node,
+    node: &WorkflowState,
     completion: Completion<'_>,
     now: Timestamp,
-) -> Result<(Node, PhaseCompleted), WorkflowError> {
+) -> Result<(WorkflowState, PhaseCompleted), WorkflowError> {
     let Completion { workflow, phase, .. } = completion;
     let name = || workflow.name.clone();
     if node.active() != Some(&workflow.name) {
@@ -192,7 +192,11 @@ pub(crate) fn complete(
 }
 
 /// Tools of the phase must have been used, unless it is skipped; prohibited ones never.
-fn check_tools(node: &Node, completion: Completion<'_>, is_skipped: bool) -> Result<(), WorkflowError> {
+fn check_tools(
+    node: &WorkflowState,
+    completion: Completion<'_>,
+    is_skipped: bool,
+) -> Result<(), WorkflowError> {
     let Completion { workflow, phase, .. } = completion;
     let used: Vec<(usize, &str)> = node.tools_used(&workflow.name).collect();
     let required = workflow.phase(phase).map(|phase| phase.required_tools.as_slice()).unwrap_or_default();
@@ -211,10 +215,10 @@ fn check_tools(node: &Node, completion: Completion<'_>, is_skipped: bool) -> Res
 
 /// Stops whatever is active. What was suspended last goes on.
 pub(crate) fn stop(
-    node: &Node,
+    node: &WorkflowState,
     reason: Option<&str>,
     now: Timestamp,
-) -> Result<(Node, Stopped), WorkflowError> {
+) -> Result<(WorkflowState, WorkflowStopped), WorkflowError> {
     let Some(workflow) = node.active().map(str::to_owned) else {
         return Err(WorkflowError::NothingToStop { target: node.target.clone() });
     };
@@ -222,11 +226,11 @@ pub(crate) fn stop(
     let mut node = node.clone();
     let resumed = end(&mut node, &outcome, now);
     let target = node.target.clone();
-    Ok((node, Stopped { workflow, target, outcome, resumed }))
+    Ok((node, WorkflowStopped { workflow, target, outcome, resumed }))
 }
 
 /// Whether a tool may be used where this workflow is active.
-pub(crate) fn check_tool(node: &Node, workflow: &Workflow, tool: &str) -> Result<(), WorkflowError> {
+pub(crate) fn check_tool(node: &WorkflowState, workflow: &Workflow, tool: &str) -> Result<(), WorkflowError> {
     if workflow.prohibited_tools.iter().any(|prohibited| prohibited == tool) {
         return Err(WorkflowError::ToolProhibited {
             tool: tool.to_owned(),
@@ -237,7 +241,7 @@ pub(crate) fn check_tool(node: &Node, workflow: &Workflow, tool: &str) -> Result
     Ok(())
 }
 
-fn end(node: &mut Node, outcome: &str, now: Timestamp) -> Option<String> {
+fn end(node: &mut WorkflowState, outcome: &str, now: Timestamp) -> Option<String> {
     node.clear();
     node.set("endTime", iso(now));
     node.set("lastOutcome", outcome);
@@ -249,7 +253,7 @@ fn end(node: &mut Node, outcome: &str, now: Timestamp) -> Option<String> {
     resumed
 }
 
-impl fmt::Display for Started {
+impl fmt::Display for WorkflowStarted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Workflow { name, persona, phases, .. } = &self.workflow;
         write!(f, "Workflow '{name}' started for {}, {} phases.", self.target, phases.len())?;
@@ -276,7 +280,7 @@ impl fmt::Display for PhaseCompleted {
     }
 }
 
-impl fmt::Display for Stopped {
+impl fmt::Display for WorkflowStopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Workflow '{}' stopped for {}: {}", self.workflow, self.target, self.outcome)?;
         self.resumed.as_ref().map_or(Ok(()), |resumed| write!(f, "\nResumed: {resumed}"))

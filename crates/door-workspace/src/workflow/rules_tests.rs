@@ -11,12 +11,12 @@ fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-fn node(target: Target, fields: Value) -> Node {
+fn node(target: Target, fields: Value) -> WorkflowState {
     let Value::Object(fields) = fields else { panic!("an object") };
-    Node { target, fields }
+    WorkflowState { target, fields }
 }
 
-fn session(fields: Value) -> Node {
+fn session(fields: Value) -> WorkflowState {
     node(Target::Session, fields)
 }
 
@@ -25,28 +25,36 @@ fn codex() -> Target {
 }
 
 /// A node in which a workflow is at this step.
-fn at(workflow: &str, step: usize) -> Node {
+fn at(workflow: &str, step: usize) -> WorkflowState {
     session(json!({ "activeWorkflow": workflow, "currentStep": step, "activeWorkflowPhase": step }))
 }
 
 fn workflow(name: &str) -> Workflow {
-    Library::built_in().named(name).unwrap().clone()
+    WorkflowLibrary::built_in().named(name).unwrap().clone()
 }
 
-fn begin(node: &Node, name: &str, if_active: IfActive) -> Result<(Node, Started), WorkflowError> {
-    start(node, &workflow(name), &Library::built_in(), if_active, Some("why"), now())
+fn begin(
+    node: &WorkflowState,
+    name: &str,
+    active_policy: ActivePolicy,
+) -> Result<(WorkflowState, WorkflowStarted), WorkflowError> {
+    start(node, &workflow(name), &WorkflowLibrary::built_in(), active_policy, Some("why"), now())
 }
 
-fn finish(node: &Node, name: &str, phase: usize) -> Result<(Node, PhaseCompleted), WorkflowError> {
+fn finish(
+    node: &WorkflowState,
+    name: &str,
+    phase: usize,
+) -> Result<(WorkflowState, PhaseCompleted), WorkflowError> {
     finish_with(node, name, phase, None)
 }
 
 fn finish_with(
-    node: &Node,
+    node: &WorkflowState,
     name: &str,
     phase: usize,
     skip_reason: Option<&str>,
-) -> Result<(Node, PhaseCompleted), WorkflowError> {
+) -> Result<(WorkflowState, PhaseCompleted), WorkflowError> {
     let workflow = &workflow(name);
     complete(node, Completion { workflow, phase, artifacts: 2, notes: "noted", skip_reason }, now())
 }
@@ -57,7 +65,7 @@ fn a_start_sets_the_keys_of_the_protocol_and_keeps_the_others() {
         "id": null, "activeWorkflow": null, "suspendedWorkflows": [], "status": "IDLE", "currentStep": 9,
         "workflowToolInvocations": [1], "initialContext": "old", "custom": { "kept": true },
     }));
-    let (after, started) = begin(&before, "chat", IfActive::Refuse).unwrap();
+    let (after, started) = begin(&before, "chat", ActivePolicy::Refuse).unwrap();
     let chat = workflow("chat");
     let expected = json!({
         "id": "sess_1767323045000", "activeWorkflow": "chat", "activePersona": chat.persona,
@@ -73,7 +81,7 @@ fn a_start_sets_the_keys_of_the_protocol_and_keeps_the_others() {
     );
     assert!(text.ends_with("\nStep 1: Read switchboard://active-rules and keep to them."), "{text}");
 
-    let (after, _) = begin(&node(codex(), json!({ "role": "lead" })), "chat", IfActive::Refuse).unwrap();
+    let (after, _) = begin(&node(codex(), json!({ "role": "lead" })), "chat", ActivePolicy::Refuse).unwrap();
     let expected = json!({
         "role": "lead", "activeWorkflow": "chat", "activePersona": chat.persona, "currentStep": 0,
         "activeWorkflowPhase": 0, "workflowToolInvocations": [], "initialContext": "why",
@@ -86,7 +94,7 @@ fn a_start_sets_the_keys_of_the_protocol_and_keeps_the_others() {
 fn an_active_workflow_locks_until_all_of_its_own_phases_are_done() {
     // Phase 3 of 5 is not the end, whatever other workflows have.
     for step in 0..5 {
-        let error = begin(&at("challenge", step), "chat", IfActive::Refuse).unwrap_err();
+        let error = begin(&at("challenge", step), "chat", ActivePolicy::Refuse).unwrap_err();
         assert_eq!(
             error,
             WorkflowError::Locked {
@@ -98,9 +106,9 @@ fn an_active_workflow_locks_until_all_of_its_own_phases_are_done() {
             }
         );
     }
-    let (after, started) = begin(&at("challenge", 5), "chat", IfActive::Refuse).unwrap();
+    let (after, started) = begin(&at("challenge", 5), "chat", ActivePolicy::Refuse).unwrap();
     assert_eq!((after.active(), started.replaced.as_deref()), (Some("chat"), Some("challenge")));
-    let again = begin(&at("chat", 1), "chat", IfActive::Refuse).unwrap_err().to_string();
+    let again = begin(&at("chat", 1), "chat", ActivePolicy::Refuse).unwrap_err().to_string();
     assert_eq!(
         again,
         "WORKFLOW LOCK: 'chat' is active for the session at step 1/4, so 'chat' was not started. Tip: complete \
@@ -108,20 +116,20 @@ fn an_active_workflow_locks_until_all_of_its_own_phases_are_done() {
          until the new one ends"
     );
     // How many phases a workflow of others has is not known, so it is never over by itself.
-    let foreign = begin(&at("julesplan", 99), "chat", IfActive::Refuse).unwrap_err().to_string();
+    let foreign = begin(&at("julesplan", 99), "chat", ActivePolicy::Refuse).unwrap_err().to_string();
     assert!(foreign.contains("at step 99/?"), "{foreign}");
 }
 
 #[test]
 fn force_replaces_and_suspend_keeps() {
-    let (after, started) = begin(&at("challenge", 2), "chat", IfActive::Replace).unwrap();
+    let (after, started) = begin(&at("challenge", 2), "chat", ActivePolicy::Replace).unwrap();
     assert_eq!(started.replaced.as_deref(), Some("challenge"));
     assert_eq!((after.active(), after.step(), after.suspended()), (Some("chat"), 0, vec![]));
 
     let mut before = at("challenge", 2);
     before.set("initialContext", "the parser");
     before.note_tool("grep", AT.into());
-    let (after, started) = begin(&before, "chat", IfActive::Suspend).unwrap();
+    let (after, started) = begin(&before, "chat", ActivePolicy::Suspend).unwrap();
     assert_eq!((started.replaced, started.suspended.as_deref()), (None, Some("challenge")));
     assert_eq!((after.active(), after.suspended()), (Some("chat"), vec!["challenge"]));
     let (after, stopped) = stop(&after, Some("enough"), now()).unwrap();
@@ -136,10 +144,10 @@ fn force_replaces_and_suspend_keeps() {
 
     let agents = node(codex(), json!({ "activeWorkflow": "chat" }));
     assert_eq!(
-        begin(&agents, "enhance", IfActive::Suspend),
+        begin(&agents, "enhance", ActivePolicy::Suspend),
         Err(WorkflowError::CannotSuspend { target: codex() })
     );
-    let tip = begin(&agents, "enhance", IfActive::Refuse).unwrap_err().to_string();
+    let tip = begin(&agents, "enhance", ActivePolicy::Refuse).unwrap_err().to_string();
     assert!(tip.contains("for codex at step 0/4") && !tip.contains("suspend"), "{tip}");
 }
 
@@ -147,7 +155,7 @@ fn force_replaces_and_suspend_keeps() {
 fn the_last_one_suspended_is_the_first_to_go_on_and_there_is_a_limit() {
     let mut current = at("accuracy", 1);
     for name in ["chat", "enhance"] {
-        current = begin(&current, name, IfActive::Suspend).unwrap().0;
+        current = begin(&current, name, ActivePolicy::Suspend).unwrap().0;
     }
     assert_eq!(current.suspended(), ["accuracy", "chat"]);
     let (current, stopped) = stop(&current, None, now()).unwrap();
@@ -155,11 +163,11 @@ fn the_last_one_suspended_is_the_first_to_go_on_and_there_is_a_limit() {
     let (mut current, stopped) = stop(&current, None, now()).unwrap();
     assert_eq!((stopped.resumed.as_deref(), current.step()), (Some("accuracy"), 1));
     for _ in 0..MAX_SUSPENDED {
-        current = begin(&current, "chat", IfActive::Suspend).unwrap().0;
+        current = begin(&current, "chat", ActivePolicy::Suspend).unwrap().0;
     }
-    let error = begin(&current, "chat", IfActive::Suspend).unwrap_err();
+    let error = begin(&current, "chat", ActivePolicy::Suspend).unwrap_err();
     assert_eq!(error, WorkflowError::TooManySuspended { limit: 16 });
-    assert!(begin(&current, "chat", IfActive::Replace).is_ok());
+    assert!(begin(&current, "chat", ActivePolicy::Replace).is_ok());
 }
 
 #[test]
@@ -256,7 +264,7 @@ fn after_the_last_phase_the_workflow_ends_and_the_suspended_goes_on() {
         (&"Completed accuracy".into(), &AT.into())
     );
     assert_eq!(after.fields["status"], "IDLE");
-    let (within, _) = begin(&at("handoff", 1), "accuracy", IfActive::Suspend).unwrap();
+    let (within, _) = begin(&at("handoff", 1), "accuracy", ActivePolicy::Suspend).unwrap();
     let (after, completed) = finish_with(&within, "accuracy", 5, Some("all of it was done before")).unwrap();
     assert_eq!(
         (completed.resumed.as_deref(), after.active(), after.step()),
@@ -380,9 +388,9 @@ fn lists_in_the_node_have_an_end_and_odd_values_do_no_harm() {
     let odd = json!({ "activeWorkflow": "chat", "currentStep": "two", "completedPhases": [], "suspendedWorkflows": 1 });
     let (after, _) = finish(&session(odd), "chat", 1).unwrap();
     assert_eq!(after.fields["completedPhases"]["chat"][0]["phase"], 1);
-    let (after, _) = begin(&after, "enhance", IfActive::Suspend).unwrap();
+    let (after, _) = begin(&after, "enhance", ActivePolicy::Suspend).unwrap();
     assert_eq!(after.suspended(), ["chat"]);
-    let mut silent = Node { target: Target::Session, fields: Map::new() };
+    let mut silent = WorkflowState { target: Target::Session, fields: Map::new() };
     silent.note_tool("grep", AT.into());
     assert_eq!(silent.fields, Map::new(), "without a workflow nothing is noted");
 }
@@ -390,16 +398,17 @@ fn lists_in_the_node_have_an_end_and_odd_values_do_no_harm() {
 /// Something that somebody does to a node.
 #[derive(Debug, Clone)]
 enum Act {
-    Start(usize, IfActive),
+    Start(usize, ActivePolicy),
     Complete(usize, bool),
     Note(&'static str),
     Stop,
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let if_active = prop_oneof![Just(IfActive::Refuse), Just(IfActive::Replace), Just(IfActive::Suspend)];
+    let active_policy =
+        prop_oneof![Just(ActivePolicy::Refuse), Just(ActivePolicy::Replace), Just(ActivePolicy::Suspend)];
     prop_oneof![
-        2 => (0..8_usize, if_active).prop_map(|(at, if_active)| Act::Start(at, if_active)),
+        2 => (0..8_usize, active_policy).prop_map(|(at, active_policy)| Act::Start(at, active_policy)),
         6 => (1..6_usize, any::<bool>()).prop_map(|(phase, skip)| Act::Complete(phase, skip)),
         1 => prop_oneof![Just("send_message"), Just("grep")].prop_map(Act::Note),
         1 => Just(Act::Stop),
@@ -409,13 +418,13 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #[test]
     fn whatever_is_done_a_node_stays_sound(acts in prop::collection::vec(act(), 0..60)) {
-        let library = Library::built_in();
+        let library = WorkflowLibrary::built_in();
         let mut node = session(json!({ "status": "IDLE", "custom": 1 }));
         for act in acts {
             let before = (node.active().map(str::to_owned), node.step(), node.suspended().len());
             let after = match &act {
-                Act::Start(at, if_active) => {
-                    start(&node, &library.workflows[*at], &library, *if_active, None, now()).map(|(node, _)| node)
+                Act::Start(at, active_policy) => {
+                    start(&node, &library.workflows[*at], &library, *active_policy, None, now()).map(|(node, _)| node)
                 }
                 Act::Complete(phase, skip) => match before.0.as_deref() {
                     Some(active) => {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentId, Name};
 
-use super::library::Library;
-use super::node::{Node, Target};
+use super::library::WorkflowLibrary;
+use super::workflow_state::{Target, WorkflowState};
 use crate::error::WorkspaceError;
 use crate::state;
 use crate::workspace::{Workspace, blocking};
@@ -22,7 +22,7 @@ impl Workspace {
     /// All of `state.json` but its secrets, with a `summary` of the workflows beside it.
     pub async fn workflow_state(&self) -> Result<Value, WorkspaceError> {
         let (file, library) = (self.state().clone(), self.workflow_library().await?);
-        let mut state = Arc::unwrap_or_clone(blocking(move || file.whole()).await?);
+        let mut state = Arc::unwrap_or_clone(blocking(move || file.read_all()).await?);
         let summary = summary(&state, &library);
         redact_state(&mut state);
         state.insert("summary".into(), summary);
@@ -33,11 +33,11 @@ impl Workspace {
     pub async fn active_rules(&self, agent: Option<&AgentId>) -> Result<String, WorkspaceError> {
         let (now, library) = (self.snapshot().await?, self.workflow_library().await?);
         let agent = now.current_name(agent.map(|agent| &agent.name));
-        Ok(rules_text(Node::governing(&now.state, agent.as_ref()).as_ref(), &library))
+        Ok(rules_text(WorkflowState::governing(&now.state, agent.as_ref()).as_ref(), &library))
     }
 }
 
-fn rules_text(node: Option<&Node>, library: &Library) -> String {
+fn rules_text(node: Option<&WorkflowState>, library: &WorkflowLibrary) -> String {
     let Some((node, active)) = node.and_then(|node| Some((node, node.active()?))) else {
         return "No active workflow. Tools are not restricted; start_workflow starts one.".to_owned();
     };
@@ -59,27 +59,27 @@ fn rules_text(node: Option<&Node>, library: &Library) -> String {
 }
 
 /// The workflows that are active, in the session and for each agent.
-fn summary(state: &Map<String, Value>, library: &Library) -> Value {
-    let session = Node::of(state, &Target::Session);
+fn summary(state: &Map<String, Value>, library: &WorkflowLibrary) -> Value {
+    let session = WorkflowState::of(state, &Target::Session);
     let names = ["terminals", "chatAgents"].into_iter().flat_map(|section| state::objects(state, section));
     let agents: Map<String, Value> = names
         .filter_map(|(name, _)| {
-            let node = Node::of(state, &Target::Agent(Name::parse(name).ok()?))?;
+            let node = WorkflowState::of(state, &Target::Agent(Name::parse(name).ok()?))?;
             Some((name.clone(), standing(&node, library)?))
         })
         .collect();
-    let left_out: Vec<Value> =
-        library.left_out.iter().map(|file| json!({ "path": file.path, "problem": file.problem })).collect();
+    let skipped: Vec<Value> =
+        library.skipped.iter().map(|file| json!({ "path": file.path, "problem": file.problem })).collect();
     json!({
         "session": session.as_ref().and_then(|node| standing(node, library)),
-        "suspended": session.as_ref().map(Node::suspended).unwrap_or_default(),
+        "suspended": session.as_ref().map(WorkflowState::suspended).unwrap_or_default(),
         "agents": agents,
-        "unusableWorkflowFiles": left_out,
+        "unusableWorkflowFiles": skipped,
     })
 }
 
 /// Where one workflow stands; none where none is active.
-fn standing(node: &Node, library: &Library) -> Option<Value> {
+fn standing(node: &WorkflowState, library: &WorkflowLibrary) -> Option<Value> {
     let active = node.active()?;
     let workflow = library.named(active);
     Some(json!({

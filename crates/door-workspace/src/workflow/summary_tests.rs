@@ -81,7 +81,7 @@ async fn the_rules_in_force_are_told_as_text() {
     );
     let request = StartWorkflow { name: "chat".into(), ..StartWorkflow::default() };
     t.workspace.start_workflow(request).await.unwrap();
-    let chat = Library::built_in().named("chat").unwrap().clone();
+    let chat = WorkflowLibrary::built_in().named("chat").unwrap().clone();
     assert_eq!(
         t.workspace.active_rules(None).await.unwrap(),
         format!(

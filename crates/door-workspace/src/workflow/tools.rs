@@ -2,8 +2,8 @@
 
 use switchboard_core::Name;
 
-use super::node::Node;
 use super::rules;
+use super::workflow_state::WorkflowState;
 use crate::error::WorkspaceError;
 use crate::snapshot::Snapshot;
 use crate::state::Change;
@@ -14,25 +14,25 @@ impl Workspace {
     /// Remembers that an agent used a tool, as evidence for the workflow that it is under.
     ///
     /// Costs a look at `state.json` and no write where no workflow is active.
-    pub async fn note_tool_use(&self, agent: Option<&Name>, tool: &str) -> Result<(), WorkspaceError> {
-        self.note_tool_use_in(&self.snapshot().await?, agent, tool).await
+    pub async fn record_tool_use(&self, agent: Option<&Name>, tool: &str) -> Result<(), WorkspaceError> {
+        self.record_tool_use_in(&self.snapshot().await?, agent, tool).await
     }
 
     /// The same, where a moment shows whether a workflow is active.
-    pub(crate) async fn note_tool_use_in(
+    pub(crate) async fn record_tool_use_in(
         &self,
         now: &Snapshot,
         agent: Option<&Name>,
         tool: &str,
     ) -> Result<(), WorkspaceError> {
         let agent = now.current_name(agent);
-        if Node::governing(&now.state, agent.as_ref()).is_none() {
+        if WorkflowState::governing(&now.state, agent.as_ref()).is_none() {
             return Ok(());
         }
         let (file, at, tool) = (self.state().clone(), iso(self.hub().now()), tool.to_owned());
         blocking(move || {
             file.change(|state| {
-                let governing = Node::governing(state, agent.as_ref());
+                let governing = WorkflowState::governing(state, agent.as_ref());
                 let Some(mut node) = governing else { return Ok(Change::Keep(())) };
                 node.note_tool(&tool, at);
                 node.put(state)?;
@@ -55,7 +55,7 @@ impl Workspace {
         tool: &str,
     ) -> Result<(), WorkspaceError> {
         let agent = now.current_name(agent);
-        let Some(node) = Node::governing(&now.state, agent.as_ref()) else { return Ok(()) };
+        let Some(node) = WorkflowState::governing(&now.state, agent.as_ref()) else { return Ok(()) };
         let library = self.workflow_library().await?;
         match node.active().and_then(|active| library.named(active)) {
             Some(workflow) => Ok(rules::check_tool(&node, workflow, tool)?),

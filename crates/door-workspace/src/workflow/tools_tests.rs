@@ -26,13 +26,13 @@ async fn without_a_workflow_nothing_is_written_and_everything_is_allowed() {
     let state = t.json("state.json").to_string();
     t.write("state.json", &state);
     for agent in [None, Some(name("codex")), Some(name("stranger"))] {
-        t.workspace.note_tool_use(agent.as_ref(), "run_in_terminal").await.unwrap();
+        t.workspace.record_tool_use(agent.as_ref(), "run_in_terminal").await.unwrap();
         t.workspace.check_tool_allowed(agent.as_ref(), "run_in_terminal").await.unwrap();
     }
     assert_eq!(t.bytes("state.json"), state.as_bytes());
     // Nor does a file that cannot be read keep anyone from working.
     t.write("state.json", "{");
-    t.workspace.note_tool_use(None, "x").await.unwrap();
+    t.workspace.record_tool_use(None, "x").await.unwrap();
     t.workspace.check_tool_allowed(None, "run_in_terminal").await.unwrap();
     assert_eq!(t.bytes("state.json"), b"{");
 }
@@ -43,7 +43,7 @@ async fn a_use_counts_for_the_workflow_that_the_agent_is_under() {
     start(&t, "handoff", None).await;
     start(&t, "enhance", Some("codex")).await;
     for (agent, tool) in [(Some("CODEX"), "grep"), (Some("claude"), "read"), (None, "send_message")] {
-        t.workspace.note_tool_use(agent.map(name).as_ref(), tool).await.unwrap();
+        t.workspace.record_tool_use(agent.map(name).as_ref(), tool).await.unwrap();
     }
     let state = t.json("state.json");
     assert_eq!(tools(&state["chatAgents"]["codex"]), ["grep"]);

@@ -8,8 +8,8 @@ use super::{Workspace, blocking};
 use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::mailbox::{adopt, gather};
-use crate::registration::{is_title, role};
-use crate::state::is_sign_of_life_due;
+use crate::registration::{check_title, role};
+use crate::state::is_heartbeat_due;
 use crate::tree::Section;
 
 impl Workspace {
@@ -21,7 +21,7 @@ impl Workspace {
         let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();
         blocking(move || {
-            tree.make_own_folder(Section::Inbox, &agent.id.name)?;
+            tree.create_own_folder(Section::Inbox, &agent.id.name)?;
             adopt(&tree, &agent.id.name)?;
             state.put_agent(&agent, &directory)
         })
@@ -73,7 +73,7 @@ impl Workspace {
                 }
             }
             // One that cannot be read is made anew, with the names of now.
-            let Ok(whole) = state.whole() else { return Ok(()) };
+            let Ok(whole) = state.read_all() else { return Ok(()) };
             for (former, agent) in directory.aliases() {
                 if let Some(known) = directory.agent(&AgentId::local(agent.clone()))
                     && crate::state::record(&whole, former).is_some()
@@ -93,7 +93,7 @@ impl Workspace {
         title: Option<String>,
         composite: bool,
     ) -> Result<TeamRecord, WorkspaceError> {
-        title.as_deref().map_or(Ok(()), |title| is_title("name", title))?;
+        title.as_deref().map_or(Ok(()), |title| check_title("name", title))?;
         let team = self.hub.create_team(id, title, composite).await?;
         self.write_teams().await?;
         Ok(team)
@@ -121,8 +121,8 @@ impl Workspace {
         status: &str,
         message: Option<&str>,
     ) -> Result<(), WorkspaceError> {
-        is_title("status", status)?;
-        message.map_or(Ok(()), |message| is_title("message", message))?;
+        check_title("status", status)?;
+        message.map_or(Ok(()), |message| check_title("message", message))?;
         let directory = self.hub.directory().await?;
         let agent = directory.canonical(agent);
         self.hub.announce(agent.clone(), status, message);
@@ -133,13 +133,13 @@ impl Workspace {
     }
 
     /// Notes that an agent is there, at most once a minute and never at the cost of what it asked for.
-    pub async fn note_alive(&self, agent: &AgentId) {
-        self.note_alive_in(&*self.read_whole().await, agent).await;
+    pub async fn record_heartbeat(&self, agent: &AgentId) {
+        self.record_heartbeat_in(&*self.read_state_json().await, agent).await;
     }
 
     /// The same, where `known` is what `state.json` said a moment ago.
-    pub(crate) async fn note_alive_in(&self, known: &Map<String, Value>, agent: &AgentId) {
-        if !is_sign_of_life_due(known, &agent.name, self.hub.now()) {
+    pub(crate) async fn record_heartbeat_in(&self, known: &Map<String, Value>, agent: &AgentId) {
+        if !is_heartbeat_due(known, &agent.name, self.hub.now()) {
             return;
         }
         let (state, now, name) = (self.state.clone(), self.hub.now(), agent.name.clone());
@@ -150,7 +150,7 @@ impl Workspace {
     }
 
     /// Takes over agents, teams and signs of life that other programs wrote into `state.json`.
-    pub async fn read_state(&self) -> Result<(), WorkspaceError> {
+    pub async fn import_state(&self) -> Result<(), WorkspaceError> {
         let state = self.state.clone();
         let known = match blocking(move || state.read()).await {
             Ok(known) => known,

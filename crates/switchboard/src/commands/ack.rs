@@ -24,7 +24,7 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
     let directory = workspace.hub().directory().await?;
     let agent: AgentId = directory.canonical(&context.identity()?);
     for text in &args.ids {
-        let id = workspace.find_for(&agent, text).await?;
+        let id = workspace.resolve_id_for(&agent, text).await?;
         let done = workspace.acknowledge(&agent, id, args.note.clone()).await.map_err(|error| {
             let failure = Failure::from(error);
             match (failure.exit, context.named()) {
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
             }
         })?;
         let native =
-            workspace.hub().message(id).await?.map(|stored| door_workspace::native_of(&stored.message));
+            workspace.hub().message(id).await?.map(|stored| door_workspace::native_id(&stored.message));
         if context.printer.is_json() {
             let object = json!({ "id": id.to_string(), "native_id": native, "agent": agent.to_string(), "state": "acknowledged", "new": done.is_some() });
             context.printer.object(&object);
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
                 .line(format_args!("{} acknowledged{again}", native.unwrap_or_else(|| id.to_string())));
         }
     }
-    workspace.note_alive(&agent).await;
+    workspace.record_heartbeat(&agent).await;
     workspace.close().await;
     Ok(())
 }

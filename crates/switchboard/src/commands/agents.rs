@@ -78,7 +78,7 @@ pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
             let record =
                 workspace.register(Registration { role, team, ..Registration::mailbox(name) }).await?;
             if context.named()?.is_some_and(|agent| agent == record.id) {
-                workspace.note_alive(&record.id).await;
+                workspace.record_heartbeat(&record.id).await;
             }
             print_agent(&workspace, &context, &record).await?;
             let agent = &record.id;

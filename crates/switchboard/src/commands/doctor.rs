@@ -226,7 +226,7 @@ async fn examine(
     progress.step("looking for lost deliveries");
     let deliveries = journal::deliveries(&workspace, fix, extent).await?;
     if fix {
-        workspace.finish_deliveries().await?;
+        workspace.drain_deliveries().await?;
     }
     let waiting = disk::waiting(&workspace, is_writable).await?;
     let is_writable = is_writable && waiting.is_none();

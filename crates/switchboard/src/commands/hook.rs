@@ -13,7 +13,7 @@ mod output;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use door_workspace::{ChatRegistration, Unasked, Workspace};
+use door_workspace::{ChatRegistration, PushPolicy, Workspace};
 use switchboard_core::AgentId;
 use switchboard_sys::lineage::LaunchKind;
 
@@ -162,17 +162,17 @@ async fn shown(args: Hook, context: Context) -> Result<(), Failure> {
 async fn tell(args: &Hook, input: &Input, workspace: &Workspace, agent: &AgentId) -> Result<(), Failure> {
     arrive(args.client, workspace, agent).await?;
     // What was dropped into the folder a moment ago counts; without `serve` nobody else may have looked.
-    workspace.sweep_mailbox(agent).await?;
+    workspace.scan_mailbox(agent).await?;
     let again = args.event == Event::Stop && !input.stop_hook_active;
-    let digest = workspace.digest(agent, Unasked { room: ROOM, again }).await?;
+    let digest = workspace.digest(agent, PushPolicy { max_bytes: ROOM, include_announced: again }).await?;
     let stays_busy = digest.is_some() && args.event == Event::Stop;
     if let Some(digest) = digest {
         Answer::new(args.event, &digest.text).print().map_err(anyhow::Error::from)?;
-        workspace.digested(digest).await?;
+        workspace.finish_digest(digest).await?;
     }
     match args.event.status() {
         Some(status) if !stays_busy => workspace.set_status(agent, status, None).await?,
-        _ => workspace.note_alive(agent).await,
+        _ => workspace.record_heartbeat(agent).await,
     }
     Ok(())
 }

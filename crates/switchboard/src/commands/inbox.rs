@@ -45,10 +45,10 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     let directory = hub.directory().await?;
     let owner = context.mailbox_owner(args.agent.as_deref(), &directory)?;
     known_mailbox(&workspace, &owner, &directory).await?;
-    workspace.sweep_mailbox(&owner).await?;
+    workspace.scan_mailbox(&owner).await?;
     // Whoever sent it may have been killed on the way, and it is there to be read.
     if !hub.pending_files(owner.clone()).await?.is_empty() {
-        workspace.finish_deliveries().await?;
+        workspace.drain_deliveries().await?;
     }
     let after = match &args.since {
         Some(id) => seq_of(&workspace, Some(&owner), id).await?,
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
         };
         let shown = page.items.iter().filter(whole).map(|mail| mail.stored.message.id).collect();
         workspace.mark_seen(&owner, shown).await?;
-        workspace.note_alive(&owner).await;
+        workspace.record_heartbeat(&owner).await;
     }
     workspace.close().await;
     Ok(())
@@ -109,7 +109,7 @@ async fn summarise(
             .note(format_args!("{shown} of {waiting} shown; continue with --since ID or a higher --limit."));
     }
     let folder = format!("inbox/{}", owner.name);
-    let problems = workspace.problems().await?;
+    let problems = workspace.rejected_files().await?;
     let here =
         problems.iter().filter(|p| p.path == folder || p.path.starts_with(&format!("{folder}/"))).count();
     if here > 0 {
@@ -147,8 +147,8 @@ pub(crate) async fn seq_of(
 ) -> Result<i64, Failure> {
     let unknown = || HubError::UnknownMessage { id: text.to_owned() };
     let found = match owner {
-        Some(owner) => workspace.find_for(owner, text).await,
-        None => workspace.find(text).await,
+        Some(owner) => workspace.resolve_id_for(owner, text).await,
+        None => workspace.resolve_id(text).await,
     };
     match found {
         Ok(id) => Ok(workspace.hub().message(id).await?.ok_or_else(unknown)?.seq),

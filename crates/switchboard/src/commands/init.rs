@@ -44,13 +44,13 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     let settings = config::load(&folder)?;
     // What is to be imported is read before anything is made: where it makes no sense, nothing happens.
     let plan = import::Plan::read(&args, &folder)?;
-    let (tree, made) = Tree::make(&folder)?;
+    let (tree, made) = Tree::create(&folder)?;
     let key = ownership::hub_key(&folder)?;
     let workspace =
         Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub, key)).await?;
     context.note_quarantine(&workspace);
     let state = workspace.state().clone();
-    tokio::task::spawn_blocking(move || state.make()).await.map_err(anyhow::Error::from)??;
+    tokio::task::spawn_blocking(move || state.create()).await.map_err(anyhow::Error::from)??;
     for name in agents {
         workspace.register(Registration::mailbox(name)).await?;
     }

@@ -40,9 +40,9 @@ pub(crate) const SOCKET: &str = "mcp.sock";
 
 /// What may be said again to another server.
 const TOOL_TRAITS: ToolTraits = ToolTraits {
-    is_session_state: door_workspace::says_who,
-    is_retryable: door_workspace::may_repeat,
-    idempotency_key: door_workspace::call_key,
+    is_session_state: door_workspace::registers_agent,
+    is_retryable: door_workspace::is_idempotent,
+    idempotency_key: door_workspace::idempotency_argument,
 };
 
 pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {

@@ -17,14 +17,14 @@ pub(crate) struct ReceiptOf {
 
 pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
-    let id = workspace.find_for(&context.identity()?, &args.id).await?;
+    let id = workspace.resolve_id_for(&context.identity()?, &args.id).await?;
     let unknown = || HubError::UnknownMessage { id: args.id.clone() };
     let (stored, mut receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
     // Nobody may have kept house since then.
     if stored.message.expires_at.is_some_and(|at| at <= workspace.hub().now())
         && receipt.deliveries.iter().any(|delivery| !delivery.state.is_final())
     {
-        workspace.expire().await?;
+        workspace.expire_messages().await?;
         (_, receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
     }
     let printer = context.printer;
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure
     } else {
         printer.line(format_args!(
             "{} to {}: {}",
-            door_workspace::native_of(&stored.message),
+            door_workspace::native_id(&stored.message),
             receipt.to,
             show::standing(&receipt)
         ));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use door_workspace::{Workspace, WorkspaceError, native_of};
+use door_workspace::{Workspace, WorkspaceError, native_id};
 use serde_json::json;
 use switchboard_core::{AgentId, Delivery, Directory, nearest};
 use switchboard_hub::{HubError, ResumedMessage, Selection, StoppedMessage};
@@ -93,7 +93,7 @@ async fn selection(workspace: &Workspace, text: &str) -> Result<Selection, Failu
     {
         return Ok(Selection::Agent(agent));
     }
-    let id = match workspace.find(text).await {
+    let id = match workspace.resolve_id(text).await {
         Err(WorkspaceError::Hub(HubError::UnknownMessage { .. })) => {
             return Err(unknown(text, &*hub.directory().await?));
         }
@@ -118,7 +118,7 @@ fn print_stopped(workspace: &Workspace, context: &Context, one: &StoppedMessage)
     if context.printer.is_json() {
         context.printer.object(&json!({
             "id": message.id.to_string(),
-            "native_id": native_of(message),
+            "native_id": native_id(message),
             "from": message.from.to_string(),
             "to": message.to.to_string(),
             "thread": message.thread.to_string(),
@@ -131,7 +131,7 @@ fn print_stopped(workspace: &Workspace, context: &Context, one: &StoppedMessage)
             "{} → {}  {}  {ago}",
             message.from,
             message.to,
-            native_of(message)
+            native_id(message)
         ));
         context.printer.line(format_args!("    {}", show::inline(&one.reason)));
     }
@@ -146,7 +146,7 @@ fn print_resumed(context: &Context, one: &ResumedMessage) {
     if context.printer.is_json() {
         context.printer.object(&json!({
             "id": message.id.to_string(),
-            "native_id": native_of(message),
+            "native_id": native_id(message),
             "from": message.from.to_string(),
             "resumed": to,
             "not_resumed": lost,
@@ -154,12 +154,12 @@ fn print_resumed(context: &Context, one: &ResumedMessage) {
         return;
     }
     if !to.is_empty() {
-        context.printer.line(format_args!("{} goes on to {}", native_of(message), to.join(", ")));
+        context.printer.line(format_args!("{} goes on to {}", native_id(message), to.join(", ")));
     }
     if !lost.is_empty() {
         context.printer.line(format_args!(
             "{} does not go on to {}: they are behind another hub. Have it sent again.",
-            native_of(message),
+            native_id(message),
             lost.join(", ")
         ));
     }

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
     let known =
         workspace.register(Registration { role: args.role.clone(), ..Registration::mailbox(name) }).await?;
     let agent: AgentId = known.id;
-    let post = workspace.take_terminal_post(&agent.name).await?;
+    let post = workspace.acquire_terminal(&agent.name).await?;
     let [name, launcher] = Launch::by_this_process(LaunchKind::Run, agent.name.as_str()).variables();
     let environment = [
         (name.0, OsString::from(name.1)),

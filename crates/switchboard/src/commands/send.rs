@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use door_workspace::{Letter, Persona, Workspace, WorkspaceError};
+use door_workspace::{OutgoingMessage, Persona, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
@@ -118,20 +118,20 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     let now = workspace.hub().now();
     let expires_at = args.ttl.as_deref().map(|ttl| expiry(ttl, now)).transpose()?;
     let in_reply_to = match &args.reply_to {
-        Some(id) => Some(workspace.find_for(&from, id).await?),
+        Some(id) => Some(workspace.resolve_id_for(&from, id).await?),
         None => None,
     };
     let persona = match &to {
         Address::Agent(agent) if agent.realm.is_none() => workspace.persona_for(agent, &metadata).await?,
         _ => Persona::default(),
     };
-    let mut letter = Letter {
+    let mut letter = OutgoingMessage {
         in_reply_to,
         expires_at,
         replace_earlier: args.replace,
         metadata,
         allow_unregistered: args.allow_unregistered,
-        ..Letter::new(from.clone(), to, kind, body)
+        ..OutgoingMessage::new(from.clone(), to, kind, body)
     };
     if let Some(text) = persona.text {
         letter = letter.with_persona(text);
@@ -167,7 +167,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         (None, None) if args.wait => answer::wait(&context, &open, &from, accepted.id, args.timeout).await,
         (None, None) => Ok(()),
     };
-    workspace.note_alive(&from).await;
+    workspace.record_heartbeat(&from).await;
     open.close().await;
     result
 }
@@ -273,7 +273,7 @@ async fn print_receipt(
         printer.object(&show::receipt_object(&stored.message, receipt, false));
         return Ok(());
     }
-    printer.line(format_args!("{}", door_workspace::native_of(&stored.message)));
+    printer.line(format_args!("{}", door_workspace::native_id(&stored.message)));
     // Of those with a mailbox, this process has heard already.
     if receipt.deliveries.iter().any(|delivery| delivery.route.door() != Door::Workspace) {
         hear_all(workspace.hub()).await?;

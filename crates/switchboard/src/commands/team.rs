@@ -1,7 +1,7 @@
 //! `switchboard team`
 
 use clap::{Args, Subcommand};
-use door_workspace::{TeamLetter, Workspace};
+use door_workspace::{OutgoingTeamMessage, Workspace};
 use serde_json::json;
 use switchboard_core::{Name, TeamRecord};
 
@@ -65,8 +65,12 @@ enum Verb {
 
 pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
     if let Some(Verb::Message { id, text, role, kind }) = args.command {
-        let mut letter =
-            TeamLetter::new(Name::parse(&id)?, context.identity()?, super::send::kind_named(&kind)?, text);
+        let mut letter = OutgoingTeamMessage::new(
+            Name::parse(&id)?,
+            context.identity()?,
+            super::send::kind_named(&kind)?,
+            text,
+        );
         letter.role_filter = role;
         return message(&context, letter).await;
     }
@@ -111,7 +115,7 @@ pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
 }
 
 /// Writes to the members and says for each what became of it.
-async fn message(context: &Context, letter: TeamLetter) -> Result<(), Failure> {
+async fn message(context: &Context, letter: OutgoingTeamMessage) -> Result<(), Failure> {
     let open = context.open_door().await?;
     let sent = open.workspace.send_team_message(letter).await?;
     for copy in &sent.members {

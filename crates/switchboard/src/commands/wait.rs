@@ -65,7 +65,7 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
     if let Some(hold) = hold {
         let shown = mail.iter().map(|mail| mail.stored.message.id).collect();
         workspace.finish_showing(hold, shown, Vec::new()).await?;
-        workspace.note_alive(&owner).await;
+        workspace.record_heartbeat(&owner).await;
     }
     open.close().await;
     Ok(())
@@ -92,7 +92,7 @@ impl<'w> Alive<'w> {
             && self.next <= Instant::now()
         {
             self.next = Instant::now() + EVERY;
-            self.workspace.note_alive(agent).await;
+            self.workspace.record_heartbeat(agent).await;
         }
     }
 }

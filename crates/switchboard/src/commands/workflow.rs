@@ -167,7 +167,7 @@ async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
             context.printer.line(show::plain(&text));
         }
     }
-    for file in library.left_out {
+    for file in library.skipped {
         let text = format!("Not usable: .switchboard/{}: {}", file.path, file.problem);
         context.printer.note(show::plain(&text));
     }

@@ -1,6 +1,6 @@
 //! What goes wrong in a workspace.
 
-use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
+use door_workspace::{RoleError, TeamSendError, WorkflowError, WorkspaceError};
 
 use super::{Exit, Failure, chain};
 
@@ -12,11 +12,11 @@ impl From<WorkspaceError> for Failure {
             WorkspaceError::Address(error) => error.into(),
             WorkspaceError::Role(error) => error.into(),
             WorkspaceError::Workflow(error) => error.into(),
-            WorkspaceError::TeamMail(TeamMailError::NoneWithRole { .. }) => {
+            WorkspaceError::TeamSend(TeamSendError::NoneWithRole { .. }) => {
                 Self::new("no_member_with_role", Exit::NotFound, message)
                     .hint("`switchboard agents` lists who has which role")
             }
-            WorkspaceError::TeamMail(TeamMailError::NoneAccepted { .. }) => {
+            WorkspaceError::TeamSend(TeamSendError::NoneAccepted { .. }) => {
                 Self::new("none_accepted", Exit::Failed, message)
             }
             WorkspaceError::NotAWorkspace { .. } => {

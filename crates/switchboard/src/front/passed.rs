@@ -29,7 +29,7 @@ impl RawCallHandler for Passed {
     }
 
     fn is_prompt(&self, tool: &str) -> bool {
-        !self.suites.has_tool(tool) && door_workspace::is_prompt(tool)
+        !self.suites.has_tool(tool) && door_workspace::is_immediate(tool)
     }
 
     async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
@@ -39,7 +39,7 @@ impl RawCallHandler for Passed {
             return answer.map_err(|error| raw(&error));
         }
         let who = call.caller;
-        let is_governed = match self.workspace.admit_beside(&who, &call.tool).await {
+        let is_governed = match self.workspace.admit_external(&who, &call.tool).await {
             Ok(is_governed) => is_governed,
             Err(refusal) => return legacy(refusal.into()).map_err(|error| raw(&error)),
         };
@@ -52,11 +52,11 @@ impl RawCallHandler for Passed {
         };
         // Mail is counted while the child works.
         let called = self.suites.call(&call.tool, call.arguments.as_deref(), &caller);
-        let (result, unread) = tokio::join!(called, self.workspace.unread_beside(&who));
+        let (result, unread) = tokio::join!(called, self.workspace.unread_line(&who));
         let result =
             result.map_err(|error| to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned()))?;
         if is_governed && !convert::is_error(&result) {
-            self.workspace.note_beside(&who, &call.tool).await;
+            self.workspace.record_external(&who, &call.tool).await;
         }
         Ok(match unread.filter(|_| !self.suites.is_flat(&call.tool)) {
             Some(line) => convert::with_text(result, &line),

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use door_workspace::{Letter, Workspace, to_native};
+use door_workspace::{OutgoingMessage, Workspace, to_native};
 use switchboard_core::{AgentId, Door, Kind, Name};
 use switchboard_hub::{MailboxQuery, Part};
 use switchboard_sys::clock::Clock;
@@ -116,8 +116,8 @@ impl Library {
 }
 
 /// A letter to `codex`.
-pub(crate) fn letter(from: &str, body: String) -> Letter {
-    Letter::new(
+pub(crate) fn letter(from: &str, body: String) -> OutgoingMessage {
+    OutgoingMessage::new(
         AgentId::local(Name::parse(from).unwrap()),
         "codex".parse().unwrap(),
         Kind::delegate_task(),

@@ -62,7 +62,7 @@ fn storm_of_sixteen_processes_on_one_mailbox() {
         let (name, number) = message.body.split_once(' ').unwrap();
         assert_eq!(message.from.name.as_str(), name);
         by_sender.entry(name.to_owned()).or_default().push(number.parse().unwrap());
-        assert!(ids.insert(door_workspace::native_of(message)), "{} twice", message.id);
+        assert!(ids.insert(door_workspace::native_id(message)), "{} twice", message.id);
     }
     // In the order of the journal, every sender's numbers are complete, each once, and in order.
     let in_order: Vec<usize> = (0..SENDS).collect();

@@ -10,9 +10,9 @@ use switchboard_sys::files::Dir;
 use switchboard_sys::process::Spawn;
 use tokio::io::AsyncWriteExt;
 
-use super::Desk;
+use super::ToolContext;
 use crate::delivery::describe;
-use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::workflow::locate;
 use crate::workspace::blocking;
 
@@ -46,11 +46,11 @@ pub(super) struct HandoffClipboard {
     file: String,
 }
 
-pub(super) async fn handoff_clipboard(desk: &Desk<'_>, given: HandoffClipboard) -> Outcome {
-    desk.me()?;
-    let (tree, path) = (desk.workspace.tree().clone(), given.file.clone());
+pub(super) async fn handoff_clipboard(ctx: &ToolContext<'_>, given: HandoffClipboard) -> Outcome {
+    ctx.me()?;
+    let (tree, path) = (ctx.workspace.tree().clone(), given.file.clone());
     let bytes = blocking(move || Ok(read(&tree.workspace()?, &path))).await?.map_err(|why| {
-        Problem::new(format!("'{}' cannot be handed over: {why}", given.file.escape_debug()))
+        ToolError::new(format!("'{}' cannot be handed over: {why}", given.file.escape_debug()))
             .next("Give the path of a text file from the workspace's folder.")
     })?;
     for (program, arguments) in PROGRAMS {
@@ -63,7 +63,7 @@ pub(super) async fn handoff_clipboard(desk: &Desk<'_>, given: HandoffClipboard) 
         }
     }
     let programs: Vec<&str> = PROGRAMS.iter().map(|(program, _)| *program).collect();
-    Err(Problem::new("No clipboard program works here").next(format!(
+    Err(ToolError::new("No clipboard program works here").next(format!(
         "The person can install one of {}, or open the file {}.",
         programs.join(", "),
         given.file
@@ -89,7 +89,7 @@ fn read(workspace: &Dir, path: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Gives the content to one program; false where it is not there or cannot reach a clipboard.
-async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, Problem> {
+async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, ToolError> {
     let spawn = Spawn::new(program)
         .args(arguments.iter().copied())
         .env_allow(&SCREEN)
@@ -110,7 +110,7 @@ async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, P
         // A program without a screen may leave before it has read everything.
         Ok(Err(_)) => Ok(false),
         Err(_) => {
-            Err(Problem::new(format!("{program} did not take the file within {} s", PATIENCE.as_secs())))
+            Err(ToolError::new(format!("{program} did not take the file within {} s", PATIENCE.as_secs())))
         }
     }
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use switchboard_core::{AgentId, Receipt, sanitize_inline};
 use switchboard_hub::Stored;
 
-use super::Desk;
-use crate::letters::{Extent, PREVIEW, deliveries, show};
-use crate::mcp::answer::{Answer, Outcome, Problem};
+use super::ToolContext;
+use crate::mcp::answer::{Answer, Outcome, ToolError};
+use crate::render::{BodyLimit, PREVIEW, deliveries, show};
 
 pub(super) const GET_RECEIPT: &str = "How far a message of yours has got with each recipient: queued, delivered, seen, \
      acknowledged, failed or expired.";
@@ -23,19 +23,19 @@ pub(super) struct GetReceipt {
     id: String,
 }
 
-pub(super) async fn get_receipt(desk: &Desk<'_>, given: GetReceipt) -> Outcome {
-    let me = desk.me()?;
-    let id = desk.workspace.find_for(me, &given.id).await?;
+pub(super) async fn get_receipt(ctx: &ToolContext<'_>, given: GetReceipt) -> Outcome {
+    let me = ctx.me()?;
+    let id = ctx.workspace.resolve_id_for(me, &given.id).await?;
     let unknown = || {
-        Problem::new(format!("You neither sent nor received a message {}", given.id.escape_debug()))
+        ToolError::new(format!("You neither sent nor received a message {}", given.id.escape_debug()))
             .next("Use the id that send_message returned.")
     };
-    let (stored, receipt) = desk.workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
-    let me = desk.workspace.hub().directory().await?.canonical(me);
+    let (stored, receipt) = ctx.workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+    let me = ctx.workspace.hub().directory().await?.canonical(me);
     if !concerns(&me, &stored, &receipt) {
         return Err(unknown());
     }
-    let native = crate::ids::native_of(&stored.message);
+    let native = crate::ids::native_id(&stored.message);
     let lines: Vec<String> = receipt
         .deliveries
         .iter()
@@ -51,7 +51,7 @@ pub(super) async fn get_receipt(desk: &Desk<'_>, given: GetReceipt) -> Outcome {
         "to": stored.message.to.to_string(),
         "deliveries": deliveries(&receipt.deliveries),
     });
-    if let Some(result) = desk.workspace.execute_result(&stored.message).await? {
+    if let Some(result) = ctx.workspace.execute_result(&stored.message).await? {
         text.push_str("\nat the terminal: ");
         text.push_str(&sanitize_inline(&result.note()));
         data["terminal"] =
@@ -82,17 +82,17 @@ const MOST: usize = 50;
 /// Most messages that are looked at for one result, so that a search among the mail of others ends.
 const LOOKED_AT: usize = 2000;
 
-pub(super) async fn search_messages(desk: &Desk<'_>, given: SearchMessages) -> Outcome {
-    let me = desk.workspace.hub().directory().await?.canonical(desk.me()?);
+pub(super) async fn search_messages(ctx: &ToolContext<'_>, given: SearchMessages) -> Outcome {
+    let me = ctx.workspace.hub().directory().await?.canonical(ctx.me()?);
     let limit = given.limit.unwrap_or(10).clamp(1, MOST);
     let mut before = match &given.cursor {
         Some(cursor) => Some(cursor.parse::<i64>().map_err(|_| {
-            Problem::new(format!("'{}' is no cursor", cursor.escape_debug()))
+            ToolError::new(format!("'{}' is no cursor", cursor.escape_debug()))
                 .next("Use the cursor of the last result as it is.")
         })?),
         None => None,
     };
-    let hub = desk.workspace.hub();
+    let hub = ctx.workspace.hub();
     let (mut texts, mut found, mut looked_at, mut more) = (Vec::new(), Vec::<Value>::new(), 0, true);
     while more && found.len() < limit && looked_at < LOOKED_AT {
         let page = hub.search(&given.query, before, MOST).await?;
@@ -109,8 +109,8 @@ pub(super) async fn search_messages(desk: &Desk<'_>, given: SearchMessages) -> O
                 continue;
             }
             let state = receipt.deliveries.first().map_or("queued", |delivery| delivery.state.as_str());
-            let extent = Extent { from: 0, most: PREVIEW, everything: false };
-            let shown = show(desk.workspace, &me, &stored, state, extent).await?;
+            let extent = BodyLimit { from: 0, most: PREVIEW, everything: false };
+            let shown = show(ctx.workspace, &me, &stored, state, extent).await?;
             texts.push(shown.text);
             found.push(shown.data);
         }

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use switchboard_core::{AgentId, DeliveryState, MessageId};
 use switchboard_hub::{DisplayMode, MailboxMessage, MailboxQuery, Page, Part};
 
-use super::Desk;
-use crate::letters::{Extent, PREVIEW, RESULT, Shown, show_mail};
-use crate::mcp::answer::{Answer, Outcome, Problem};
-use crate::registration::is_title;
+use super::ToolContext;
+use crate::mcp::answer::{Answer, Outcome, ToolError};
+use crate::registration::check_title;
+use crate::render::{BodyLimit, PREVIEW, RESULT, Shown, render_mail};
 use crate::snapshot::INBOX_PAGE;
 
 pub(super) const CHECK_INBOX: &str = "Read your mail, oldest first. Nothing is consumed: ack_message is what ends a \
@@ -94,56 +94,56 @@ struct Since {
     time: Option<Timestamp>,
 }
 
-pub(super) async fn check_inbox(desk: &Desk<'_>, given: CheckInbox) -> Outcome {
-    let me = desk.must_be_me(given.agent.as_deref(), "agent")?;
-    let workspace = desk.workspace;
+pub(super) async fn check_inbox(ctx: &ToolContext<'_>, given: CheckInbox) -> Outcome {
+    let me = ctx.require_self(given.agent.as_deref(), "agent")?;
+    let workspace = ctx.workspace;
     if given.asks_for_a_page()
-        && let Some(mailbox) = &desk.now.mailbox
+        && let Some(mailbox) = &ctx.now.mailbox
         && let Some(inbox) = &mailbox.inbox
-        && workspace.is_swept(&me, &inbox.last_sweep).await.unwrap_or(false)
+        && workspace.is_unchanged(&me, &inbox.last_scan).await.unwrap_or(false)
     {
         let Page { items, more, .. } = inbox.page.clone();
         let only_reads = !items.iter().any(is_unseen);
-        let answer = show(desk, &me, Part::Waiting, (items, more), given.verbose.unwrap_or(false)).await?;
+        let answer = show(ctx, &me, Part::Waiting, (items, more), given.verbose.unwrap_or(false)).await?;
         return Ok(if only_reads { answer.leaving_mail_alone() } else { answer });
     }
     // What was dropped into the folder a moment ago counts; without `serve` nobody else may have looked.
-    workspace.sweep_mailbox(&me).await?;
+    workspace.scan_mailbox(&me).await?;
     if let Some(id) = &given.id {
-        return one(desk, &me, id, given.offset.unwrap_or(0)).await;
+        return one(ctx, &me, id, given.offset.unwrap_or(0)).await;
     }
     let verbose = given.verbose.unwrap_or(false);
     let part = if given.r#box == Some(Mailbox::Archive) { Part::Done } else { Part::Waiting };
     let filter = given.filter.unwrap_or(Filter::All);
     let limit = given.limit.unwrap_or(INBOX_PAGE).clamp(1, MOST);
-    let since = since(desk, &me, &given).await?;
-    let found = take(desk, &me, part, since, limit, filter).await?;
-    show(desk, &me, part, found, verbose).await
+    let since = since(ctx, &me, &given).await?;
+    let found = take(ctx, &me, part, since, limit, filter).await?;
+    show(ctx, &me, part, found, verbose).await
 }
 
 /// Shows a page of messages; `more` follow it.
 async fn show(
-    desk: &Desk<'_>,
+    ctx: &ToolContext<'_>,
     me: &AgentId,
     part: Part,
     (mut mail, more): (Vec<MailboxMessage>, bool),
     verbose: bool,
 ) -> Outcome {
-    let workspace = desk.workspace;
+    let workspace = ctx.workspace;
     let mut hold = None;
     if mail.iter().any(is_unseen) {
-        let held = workspace.hold_unseen(me, &mail, DisplayMode::Pull).await?;
+        let held = workspace.lease_unseen_of(me, &mail, DisplayMode::Pull).await?;
         // Messages that another adapter shows to the same reader at this moment are left to it.
         mail.retain(|mail| !is_unseen(mail) || held.contains(mail.stored.message.id));
         hold = Some(held);
     }
-    let listing = Listing::of(desk, me, &mail, verbose).await?;
+    let listing = Listing::of(ctx, me, &mail, verbose).await?;
     let more = more || listing.shown.len() < mail.len();
     if part == Part::Waiting {
         if let Some(hold) = hold {
-            workspace.finish_showing_if(hold, listing.seen.clone(), desk.session.is_there()).await?;
+            workspace.finish_showing_if(hold, listing.seen.clone(), ctx.session.is_there()).await?;
         }
-        workspace.note_alive_in(&desk.now.state, me).await;
+        workspace.record_heartbeat_in(&ctx.now.state, me).await;
     }
     let cursor = more.then(|| listing.last.map(|seq| seq.to_string())).flatten();
     Ok(listing.answer(me, part, cursor))
@@ -153,11 +153,11 @@ fn is_unseen(mail: &MailboxMessage) -> bool {
     mail.delivery.state == DeliveryState::Delivered
 }
 
-async fn since(desk: &Desk<'_>, me: &AgentId, given: &CheckInbox) -> Result<Since, Problem> {
+async fn since(ctx: &ToolContext<'_>, me: &AgentId, given: &CheckInbox) -> Result<Since, ToolError> {
     let mut since = Since::default();
     if let Some(cursor) = &given.cursor {
         since.seq = cursor.parse().map_err(|_| {
-            Problem::new(format!("'{}' is no cursor", cursor.escape_debug()))
+            ToolError::new(format!("'{}' is no cursor", cursor.escape_debug()))
                 .next("Use the cursor of the last result as it is.")
         })?;
     }
@@ -165,11 +165,11 @@ async fn since(desk: &Desk<'_>, me: &AgentId, given: &CheckInbox) -> Result<Sinc
         if let Ok(time) = text.parse::<Timestamp>() {
             since.time = Some(time);
         } else {
-            let id = desk.workspace.find_for(me, text).await.map_err(|error| {
-                Problem::from(error)
+            let id = ctx.workspace.resolve_id_for(me, text).await.map_err(|error| {
+                ToolError::from(error)
                     .next("since is a time such as 2026-01-31T12:00:00Z, or the id of a message.")
             })?;
-            let seq = desk.workspace.hub().message(id).await?.map_or(0, |stored| stored.seq);
+            let seq = ctx.workspace.hub().message(id).await?.map_or(0, |stored| stored.seq);
             since.seq = since.seq.max(seq);
         }
     }
@@ -178,18 +178,18 @@ async fn since(desk: &Desk<'_>, me: &AgentId, given: &CheckInbox) -> Result<Sinc
 
 /// The messages that a listing may show, and whether there are more.
 async fn take(
-    desk: &Desk<'_>,
+    ctx: &ToolContext<'_>,
     me: &AgentId,
     part: Part,
     since: Since,
     limit: usize,
     filter: Filter,
-) -> Result<(Vec<MailboxMessage>, bool), Problem> {
+) -> Result<(Vec<MailboxMessage>, bool), ToolError> {
     let mut taken = Vec::new();
     let mut after = since.seq;
     loop {
         let query = MailboxQuery { agent: me.clone(), after, limit: limit + 1, part };
-        let page = desk.workspace.hub().mailbox(query).await?;
+        let page = ctx.workspace.hub().mailbox(query).await?;
         let Some(last) = page.items.last() else { return Ok((taken, false)) };
         after = last.stored.seq;
         for mail in page.items {
@@ -218,17 +218,17 @@ pub(super) struct Listing {
 impl Listing {
     /// As many of these as fit into one result. The first one always does, in part if need be.
     pub(super) async fn of(
-        desk: &Desk<'_>,
+        ctx: &ToolContext<'_>,
         me: &AgentId,
         mail: &[MailboxMessage],
         verbose: bool,
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, ToolError> {
         let mut listing = Self { shown: Vec::new(), seen: Vec::new(), last: None };
         let mut room = RESULT;
         for one in mail {
             let most = if verbose { room } else { PREVIEW.min(room) };
             let shown =
-                show_mail(desk.workspace, me, one, Extent { from: 0, most, everything: verbose }).await?;
+                render_mail(ctx.workspace, me, one, BodyLimit { from: 0, most, everything: verbose }).await?;
             if !listing.shown.is_empty() && (shown.size > room || (verbose && !shown.whole)) {
                 break;
             }
@@ -266,27 +266,27 @@ impl Listing {
 }
 
 /// One message of the caller's, from a place in its payload on.
-async fn one(desk: &Desk<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome {
-    let workspace = desk.workspace;
-    let id = workspace.find_for(me, id).await?;
-    let (stored, delivery) = own(desk, me, id).await?;
+async fn one(ctx: &ToolContext<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome {
+    let workspace = ctx.workspace;
+    let id = workspace.resolve_id_for(me, id).await?;
+    let (stored, delivery) = own(ctx, me, id).await?;
     let mail = MailboxMessage { stored, delivery };
-    let extent = Extent { from: offset, most: RESULT, everything: true };
-    let shown = show_mail(workspace, me, &mail, extent).await?;
+    let extent = BodyLimit { from: offset, most: RESULT, everything: true };
+    let shown = render_mail(workspace, me, &mail, extent).await?;
     // Whoever reads on to the end has been shown it all.
     if shown.is_at_end && mail.delivery.state.is_waiting() {
-        workspace.mark_seen_if(me, vec![id], desk.session.is_there()).await?;
+        workspace.mark_seen_if(me, vec![id], ctx.session.is_there()).await?;
     }
     Ok(Answer::new(shown.text, json!({ "agent": me.to_string(), "messages": [shown.data] })))
 }
 
 /// A message that the caller is a recipient of, and how far it got with it.
 async fn own(
-    desk: &Desk<'_>,
+    ctx: &ToolContext<'_>,
     me: &AgentId,
     id: MessageId,
-) -> Result<(switchboard_hub::Stored, switchboard_core::Delivery), Problem> {
-    let hub = desk.workspace.hub();
+) -> Result<(switchboard_hub::Stored, switchboard_core::Delivery), ToolError> {
+    let hub = ctx.workspace.hub();
     let me = hub.directory().await?.canonical(me);
     let found = hub.receipt(id).await?;
     found
@@ -295,7 +295,7 @@ async fn own(
             Some((stored, mine))
         })
         .ok_or_else(|| {
-            Problem::new(format!(
+            ToolError::new(format!(
                 "There is no message {} in the mailbox of '{me}'",
                 crate::ids::to_native(id)
             ))
@@ -336,17 +336,19 @@ impl Status {
     }
 }
 
-pub(super) async fn ack_message(desk: &Desk<'_>, given: AckMessage) -> Outcome {
-    let me = desk.must_be_me(given.agent.as_deref(), "agent")?;
+pub(super) async fn ack_message(ctx: &ToolContext<'_>, given: AckMessage) -> Outcome {
+    let me = ctx.require_self(given.agent.as_deref(), "agent")?;
     if given.ids.is_empty() {
-        return Err(Problem::new("The argument 'ids' is empty").next("Give the ids that check_inbox showed."));
+        return Err(
+            ToolError::new("The argument 'ids' is empty").next("Give the ids that check_inbox showed.")
+        );
     }
     let status = given.status.unwrap_or(Status::Completed).as_str();
     // Models write more than one line where one is asked for. It stays one in everybody's receipts.
     let summary = given.summary.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
     let note = match summary.filter(|summary| !summary.is_empty()) {
         Some(summary) => {
-            is_title("summary", &summary)?;
+            check_title("summary", &summary)?;
             format!("{status}: {summary}")
         }
         None => status.to_owned(),
@@ -355,7 +357,7 @@ pub(super) async fn ack_message(desk: &Desk<'_>, given: AckMessage) -> Outcome {
     let mut results = Vec::new();
     let mut done = 0;
     for text in &given.ids {
-        let (line, result) = match acknowledge(desk, &me, text, &note).await {
+        let (line, result) = match acknowledge(ctx, &me, text, &note).await {
             Ok(line) => {
                 done += 1;
                 (line.clone(), json!({ "id": text, "status": status, "result": line }))
@@ -369,15 +371,20 @@ pub(super) async fn ack_message(desk: &Desk<'_>, given: AckMessage) -> Outcome {
         results.push(result);
     }
     if done == 0 {
-        return Err(Problem::new(lines.join("\n")));
+        return Err(ToolError::new(lines.join("\n")));
     }
     Ok(Answer::new(lines.join("\n"), json!({ "acknowledged": done, "results": results })))
 }
 
-async fn acknowledge(desk: &Desk<'_>, me: &AgentId, text: &str, note: &str) -> Result<String, Problem> {
-    let id = desk.workspace.find_for(me, text).await?;
-    own(desk, me, id).await?;
-    let changed = desk.workspace.acknowledge(me, id, Some(note.to_owned())).await?;
+async fn acknowledge(
+    ctx: &ToolContext<'_>,
+    me: &AgentId,
+    text: &str,
+    note: &str,
+) -> Result<String, ToolError> {
+    let id = ctx.workspace.resolve_id_for(me, text).await?;
+    own(ctx, me, id).await?;
+    let changed = ctx.workspace.acknowledge(me, id, Some(note.to_owned())).await?;
     Ok(match changed {
         Some(_) => "archived".to_owned(),
         None => "was done before".to_owned(),

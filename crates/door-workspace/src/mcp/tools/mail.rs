@@ -9,13 +9,13 @@ use switchboard_core::{
 };
 use switchboard_hub::{Accepted, HubError};
 
-use super::Desk;
+use super::ToolContext;
 use super::work::minutes_from;
 use crate::error::WorkspaceError;
-use crate::letters::{deliveries, native};
-use crate::mcp::answer::{Answer, Outcome, Problem};
-use crate::team_mail::{MemberSent, TeamLetter};
-use crate::workspace::{Letter, Workspace};
+use crate::mcp::answer::{Answer, Outcome, ToolError};
+use crate::render::{deliveries, native};
+use crate::team_send::{MemberSendResult, OutgoingTeamMessage};
+use crate::workspace::{OutgoingMessage, Workspace};
 
 pub(super) const SEND_MESSAGE: &str = "Send a message to an agent or group. It is stored durably when this returns. \
      get_receipt tells whether it was delivered, seen or acknowledged.";
@@ -45,8 +45,8 @@ impl Action {
         }
     }
 
-    fn kind(self) -> Result<Kind, Problem> {
-        Kind::parse(self.as_str()).map_err(|error| Problem::new(error.to_string()))
+    fn kind(self) -> Result<Kind, ToolError> {
+        Kind::parse(self.as_str()).map_err(|error| ToolError::new(error.to_string()))
     }
 }
 
@@ -73,29 +73,29 @@ pub(super) struct SendMessage {
     allow_unregistered: Option<bool>,
 }
 
-pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome {
-    let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
-    let workspace = desk.workspace;
+pub(super) async fn send_message(ctx: &ToolContext<'_>, given: SendMessage) -> Outcome {
+    let from = ctx.require_self(given.sender.as_deref(), "sender")?;
+    let workspace = ctx.workspace;
     let kind = given.action.kind()?;
     let lifetime = minutes_from("expiresInMinutes", given.expires_in_minutes)?;
     let metadata = given.metadata.unwrap_or_default();
     let allow_unregistered = given.allow_unregistered.unwrap_or(false);
     let to = match &given.recipient {
         Some(text) if allow_unregistered => text.parse::<Address>()?,
-        Some(text) => match desk.now.recipient(text) {
-            Err(error) => return Err(nobody(desk.workspace.or_retired(error).await)),
+        Some(text) => match ctx.now.recipient(text) {
+            Err(error) => return Err(nobody(ctx.workspace.or_retired(error).await)),
             Ok(found) => found,
         },
         None => workspace.workflow_recipient(&from, &kind, &metadata).await?.into(),
     };
     workspace.check_execute(&kind, &to).await?;
     let in_reply_to = parent(workspace, &from, given.reply_to.as_deref()).await?;
-    let mut letter = Letter::new(from.clone(), to.clone(), kind, given.payload);
+    let mut letter = OutgoingMessage::new(from.clone(), to.clone(), kind, given.payload);
     let mut persona_problem = None;
     if let Address::Agent(agent) = &to
         && agent.realm.is_none()
     {
-        let persona = workspace.persona_in(desk.now, agent, &metadata).await?;
+        let persona = workspace.persona_in(ctx.now, agent, &metadata).await?;
         letter.metadata = metadata;
         persona_problem = persona.problem;
         if let Some(text) = persona.text {
@@ -109,7 +109,7 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     letter.expires_at = lifetime.and_then(|lifetime| now.checked_add(lifetime).ok());
     letter.allow_unregistered = allow_unregistered;
     letter.key = given.idempotency_key;
-    let turn = desk.turn.lock().take();
+    let turn = ctx.turn.lock().take();
     let accepted = workspace.send_in_turn(letter, turn).await?;
     sent(workspace, &to, &accepted, persona_problem)
 }
@@ -123,7 +123,7 @@ fn sent(
 ) -> Outcome {
     let id = native(accepted.id);
     if let Some(stop) = &accepted.stopped {
-        return Err(Problem::new(format!("{id} is kept but not delivered: {stop}"))
+        return Err(ToolError::new(format!("{id} is kept but not delivered: {stop}"))
             .next(format!("Tell the person; `switchboard resume {id}` delivers it.")));
     }
     let reached = accepted.deliveries.len();
@@ -173,19 +173,19 @@ async fn parent(
     id: Option<&str>,
 ) -> Result<Option<MessageId>, WorkspaceError> {
     match id {
-        Some(id) => workspace.find_for(me, id).await.map(Some),
+        Some(id) => workspace.resolve_id_for(me, id).await.map(Some),
         None => Ok(None),
     }
 }
 
 /// What to say of a recipient that is not there. A local name may be one that only reads files, unless it is a typo.
-fn nobody(error: WorkspaceError) -> Problem {
+fn nobody(error: WorkspaceError) -> ToolError {
     let may_read_files = matches!(
         &error,
         WorkspaceError::Hub(HubError::Unresolved(ResolveError::UnknownAgent { agent, near, .. }))
             if agent.realm.is_none() && near.is_empty()
     );
-    let problem = Problem::from(error);
+    let problem = ToolError::from(error);
     if may_read_files { problem.or("For one that only reads files, set allowUnregistered.") } else { problem }
 }
 
@@ -212,12 +212,12 @@ pub(super) struct SendTeamMessage {
     idempotency_key: Option<String>,
 }
 
-pub(super) async fn send_team_message(desk: &Desk<'_>, given: SendTeamMessage) -> Outcome {
-    let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
-    let workspace = desk.workspace;
+pub(super) async fn send_team_message(ctx: &ToolContext<'_>, given: SendTeamMessage) -> Outcome {
+    let from = ctx.require_self(given.sender.as_deref(), "sender")?;
+    let workspace = ctx.workspace;
     let team = given.team.strip_prefix("team:").unwrap_or(&given.team);
     let in_reply_to = parent(workspace, &from, given.reply_to.as_deref()).await?;
-    let mut letter = TeamLetter::new(Name::parse(team)?, from, given.action.kind()?, given.payload);
+    let mut letter = OutgoingTeamMessage::new(Name::parse(team)?, from, given.action.kind()?, given.payload);
     letter.role_filter = given.role_filter;
     letter.metadata = given.metadata.unwrap_or_default();
     letter.in_reply_to = in_reply_to;
@@ -238,7 +238,7 @@ pub(super) async fn send_team_message(desk: &Desk<'_>, given: SendTeamMessage) -
 }
 
 /// What became of one member's copy, as a line and as data.
-fn copy(sent: &MemberSent) -> (String, Value) {
+fn copy(sent: &MemberSendResult) -> (String, Value) {
     let member = sent.member.to_string();
     let mut data = json!({ "member": member, "hasPersona": sent.has_persona });
     let mut line = match (&sent.message, &sent.stopped) {

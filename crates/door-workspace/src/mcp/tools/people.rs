@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentId, Awareness, Name, label_inline, sanitize_inline, sanitize_value};
 
-use super::Desk;
+use super::ToolContext;
 use crate::error::WorkspaceError;
-use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::registration::{ChatRegistration, TerminalRegistration};
 use crate::state;
 
@@ -44,18 +44,18 @@ pub(super) struct RegisterChatAgent {
     team: Option<String>,
 }
 
-pub(super) async fn register_chat_agent(desk: &Desk<'_>, given: RegisterChatAgent) -> Outcome {
-    let agent = canonical(desk, &given.name).await?;
+pub(super) async fn register_chat_agent(ctx: &ToolContext<'_>, given: RegisterChatAgent) -> Outcome {
+    let agent = canonical(ctx, &given.name).await?;
     let team = given.team.as_deref().map(Name::parse).transpose()?;
-    let is_new = desk.session.bind(&agent, desk.caller, desk.workspace.hub())?;
-    let interface = given.interface.or_else(|| client(desk)).unwrap_or_else(|| "unknown".to_owned());
+    let is_new = ctx.session.bind(&agent, ctx.caller, ctx.workspace.hub())?;
+    let interface = given.interface.or_else(|| client(ctx)).unwrap_or_else(|| "unknown".to_owned());
     let mut registration = ChatRegistration::new(agent.name.clone(), interface);
     registration.capabilities = given.capabilities.unwrap_or_default();
     registration.role = given.role;
     registration.friendly_name = given.friendly_name;
     registration.team = team;
-    let record = kept(desk, &agent, is_new, desk.workspace.register_chat_agent(registration).await)?;
-    desk.workspace.hub().announce(record.id.clone(), "active", None);
+    let record = kept(ctx, &agent, is_new, ctx.workspace.register_chat_agent(registration).await)?;
+    ctx.workspace.hub().announce(record.id.clone(), "active", None);
     Ok(registered(&record))
 }
 
@@ -84,21 +84,21 @@ pub(super) struct RegisterTerminal {
     pane: Option<String>,
 }
 
-pub(super) async fn register_terminal(desk: &Desk<'_>, given: RegisterTerminal) -> Outcome {
-    let agent = canonical(desk, &given.name).await?;
+pub(super) async fn register_terminal(ctx: &ToolContext<'_>, given: RegisterTerminal) -> Outcome {
+    let agent = canonical(ctx, &given.name).await?;
     let team = given.team.as_deref().map(Name::parse).transpose()?;
-    let is_new = match desk.agent {
+    let is_new = match ctx.agent {
         // A program may register the terminals that it opened, but not change what others registered.
         Some(me) if *me != agent => {
-            if desk.workspace.hub().directory().await?.agent(&agent).is_some() || agent.is_human() {
-                return Err(Problem::new(format!(
+            if ctx.workspace.hub().directory().await?.agent(&agent).is_some() || agent.is_human() {
+                return Err(ToolError::new(format!(
                     "'{agent}' is registered already, and this session speaks for '{me}'"
                 ))
                 .next("Choose another name for the terminal."));
             }
             false
         }
-        _ => desk.session.bind(&agent, desk.caller, desk.workspace.hub())?,
+        _ => ctx.session.bind(&agent, ctx.caller, ctx.workspace.hub())?,
     };
     let mut registration = TerminalRegistration::new(agent.name.clone(), given.pid, given.purpose);
     registration.role = given.role;
@@ -108,19 +108,19 @@ pub(super) async fn register_terminal(desk: &Desk<'_>, given: RegisterTerminal) 
     registration.team = team;
     registration.external = given.external.unwrap_or(false);
     registration.pane = given.pane;
-    let record = kept(desk, &agent, is_new, desk.workspace.register_terminal(registration).await)?;
+    let record = kept(ctx, &agent, is_new, ctx.workspace.register_terminal(registration).await)?;
     Ok(registered(&record))
 }
 
 /// What came of a registration. One that failed makes nobody of the session.
 fn kept<T>(
-    desk: &Desk<'_>,
+    ctx: &ToolContext<'_>,
     agent: &AgentId,
     is_new: bool,
     done: Result<T, WorkspaceError>,
-) -> Result<T, Problem> {
+) -> Result<T, ToolError> {
     if is_new && done.is_err() {
-        desk.session.unbind(agent);
+        ctx.session.unbind(agent);
     }
     Ok(done?)
 }
@@ -139,9 +139,9 @@ fn registered(record: &switchboard_core::AgentRecord) -> Answer {
 }
 
 /// The agent of this name, in the spelling that is known.
-async fn canonical(desk: &Desk<'_>, name: &str) -> Result<AgentId, Problem> {
+async fn canonical(ctx: &ToolContext<'_>, name: &str) -> Result<AgentId, ToolError> {
     let agent = AgentId::local(Name::parse(name)?);
-    Ok(desk.workspace.hub().directory().await?.canonical(&agent))
+    Ok(ctx.workspace.hub().directory().await?.canonical(&agent))
 }
 
 /// What the client calls itself.
@@ -152,8 +152,8 @@ pub(in crate::mcp) fn client_name(
     named.filter(|name| !name.trim().is_empty())
 }
 
-fn client(desk: &Desk<'_>) -> Option<String> {
-    client_name(desk.context)
+fn client(ctx: &ToolContext<'_>) -> Option<String> {
+    client_name(ctx.context)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -170,29 +170,29 @@ pub(super) struct SetAgentStatus {
 /// Long enough for a word or two; more belongs into `message`.
 const LONGEST_STATUS: usize = 64;
 
-pub(super) async fn set_agent_status(desk: &Desk<'_>, given: SetAgentStatus) -> Outcome {
+pub(super) async fn set_agent_status(ctx: &ToolContext<'_>, given: SetAgentStatus) -> Outcome {
     let status = given.status.trim();
     if status.is_empty() || status.chars().count() > LONGEST_STATUS {
-        return Err(Problem::new("The argument 'status' must have 1 to 64 characters")
+        return Err(ToolError::new("The argument 'status' must have 1 to 64 characters")
             .next("Put details into 'message'."));
     }
-    let workspace = desk.workspace;
-    let me = match (desk.agent, given.name.as_deref()) {
+    let workspace = ctx.workspace;
+    let me = match (ctx.agent, given.name.as_deref()) {
         // By the protocol, an agent may announce itself by its first status.
         (None, Some(name)) if ANNOUNCING.contains(&status) => {
-            let agent = canonical(desk, name).await?;
-            let is_new = desk.session.bind(&agent, desk.caller, workspace.hub())?;
+            let agent = canonical(ctx, name).await?;
+            let is_new = ctx.session.bind(&agent, ctx.caller, workspace.hub())?;
             if workspace.hub().directory().await?.agent(&agent).is_none() {
                 let mut registration = ChatRegistration::new(
                     agent.name.clone(),
-                    client(desk).unwrap_or_else(|| "unknown".to_owned()),
+                    client(ctx).unwrap_or_else(|| "unknown".to_owned()),
                 );
                 registration.capabilities = vec!["chat".to_owned()];
-                kept(desk, &agent, is_new, workspace.register_chat_agent(registration).await)?;
+                kept(ctx, &agent, is_new, workspace.register_chat_agent(registration).await)?;
             }
             agent
         }
-        _ => desk.must_be_me(given.name.as_deref(), "name")?,
+        _ => ctx.require_self(given.name.as_deref(), "name")?,
     };
     workspace.set_status(&me, status, given.message.as_deref()).await?;
     let text = match &given.message {
@@ -206,16 +206,16 @@ pub(super) async fn set_agent_status(desk: &Desk<'_>, given: SetAgentStatus) -> 
 #[serde(deny_unknown_fields)]
 pub(super) struct GetTeamRoster {}
 
-pub(super) async fn get_team_roster(desk: &Desk<'_>, _: GetTeamRoster) -> Outcome {
-    roster(desk.workspace, desk.agent).await
+pub(super) async fn get_team_roster(ctx: &ToolContext<'_>, _: GetTeamRoster) -> Outcome {
+    roster(ctx.workspace, ctx.agent).await
 }
 
 /// Everybody, as text and as data; also what the resource `switchboard://roster` says.
 pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: Option<&AgentId>) -> Outcome {
     let hub = workspace.hub();
-    workspace.read_state().await?;
+    workspace.import_state().await?;
     let directory = hub.directory().await?;
-    let known = workspace.read_whole().await;
+    let known = workspace.read_state_json().await;
     let (claims, reservations) = (hub.claims().await?, hub.reservations().await?);
     let (mut agents, mut lines) = (Map::new(), Vec::new());
     for agent in directory.agents() {

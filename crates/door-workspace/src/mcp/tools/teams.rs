@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 use switchboard_core::Name;
 
-use super::Desk;
+use super::ToolContext;
 use crate::mcp::answer::{Answer, Outcome};
 
 pub(super) const CREATE_TEAM: &str = "Make a team. A composite team is one agent that plays a whole team.";
@@ -23,10 +23,10 @@ pub(super) struct CreateTeam {
     composite: Option<bool>,
 }
 
-pub(super) async fn create_team(desk: &Desk<'_>, given: CreateTeam) -> Outcome {
-    desk.me()?;
+pub(super) async fn create_team(ctx: &ToolContext<'_>, given: CreateTeam) -> Outcome {
+    ctx.me()?;
     let id = Name::parse(given.id.strip_prefix("team:").unwrap_or(&given.id))?;
-    let team = desk.workspace.create_team(id, given.name, given.composite.unwrap_or(false)).await?;
+    let team = ctx.workspace.create_team(id, given.name, given.composite.unwrap_or(false)).await?;
     let kind = if team.composite { "composite team" } else { "team" };
     Ok(Answer::new(
         format!("{kind} team:{} is there.", team.id),
@@ -43,14 +43,14 @@ pub(super) struct AssignToTeam {
     team: Option<String>,
 }
 
-pub(super) async fn assign_to_team(desk: &Desk<'_>, given: AssignToTeam) -> Outcome {
-    desk.me()?;
+pub(super) async fn assign_to_team(ctx: &ToolContext<'_>, given: AssignToTeam) -> Outcome {
+    ctx.me()?;
     let team = given
         .team
         .as_deref()
         .map(|team| Name::parse(team.strip_prefix("team:").unwrap_or(team)))
         .transpose()?;
-    let record = desk.workspace.assign(Name::parse(&given.agent)?, team).await?;
+    let record = ctx.workspace.assign(Name::parse(&given.agent)?, team).await?;
     let team = record.team.as_ref().map(Name::as_str);
     let text = match team {
         Some(team) => format!("{} is in team:{team}.", record.id),
@@ -68,9 +68,9 @@ pub(super) struct AssignRole {
     role: String,
 }
 
-pub(super) async fn assign_role(desk: &Desk<'_>, given: AssignRole) -> Outcome {
-    desk.me()?;
-    let record = desk.workspace.assign_role(Name::parse(&given.agent)?, &given.role).await?;
+pub(super) async fn assign_role(ctx: &ToolContext<'_>, given: AssignRole) -> Outcome {
+    ctx.me()?;
+    let record = ctx.workspace.assign_role(Name::parse(&given.agent)?, &given.role).await?;
     let text = match &record.role {
         Some(role) => format!("{} has the role {role}.", record.id),
         None => format!("{} has no role.", record.id),

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::json;
 use switchboard_core::Name;
 
-use super::Desk;
-use crate::mcp::answer::{Answer, Outcome, Problem};
+use super::ToolContext;
+use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::terminal::TerminalOutcome;
 
 pub(super) const RUN_IN_TERMINAL: &str = "Type one line into the terminal of an agent that runs under `switchboard run`, \
@@ -21,13 +21,13 @@ pub(super) struct RunInTerminal {
     input: String,
 }
 
-pub(super) async fn run_in_terminal(desk: &Desk<'_>, given: RunInTerminal) -> Outcome {
-    let me = desk.me()?;
+pub(super) async fn run_in_terminal(ctx: &ToolContext<'_>, given: RunInTerminal) -> Outcome {
+    let me = ctx.me()?;
     if given.input.trim().is_empty() {
-        return Err(Problem::new("The argument 'input' is empty").next("Say what to type."));
+        return Err(ToolError::new("The argument 'input' is empty").next("Say what to type."));
     }
     let name = Name::parse(&given.name)?;
-    let run = desk.workspace.run_in_terminal(me, &name, given.input).await?;
+    let run = ctx.workspace.run_in_terminal(me, &name, given.input).await?;
     let (status, reason) = match &run.outcome {
         TerminalOutcome::Executed => {
             let text = format!("Typed into the terminal of {name} ({}).", run.native_id);
@@ -44,5 +44,5 @@ pub(super) async fn run_in_terminal(desk: &Desk<'_>, given: RunInTerminal) -> Ou
         TerminalOutcome::Failed { reason } => ("failed", reason),
         TerminalOutcome::Refused { reason } => ("was refused", reason),
     };
-    Err(Problem::new(format!("{} {status}: {reason}", run.native_id)))
+    Err(ToolError::new(format!("{} {status}: {reason}", run.native_id)))
 }

@@ -10,9 +10,9 @@ use switchboard_core::AgentId;
 use switchboard_hub::{DisplayLease, DisplayMode, MailboxMessage, Part};
 use tokio_util::sync::CancellationToken;
 
-use super::Desk;
+use super::ToolContext;
 use super::inbox::Listing;
-use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::mcp::answer::{Answer, Outcome, ToolError};
 
 pub(super) const WAIT_FOR_MESSAGE: &str = "Wait until mail arrives that you have not seen, and return it. Use it when you \
      have nothing to do before the next message.";
@@ -38,36 +38,36 @@ pub(super) struct WaitForMessage {
     agent: Option<String>,
 }
 
-pub(super) async fn wait_for_message(desk: &Desk<'_>, given: WaitForMessage) -> Outcome {
-    let me = desk.must_be_me(given.agent.as_deref(), "agent")?;
+pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, given: WaitForMessage) -> Outcome {
+    let me = ctx.require_self(given.agent.as_deref(), "agent")?;
     let limit = match given.timeout {
         None => DEFAULT,
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .map_err(|_| {
-                Problem::new(format!("{seconds} is not a number of seconds"))
+                ToolError::new(format!("{seconds} is not a number of seconds"))
                     .next("timeout is from 0 to 1800.")
             })?
             .min(LONGEST),
     };
-    desk.workspace.sweep_mailbox(&me).await?;
-    let response_closed = switchboard_mcp::response_closed(desk.context);
-    let signs = signs_of_life(desk, limit);
+    ctx.workspace.scan_mailbox(&me).await?;
+    let response_closed = switchboard_mcp::response_closed(ctx.context);
+    let signs = signs_of_life(ctx, limit);
     let arrived = tokio::select! {
         biased;
         () = response_closed.cancelled() => None,
-        () = desk.context.ct.cancelled() => None,
-        arrived = arrival(desk, &me) => Some(arrived?),
+        () = ctx.context.ct.cancelled() => None,
+        arrived = arrival(ctx, &me) => Some(arrived?),
         () = tokio::time::sleep(limit) => None,
         () = signs => None,
     };
     let Some((mail, hold)) = arrived else { return Ok(nothing(&me, limit, &response_closed)) };
-    let listing = Listing::of(desk, &me, &mail, true).await?;
+    let listing = Listing::of(ctx, &me, &mail, true).await?;
     // What nobody is shown stays new, for the next call.
     if response_closed.is_cancelled() {
         return Ok(nothing(&me, limit, &response_closed));
     }
-    desk.workspace.finish_showing_if(hold, listing.seen.clone(), desk.session.is_there()).await?;
-    desk.workspace.note_alive(&me).await;
+    ctx.workspace.finish_showing_if(hold, listing.seen.clone(), ctx.session.is_there()).await?;
+    ctx.workspace.record_heartbeat(&me).await;
     Ok(listing.answer(&me, Part::Unseen, None))
 }
 
@@ -81,10 +81,13 @@ fn nothing(me: &AgentId, limit: Duration, response_closed: &CancellationToken) -
     Answer::new(text, json!({ "agent": me.to_string(), "messages": [], "timedOut": timed_out }))
 }
 
-async fn arrival(desk: &Desk<'_>, me: &AgentId) -> Result<(Vec<MailboxMessage>, DisplayLease), Problem> {
-    let mut changes = desk.workspace.hub().changes();
+async fn arrival(
+    ctx: &ToolContext<'_>,
+    me: &AgentId,
+) -> Result<(Vec<MailboxMessage>, DisplayLease), ToolError> {
+    let mut changes = ctx.workspace.hub().changes();
     loop {
-        let (mail, hold) = desk.workspace.take_unseen(me, MOST, DisplayMode::Pull).await?;
+        let (mail, hold) = ctx.workspace.lease_unseen(me, MOST, DisplayMode::Pull).await?;
         if !mail.is_empty() {
             return Ok((mail, hold));
         }
@@ -93,8 +96,8 @@ async fn arrival(desk: &Desk<'_>, me: &AgentId) -> Result<(Vec<MailboxMessage>, 
 }
 
 /// Tells a client that asked for it that the call goes on. Ends only with the call.
-async fn signs_of_life(desk: &Desk<'_>, limit: Duration) {
-    let Some(token) = desk.context.meta.get_progress_token() else { return std::future::pending().await };
+async fn signs_of_life(ctx: &ToolContext<'_>, limit: Duration) {
+    let Some(token) = ctx.context.meta.get_progress_token() else { return std::future::pending().await };
     let mut waited = Duration::ZERO;
     loop {
         tokio::time::sleep(SIGN_OF_LIFE).await;
@@ -103,7 +106,7 @@ async fn signs_of_life(desk: &Desk<'_>, limit: Duration) {
             .with_total(limit.as_secs_f64())
             .with_message("waiting for mail");
         // A client that is gone cancels the call by itself.
-        let _ = desk.context.peer.notify_progress(progress).await;
+        let _ = ctx.context.peer.notify_progress(progress).await;
     }
 }
 

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use switchboard_core::TaskName;
 use switchboard_hub::{CLAIM_LEASE, RESERVATION_LEASE, ReservationRequest, TaskClaim, WorkTree};
 
-use super::Desk;
-use crate::mcp::answer::{Answer, Outcome, Problem};
-use crate::registration::is_title;
+use super::ToolContext;
+use crate::mcp::answer::{Answer, Outcome, ToolError};
+use crate::registration::check_title;
 
 pub(super) const CLAIM_TASK: &str = "Take a task on so that no other agent does. One agent gets it, for a time; you get a \
      fence number.";
@@ -37,12 +37,12 @@ pub(super) struct ClaimTask {
     everywhere: Option<bool>,
 }
 
-pub(super) async fn claim_task(desk: &Desk<'_>, given: ClaimTask) -> Outcome {
+pub(super) async fn claim_task(ctx: &ToolContext<'_>, given: ClaimTask) -> Outcome {
     let task = TaskName::parse(&given.task)?;
     let lease = minutes_from("minutes", given.minutes)?.unwrap_or(CLAIM_LEASE);
-    let me = desk.me()?.clone();
-    given.note.as_deref().map_or(Ok(()), |note| is_title("note", note))?;
-    let hub = desk.workspace.hub();
+    let me = ctx.me()?.clone();
+    given.note.as_deref().map_or(Ok(()), |note| check_title("note", note))?;
+    let hub = ctx.workspace.hub();
     let claim = match given.everywhere {
         Some(true) => hub.claim_globally(task, me, lease, given.note).await?,
         _ => hub.claim_task(task, me, lease, given.note).await?,
@@ -68,10 +68,10 @@ pub(super) struct RenewClaim {
     minutes: Option<u32>,
 }
 
-pub(super) async fn renew_claim(desk: &Desk<'_>, given: RenewClaim) -> Outcome {
+pub(super) async fn renew_claim(ctx: &ToolContext<'_>, given: RenewClaim) -> Outcome {
     let task = TaskName::parse(&given.task)?;
     let lease = minutes_from("minutes", given.minutes)?;
-    let claim = desk.workspace.hub().renew_claim(task, desk.me()?.clone(), given.fence, lease).await?;
+    let claim = ctx.workspace.hub().renew_claim(task, ctx.me()?.clone(), given.fence, lease).await?;
     Ok(Answer::new(format!("'{}' is yours until {:.0}.", claim.task, claim.until), object(&claim)))
 }
 
@@ -84,9 +84,9 @@ pub(super) struct ReleaseClaim {
     fence: i64,
 }
 
-pub(super) async fn release_claim(desk: &Desk<'_>, given: ReleaseClaim) -> Outcome {
+pub(super) async fn release_claim(ctx: &ToolContext<'_>, given: ReleaseClaim) -> Outcome {
     let task = TaskName::parse(&given.task)?;
-    let claim = desk.workspace.hub().release_claim(task, desk.me()?.clone(), given.fence).await?;
+    let claim = ctx.workspace.hub().release_claim(task, ctx.me()?.clone(), given.fence).await?;
     Ok(Answer::new(format!("'{}' is free.", claim.task), object(&claim)))
 }
 
@@ -114,17 +114,17 @@ pub(super) struct ReserveFiles {
     folder: Option<String>,
 }
 
-pub(super) async fn reserve_files(desk: &Desk<'_>, given: ReserveFiles) -> Outcome {
-    let me = desk.me()?.clone();
+pub(super) async fn reserve_files(ctx: &ToolContext<'_>, given: ReserveFiles) -> Outcome {
+    let me = ctx.me()?.clone();
     if given.paths.is_empty() {
         return Err(
-            Problem::new("The argument 'paths' is empty").next("Name the files that you will change.")
+            ToolError::new("The argument 'paths' is empty").next("Name the files that you will change.")
         );
     }
-    given.note.as_deref().map_or(Ok(()), |note| is_title("note", note))?;
-    let hub = desk.workspace.hub();
+    given.note.as_deref().map_or(Ok(()), |note| check_title("note", note))?;
+    let hub = ctx.workspace.hub();
     let (tree, patterns) = {
-        let inner = desk.workspace.tree().root().path();
+        let inner = ctx.workspace.tree().root().path();
         let workspace = inner.parent().unwrap_or(inner);
         let folder = match &given.folder {
             Some(folder) => workspace.join(folder),
@@ -150,7 +150,7 @@ fn patterns(
     folder: &Path,
     workspace: &Path,
     given: &[String],
-) -> Result<(WorkTree, Vec<switchboard_core::Pattern>), Problem> {
+) -> Result<(WorkTree, Vec<switchboard_core::Pattern>), ToolError> {
     let (folder, tree) = WorkTree::locate(folder, workspace)?;
     let mut patterns = Vec::new();
     for text in given {
@@ -160,9 +160,9 @@ fn patterns(
 }
 
 /// A length of time from a tool's argument: one minute at least.
-pub(super) fn minutes_from(argument: &str, given: Option<u32>) -> Result<Option<SignedDuration>, Problem> {
+pub(super) fn minutes_from(argument: &str, given: Option<u32>) -> Result<Option<SignedDuration>, ToolError> {
     if given == Some(0) {
-        return Err(Problem::new(format!("The argument '{argument}' is 0, and that is no length of time"))
+        return Err(ToolError::new(format!("The argument '{argument}' is 0, and that is no length of time"))
             .next("Leave it out, or give it at least 1."));
     }
     Ok(given.map(|minutes| SignedDuration::from_mins(minutes.into())))

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use switchboard_core::{Name, sanitize_value};
 
-use super::Desk;
-use crate::mcp::answer::{Answer, Outcome, Problem};
+use super::ToolContext;
+use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::workflow;
 
 pub(super) const START_WORKFLOW: &str = "Start a workflow: accuracy, handoff, handoff-lead, handoff-chat, handoff-relay, \
@@ -31,13 +31,13 @@ pub(super) struct StartWorkflow {
     suspend: Option<bool>,
 }
 
-pub(super) async fn start_workflow(desk: &Desk<'_>, given: StartWorkflow) -> Outcome {
-    desk.me()?;
+pub(super) async fn start_workflow(ctx: &ToolContext<'_>, given: StartWorkflow) -> Outcome {
+    ctx.me()?;
     if given.force == Some(true) && given.suspend == Some(true) {
-        return Err(Problem::new("'force' ends the active workflow and 'suspend' lets it wait")
+        return Err(ToolError::new("'force' ends the active workflow and 'suspend' lets it wait")
             .next("Give one of them."));
     }
-    let started = desk
+    let started = ctx
         .workspace
         .start_workflow(workflow::StartWorkflow {
             name: given.name,
@@ -74,9 +74,9 @@ pub(super) struct GetWorkflowState {}
 /// What the whole state may cost in text: about 5,000 tokens. The data has all of it up to the same size.
 const STATE: usize = 20_000;
 
-pub(super) async fn get_workflow_state(desk: &Desk<'_>, _: GetWorkflowState) -> Outcome {
-    desk.me()?;
-    let mut state = desk.workspace.workflow_state().await?;
+pub(super) async fn get_workflow_state(ctx: &ToolContext<'_>, _: GetWorkflowState) -> Outcome {
+    ctx.me()?;
+    let mut state = ctx.workspace.workflow_state().await?;
     // Other programs write the file as well. The text is JSON, which must not be changed afterwards.
     sanitize_value(&mut state);
     let mut text = serde_json::to_string(&state).unwrap_or_default();
@@ -152,10 +152,10 @@ struct Artifact {
     description: Option<String>,
 }
 
-pub(super) async fn complete_phase(desk: &Desk<'_>, given: CompleteWorkflowPhase) -> Outcome {
-    desk.me()?;
+pub(super) async fn complete_phase(ctx: &ToolContext<'_>, given: CompleteWorkflowPhase) -> Outcome {
+    ctx.me()?;
     let artifacts = given.artifacts.unwrap_or_default().into_iter();
-    let completed = desk
+    let completed = ctx
         .workspace
         .complete_workflow_phase(workflow::CompletePhase {
             workflow: given.workflow,
@@ -188,9 +188,9 @@ pub(super) struct StopWorkflow {
     target_agent: Option<String>,
 }
 
-pub(super) async fn stop_workflow(desk: &Desk<'_>, given: StopWorkflow) -> Outcome {
-    desk.me()?;
-    let stopped = desk.workspace.stop_workflow(given.reason, target(given.target_agent.as_deref())?).await?;
+pub(super) async fn stop_workflow(ctx: &ToolContext<'_>, given: StopWorkflow) -> Outcome {
+    ctx.me()?;
+    let stopped = ctx.workspace.stop_workflow(given.reason, target(given.target_agent.as_deref())?).await?;
     let mut text = format!("Stopped {}.", stopped.workflow);
     if let Some(resumed) = &stopped.resumed {
         text.push_str(" Resumed ");
@@ -205,6 +205,6 @@ pub(super) async fn stop_workflow(desk: &Desk<'_>, given: StopWorkflow) -> Outco
 }
 
 /// Whose workflow is meant; "session" is a name that no agent has.
-fn target(name: Option<&str>) -> Result<Option<Name>, Problem> {
+fn target(name: Option<&str>) -> Result<Option<Name>, ToolError> {
     Ok(name.filter(|name| *name != "session").map(Name::parse).transpose()?)
 }

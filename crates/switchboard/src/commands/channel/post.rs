@@ -79,7 +79,7 @@ pub(super) async fn run(args: Post, context: Context) -> Result<(), Failure> {
         let text = text(&args)?;
         post(&context, &channels, &args, &from, &channel, text).await?;
     }
-    open.workspace.note_alive(&from).await;
+    open.workspace.record_heartbeat(&from).await;
     open.close().await;
     Ok(())
 }

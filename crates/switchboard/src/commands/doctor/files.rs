@@ -30,7 +30,7 @@ pub(super) async fn look(
     let left = if fix { inspect_extent(workspace, extent, &compared).await? } else { found.clone() };
     let mut checks: Vec<Check> = found
         .iter()
-        .filter(|finding| !left.iter().any(|left| left.is_about_the_same(finding)))
+        .filter(|finding| !left.iter().any(|left| left.is_same_issue(finding)))
         .map(|finding| Check { status: Status::Fixed, hint: None, ..describe(finding) })
         .collect();
     checks.extend(left.iter().map(describe));
@@ -56,7 +56,7 @@ fn describe(finding: &Finding) -> Check {
             Check::new("files", Fail, format!("{path} is not what was accepted"))
                 .hint("`--fix` keeps what is there beside it and writes the message again")
         }
-        Finding::NotTakenIn { path, reason } => {
+        Finding::NotIngested { path, reason } => {
             let reason = reason.as_deref().unwrap_or("it has not been looked at yet");
             Check::new("files", Warn, format!("{path} was not taken in: {reason}"))
         }
@@ -84,8 +84,8 @@ fn describe(finding: &Finding) -> Check {
 }
 
 async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure> {
-    workspace.verify().await?;
-    workspace.tidy_up().await?;
+    workspace.verify_mailboxes().await?;
+    workspace.run_maintenance().await?;
     for finding in found {
         match finding {
             // A lock is let go by taking it: stale ones are taken over on the way.

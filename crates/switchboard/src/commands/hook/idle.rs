@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use door_workspace::{Unasked, Workspace};
+use door_workspace::{PushPolicy, Workspace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use switchboard_core::{AgentId, Door};
 use switchboard_sys::owner::Owner;
@@ -84,12 +84,14 @@ async fn wait(
 ) -> Result<bool, Failure> {
     let mut changes = workspace.hub().changes();
     let mut look = tokio::time::interval(LOOK);
-    workspace.sweep_mailbox(agent).await?;
+    workspace.scan_mailbox(agent).await?;
     loop {
         if !client.is_there() || !seat.is_ours().await? {
             return Ok(false);
         }
-        if let Some(digest) = workspace.digest(agent, Unasked { room: ROOM, again: false }).await? {
+        if let Some(digest) =
+            workspace.digest(agent, PushPolicy { max_bytes: ROOM, include_announced: false }).await?
+        {
             let mut err = std::io::stderr().lock();
             let said = writeln!(err, "{}", digest.text).and_then(|()| err.flush());
             drop(err);
@@ -97,7 +99,7 @@ async fn wait(
             if said.is_err() {
                 return Ok(false);
             }
-            workspace.digested(digest).await?;
+            workspace.finish_digest(digest).await?;
             return Ok(true);
         }
         // A change is worth a look at the mail; otherwise only the client may have gone.

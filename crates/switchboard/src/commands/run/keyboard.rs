@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use door_workspace::{
-    Emulator, InputMode, Obstacle, Screen, Step, Stray, Typist, check_field, close_completion, keystrokes,
-    paste_end,
+    Emulator, InputMode, LeftoverText, Obstacle, Screen, Step, Typist, check_field, dismiss_completion,
+    encode_keystrokes, paste_end,
 };
 use pty_process::WritePty;
 use rustix::termios::{self, LocalModes, SpecialCodeIndex};
@@ -142,7 +142,7 @@ pub(super) struct Keyboard<'s> {
     /// The person's keys that came while something else was typed.
     held: VecDeque<Vec<u8>>,
     /// A text of ours that may still show up in the input field.
-    stray: Option<Stray>,
+    leftover: Option<LeftoverText>,
     /// Whether a text of ours has been entered; before, the program may still be starting.
     has_typed: bool,
 }
@@ -155,7 +155,7 @@ impl<'s> Keyboard<'s> {
         watch: &'s RefCell<Watch>,
         idle: Duration,
     ) -> Self {
-        Self { pty, control, pid, watch, idle, held: VecDeque::new(), stray: None, has_typed: false }
+        Self { pty, control, pid, watch, idle, held: VecDeque::new(), leftover: None, has_typed: false }
     }
 
     /// The program's screen now.
@@ -210,7 +210,7 @@ impl<'s> Keyboard<'s> {
         loop {
             let screen = self.screen();
             for (place, (when, blocked)) in waiting.iter().enumerate() {
-                let free = check_field(&screen, self.stray.as_ref())
+                let free = check_field(&screen, self.leftover.as_ref())
                     .and_then(|()| self.watch.borrow().check_quiet(*when, self.idle));
                 let Err(obstacle) = free else { return place };
                 blocked.send_if_modified(|known| known.replace(obstacle) != Some(obstacle));
@@ -252,7 +252,11 @@ impl<'s> Keyboard<'s> {
     async fn type_text(&mut self, text: &str, keys: &mut mpsc::Receiver<Vec<u8>>) -> Typed {
         let mode = self.screen().mode();
         let paste = mode == InputMode::Paste;
-        let writes = if paste { keystrokes(&close_completion(text), true) } else { keystrokes(text, false) };
+        let writes = if paste {
+            encode_keystrokes(&dismiss_completion(text), true)
+        } else {
+            encode_keystrokes(text, false)
+        };
         let size: usize = writes.iter().map(Vec::len).sum();
         if mode == InputMode::Lines && size > LONGEST_LINE {
             return Typed::Failed(format!(
@@ -260,7 +264,7 @@ impl<'s> Keyboard<'s> {
             ));
         }
         let (mut done, is_entered) = (0, Cell::new(false));
-        let mut typist = Typist::new(text.to_owned(), self.stray.take(), true).first(!self.has_typed);
+        let mut typist = Typist::new(text.to_owned(), self.leftover.take(), true).starting(!self.has_typed);
         let typed = {
             let (pty, watch, control, pid) = (&mut self.pty, self.watch, self.control, self.pid);
             let (done, typist, is_entered) = (&mut done, &mut typist, &is_entered);
@@ -271,7 +275,7 @@ impl<'s> Keyboard<'s> {
                         return Ok(None);
                     }
                     let now = screen(watch, control, pid);
-                    match typist.look(&now, began.elapsed()) {
+                    match typist.next_step(&now, began.elapsed()) {
                         Step::Wait => sleep(GLANCE).await,
                         // The settings have changed since: the next look starts over.
                         Step::Paste if now.mode() != mode => return Ok(Some(Obstacle::NotReady)),
@@ -299,7 +303,7 @@ impl<'s> Keyboard<'s> {
                 () = interrupted(keys, &mut self.held) => Err("the person pressed Ctrl-C".to_owned()),
             }
         };
-        self.stray = typist.stray();
+        self.leftover = typist.into_leftover();
         self.has_typed |= matches!(typed, Ok(None));
         match typed {
             Ok(None) => Typed::Done,
@@ -324,8 +328,8 @@ fn screen(watch: &RefCell<Watch>, control: &OwnedFd, pid: u32) -> Screen {
     // Where the system does not tell whether a process waits, one that edits no lines itself does.
     let reads_lines = || platform::edits_lines(control.as_fd()) && platform::awaits_line(pid).unwrap_or(true);
     let watch = watch.borrow();
-    let takes_pastes = watch.emulator.takes_pastes();
-    watch.emulator.screen(!takes_pastes && reads_lines())
+    let uses_bracketed_paste = watch.emulator.uses_bracketed_paste();
+    watch.emulator.screen(!uses_bracketed_paste && reads_lines())
 }
 
 /// Writes all of `bytes` and counts them; gives up when the program does not read.

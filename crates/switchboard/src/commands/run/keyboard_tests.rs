@@ -38,5 +38,5 @@ async fn notices_wait_for_quiet_executes_for_keys() {
     assert!(is_free(&watch, When::LineIsFree) && !is_free(&watch, When::AllIsQuiet));
     tokio::time::advance(IDLE).await;
     assert!(is_free(&watch, When::AllIsQuiet));
-    assert!(watch.emulator.takes_pastes());
+    assert!(watch.emulator.uses_bracketed_paste());
 }

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use door_workspace::{
-    Execute, ExecuteResult, Notices, Obstacle, TerminalPost, TerminalRegistration, WorkspaceError,
+    ExecuteRequest, ExecuteResult, Notices, Obstacle, TerminalExecutor, TerminalRegistration, WorkspaceError,
 };
 use switchboard_core::MessageId;
 use switchboard_sys::owner::Owner;
@@ -35,7 +35,7 @@ struct Over;
 
 /// Registers the terminal, says that it is alive, and types what comes. Returns when the program has ended.
 pub(super) async fn type_mail(
-    post: TerminalPost,
+    post: TerminalExecutor,
     pid: u32,
     notify: bool,
     turns: mpsc::Sender<Turn>,
@@ -54,7 +54,7 @@ pub(super) async fn type_mail(
         loop {
             beat.tick().await;
             workspace.hub().announce(agent.clone(), "active", None);
-            workspace.note_alive(&agent).await;
+            workspace.record_heartbeat(&agent).await;
         }
     };
     let notices = notify.then(|| Notices::new(&post));
@@ -65,7 +65,11 @@ pub(super) async fn type_mail(
     }
 }
 
-async fn type_executes(mut post: TerminalPost, turns: &mpsc::Sender<Turn>, is_typing: &Cell<bool>) -> Over {
+async fn type_executes(
+    mut post: TerminalExecutor,
+    turns: &mpsc::Sender<Turn>,
+    is_typing: &Cell<bool>,
+) -> Over {
     let mut retry = Retry::default();
     loop {
         let typed = match post.next().await {
@@ -107,8 +111,8 @@ impl Retry {
 /// Types one message. It is noted on disk when the keyboard is ours and before the first byte: while the
 /// program shows no empty input field it waits in the mailbox like any other, and its sender can ask why.
 async fn type_execute(
-    post: &mut TerminalPost,
-    execute: &Execute,
+    post: &mut TerminalExecutor,
+    execute: &ExecuteRequest,
     turns: &mpsc::Sender<Turn>,
     is_typing: &Cell<bool>,
     retry: &mut Retry,
@@ -117,7 +121,7 @@ async fn type_execute(
     let waits = async {
         loop {
             let obstacle = asked.blocked.wait_long().await;
-            post.note_waiting(execute, &obstacle.to_string()).await?;
+            post.record_waiting(execute, &obstacle.to_string()).await?;
         }
     };
     let turn = tokio::select! {
@@ -128,7 +132,7 @@ async fn type_execute(
         return Ok(Some(Over));
     }
     is_typing.set(true);
-    if !post.begin(execute).await? {
+    if !post.start(execute).await? {
         return Ok(None);
     }
     let typed = asked.turn.type_text(execute.text.clone()).await.unwrap_or_else(|| {
@@ -138,7 +142,7 @@ async fn type_execute(
     match typed {
         Typed::Done => post.finish(execute, ExecuteResult::Executed).await?,
         Typed::Failed(reason) => post.finish(execute, ExecuteResult::Failed { reason }).await?,
-        Typed::NotYet(obstacle) => post.postpone(execute, &obstacle.to_string()).await?,
+        Typed::NotYet(obstacle) => post.requeue(execute, &obstacle.to_string()).await?,
     }
     Ok(None)
 }
@@ -156,7 +160,7 @@ async fn type_notices(notices: Option<Notices>, turns: &mpsc::Sender<Turn>) -> O
             return Over;
         }
         // More may have come, or all been read, while it waited for its turn.
-        let typed = match notices.take().await {
+        let typed = match notices.next_notice().await {
             Ok(Some(notice)) => match asked.turn.type_text(notice.text.clone()).await {
                 // It comes again: the messages are as new as before.
                 Some(Typed::NotYet(_)) => {

@@ -133,7 +133,7 @@ async fn unheard(
         let Some((_, receipt)) = hub.receipt(stored.message.id).await.unwrap() else { continue };
         for delivery in receipt.deliveries.iter().filter(|delivery| reads(&delivery.agent)) {
             // By either of the two names that it has in answers.
-            let ids = [stored.message.id.to_string(), door_workspace::native_of(&stored.message)];
+            let ids = [stored.message.id.to_string(), door_workspace::native_id(&stored.message)];
             let is_shown = ids.iter().any(|id| shown.contains_key(&(delivery.agent.to_string(), id.clone())));
             if delivery.state == DeliveryState::Seen && !is_shown {
                 let kill =

@@ -16,11 +16,11 @@ async fn crew() -> TestWorkspace {
     t
 }
 
-fn to_crew(from: &str, body: &str) -> TeamLetter {
-    TeamLetter::new(name("Crew"), agent(from), Kind::delegate_task(), body)
+fn to_crew(from: &str, body: &str) -> OutgoingTeamMessage {
+    OutgoingTeamMessage::new(name("Crew"), agent(from), Kind::delegate_task(), body)
 }
 
-fn members(sent: &TeamSent) -> Vec<String> {
+fn members(sent: &TeamSendResult) -> Vec<String> {
     sent.members.iter().map(|member| member.member.to_string()).collect()
 }
 
@@ -34,7 +34,7 @@ async fn every_member_gets_a_copy_with_the_persona_of_its_role() {
     let outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
     let workspace = t.workspace.clone();
     let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
-    let letter = TeamLetter {
+    let letter = OutgoingTeamMessage {
         metadata: Map::from_iter([("ticket".to_owned(), json!(7))]),
         ..to_crew("eve", "---PERSONA--- is only text")
     };
@@ -72,14 +72,15 @@ async fn a_filter_reaches_those_with_the_role() {
     let t = crew().await;
     for (filter, expected) in [("lead", vec!["ann"]), ("Coder_2", vec!["cid"]), ("coder", vec!["bob", "cid"])]
     {
-        let letter = TeamLetter { role_filter: Some(filter.into()), ..to_crew("eve", filter) };
+        let letter = OutgoingTeamMessage { role_filter: Some(filter.into()), ..to_crew("eve", filter) };
         let sent = t.workspace.send_team_message(letter).await.unwrap();
         assert_eq!(
             (members(&sent), sent.total_members, sent.sent),
             (expected.iter().map(ToString::to_string).collect(), 4, expected.len())
         );
     }
-    let filtered = |filter: &str| TeamLetter { role_filter: Some(filter.into()), ..to_crew("ann", "x") };
+    let filtered =
+        |filter: &str| OutgoingTeamMessage { role_filter: Some(filter.into()), ..to_crew("ann", "x") };
     let error = t.workspace.send_team_message(filtered("tester")).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -87,7 +88,7 @@ async fn a_filter_reaches_those_with_the_role() {
          coder 1, coder 2"
     );
     let error = t.workspace.send_team_message(filtered("lead")).await.unwrap_err();
-    assert!(matches!(error, WorkspaceError::TeamMail(TeamMailError::NoneWithRole { .. })), "only the sender");
+    assert!(matches!(error, WorkspaceError::TeamSend(TeamSendError::NoneWithRole { .. })), "only the sender");
     let error = t.workspace.send_team_message(filtered("tster")).await.unwrap_err();
     assert!(error.to_string().contains("did you mean 'tester'?"), "{error}");
     assert_eq!(t.journal().await.len(), 4, "what was refused left nothing behind");
@@ -106,7 +107,7 @@ async fn a_member_gets_no_copy_of_its_own_mail() {
 #[tokio::test]
 async fn a_team_that_is_unknown_or_empty_is_an_error() {
     let t = crew().await;
-    let to = |team: &str| TeamLetter { team: name(team), ..to_crew("eve", "x") };
+    let to = |team: &str| OutgoingTeamMessage { team: name(team), ..to_crew("eve", "x") };
     let error = t.workspace.send_team_message(to("crw")).await.unwrap_err();
     let WorkspaceError::Hub(HubError::Unresolved(ResolveError::UnknownTeam { near, .. })) = error else {
         panic!("{error:?}")
@@ -124,16 +125,21 @@ async fn what_fails_for_one_is_reported_and_the_others_get_theirs() {
     // What the sender carries along just fits; with the lead's persona it does not.
     write_carelessly(&t.workspace_folder().join(".agent/personas/lead.md"), "x".repeat(2000));
     let metadata = Map::from_iter([("notes".to_owned(), Value::from("x".repeat((256 << 10) - 1000)))]);
-    let sent =
-        t.workspace.send_team_message(TeamLetter { metadata, ..to_crew("eve", "hello") }).await.unwrap();
+    let sent = t
+        .workspace
+        .send_team_message(OutgoingTeamMessage { metadata, ..to_crew("eve", "hello") })
+        .await
+        .unwrap();
     assert_eq!((sent.total_members, sent.sent, sent.members.len()), (4, 3, 4));
     let failed: Vec<_> = sent.members.iter().filter(|member| member.message.is_err()).collect();
-    let [MemberSent { member, message: Err(error), .. }] = failed.as_slice() else { panic!("{failed:?}") };
+    let [MemberSendResult { member, message: Err(error), .. }] = failed.as_slice() else {
+        panic!("{failed:?}")
+    };
     assert_eq!(*member, agent("ann"));
     assert!(matches!(error, WorkspaceError::Hub(HubError::MetadataTooLarge { .. })), "{error:?}");
     assert_eq!(t.journal().await, ["hello"; 3]);
     let error = t.workspace.send_team_message(to_crew("eve", &"x".repeat(2 << 20))).await.unwrap_err();
-    let WorkspaceError::TeamMail(TeamMailError::NoneAccepted { failed, .. }) = &error else {
+    let WorkspaceError::TeamSend(TeamSendError::NoneAccepted { failed, .. }) = &error else {
         panic!("{error:?}")
     };
     assert_eq!(failed.len(), 4);
@@ -159,7 +165,7 @@ async fn a_composite_team_takes_no_second_member_and_no_team_of_several_becomes_
     assert!(matches!(second, Err(WorkspaceError::Hub(HubError::CompositeTeam { .. }))), "{second:?}");
     let sent = t
         .workspace
-        .send_team_message(TeamLetter { team: name("solo"), ..to_crew("ann", "play them all") })
+        .send_team_message(OutgoingTeamMessage { team: name("solo"), ..to_crew("ann", "play them all") })
         .await
         .unwrap();
     assert_eq!(members(&sent), ["eve"]);
@@ -169,7 +175,7 @@ async fn a_composite_team_takes_no_second_member_and_no_team_of_several_becomes_
 async fn a_copy_that_a_rule_against_storms_stops_does_not_count_as_sent() {
     let t = crew().await;
     let question = t.workspace.send(crate::test_workspace::letter("ann", "eve", "well?")).await.unwrap().id;
-    let filter = |body: &str| TeamLetter {
+    let filter = |body: &str| OutgoingTeamMessage {
         role_filter: Some("lead".into()),
         in_reply_to: Some(question),
         ..to_crew("eve", body)

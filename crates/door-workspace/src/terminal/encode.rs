@@ -18,7 +18,7 @@ const TRIGGERS: [char; 3] = ['!', '/', '$'];
 ///
 /// Escape sequences go as a whole, other control characters one by one; lines end in `\n`. Characters that
 /// switch modes at the beginning go, with the white space around them. What is left can be empty.
-pub fn neutral(text: &str) -> String {
+pub fn sanitize_input(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(character) = rest.next() {
@@ -94,7 +94,7 @@ fn skip_string(rest: &mut Rest<'_>) {
 /// Into a program that asked for bracketed paste it goes as one paste, lines and all. Into any other one
 /// newlines and tabs go as spaces, as they would be Enter and completion. The marks of a paste are never
 /// split: a program that gets half of one takes it for the Escape key.
-pub fn keystrokes(text: &str, paste: bool) -> Vec<Vec<u8>> {
+pub fn encode_keystrokes(text: &str, paste: bool) -> Vec<Vec<u8>> {
     let one_line;
     let text = if paste {
         text
@@ -113,7 +113,7 @@ pub fn keystrokes(text: &str, paste: bool) -> Vec<Vec<u8>> {
 }
 
 /// The text with a blank at its end where its last word opens a list of completions, in which Enter would choose.
-pub fn close_completion(text: &str) -> String {
+pub fn dismiss_completion(text: &str) -> String {
     let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
     let blank = if last.contains(COMPLETED) { " " } else { "" };
     format!("{text}{blank}")
@@ -139,5 +139,5 @@ fn chunks(mut text: &str) -> Vec<&str> {
 }
 
 #[cfg(test)]
-#[path = "keys_tests.rs"]
+#[path = "encode_tests.rs"]
 mod tests;

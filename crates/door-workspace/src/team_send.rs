@@ -12,11 +12,11 @@ use crate::error::WorkspaceError;
 use crate::personas::role_for;
 use crate::roles::{self, Role, RoleError, role_of};
 use crate::translate::set_team;
-use crate::workspace::{Letter, Workspace};
+use crate::workspace::{OutgoingMessage, Workspace};
 
 /// A message that somebody writes to a team.
 #[derive(Debug, Clone)]
-pub struct TeamLetter {
+pub struct OutgoingTeamMessage {
     /// The team.
     pub team: Name,
     /// Who writes. A member gets no copy of its own mail.
@@ -35,7 +35,7 @@ pub struct TeamLetter {
     pub key: Option<String>,
 }
 
-impl TeamLetter {
+impl OutgoingTeamMessage {
     /// A plain letter to the whole team.
     pub fn new(team: Name, from: AgentId, kind: Kind, body: impl Into<String>) -> Self {
         let (role_filter, in_reply_to, metadata) = (None, None, Map::new());
@@ -45,7 +45,7 @@ impl TeamLetter {
 
 /// What became of a message to a team.
 #[derive(Debug)]
-pub struct TeamSent {
+pub struct TeamSendResult {
     /// The team, as it is spelled.
     pub team: Name,
     /// How many members the team has.
@@ -53,12 +53,12 @@ pub struct TeamSent {
     /// How many copies were accepted and are on their way.
     pub sent: usize,
     /// What became of each copy, in the order of the names.
-    pub members: Vec<MemberSent>,
+    pub members: Vec<MemberSendResult>,
 }
 
 /// What became of one member's copy.
 #[derive(Debug)]
-pub struct MemberSent {
+pub struct MemberSendResult {
     /// The member.
     pub member: AgentId,
     /// The copy's id, or why there is none.
@@ -73,7 +73,7 @@ pub struct MemberSent {
 
 /// Why nobody of a team was sent a message.
 #[derive(Debug, thiserror::Error)]
-pub enum TeamMailError {
+pub enum TeamSendError {
     /// No member but perhaps the sender has the role.
     #[error("role_filter '{role}': no member of team '{team}' but perhaps the sender has that role; roles there: {}", if .present.is_empty() { "none".to_owned() } else { roles::join(.present) })]
     NoneWithRole {
@@ -90,19 +90,19 @@ pub enum TeamMailError {
         /// The team.
         team: Name,
         /// What became of each copy.
-        failed: Vec<MemberSent>,
+        failed: Vec<MemberSendResult>,
     },
 }
 
-fn reasons(failed: &[MemberSent]) -> String {
-    let reason = |sent: &MemberSent| {
+fn reasons(failed: &[MemberSendResult]) -> String {
+    let reason = |sent: &MemberSendResult| {
         let error = sent.message.as_ref().err()?;
         Some(format!("{}: {}", sent.member, describe(error)))
     };
     failed.iter().filter_map(reason).collect::<Vec<_>>().join("; ")
 }
 
-impl Letter {
+impl OutgoingMessage {
     /// The letter with the team it was written to.
     #[must_use]
     pub fn with_team(mut self, team: &Name) -> Self {
@@ -113,7 +113,10 @@ impl Letter {
 
 impl Workspace {
     /// Sends a copy to each member. An error only where no copy was accepted.
-    pub async fn send_team_message(&self, letter: TeamLetter) -> Result<TeamSent, WorkspaceError> {
+    pub async fn send_team_message(
+        &self,
+        letter: OutgoingTeamMessage,
+    ) -> Result<TeamSendResult, WorkspaceError> {
         let directory = self.hub().directory().await?;
         let Some(team) = directory.team(&letter.team) else {
             let near = nearest(letter.team.as_str(), directory.teams().map(|team| team.id.as_str()));
@@ -123,7 +126,7 @@ impl Workspace {
             None => None,
             Some(text) => Some(Role::read(text).ok_or_else(|| unknown_role(text))?),
         };
-        let state = self.read_whole().await;
+        let state = self.read_state_json().await;
         let from = directory.canonical(&letter.from);
         let everyone: Vec<&AgentRecord> = directory.members(&team.id).collect();
         let others: Vec<&AgentRecord> = everyone.iter().filter(|member| member.id != from).copied().collect();
@@ -137,7 +140,7 @@ impl Workspace {
         let meant: Vec<&AgentRecord> = others.iter().filter(fits).copied().collect();
         if let (true, Some(role)) = (meant.is_empty(), role) {
             let present = roles::present(others.into_iter(), &state);
-            return Err(TeamMailError::NoneWithRole { team: team.id.clone(), role, present }.into());
+            return Err(TeamSendError::NoneWithRole { team: team.id.clone(), role, present }.into());
         }
         let mut members = Vec::with_capacity(meant.len());
         for member in meant {
@@ -145,30 +148,30 @@ impl Workspace {
             members.push(self.send_copy(&letter, &team.id, &member.id, role).await);
         }
         if members.iter().all(|member| member.message.is_err()) {
-            return Err(TeamMailError::NoneAccepted { team: team.id.clone(), failed: members }.into());
+            return Err(TeamSendError::NoneAccepted { team: team.id.clone(), failed: members }.into());
         }
-        let is_on_its_way = |member: &&MemberSent| member.message.is_ok() && member.stopped.is_none();
+        let is_on_its_way = |member: &&MemberSendResult| member.message.is_ok() && member.stopped.is_none();
         let sent = members.iter().filter(is_on_its_way).count();
-        Ok(TeamSent { team: team.id.clone(), total_members: everyone.len(), sent, members })
+        Ok(TeamSendResult { team: team.id.clone(), total_members: everyone.len(), sent, members })
     }
 
     async fn send_copy(
         &self,
-        letter: &TeamLetter,
+        letter: &OutgoingTeamMessage,
         team: &Name,
         member: &AgentId,
         role: Option<Role>,
-    ) -> MemberSent {
+    ) -> MemberSendResult {
         let (persona, problem) = match self.persona_of(role).await {
             Ok(persona) => (persona.text, persona.problem),
             Err(error) => (None, Some(describe(&error))),
         };
         let has_persona = persona.is_some();
-        let copy = Letter {
+        let copy = OutgoingMessage {
             in_reply_to: letter.in_reply_to,
             metadata: letter.metadata.clone(),
             key: letter.key.as_ref().map(|key| format!("{key} {member}")),
-            ..Letter::new(
+            ..OutgoingMessage::new(
                 letter.from.clone(),
                 member.clone().into(),
                 letter.kind.clone(),
@@ -188,7 +191,7 @@ impl Workspace {
             Ok(accepted) => (Ok(accepted.id), accepted.stopped),
             Err(error) => (Err(error), None),
         };
-        MemberSent { member: member.clone(), message, stopped, has_persona, persona_problem: problem }
+        MemberSendResult { member: member.clone(), message, stopped, has_persona, persona_problem: problem }
     }
 }
 
@@ -199,5 +202,5 @@ fn unknown_role(text: &str) -> RoleError {
 }
 
 #[cfg(test)]
-#[path = "team_mail_tests.rs"]
+#[path = "team_send_tests.rs"]
 mod tests;

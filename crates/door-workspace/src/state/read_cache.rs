@@ -11,13 +11,13 @@ use switchboard_sys::clock::Clock;
 use switchboard_sys::files::FileStamp;
 
 /// A file that was changed less than this before it was read may change once more without another time:
-/// file systems count in ticks. Such a reading is not kept.
+/// file systems count in ticks. Such a reading is not cached.
 const TICK: i128 = 50_000_000;
 
 /// The last reading. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LastRead {
-    kept: Arc<Mutex<Option<Reading>>>,
+pub(super) struct ReadCache {
+    cached: Arc<Mutex<Option<Reading>>>,
 }
 
 #[derive(Debug)]
@@ -26,22 +26,22 @@ struct Reading {
     state: Arc<Map<String, Value>>,
 }
 
-impl LastRead {
+impl ReadCache {
     /// What the file says, where it is the one that was read.
-    pub(super) fn of(&self, stamp: FileStamp) -> Option<Arc<Map<String, Value>>> {
-        let kept = self.kept.lock();
-        kept.as_ref().filter(|reading| reading.stamp == stamp).map(|reading| reading.state.clone())
+    pub(super) fn get(&self, stamp: FileStamp) -> Option<Arc<Map<String, Value>>> {
+        let cached = self.cached.lock();
+        cached.as_ref().filter(|reading| reading.stamp == stamp).map(|reading| reading.state.clone())
     }
 
     /// Keeps what was just read from the file that had this stamp before.
-    pub(super) fn keep(&self, stamp: FileStamp, state: &Arc<Map<String, Value>>) {
+    pub(super) fn store(&self, stamp: FileStamp, state: &Arc<Map<String, Value>>) {
         // By the system's clock, which the stamp is from as well; the hub's may be set by hand.
         let age = Clock::system().now().as_nanosecond() - stamp.mtime_ns;
         let reading = Reading { stamp, state: state.clone() };
-        *self.kept.lock() = (age > TICK).then_some(reading);
+        *self.cached.lock() = (age > TICK).then_some(reading);
     }
 }
 
 #[cfg(test)]
-#[path = "last_read_tests.rs"]
+#[path = "read_cache_tests.rs"]
 mod tests;

@@ -4,29 +4,29 @@ use crate::test_workspace::{TestWorkspace, agent};
 #[tokio::test]
 async fn only_a_session_that_does_not_tell_its_end_is_taken_over() {
     let workspace = TestWorkspace::new(&[]).await;
-    let claims = Claims::impatient(workspace.workspace.hub().clone());
-    let (first, second) = (claims.new_session(), claims.new_session());
+    let owners = SessionOwners::impatient(workspace.workspace.hub().clone());
+    let (first, second) = (owners.new_session(), owners.new_session());
     let (stays, silent) = (agent("stays"), agent("silent"));
-    claims.take(&stays, first, true, None).unwrap().unwrap();
-    claims.take(&silent, first, false, None).unwrap().unwrap();
-    assert!(matches!(claims.take(&stays, second, true, None).unwrap(), Err(Taken::Session { .. })));
-    claims.take(&silent, second, true, None).unwrap().unwrap();
-    assert!(!claims.begin(&silent, first), "it has another one now");
-    claims.release(&stays, first);
-    claims.take(&stays, second, true, None).unwrap().unwrap();
+    owners.take(&stays, first, true, None).unwrap().unwrap();
+    owners.take(&silent, first, false, None).unwrap().unwrap();
+    assert!(matches!(owners.take(&stays, second, true, None).unwrap(), Err(Taken::Session { .. })));
+    owners.take(&silent, second, true, None).unwrap().unwrap();
+    assert!(!owners.begin(&silent, first), "it has another one now");
+    owners.release(&stays, first);
+    owners.take(&stays, second, true, None).unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn a_session_that_is_at_work_is_not_silent() {
     let workspace = TestWorkspace::new(&[]).await;
-    let claims = Claims::impatient(workspace.workspace.hub().clone());
-    let (first, second) = (claims.new_session(), claims.new_session());
+    let owners = SessionOwners::impatient(workspace.workspace.hub().clone());
+    let (first, second) = (owners.new_session(), owners.new_session());
     let codex = agent("codex");
-    claims.take(&codex, first, false, None).unwrap().unwrap();
-    assert!(claims.begin(&codex, first));
-    assert!(matches!(claims.take(&codex, second, false, None).unwrap(), Err(Taken::Session { .. })));
-    claims.end(&codex, first);
-    claims.take(&codex, second, false, None).unwrap().unwrap();
+    owners.take(&codex, first, false, None).unwrap().unwrap();
+    assert!(owners.begin(&codex, first));
+    assert!(matches!(owners.take(&codex, second, false, None).unwrap(), Err(Taken::Session { .. })));
+    owners.end(&codex, first);
+    owners.take(&codex, second, false, None).unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn session_takes_its_agent_over_from_a_stopped_process() {
     let workspace = TestWorkspace::new(&[]).await;
     let hub = workspace.workspace.hub();
     // Each has its own locks, as two processes have.
-    let (stopped, alone) = (Claims::new(hub.clone()), Claims::new(hub.clone()));
+    let (stopped, alone) = (SessionOwners::new(hub.clone()), SessionOwners::new(hub.clone()));
     let (before, after) = (stopped.new_session(), alone.new_session());
     let key = |digit: &str| Some(digit.repeat(32).parse::<LeaseKey>().unwrap());
     let codex = agent("codex");

@@ -41,8 +41,8 @@ fn judge(message: &Message, seq: i64, from_files: bool) -> Result<String, Refusa
         routes: Vec::new(),
         registered_at: began(),
     });
-    let terms = Terms { after: 10, began: began(), from_files };
-    text_to_type(message, seq, &directory, &terms, began() + SignedDuration::from_secs(2))
+    let permission = Permission { after: 10, began: began(), from_files };
+    text_to_type(message, seq, &directory, &permission, began() + SignedDuration::from_secs(2))
 }
 
 #[test]

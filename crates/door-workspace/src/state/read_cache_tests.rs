@@ -13,8 +13,8 @@ async fn a_file_that_has_not_changed_is_read_once() {
     let t = TestWorkspace::new(&["codex"]).await;
     date(&t, 60);
     let (file, other) = (t.workspace.state().clone(), t.workspace.state().clone());
-    let first = file.whole().unwrap();
-    assert!(Arc::ptr_eq(&first, &other.whole().unwrap()));
+    let first = file.read_all().unwrap();
+    assert!(Arc::ptr_eq(&first, &other.read_all().unwrap()));
     assert!(first["chatAgents"].as_object().unwrap().contains_key("codex"));
 }
 
@@ -23,22 +23,22 @@ async fn every_change_is_seen() {
     let t = TestWorkspace::new(&["codex"]).await;
     let state = t.workspace.state();
     date(&t, 60);
-    assert!(!state.whole().unwrap().contains_key("ours"));
+    assert!(!state.read_all().unwrap().contains_key("ours"));
     // Ours, by another handle, as another process has one.
     let other = crate::state::StateFile::new(t.workspace.tree().root().clone());
     other.update(|state| state.insert("ours".into(), 1.into()).is_none()).unwrap();
-    assert_eq!(state.whole().unwrap()["ours"], 1);
+    assert_eq!(state.read_all().unwrap()["ours"], 1);
     // A careless one, in place and of the same length, at a time of its own.
     date(&t, 60);
-    assert_eq!(state.whole().unwrap()["ours"], 1);
+    assert_eq!(state.read_all().unwrap()["ours"], 1);
     let text = String::from_utf8(t.bytes("state.json")).unwrap();
     t.write("state.json", text.replace("\"ours\": 1", "\"ours\": 2"));
-    assert_eq!(state.whole().unwrap()["ours"], 2);
+    assert_eq!(state.read_all().unwrap()["ours"], 2);
     // One that takes the file away.
     date(&t, 60);
-    assert_eq!(state.whole().unwrap()["ours"], 2);
+    assert_eq!(state.read_all().unwrap()["ours"], 2);
     std::fs::remove_file(t.path("state.json")).unwrap();
-    assert!(!state.whole().unwrap().contains_key("ours"));
+    assert!(!state.read_all().unwrap().contains_key("ours"));
 }
 
 #[tokio::test]
@@ -46,5 +46,5 @@ async fn a_reading_of_a_file_that_may_still_be_changing_is_not_kept() {
     let t = TestWorkspace::new(&["codex"]).await;
     date(&t, -60);
     let state = t.workspace.state();
-    assert!(!Arc::ptr_eq(&state.whole().unwrap(), &state.whole().unwrap()));
+    assert!(!Arc::ptr_eq(&state.read_all().unwrap(), &state.read_all().unwrap()));
 }

@@ -6,7 +6,7 @@ use switchboard_core::{AgentId, Delivery, DeliveryState, MessageId};
 use switchboard_hub::{DisplayLease, DisplayMode, HubError, MailboxMessage, MailboxQuery, Part};
 
 use crate::error::{WorkspaceError, unless_disk};
-use crate::letters::{Extent, PREVIEW, show_mail};
+use crate::render::{BodyLimit, PREVIEW, render_mail};
 use crate::terminal::EXECUTE;
 use crate::workspace::Workspace;
 
@@ -15,11 +15,11 @@ const MOST: usize = 20;
 
 /// How mail may be put before a model that did not ask for it.
 #[derive(Debug, Clone, Copy)]
-pub struct Unasked {
+pub struct PushPolicy {
     /// Bytes that there is room for.
-    pub room: usize,
+    pub max_bytes: usize,
     /// Also what the model was told of a short while ago and has not read: the last occasion before it stops.
-    pub again: bool,
+    pub include_announced: bool,
 }
 
 /// New mail of an agent as one text, for its model.
@@ -33,11 +33,11 @@ pub struct Digest {
 
 impl Workspace {
     /// The oldest messages that an agent has not seen and that nobody else is about to show; they are held.
-    pub(crate) async fn take_unseen(
+    pub(crate) async fn lease_unseen(
         &self,
         agent: &AgentId,
         most: usize,
-        how: DisplayMode,
+        policy: DisplayMode,
     ) -> Result<(Vec<MailboxMessage>, DisplayLease), WorkspaceError> {
         let query = MailboxQuery { agent: agent.clone(), after: 0, limit: most, part: Part::Unseen };
         let mut mail = self.hub().mailbox(query).await?.items;
@@ -45,21 +45,21 @@ impl Workspace {
         if self.terminal_holder(agent)?.is_some() {
             mail.retain(|mail| mail.stored.message.kind.as_str() != EXECUTE);
         }
-        let hold = self.hold_unseen(agent, &mail, how).await?;
+        let hold = self.lease_unseen_of(agent, &mail, policy).await?;
         mail.retain(|mail| hold.contains(mail.stored.message.id));
         Ok((mail, hold))
     }
 
     /// Holds what is unseen among these and what nobody else is about to show.
-    pub async fn hold_unseen(
+    pub async fn lease_unseen_of(
         &self,
         agent: &AgentId,
         mail: &[MailboxMessage],
-        how: DisplayMode,
+        policy: DisplayMode,
     ) -> Result<DisplayLease, WorkspaceError> {
         let unseen = mail.iter().filter(|mail| mail.delivery.state == DeliveryState::Delivered);
         let ids = unseen.map(|mail| mail.stored.message.id).collect();
-        Ok(self.hub().lease_display(agent.clone(), ids, how).await?)
+        Ok(self.hub().lease_display(agent.clone(), ids, policy).await?)
     }
 
     /// Notes what was shown in full and what was only told of; senders get their receipts.
@@ -97,27 +97,31 @@ impl Workspace {
 
     /// New mail of an agent for its model, as much as there is room for; nothing where there is none.
     ///
-    /// It is held until [`Workspace::digested`] says that the model has it. Whole messages count as seen then. Of one
+    /// It is held until [`Workspace::finish_digest`] says that the model has it. Whole messages count as seen then. Of one
     /// that is too long the model is told, and not again for a while.
-    pub async fn digest(&self, agent: &AgentId, how: Unasked) -> Result<Option<Digest>, WorkspaceError> {
-        let showing = if how.again { DisplayMode::Pull } else { DisplayMode::Push };
-        let (mail, hold) = self.take_unseen(agent, MOST, showing).await?;
+    pub async fn digest(
+        &self,
+        agent: &AgentId,
+        policy: PushPolicy,
+    ) -> Result<Option<Digest>, WorkspaceError> {
+        let showing = if policy.include_announced { DisplayMode::Pull } else { DisplayMode::Push };
+        let (mail, hold) = self.lease_unseen(agent, MOST, showing).await?;
         let (mut whole, mut told, mut parts) = (Vec::new(), Vec::new(), Vec::new());
-        let mut room = how.room.saturating_sub(HEADING_ROOM);
+        let mut max_bytes = policy.max_bytes.saturating_sub(HEADING_BYTES);
         for one in &mail {
-            let extent = |most| Extent { from: 0, most, everything: true };
-            let shown = show_mail(self, agent, one, extent(room)).await?;
+            let extent = |most| BodyLimit { from: 0, most, everything: true };
+            let shown = render_mail(self, agent, one, extent(max_bytes)).await?;
             let id = one.stored.message.id;
-            if shown.whole && shown.text.len() <= room {
+            if shown.whole && shown.text.len() <= max_bytes {
                 whole.push(id);
-                room -= shown.text.len();
+                max_bytes -= shown.text.len();
                 parts.push(shown.text);
                 continue;
             }
-            let preview = show_mail(self, agent, one, extent(PREVIEW)).await?;
-            if preview.text.len() <= room {
+            let preview = render_mail(self, agent, one, extent(PREVIEW)).await?;
+            if preview.text.len() <= max_bytes {
                 told.push(id);
-                room -= preview.text.len();
+                max_bytes -= preview.text.len();
                 parts.push(preview.text);
             }
         }
@@ -130,14 +134,14 @@ impl Workspace {
     }
 
     /// Notes that a model has what it was to be shown.
-    pub async fn digested(&self, digest: Digest) -> Result<(), WorkspaceError> {
+    pub async fn finish_digest(&self, digest: Digest) -> Result<(), WorkspaceError> {
         let Digest { hold, whole, told, .. } = digest;
         self.finish_showing(hold, whole, told).await
     }
 }
 
 /// What [`heading`] takes at most, with the longest name and the blank lines between messages.
-const HEADING_ROOM: usize = 600;
+const HEADING_BYTES: usize = 600;
 
 /// What a model is told before the messages.
 fn heading(agent: &AgentId, shown: usize, left: usize) -> String {
@@ -154,5 +158,5 @@ fn heading(agent: &AgentId, shown: usize, left: usize) -> String {
 }
 
 #[cfg(test)]
-#[path = "showing_tests.rs"]
+#[path = "push_mail_tests.rs"]
 mod tests;

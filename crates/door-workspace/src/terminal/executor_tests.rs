@@ -6,10 +6,10 @@ use super::*;
 use crate::config::Config;
 use crate::terminal::TerminalConfig;
 use crate::test_workspace::{TestWorkspace, agent, archive_file, inbox_file, letter, message, name, with};
-use crate::workspace::Letter;
+use crate::workspace::OutgoingMessage;
 
-fn execute(from: &str, to: &str, text: &str) -> Letter {
-    Letter { kind: Kind::parse(EXECUTE).unwrap(), ..letter(from, to, text) }
+fn execute(from: &str, to: &str, text: &str) -> OutgoingMessage {
+    OutgoingMessage { kind: Kind::parse(EXECUTE).unwrap(), ..letter(from, to, text) }
 }
 
 fn result_file(test: &TestWorkspace, sender: &str, id: MessageId, status: &str) -> Value {
@@ -19,20 +19,20 @@ fn result_file(test: &TestWorkspace, sender: &str, id: MessageId, status: &str) 
 #[tokio::test]
 async fn what_comes_now_is_typed_in_order_and_put_away() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let mut ids = Vec::new();
     for text in ["one", "two"] {
         ids.push(test.send(execute("claude", "codex", text)).await);
     }
     test.send(letter("claude", "codex", "just mail")).await;
     for (id, text) in ids.iter().zip(["one", "two"]) {
-        let next = post.next().await.unwrap();
+        let next = executor.next().await.unwrap();
         assert_eq!((next.message.id, next.text.as_str()), (*id, text));
-        assert!(post.begin(&next).await.unwrap());
-        assert!(!post.begin(&next).await.unwrap(), "never twice");
-        post.finish(&next, ExecuteResult::Executed).await.unwrap();
+        assert!(executor.start(&next).await.unwrap());
+        assert!(!executor.start(&next).await.unwrap(), "never twice");
+        executor.finish(&next, ExecuteResult::Executed).await.unwrap();
     }
-    assert_eq!(post.look().await.unwrap(), None);
+    assert_eq!(executor.poll().await.unwrap(), None);
     for id in ids {
         assert_eq!(result_file(&test, "claude", id, "executed")["error"], Value::Null);
         assert_eq!(test.states(id).await, ["acknowledged"]);
@@ -47,10 +47,10 @@ async fn what_comes_now_is_typed_in_order_and_put_away() {
 async fn what_is_refused_stays_and_its_sender_is_told_once() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let old = test.send(execute("claude", "codex", "old")).await;
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let stranger = test.send(execute("stranger", "codex", "from a stranger")).await;
     let good = test.send(execute("claude", "codex", "good")).await;
-    assert_eq!(post.next().await.unwrap().message.id, good);
+    assert_eq!(executor.next().await.unwrap().message.id, good);
     let told = result_file(&test, "claude", old, "refused");
     assert!(told["error"].as_str().unwrap().starts_with("it was accepted before"), "{told}");
     assert_eq!(told["status"], "refused");
@@ -60,10 +60,10 @@ async fn what_is_refused_stays_and_its_sender_is_told_once() {
     assert_eq!(test.waiting("codex").await, ["old", "from a stranger", "good"]);
     // The next one at this post types none of them, and what was told stays.
     let before = test.bytes(&format!("outbox/claude/{}.refused.receipt.json", crate::ids::to_native(old)));
-    drop(post);
+    drop(executor);
     test.clock.advance(jiff::SignedDuration::from_secs(5));
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
-    assert_eq!(post.look().await.unwrap(), None);
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
+    assert_eq!(executor.poll().await.unwrap(), None);
     assert_eq!(
         test.bytes(&format!("outbox/claude/{}.refused.receipt.json", crate::ids::to_native(old))),
         before
@@ -86,11 +86,11 @@ async fn a_dropped_file_is_typed_only_where_the_owner_said_so_and_never_an_old_o
         let later = test.clock.now() + jiff::SignedDuration::from_secs(60);
         // It came with the repository and says that it is new.
         test.put("codex", &file("msg_1_prepared", later));
-        let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+        let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
         test.put("codex", &file("msg_2_old", Timestamp::UNIX_EPOCH));
         test.put("codex", &file("msg_3_new", later));
-        test.workspace.sweep_all(0).await.unwrap();
-        let next = post.look().await.unwrap().map(|next| next.text);
+        test.workspace.scan_all(0).await.unwrap();
+        let next = executor.poll().await.unwrap().map(|next| next.text);
         assert_eq!(next.as_deref(), is_typed.then_some("msg_3_new"));
         assert!(test.names("outbox/claude").contains(&"msg_1_prepared.refused.receipt.json".to_owned()));
         assert!(test.names("outbox/claude").contains(&"msg_2_old.refused.receipt.json".to_owned()));
@@ -100,14 +100,14 @@ async fn a_dropped_file_is_typed_only_where_the_owner_said_so_and_never_an_old_o
 #[tokio::test]
 async fn what_a_dead_one_had_begun_is_said_to_be_uncertain_and_never_typed_again() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let id = test.send(execute("claude", "codex", "rm -r build")).await;
-    let next = post.next().await.unwrap();
-    assert!(post.begin(&next).await.unwrap());
+    let next = executor.next().await.unwrap();
+    assert!(executor.start(&next).await.unwrap());
     // The process dies here: nothing is finished, and the lock goes with it.
-    drop(post);
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
-    assert_eq!(post.look().await.unwrap(), None);
+    drop(executor);
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
+    assert_eq!(executor.poll().await.unwrap(), None);
     let told = result_file(&test, "claude", id, "failed");
     assert!(told["error"].as_str().unwrap().contains("may not have been typed"), "{told}");
     assert_eq!(test.states(id).await, ["acknowledged"]);
@@ -119,14 +119,14 @@ async fn what_a_dead_one_had_begun_is_said_to_be_uncertain_and_never_typed_again
 async fn what_was_noted_before_the_crash_stays_true() {
     for result in [ExecuteResult::Executed, ExecuteResult::Failed { reason: "it hung: twice".into() }] {
         let test = TestWorkspace::new(&["codex", "claude"]).await;
-        let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+        let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
         let id = test.send(execute("claude", "codex", "make")).await;
-        let next = post.next().await.unwrap();
-        assert!(post.begin(&next).await.unwrap());
+        let next = executor.next().await.unwrap();
+        assert!(executor.start(&next).await.unwrap());
         // The process dies after the journal has it and before any file does.
         test.workspace.hub().acknowledge(agent("codex"), id, Some(result.note())).await.unwrap();
-        drop(post);
-        drop(test.workspace.take_terminal_post(&name("codex")).await.unwrap());
+        drop(executor);
+        drop(test.workspace.acquire_terminal(&name("codex")).await.unwrap());
         let told = ExecuteResult::read(test.workspace.tree(), &next.message).unwrap();
         assert_eq!(told, Some(result));
         assert!(test.path(&archive_file("codex", id)).exists());
@@ -136,20 +136,20 @@ async fn what_was_noted_before_the_crash_stays_true() {
 #[tokio::test]
 async fn postponed_message_comes_again_and_says_why() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let id = test.send(execute("claude", "codex", "make")).await;
-    let next = post.next().await.unwrap();
-    assert!(post.begin(&next).await.unwrap());
-    post.postpone(&next, "the program shows a question").await.unwrap();
+    let next = executor.next().await.unwrap();
+    assert!(executor.start(&next).await.unwrap());
+    executor.requeue(&next, "the program shows a question").await.unwrap();
     let queued = ExecuteResult::Queued { reason: "the program shows a question".into() };
     assert_eq!(test.workspace.execute_result(&next.message).await.unwrap(), Some(queued.clone()));
     assert_eq!(queued.note(), "not typed yet: the program shows a question");
     assert_eq!(test.states(id).await, ["delivered"]);
     assert!(test.workspace.hub().notes(Door::Workspace, TYPING).await.unwrap().is_empty());
-    let again = post.next().await.unwrap();
+    let again = executor.next().await.unwrap();
     assert_eq!(again, next);
-    assert!(post.begin(&again).await.unwrap());
-    post.finish(&again, ExecuteResult::Executed).await.unwrap();
+    assert!(executor.start(&again).await.unwrap());
+    executor.finish(&again, ExecuteResult::Executed).await.unwrap();
     assert_eq!(test.workspace.execute_result(&next.message).await.unwrap(), Some(ExecuteResult::Executed));
     assert!(test.workspace.hub().notes(Door::Workspace, NOT_TYPED).await.unwrap().is_empty());
 }
@@ -157,46 +157,46 @@ async fn postponed_message_comes_again_and_says_why() {
 #[tokio::test]
 async fn one_at_a_time_and_the_second_is_told_who() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
-    let post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let other = test.another().await;
-    let error = other.take_terminal_post(&name("CODEX")).await.err().unwrap().to_string();
+    let error = other.acquire_terminal(&name("CODEX")).await.err().unwrap().to_string();
     assert!(error.contains(&format!("process {} on", std::process::id())), "{error}");
     assert!(error.contains("'codex'"), "{error}");
-    other.take_terminal_post(&name("claude")).await.unwrap();
-    drop(post);
-    other.take_terminal_post(&name("codex")).await.unwrap();
+    other.acquire_terminal(&name("claude")).await.unwrap();
+    drop(executor);
+    other.acquire_terminal(&name("codex")).await.unwrap();
     other.close().await;
 }
 
 #[tokio::test]
 async fn what_is_acknowledged_or_expires_before_its_turn_is_not_typed() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let read = test.send(execute("claude", "codex", "read by the agent itself")).await;
-    let next = post.next().await.unwrap();
+    let next = executor.next().await.unwrap();
     test.workspace.acknowledge(&agent("codex"), read, None).await.unwrap();
-    assert!(!post.begin(&next).await.unwrap());
+    assert!(!executor.start(&next).await.unwrap());
     let expires_at = Some(test.clock.now() + jiff::SignedDuration::from_secs(10));
-    test.send(Letter { expires_at, ..execute("claude", "codex", "soon too late") }).await;
-    let next = post.next().await.unwrap();
+    test.send(OutgoingMessage { expires_at, ..execute("claude", "codex", "soon too late") }).await;
+    let next = executor.next().await.unwrap();
     test.clock.advance(jiff::SignedDuration::from_secs(11));
-    assert!(!post.begin(&next).await.unwrap());
-    assert_eq!(post.look().await.unwrap(), None);
+    assert!(!executor.start(&next).await.unwrap());
+    assert_eq!(executor.poll().await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_renamed_agent_keeps_its_post_s_past() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
-    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let id = test.send(execute("claude", "codex", "x")).await;
-    let next = post.next().await.unwrap();
-    assert!(post.begin(&next).await.unwrap());
-    drop(post);
+    let next = executor.next().await.unwrap();
+    assert!(executor.start(&next).await.unwrap());
+    drop(executor);
     test.workspace.rename(name("codex"), name("gpt")).await.unwrap();
     test.workspace.register(Registration::mailbox(name("other"))).await.unwrap();
-    drop(test.workspace.take_terminal_post(&name("other")).await.unwrap());
+    drop(test.workspace.acquire_terminal(&name("other")).await.unwrap());
     assert_eq!(test.states(id).await, ["delivered"]);
-    drop(test.workspace.take_terminal_post(&name("gpt")).await.unwrap());
+    drop(test.workspace.acquire_terminal(&name("gpt")).await.unwrap());
     assert_eq!(test.states(id).await, ["acknowledged"]);
 }
 
@@ -209,7 +209,7 @@ async fn dropped_execute_without_terminal_is_refused() {
             "codex",
             &with(message("msg_1_ls", "claude", "codex", "ls"), json!({ "action": "execute" })),
         );
-        test.workspace.sweep_all(0).await.unwrap();
+        test.workspace.scan_all(0).await.unwrap();
         let told = test.json("outbox/claude/msg_1_ls.refused.receipt.json");
         assert!(told["error"].as_str().unwrap().contains(why), "{told}");
         let stored = test.workspace.hub().message(test.id_of("msg_1_ls").await).await.unwrap().unwrap();

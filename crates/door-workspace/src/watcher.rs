@@ -17,14 +17,14 @@ use crate::workspace::{Workspace, blocking};
 const BY_FOLDER: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// Rings on whatever happens in the mailboxes. Overflow is a hint like any other.
-pub(crate) struct MailboxWatch {
+pub(crate) struct MailboxWatcher {
     watcher: Option<RecommendedWatcher>,
     inbox: PathBuf,
     /// The folders that are watched by themselves, each with its inode: one that was removed and made again is another.
     folders: BTreeMap<String, u64>,
 }
 
-impl MailboxWatch {
+impl MailboxWatcher {
     /// Begins to watch; files in folders are watched from the first [`follow`](Self::follow) on.
     pub(crate) fn begin(workspace: &Workspace, hints: &Arc<Notify>) -> Self {
         let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());

@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_mins(1);
 
 /// The claims of this process.
 #[derive(Clone)]
-pub(super) struct Claims {
+pub(super) struct SessionOwners {
     hub: Hub,
     held: Arc<Mutex<HashMap<String, Held>>>,
     sessions: Arc<AtomicU64>,
@@ -75,7 +75,7 @@ pub(super) enum Taken {
     },
 }
 
-impl Claims {
+impl SessionOwners {
     pub(super) fn new(hub: Hub) -> Self {
         Self { hub, held: Arc::default(), sessions: Arc::default(), silence: SILENCE }
     }
@@ -90,7 +90,7 @@ impl Claims {
         SessionNumber(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes an agent for a session, unless another one has it. `tells_end` says whether [`Claims::release`] follows when
+    /// Takes an agent for a session, unless another one has it. `tells_end` says whether [`SessionOwners::release`] follows when
     /// its client is gone. With the key of the process that has it, the agent is taken over.
     pub(super) fn take(
         &self,
@@ -136,7 +136,7 @@ impl Claims {
     }
 
     /// Notes that a client which is configured for an agent is there, so that nobody else registers it.
-    /// `stays` says whether that is a session, whose end [`Claims::leave`] will tell.
+    /// `stays` says whether that is a session, whose end [`SessionOwners::leave`] will tell.
     ///
     /// Says whether it counts: a session that registered the name before is not turned out.
     pub(super) fn arrive(&self, agent: &AgentId, stays: bool) -> Result<bool, HubError> {
@@ -219,5 +219,5 @@ fn service(key: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "claims_tests.rs"]
+#[path = "session_owners_tests.rs"]
 mod tests;

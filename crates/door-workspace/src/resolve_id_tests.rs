@@ -7,9 +7,9 @@ async fn with_twins() -> (TestWorkspace, MessageId, MessageId) {
     let workspace = TestWorkspace::new(&["ann", "q", "q2"]).await;
     for mailbox in ["q", "q2"] {
         workspace.put(mailbox, &message("msg_5_zz", "ann", mailbox, "a twin"));
-        workspace.workspace.sweep_mailbox(&agent(mailbox)).await.unwrap();
+        workspace.workspace.scan_mailbox(&agent(mailbox)).await.unwrap();
     }
-    let id = async |name| workspace.workspace.find_for(&agent(name), "msg_5_zz").await.unwrap();
+    let id = async |name| workspace.workspace.resolve_id_for(&agent(name), "msg_5_zz").await.unwrap();
     let (first, second) = (id("q").await, id("q2").await);
     (workspace, first, second)
 }
@@ -22,8 +22,8 @@ async fn an_id_means_the_message_in_the_own_mailbox() {
         let (stored, _) = workspace.workspace.hub().receipt(id).await.unwrap().unwrap();
         assert!(stored.message.to.to_string().eq_ignore_ascii_case(name), "{stored:?}");
     }
-    assert_eq!(workspace.workspace.find("msg_5_zz").await.unwrap(), second, "the newest");
-    assert_eq!(workspace.workspace.find_for(&agent("ann"), "msg_5_zz").await.unwrap(), second);
+    assert_eq!(workspace.workspace.resolve_id("msg_5_zz").await.unwrap(), second, "the newest");
+    assert_eq!(workspace.workspace.resolve_id_for(&agent("ann"), "msg_5_zz").await.unwrap(), second);
 }
 
 #[tokio::test]
@@ -32,10 +32,10 @@ async fn a_senders_own_word_is_no_id() {
     let mut forged = letter("ann", "q", "under a word that looks like an id");
     forged.key = Some("msg_5_zz".to_owned());
     workspace.workspace.send(forged).await.unwrap();
-    workspace.workspace.find("msg_5_zz").await.unwrap_err();
-    workspace.workspace.find_for(&agent("q"), "msg_5_zz").await.unwrap_err();
+    workspace.workspace.resolve_id("msg_5_zz").await.unwrap_err();
+    workspace.workspace.resolve_id_for(&agent("q"), "msg_5_zz").await.unwrap_err();
     workspace.put("q", &message("msg_5_zz", "ann", "q", "of that name"));
-    workspace.workspace.sweep_mailbox(&agent("q")).await.unwrap();
-    let id = workspace.workspace.find("msg_5_zz").await.unwrap();
+    workspace.workspace.scan_mailbox(&agent("q")).await.unwrap();
+    let id = workspace.workspace.resolve_id("msg_5_zz").await.unwrap();
     assert_eq!(workspace.workspace.hub().message(id).await.unwrap().unwrap().message.body, "of that name");
 }

@@ -11,18 +11,18 @@ use crate::workspace::Workspace;
 
 impl Workspace {
     /// The message that a person means by `text`: our id, or what a protocol calls it; the newest of several.
-    pub async fn find(&self, text: &str) -> Result<MessageId, WorkspaceError> {
-        if let Some(id) = self.by_id(text).await? {
+    pub async fn resolve_id(&self, text: &str) -> Result<MessageId, WorkspaceError> {
+        if let Some(id) = self.find_by_id(text).await? {
             return Ok(id);
         }
-        let named = self.by_name(text).await?;
+        let named = self.find_by_native(text).await?;
         named.first().copied().ok_or_else(|| HubError::UnknownMessage { id: text.to_owned() }.into())
     }
 
     /// The message that an agent means by `text`: first of all the one in its own mailbox, then one that it sent or got
     /// some other way.
-    pub async fn find_for(&self, agent: &AgentId, text: &str) -> Result<MessageId, WorkspaceError> {
-        if let Some(id) = self.by_id(text).await? {
+    pub async fn resolve_id_for(&self, agent: &AgentId, text: &str) -> Result<MessageId, WorkspaceError> {
+        if let Some(id) = self.find_by_id(text).await? {
             return Ok(id);
         }
         let agent = self.hub().directory().await?.canonical(agent);
@@ -31,7 +31,7 @@ impl Workspace {
         if let Some((_, id)) = own.filter(|_| agent.realm.is_none()) {
             return Ok(*id);
         }
-        let named = self.by_name(text).await?;
+        let named = self.find_by_native(text).await?;
         for id in &named {
             if let Some((stored, receipt)) = self.hub().receipt(*id).await?
                 && (stored.message.from == agent || receipt.deliveries.iter().any(|one| one.agent == agent))
@@ -42,7 +42,7 @@ impl Workspace {
         named.first().copied().ok_or_else(|| HubError::UnknownMessage { id: text.to_owned() }.into())
     }
 
-    async fn by_id(&self, text: &str) -> Result<Option<MessageId>, WorkspaceError> {
+    async fn find_by_id(&self, text: &str) -> Result<Option<MessageId>, WorkspaceError> {
         let Some(id) = text.parse::<MessageId>().ok().or_else(|| ids::from_native(text)) else {
             return Ok(None);
         };
@@ -51,12 +51,12 @@ impl Workspace {
 
     /// The messages that a protocol calls so, newest first. A sender's own word for a message is no name of it: it
     /// would stand for whatever the sender likes.
-    async fn by_name(&self, text: &str) -> Result<Vec<MessageId>, WorkspaceError> {
+    async fn find_by_native(&self, text: &str) -> Result<Vec<MessageId>, WorkspaceError> {
         let named = self.hub().find_by_native(None, text).await?;
         Ok(named.into_iter().filter(|(scope, _)| !is_idempotency_scope(scope)).map(|(_, id)| id).collect())
     }
 }
 
 #[cfg(test)]
-#[path = "find_tests.rs"]
+#[path = "resolve_id_tests.rs"]
 mod tests;

@@ -59,7 +59,7 @@ impl fmt::Display for Target {
 
 /// The session or an agent's record, as far as workflows are concerned.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Node {
+pub(crate) struct WorkflowState {
     pub(crate) target: Target,
     pub(crate) fields: Map<String, Value>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Completed<'a> {
     pub(crate) skipped: Option<(usize, &'a str)>,
 }
 
-impl Node {
+impl WorkflowState {
     /// Reads a node out of the state; none where the agent has no record.
     pub(crate) fn of(state: &Map<String, Value>, target: &Target) -> Option<Self> {
         fields_of(state, target).map(|fields| Self { target: target.clone(), fields: fields.clone() })

@@ -38,7 +38,7 @@ pub(crate) struct Shown {
 
 /// How much of a payload to show.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Extent {
+pub(crate) struct BodyLimit {
     /// Characters to leave out at the start.
     pub(crate) from: usize,
     /// Bytes to show. Texts that are no English cost about as many tokens a byte, but not a character.
@@ -48,11 +48,11 @@ pub(crate) struct Extent {
 }
 
 /// Shows a message of an agent's own mailbox.
-pub(crate) async fn show_mail(
+pub(crate) async fn render_mail(
     workspace: &Workspace,
     reader: &AgentId,
     mail: &MailboxMessage,
-    extent: Extent,
+    extent: BodyLimit,
 ) -> Result<Shown, WorkspaceError> {
     show(workspace, reader, &mail.stored, mail.delivery.state.as_str(), extent).await
 }
@@ -63,7 +63,7 @@ pub(crate) async fn show(
     reader: &AgentId,
     stored: &Stored,
     state: &str,
-    extent: Extent,
+    extent: BodyLimit,
 ) -> Result<Shown, WorkspaceError> {
     let message = &stored.message;
     let reply_to = workspace.reply_name(message).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn show(
     let beside = persona.as_ref().map_or(0, String::len) + metadata.as_ref().map_or(0, |fitted| fitted.size);
     let sanitized = trust.sanitize(&file.payload);
     let most = extent.most.saturating_sub(beside).max(PREVIEW.min(extent.most));
-    let (payload, whole) = part(&sanitized, Extent { most, ..extent });
+    let (payload, whole) = part(&sanitized, BodyLimit { most, ..extent });
     let total = sanitized.chars().count();
     let end = extent.from + payload.chars().count();
     let now = workspace.hub().now();
@@ -179,7 +179,7 @@ fn sanitized_value(trust: Trust, mut value: Value) -> Value {
 /// A piece of a text, cut between characters, and whether that is all of it.
 ///
 /// A line counts with its prefix, so that many short lines do not make a result longer than it may be.
-fn part(text: &str, extent: Extent) -> (String, bool) {
+fn part(text: &str, extent: BodyLimit) -> (String, bool) {
     let start = text.char_indices().nth(extent.from).map_or(text.len(), |(start, _)| start);
     let rest = &text[start..];
     let mut size = 0;

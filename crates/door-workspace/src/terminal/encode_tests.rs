@@ -42,15 +42,15 @@ fn only_text_is_left_of_a_text() {
         ("Grüße 🙂", "Grüße 🙂"),
     ];
     for (text, expected) in table {
-        assert_eq!(neutral(text), expected, "{text:?}");
+        assert_eq!(sanitize_input(text), expected, "{text:?}");
     }
 }
 
 #[test]
 fn a_paste_keeps_lines_and_marks_its_ends() {
-    assert_eq!(keystrokes("a\n\tb", true), [b"\x1b[200~a\n\tb\x1b[201~".to_vec()]);
-    assert_eq!(keystrokes("a\n\tb", false), [b"a  b".to_vec()]);
-    assert!(keystrokes("", true).is_empty());
+    assert_eq!(encode_keystrokes("a\n\tb", true), [b"\x1b[200~a\n\tb\x1b[201~".to_vec()]);
+    assert_eq!(encode_keystrokes("a\n\tb", false), [b"a  b".to_vec()]);
+    assert!(encode_keystrokes("", true).is_empty());
 }
 
 #[test]
@@ -58,17 +58,17 @@ fn completions_are_closed_by_a_blank() {
     for (text, expected) in
         [("see @src", "see @src "), ("a #12", "a #12 "), ("@a b", "@a b"), ("plain", "plain"), ("", "")]
     {
-        assert_eq!(close_completion(text), expected);
+        assert_eq!(dismiss_completion(text), expected);
     }
 }
 
 #[test]
 fn long_text_goes_in_pieces_that_end_between_characters() {
     let text = "ü".repeat(400);
-    let writes = keystrokes(&text, false);
+    let writes = encode_keystrokes(&text, false);
     assert_eq!(writes.iter().map(Vec::len).collect::<Vec<_>>(), [500, 300]);
     let odd = format!("x{text}");
-    let writes = keystrokes(&odd, true);
+    let writes = encode_keystrokes(&odd, true);
     assert_eq!(writes.iter().map(Vec::len).collect::<Vec<_>>(), [499 + 6, 302 + 6]);
     assert!(writes.iter().all(|write| std::str::from_utf8(write).is_ok()));
 }
@@ -76,17 +76,17 @@ fn long_text_goes_in_pieces_that_end_between_characters() {
 proptest! {
     #[test]
     fn nothing_but_text_ever_comes_out(text in r"(\PC|[\x00-\x1f!/$]|\x1b\[20[01]~|\u{9b}){0,80}") {
-        let plain = neutral(&text);
+        let plain = sanitize_input(&text);
         prop_assert!(plain.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{plain:?}");
         prop_assert!(!plain.starts_with(|c: char| c.is_whitespace() || TRIGGERS.contains(&c)));
         // Once is enough.
-        prop_assert_eq!(neutral(&plain), plain);
+        prop_assert_eq!(sanitize_input(&plain), plain);
     }
 
     #[test]
     fn the_pieces_are_the_whole(text in r"\PC{0,900}", paste: bool) {
-        let plain = neutral(&text);
-        let writes = keystrokes(&plain, paste);
+        let plain = sanitize_input(&text);
+        let writes = encode_keystrokes(&plain, paste);
         let whole = String::from_utf8(writes.concat()).unwrap();
         prop_assert!(writes.iter().all(|write| !write.is_empty() && write.len() <= CHUNK + 12));
         let expected = match (paste, plain.is_empty()) {
@@ -98,7 +98,7 @@ proptest! {
 
     #[test]
     fn without_paste_there_is_no_enter(text in r"(\PC|[\n\t]){0,80}") {
-        let bytes = keystrokes(&neutral(&text), false).concat();
+        let bytes = encode_keystrokes(&sanitize_input(&text), false).concat();
         prop_assert!(!bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t' | 0x1b)));
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use switchboard_core::{Address, AgentId, Directory, Door, Message};
 
-use super::keys::neutral;
+use super::encode::sanitize_input;
 use crate::translate::is_foreign;
 
 /// The kind of message that is typed.
@@ -15,7 +15,7 @@ const LONGEST: usize = 64 << 10;
 
 /// Since when somebody stands at a terminal, and what its owner allows.
 #[derive(Debug, Clone)]
-pub(crate) struct Terms {
+pub(crate) struct Permission {
     /// The last journal number before.
     pub(crate) after: i64,
     /// The moment.
@@ -84,7 +84,7 @@ pub(crate) fn text_to_type(
     message: &Message,
     seq: i64,
     directory: &Directory,
-    terms: &Terms,
+    permission: &Permission,
     now: Timestamp,
 ) -> Result<String, Refusal> {
     let (from, door) = (&message.from, message.origin.native.door);
@@ -94,11 +94,11 @@ pub(crate) fn text_to_type(
     if is_foreign(message) {
         return Err(Refusal::ForeignFile);
     }
-    if !message.origin.verified && !terms.from_files {
+    if !message.origin.verified && !permission.from_files {
         return Err(Refusal::Unverified);
     }
     // A file is taken in when it is found, which may be long after it was put there.
-    if seq <= terms.after || (!message.origin.verified && message.sent_at < terms.began) {
+    if seq <= permission.after || (!message.origin.verified && message.sent_at < permission.began) {
         return Err(Refusal::Old);
     }
     if !from.is_human() && directory.agent(from).is_none() {
@@ -110,7 +110,7 @@ pub(crate) fn text_to_type(
     if message.expires_at.is_some_and(|at| at <= now) {
         return Err(Refusal::Expired);
     }
-    match neutral(&message.body) {
+    match sanitize_input(&message.body) {
         text if text.is_empty() => Err(Refusal::Empty),
         text if text.len() > LONGEST => Err(Refusal::TooLong { size: text.len() }),
         text => Ok(text),
@@ -118,5 +118,5 @@ pub(crate) fn text_to_type(
 }
 
 #[cfg(test)]
-#[path = "rule_tests.rs"]
+#[path = "permission_tests.rs"]
 mod tests;

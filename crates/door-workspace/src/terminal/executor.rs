@@ -8,8 +8,8 @@ use switchboard_core::{AgentId, Door, Message, MessageId, Name};
 use switchboard_hub::{Changes, HubError, MailboxQuery, Part};
 use switchboard_sys::service_lease::ServiceLease;
 
+use super::permission::{EXECUTE, Permission, Refusal, text_to_type};
 use super::results::ExecuteResult;
-use super::rule::{EXECUTE, Refusal, Terms, text_to_type};
 use crate::error::WorkspaceError;
 use crate::workspace::{Workspace, blocking};
 
@@ -23,8 +23,8 @@ const NOT_TYPED: &str = "not typed";
 const PAGE: usize = 100;
 
 /// How long to try for a post that somebody may only be asking about.
-const CLAIM_TRIES: u32 = 20;
-const CLAIM_PAUSE: Duration = Duration::from_millis(25);
+const ACQUIRE_TRIES: u32 = 20;
+const ACQUIRE_PAUSE: Duration = Duration::from_millis(25);
 
 /// Since when somebody types: what was accepted before is never typed.
 #[derive(Debug, Clone, Copy)]
@@ -38,23 +38,23 @@ pub(crate) struct Mark {
 /// One at a time and workspace, whichever process; given back when dropped, and when the process dies.
 /// A message is typed at most once: it is noted on disk before the first byte, so after a crash it may not
 /// have been typed, or not in full, and the next one at this post says so to the sender.
-pub struct TerminalPost {
+pub struct TerminalExecutor {
     workspace: Workspace,
     agent: AgentId,
-    terms: Terms,
+    permission: Permission,
     changes: Changes,
     /// Up to here every message for this agent has been looked at.
     cursor: i64,
     /// What beyond the cursor is refused or typed. Emptied whenever the cursor moves.
     done: HashSet<MessageId>,
     /// The end of the journal when a look found nothing left to wait for.
-    quiet_at: Option<i64>,
+    idle_at: Option<i64>,
     service: Option<ServiceLease>,
 }
 
 /// A message that may be typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Execute {
+pub struct ExecuteRequest {
     /// The message.
     pub message: Message,
     /// What is to be typed, neutral, without the Enter at the end.
@@ -64,32 +64,32 @@ pub struct Execute {
 
 impl Workspace {
     /// Takes the post at an agent's terminal, from now on. What waits already is not typed.
-    pub async fn take_terminal_post(&self, agent: &Name) -> Result<TerminalPost, WorkspaceError> {
+    pub async fn acquire_terminal(&self, agent: &Name) -> Result<TerminalExecutor, WorkspaceError> {
         let mark = self.terminal_mark().await?;
-        self.take_terminal_post_since(agent, mark).await
+        self.acquire_terminal_since(agent, mark).await
     }
 
     /// The present, with every file taken in that lies in a mailbox: what is found later came later.
     pub(crate) async fn terminal_mark(&self) -> Result<Mark, WorkspaceError> {
         let at = self.hub().now();
-        self.sweep_changed().await?;
+        self.scan_changed().await?;
         Ok(Mark { seq: last_seq(self).await?, at })
     }
 
-    async fn take_terminal_post_since(
+    async fn acquire_terminal_since(
         &self,
         agent: &Name,
         mark: Mark,
-    ) -> Result<TerminalPost, WorkspaceError> {
+    ) -> Result<TerminalExecutor, WorkspaceError> {
         let agent = self.hub().directory().await?.canonical(&AgentId::local(agent.clone()));
-        let mut post = TerminalPost::unclaimed(self, &agent, mark);
-        post.service = Some(claim(self, &agent).await?);
-        post.settle_interrupted().await?;
-        Ok(post)
+        let mut executor = TerminalExecutor::without_lease(self, &agent, mark);
+        executor.service = Some(acquire_lease(self, &agent).await?);
+        executor.complete_interrupted().await?;
+        Ok(executor)
     }
 
     /// Why a message is not typed yet; none where nothing is known.
-    pub(crate) async fn not_typed_reason(&self, id: MessageId) -> Result<Option<String>, WorkspaceError> {
+    pub(crate) async fn waiting_reason(&self, id: MessageId) -> Result<Option<String>, WorkspaceError> {
         Ok(self.hub().get_note(Door::Workspace, NOT_TYPED, &id.to_string()).await?)
     }
 
@@ -104,13 +104,13 @@ fn service_name(agent: &AgentId) -> String {
 }
 
 /// Whoever asks who has the post holds it for an instant: tries for a while before it counts as taken.
-async fn claim(workspace: &Workspace, agent: &AgentId) -> Result<ServiceLease, WorkspaceError> {
+async fn acquire_lease(workspace: &Workspace, agent: &AgentId) -> Result<ServiceLease, WorkspaceError> {
     let mut tries = 0;
     loop {
         match workspace.hub().lease_service(&service_name(agent)) {
-            Err(HubError::ServiceTaken { .. }) if tries < CLAIM_TRIES => {
+            Err(HubError::ServiceTaken { .. }) if tries < ACQUIRE_TRIES => {
                 tries += 1;
-                tokio::time::sleep(CLAIM_PAUSE).await;
+                tokio::time::sleep(ACQUIRE_PAUSE).await;
             }
             Err(HubError::ServiceTaken { holder, .. }) => {
                 return Err(WorkspaceError::TerminalTaken { agent: agent.name.clone(), holder });
@@ -125,25 +125,25 @@ async fn last_seq(workspace: &Workspace) -> Result<i64, WorkspaceError> {
     Ok(newest.items.last().map_or(0, |stored| stored.seq))
 }
 
-impl TerminalPost {
+impl TerminalExecutor {
     /// A post that is only taken while there is something to do.
-    pub(crate) fn unclaimed(workspace: &Workspace, agent: &AgentId, mark: Mark) -> Self {
+    pub(crate) fn without_lease(workspace: &Workspace, agent: &AgentId, mark: Mark) -> Self {
         let from_files = workspace.config().terminals.execute_from_files;
         Self {
             workspace: workspace.clone(),
             agent: agent.clone(),
-            terms: Terms { after: mark.seq, began: mark.at, from_files },
+            permission: Permission { after: mark.seq, began: mark.at, from_files },
             changes: workspace.hub().changes(),
             cursor: 0,
             done: HashSet::new(),
-            quiet_at: None,
+            idle_at: None,
             service: None,
         }
     }
 
     /// Takes the post if there may be something to do and nobody else has it.
-    pub(crate) async fn claim_for_work(&mut self) -> Result<bool, WorkspaceError> {
-        if self.quiet_at == Some(last_seq(&self.workspace).await?) {
+    pub(crate) async fn acquire_for_work(&mut self) -> Result<bool, WorkspaceError> {
+        if self.idle_at == Some(last_seq(&self.workspace).await?) {
             return Ok(false);
         }
         match self.workspace.hub().lease_service(&service_name(&self.agent)) {
@@ -151,7 +151,7 @@ impl TerminalPost {
             Err(HubError::ServiceTaken { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        self.settle_interrupted().await?;
+        self.complete_interrupted().await?;
         Ok(true)
     }
 
@@ -177,14 +177,14 @@ impl TerminalPost {
 
     /// The last journal number before this post was taken.
     pub(crate) fn since(&self) -> i64 {
-        self.terms.after
+        self.permission.after
     }
 
     /// Waits for the next message that may be typed; refuses those that may not on the way. Can be
     /// cancelled and called again.
-    pub async fn next(&mut self) -> Result<Execute, WorkspaceError> {
+    pub async fn next(&mut self) -> Result<ExecuteRequest, WorkspaceError> {
         loop {
-            if let Some(execute) = self.look().await? {
+            if let Some(execute) = self.poll().await? {
                 return Ok(execute);
             }
             self.changes.next().await;
@@ -192,10 +192,10 @@ impl TerminalPost {
     }
 
     /// The next message that may be typed now, in order of acceptance.
-    pub(crate) async fn look(&mut self) -> Result<Option<Execute>, WorkspaceError> {
+    pub(crate) async fn poll(&mut self) -> Result<Option<ExecuteRequest>, WorkspaceError> {
         // In this order: what is accepted from here on lies beyond `last`, so that nothing is overtaken.
         let last = last_seq(&self.workspace).await?;
-        if self.quiet_at == Some(last) {
+        if self.idle_at == Some(last) {
             return Ok(None);
         }
         let hub = self.workspace.hub();
@@ -210,8 +210,8 @@ impl TerminalPost {
                 if message.kind.as_str() != EXECUTE || self.done.contains(&message.id) {
                     continue;
                 }
-                match self.judge(&message, seq).await? {
-                    Ok(text) => return Ok(Some(Execute { message, text, seq })),
+                match self.check_permission(&message, seq).await? {
+                    Ok(text) => return Ok(Some(ExecuteRequest { message, text, seq })),
                     Err(refusal) => self.refuse(&message, &refusal).await?,
                 }
             }
@@ -223,13 +223,13 @@ impl TerminalPost {
             self.cursor = self.cursor.max(last);
             self.done.clear();
         }
-        self.quiet_at = is_complete.then_some(last);
+        self.idle_at = is_complete.then_some(last);
         Ok(None)
     }
 
     /// Notes on disk that a message is about to be typed. False where it must not be any more: it was
     /// acknowledged, it expired, its sender is gone.
-    pub async fn begin(&mut self, execute: &Execute) -> Result<bool, WorkspaceError> {
+    pub async fn start(&mut self, execute: &ExecuteRequest) -> Result<bool, WorkspaceError> {
         let id = execute.message.id;
         let waits = match self.workspace.hub().receipt(id).await? {
             Some((_, receipt)) => {
@@ -240,7 +240,7 @@ impl TerminalPost {
         if !waits || self.service.is_none() || !self.done.insert(id) {
             return Ok(false);
         }
-        if let Err(refusal) = self.judge(&execute.message, execute.seq).await? {
+        if let Err(refusal) = self.check_permission(&execute.message, execute.seq).await? {
             self.refuse(&execute.message, &refusal).await?;
             return Ok(false);
         }
@@ -250,30 +250,38 @@ impl TerminalPost {
     }
 
     /// Notes why a message is not typed yet, for its sender. It stays in the mailbox.
-    pub async fn note_waiting(&self, execute: &Execute, reason: &str) -> Result<(), WorkspaceError> {
+    pub async fn record_waiting(&self, execute: &ExecuteRequest, reason: &str) -> Result<(), WorkspaceError> {
         let (key, reason) = (execute.message.id.to_string(), reason.to_owned());
         Ok(self.workspace.hub().put_note(Door::Workspace, NOT_TYPED, key, Some(reason)).await?)
     }
 
     /// Puts a message back that was begun and of which nothing was entered; it comes again.
-    pub async fn postpone(&mut self, execute: &Execute, reason: &str) -> Result<(), WorkspaceError> {
-        self.note_waiting(execute, reason).await?;
+    pub async fn requeue(&mut self, execute: &ExecuteRequest, reason: &str) -> Result<(), WorkspaceError> {
+        self.record_waiting(execute, reason).await?;
         let key = execute.message.id.to_string();
         self.workspace.hub().put_note(Door::Workspace, TYPING, key, None).await?;
         self.done.remove(&execute.message.id);
-        self.quiet_at = None;
+        self.idle_at = None;
         Ok(())
     }
 
     /// Notes what came of typing: the message goes to the archive and its sender is told.
-    pub async fn finish(&self, execute: &Execute, result: ExecuteResult) -> Result<(), WorkspaceError> {
-        self.settle(&execute.message, result).await
+    pub async fn finish(
+        &self,
+        execute: &ExecuteRequest,
+        result: ExecuteResult,
+    ) -> Result<(), WorkspaceError> {
+        self.complete(&execute.message, result).await
     }
 
-    async fn judge(&self, message: &Message, seq: i64) -> Result<Result<String, Refusal>, WorkspaceError> {
+    async fn check_permission(
+        &self,
+        message: &Message,
+        seq: i64,
+    ) -> Result<Result<String, Refusal>, WorkspaceError> {
         let hub = self.workspace.hub();
         let directory = hub.directory().await?;
-        Ok(text_to_type(message, seq, &directory, &self.terms, hub.now()))
+        Ok(text_to_type(message, seq, &directory, &self.permission, hub.now()))
     }
 
     async fn refuse(&mut self, message: &Message, refusal: &Refusal) -> Result<(), WorkspaceError> {
@@ -294,7 +302,7 @@ impl TerminalPost {
 
     /// The journal first, then the files, the record last: whoever finds it finds all of it done. Whatever a
     /// crash leaves undone, the next one at this post finds what is noted as being typed, and does it again.
-    async fn settle(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
+    async fn complete(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
         let hub = self.workspace.hub();
         hub.acknowledge(self.agent.clone(), message.id, Some(result.note())).await?;
         self.workspace.archive(&self.agent, message.id).await?;
@@ -304,7 +312,7 @@ impl TerminalPost {
 
     /// Says of what a former one at this post had begun what is known: that it is done, or else that it may
     /// not have been typed.
-    async fn settle_interrupted(&self) -> Result<(), WorkspaceError> {
+    async fn complete_interrupted(&self) -> Result<(), WorkspaceError> {
         let hub = self.workspace.hub();
         let directory = hub.directory().await?;
         for (key, agent) in hub.notes(Door::Workspace, TYPING).await? {
@@ -321,12 +329,12 @@ impl TerminalPost {
                          full, and is not typed again"
                     .to_owned(),
             });
-            self.settle(&stored.message, result).await?;
+            self.complete(&stored.message, result).await?;
         }
         Ok(())
     }
 }
 
 #[cfg(test)]
-#[path = "post_tests.rs"]
+#[path = "executor_tests.rs"]
 mod tests;
