@@ -9,8 +9,8 @@ use switchboard_sys::files::Moved;
 
 use crate::channels::Channels;
 use crate::error::ChannelError;
-use crate::names::{id_of_file, month_of, second_of};
-use crate::tree::{blocking, make_archive};
+use crate::ids::{id_of_file, month_of, second_of};
+use crate::tree::{blocking, create_archive};
 
 /// A file that was written less than this ago stays, however old its name: whoever reads the channel has to have
 /// had the time to see it.
@@ -18,11 +18,11 @@ const FRESH: SignedDuration = SignedDuration::from_hours(1);
 
 /// What was moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Archived {
+pub struct ArchiveSummary {
     /// Messages that are in the archive now and were not before.
     pub moved: usize,
     /// Old files that stay where they are: they could not be taken in, or came a moment ago.
-    pub kept: usize,
+    pub skipped: usize,
 }
 
 impl Channels {
@@ -30,9 +30,9 @@ impl Channels {
     ///
     /// What the journal does not have is taken in first, and what cannot be taken in stays: nothing disappears
     /// before it was delivered. A move that was interrupted is ended by the next one.
-    pub async fn archive(&self, channel: &Name, age: SignedDuration) -> Result<Archived, ChannelError> {
+    pub async fn archive(&self, channel: &Name, age: SignedDuration) -> Result<ArchiveSummary, ChannelError> {
         self.check_writable().await?;
-        self.sweep_channel(channel).await?;
+        self.scan_channel(channel).await?;
         let (this, channel, now) = (self.clone(), channel.clone(), self.hub().now());
         blocking(move || this.move_old(&channel, now, age)).await
     }
@@ -42,10 +42,10 @@ impl Channels {
         channel: &Name,
         now: Timestamp,
         age: SignedDuration,
-    ) -> Result<Archived, ChannelError> {
-        let dir = self.tree().known_channel(channel)?;
+    ) -> Result<ArchiveSummary, ChannelError> {
+        let dir = self.tree().existing_channel(channel)?;
         let is_older = |at: Timestamp, age: SignedDuration| now.duration_since(at) > age;
-        let mut archived = Archived::default();
+        let mut archived = ArchiveSummary::default();
         for name in dir.names()? {
             let Some(id) = id_of_file(&name) else { continue };
             // A name without a time tells nothing about its age, and the file itself does.
@@ -60,13 +60,13 @@ impl Channels {
                 continue;
             }
             if !found.is_regular || !is_older(written, FRESH) || !self.is_known(channel, id) {
-                archived.kept += 1;
+                archived.skipped += 1;
                 continue;
             }
-            let month = make_archive(&dir, &month_of(said))?;
+            let month = create_archive(&dir, &month_of(said))?;
             match dir.move_new(&name, &month, &name)? {
                 Moved::Moved => archived.moved += 1,
-                Moved::AlreadyThere => archived.kept += 1,
+                Moved::AlreadyThere => archived.skipped += 1,
                 Moved::SourceMissing => {}
             }
         }

@@ -24,7 +24,7 @@ async fn old_messages_move_to_folders_by_month_and_are_still_read() {
     let test = aged().await;
     let general = name("general");
     let archived = test.channels.archive(&general, MONTH).await.unwrap();
-    assert_eq!(archived, Archived { moved: 2, kept: 0 });
+    assert_eq!(archived, ArchiveSummary { moved: 2, skipped: 0 });
     assert!(test.path("channels/general/archive/2020-01/msg-20200115-101010-codex-0001.json").is_file());
     assert!(test.path("channels/general/archive/2020-02/msg-20200201-000000-qc-1-0001.json").is_file());
     assert_eq!(
@@ -40,7 +40,7 @@ async fn old_messages_move_to_folders_by_month_and_are_still_read() {
     assert_eq!((list[0].messages, list[0].archived), (1, 2));
     assert_eq!(
         test.channels.archive(&general, MONTH).await.unwrap(),
-        Archived::default(),
+        ArchiveSummary::default(),
         "nothing is left to move"
     );
 }
@@ -49,13 +49,13 @@ async fn old_messages_move_to_folders_by_month_and_are_still_read() {
 async fn what_is_archived_is_not_taken_in_again_and_wakes_no_reader() {
     let test = aged().await;
     let general = name("general");
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     let seen = test.channels.read(&general, None).await.unwrap();
     let mut follower = test.channels.follow(&general, &seen).await.unwrap();
     assert_eq!(test.channels.archive(&general, MONTH).await.unwrap().moved, 2);
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
-    assert_eq!(test.another(|_| ()).await.sweep().await.unwrap().taken, 0);
-    assert_eq!(test.channels.altered().await.unwrap(), [], "moved is not deleted");
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
+    assert_eq!(test.another(|_| ()).await.scan().await.unwrap().ingested, 0);
+    assert_eq!(test.channels.find_tampering().await.unwrap(), [], "moved is not deleted");
     test.post("codex", "all", "next").await;
     let next = soon(follower.next()).await.unwrap();
     assert_eq!(next.messages.iter().map(|m| m.content.text.as_str()).collect::<Vec<_>>(), ["next"]);
@@ -67,9 +67,15 @@ async fn what_could_not_be_taken_in_and_what_came_a_moment_ago_stays() {
     let general = name("general");
     write_carelessly(&test.path("channels/general/msg-20200101-000000-codex-0001.json"), "{");
     test.drop_file(&file("msg-20200101-000000-late-0001", "late", "all", "from the past"));
-    assert_eq!(test.channels.archive(&general, MONTH).await.unwrap(), Archived { moved: 0, kept: 2 });
+    assert_eq!(
+        test.channels.archive(&general, MONTH).await.unwrap(),
+        ArchiveSummary { moved: 0, skipped: 2 }
+    );
     test.clock.advance(SignedDuration::from_hours(2));
-    assert_eq!(test.channels.archive(&general, MONTH).await.unwrap(), Archived { moved: 1, kept: 1 });
+    assert_eq!(
+        test.channels.archive(&general, MONTH).await.unwrap(),
+        ArchiveSummary { moved: 1, skipped: 1 }
+    );
     assert!(test.channels.archive(&name("genral"), MONTH).await.is_err());
 }
 

@@ -12,14 +12,14 @@ use switchboard_hub::{Accepted, Hub};
 use crate::config::Config;
 use crate::error::ChannelError;
 use crate::first_use;
-use crate::intake::Known;
-use crate::names::{agent_of, current_id, file_name, in_file_name, is_agent_id, is_deprecated};
-use crate::poster::Poster;
-use crate::postponed::report;
+use crate::ids::{agent_of, current_id, file_name, in_file_name, is_agent_id, is_deprecated};
+use crate::intake::ChannelState;
+use crate::postponed::report_outcome;
 use crate::reading::message_ids;
-use crate::translate::{native_id, placed, sign, tell_hub, to_own_draft};
+use crate::translate::{native_id, set_hub, set_id, to_own_draft, with_folder};
 use crate::tree::{Tree, blocking};
 use crate::wire::{ChannelMessage, Content, iso};
+use crate::writer::ChannelWriter;
 
 /// Under this topic the hub remembers the identity of each channels root, by its path.
 const ROOT: &str = "root";
@@ -39,12 +39,12 @@ struct Inner {
     config: Config,
     /// What tells the folder from every other, where hubs that are linked have to know.
     folder: Option<String>,
-    poster: Poster,
+    writer: ChannelWriter,
     /// By the spelling of the folder, of which there can be several.
-    known: Mutex<HashMap<String, Known>>,
-    sweeping: tokio::sync::Mutex<()>,
+    channel_states: Mutex<HashMap<String, ChannelState>>,
+    scan_lock: tokio::sync::Mutex<()>,
     /// Files that were found to be altered and have been told of, by channel and id.
-    told: Mutex<HashSet<(Name, String)>>,
+    reported: Mutex<HashSet<(Name, String)>>,
 }
 
 /// A message that somebody of this hub puts into a channel.
@@ -72,7 +72,7 @@ pub struct Post {
 
 /// A message that is in its channel and in the journal.
 #[derive(Debug)]
-pub struct Posted {
+pub struct PostedMessage {
     /// The message as its file has it.
     pub message: ChannelMessage,
     /// Its file.
@@ -152,7 +152,7 @@ impl Channels {
                     tracing::info!(root = %key, "first use of this channels root: from now on it is known by signals/folder");
                 }
                 // On a full disk channels are still read.
-                Err(error) => tree = tree.unmarked(error.into()),
+                Err(error) => tree = tree.into_read_only(error.into()),
             }
         }
         let folder = identity.filter(|_| linked);
@@ -161,10 +161,10 @@ impl Channels {
             tree,
             config,
             folder,
-            poster: Poster::default(),
-            known: Mutex::default(),
-            sweeping: tokio::sync::Mutex::default(),
-            told: Mutex::default(),
+            writer: ChannelWriter::default(),
+            channel_states: Mutex::default(),
+            scan_lock: tokio::sync::Mutex::default(),
+            reported: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -208,25 +208,25 @@ impl Channels {
         Ok(if self.folder().is_some() { self.hub().own_name().await? } else { None })
     }
 
-    pub(crate) fn poster(&self) -> &Poster {
-        &self.inner.poster
+    pub(crate) fn writer(&self) -> &ChannelWriter {
+        &self.inner.writer
     }
 
-    pub(crate) fn known(&self) -> &Mutex<HashMap<String, Known>> {
-        &self.inner.known
+    pub(crate) fn channel_states(&self) -> &Mutex<HashMap<String, ChannelState>> {
+        &self.inner.channel_states
     }
 
-    pub(crate) fn sweeping(&self) -> &tokio::sync::Mutex<()> {
-        &self.inner.sweeping
+    pub(crate) fn scan_lock(&self) -> &tokio::sync::Mutex<()> {
+        &self.inner.scan_lock
     }
 
-    pub(crate) fn told(&self) -> &Mutex<HashSet<(Name, String)>> {
-        &self.inner.told
+    pub(crate) fn reported(&self) -> &Mutex<HashSet<(Name, String)>> {
+        &self.inner.reported
     }
 
     /// Makes the agents of the configured watchers known as readers of their channels. From then on what is said
     /// to them waits for them.
-    pub async fn enlist_watchers(&self) -> Result<(), ChannelError> {
+    pub async fn register_watchers(&self) -> Result<(), ChannelError> {
         for watcher in &self.config().watchers {
             self.join(&watcher.agent.clone().into(), &watcher.channel).await?;
         }
@@ -238,8 +238,8 @@ impl Channels {
     /// The journal comes first; the file says which of its messages it is. If the file cannot be written, the answer is
     /// [`ChannelError::NotWritten`], and the channels door of any process writes it later. So it does if this process
     /// dies between the two.
-    pub async fn post(&self, post: Post) -> Result<Posted, ChannelError> {
-        let mut post = self.checked(post).await?;
+    pub async fn post(&self, post: Post) -> Result<PostedMessage, ChannelError> {
+        let mut post = self.validate(post).await?;
         let channel = post.channel.clone();
         // Before the journal has it: where the folder is not mounted, nothing is accepted.
         self.check_writable().await?;
@@ -251,19 +251,19 @@ impl Channels {
         // As the journal will spell it: the file has to be told for its own.
         post.from = self.hub().directory().await?.canonical(&post.from);
         let agent = in_file_name(&post.from);
-        self.go_on(&channel, &agent).await?;
+        self.resume_order(&channel, &agent).await?;
         let mut message = post.into_message();
         let (id, now) = (self.hub().next_id(), self.hub().now());
         message.timestamp = iso(now);
         let draft = to_own_draft(message.clone(), &channel, id, parent)?;
         let own_name = self.own_name().await?;
-        let (mut accepted, leased) = self.hub().submit_leased(placed(draft, self.folder())).await?;
-        sign(&mut message, id, Some(accepted.seq));
-        tell_hub(&mut message, own_name.as_ref());
+        let (mut accepted, leased) = self.hub().submit_leased(with_folder(draft, self.folder())).await?;
+        set_id(&mut message, id, Some(accepted.seq));
+        set_hub(&mut message, own_name.as_ref());
         let (this, place) = (self.clone(), channel.clone());
         let written = blocking(move || {
-            let dir = this.tree().make_channel(&place)?;
-            this.poster().post(&dir, &place, &agent, now, &mut message)?;
+            let dir = this.tree().create_channel(&place)?;
+            this.writer().post(&dir, &place, &agent, now, &mut message)?;
             let path = dir.path().join(file_name(&message.id));
             Ok((message, path))
         });
@@ -272,22 +272,22 @@ impl Channels {
             Err(error) => return Err(self.postpone(id, leased, error).await),
         };
         // The file is there. Its name and the report are found out again from it, so that they may fail.
-        if let Err(error) = self.named(&channel, id, &message.id).await {
+        if let Err(error) = self.record_name(&channel, id, &message.id).await {
             tracing::warn!(error = %error, "the name of a message file could not be noted");
         } else {
             let ids: HashSet<_> = leased.iter().map(|handoff| handoff.delivery.id).collect();
-            report(leased, &Outcome::Delivered).await;
+            report_outcome(leased, &Outcome::Delivered).await;
             for delivery in accepted.deliveries.iter_mut().filter(|one| ids.contains(&one.id)) {
                 (delivery.state, delivery.note) = (DeliveryState::Delivered, None);
             }
         }
-        Ok(Posted { message, path, accepted })
+        Ok(PostedMessage { message, path, accepted })
     }
 
     /// Has what an agent posts come after what it posted before, also where another process did that and the clock was set
     /// back since. A clock that was not is enough by itself.
-    pub(crate) async fn go_on(&self, channel: &Name, agent: &str) -> Result<(), ChannelError> {
-        if self.poster().has_posted(channel, agent) {
+    pub(crate) async fn resume_order(&self, channel: &Name, agent: &str) -> Result<(), ChannelError> {
+        if self.writer().has_posted(channel, agent) {
             return Ok(());
         }
         let newest = self.hub().newest(1).await?.items.pop();
@@ -299,7 +299,7 @@ impl Channels {
             let Some(dir) = this.tree().channel(&channel)? else { return Ok(()) };
             let own = message_ids(&dir)?.into_iter().filter(|id| agent_of(id) == Some(agent.as_str()));
             if let Some(last) = own.max() {
-                this.poster().go_on_after(&channel, &agent, &last);
+                this.writer().resume_after(&channel, &agent, &last);
             }
             Ok(())
         })
@@ -307,7 +307,7 @@ impl Channels {
     }
 
     /// Notes what a channel calls a message, so that answers find it and its file is not taken for a new one.
-    pub(crate) async fn named(
+    pub(crate) async fn record_name(
         &self,
         channel: &Name,
         id: MessageId,
@@ -319,7 +319,7 @@ impl Channels {
     }
 
     /// Checks what can be checked before anything is written: a file in a channel stays there.
-    async fn checked(&self, mut post: Post) -> Result<Post, ChannelError> {
+    async fn validate(&self, mut post: Post) -> Result<Post, ChannelError> {
         let field = |field, problem: String| ChannelError::Field { field, problem };
         let name = post.from.to_string();
         if is_deprecated(&name) {
@@ -373,7 +373,7 @@ impl Channels {
             return Ok(id);
         }
         // It may have been dropped a moment ago.
-        self.sweep_channel(channel).await?;
+        self.scan_channel(channel).await?;
         let found = self.known_message(channel, id).await?;
         found.ok_or_else(|| ChannelError::UnknownMessage { id: id.to_owned(), channel: channel.clone() })
     }

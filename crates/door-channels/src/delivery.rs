@@ -9,8 +9,8 @@ use switchboard_sys::files::{Created, Dir, Durability};
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
-use crate::names::PER_SECOND;
-use crate::translate::{is_file_of, is_placed_in, name_of, tell_hub, to_file};
+use crate::ids::PER_SECOND;
+use crate::translate::{is_file_of, is_in_folder, name_of, set_hub, to_file};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
@@ -40,7 +40,7 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
             Route::Channel { channel } => {
                 let key = (handoff.message.id, channel.clone());
                 if !written.contains_key(&key) {
-                    let outcome = match channels.put(&handoff.message, handoff.seq, channel).await {
+                    let outcome = match channels.write_file(&handoff.message, handoff.seq, channel).await {
                         Ok(()) => Outcome::Delivered,
                         Err(error) => Outcome::Unreachable { reason: describe(&error) },
                     };
@@ -61,45 +61,50 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
 
 impl Channels {
     /// Writes the file of a message of the journal into a channel, unless it is there.
-    pub(crate) async fn put(&self, message: &Message, seq: i64, channel: &Name) -> Result<(), ChannelError> {
+    pub(crate) async fn write_file(
+        &self,
+        message: &Message,
+        seq: i64,
+        channel: &Name,
+    ) -> Result<(), ChannelError> {
         if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
             return Ok(());
         }
         if is_own_post(message) {
             // Its poster may have written the file and died before it could note the name.
-            Box::pin(self.sweep_channel(channel)).await?;
+            Box::pin(self.scan_channel(channel)).await?;
             if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
                 return Ok(());
             }
         }
-        if self.folder().is_some_and(|folder| is_placed_in(message, folder)) && message.is_of_another_hub() {
+        if self.folder().is_some_and(|folder| is_in_folder(message, folder)) && message.is_of_another_hub() {
             // The hub that it comes from shares this folder, and writes the file itself.
-            Box::pin(self.sweep_channel(channel)).await?;
+            Box::pin(self.scan_channel(channel)).await?;
             if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
                 return Ok(());
             }
             // A copy of a folder goes by the same word, and nobody writes into that.
             if self.hub().now().duration_since(message.sent_at).abs() < POSTING {
-                return Err(ChannelError::Awaited { id: message.id });
+                return Err(ChannelError::FilePending { id: message.id });
             }
         }
         let reply_to = match message.in_reply_to {
-            Some(parent) => self.name_in(channel, parent).await?,
+            Some(parent) => self.find_native_id(channel, parent).await?,
             None => None,
         };
         let hub = message.other_hub().or(self.own_name().await?);
         let (this, place, copy) = (self.clone(), channel.clone(), message.clone());
         let native = blocking(move || {
-            let dir = this.tree().make_channel(&place)?;
+            let dir = this.tree().create_channel(&place)?;
             let file = |tries| {
                 let mut file = to_file(&copy, seq, &place, reply_to.clone(), tries);
-                tell_hub(&mut file, hub.as_ref());
+                set_hub(&mut file, hub.as_ref());
                 file
             };
-            place_file(&dir, &copy, file, this.config().file_limit)
+            create_file(&dir, &copy, file, this.config().file_limit)
         })
         .await?;
-        self.named(channel, message.id, &native).await
+        self.record_name(channel, message.id, &native).await
     }
 
     /// Writes the files of posts whose process died between the journal and the file; returns how many.
@@ -111,7 +116,7 @@ impl Channels {
         for id in self.hub().without_native_id(Door::Channels, before).await? {
             let Some(stored) = self.hub().message(id).await? else { continue };
             if let Some(Route::Channel { channel }) = &stored.message.origin.route {
-                self.put(&stored.message, stored.seq, channel).await?;
+                self.write_file(&stored.message, stored.seq, channel).await?;
                 repaired += 1;
             }
         }
@@ -119,7 +124,7 @@ impl Channels {
     }
 
     /// What a channel calls a message, where it has it.
-    async fn name_in(&self, channel: &Name, id: MessageId) -> Result<Option<String>, ChannelError> {
+    async fn find_native_id(&self, channel: &Name, id: MessageId) -> Result<Option<String>, ChannelError> {
         if let Some(stored) = self.hub().message(id).await? {
             let native = stored.message.origin.native;
             if native.door == Door::Channels && native.scope.eq_ignore_ascii_case(channel.as_str()) {
@@ -139,7 +144,7 @@ fn is_own_post(message: &Message) -> bool {
 }
 
 /// Writes the file under the first of its names that is free, or finds it under one of them.
-fn place_file(
+fn create_file(
     dir: &Dir,
     message: &Message,
     file: impl Fn(u32) -> ChannelMessage,

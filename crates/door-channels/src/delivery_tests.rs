@@ -58,9 +58,9 @@ async fn a_message_to_a_channel_is_one_file_for_all_its_readers() {
     assert_eq!(file.metadata.as_ref().unwrap()["switchboard"]["id"], sent.id.to_string());
     let states: Vec<_> = test.deliveries(sent.id).await.iter().map(|delivery| delivery.state).collect();
     assert_eq!(states, [DeliveryState::Delivered; 2]);
-    assert_eq!(test.channels.altered().await.unwrap(), [], "what was delivered is what was accepted");
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 0, "its own file is nothing new");
-    assert_eq!(test.another(|_| ()).await.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.channels.find_tampering().await.unwrap(), [], "what was delivered is what was accepted");
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 0, "its own file is nothing new");
+    assert_eq!(test.another(|_| ()).await.scan().await.unwrap().ingested, 0);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_reply_by_file_to_what_the_hub_delivered_finds_the_message_and_its_sen
     let mut reply = crate::test_channels::file("msg-20260111-163316-codex-0001", "codex", "claude", "done");
     reply["metadata"]["in_reply_to"] = file.id.into();
     test.drop_file(&reply);
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     let reply = test.stored("msg-20260111-163316-codex-0001").await.message;
     assert_eq!((reply.in_reply_to, reply.thread), (Some(sent.id), sent.id));
     assert_eq!(test.deliveries(reply.id).await[0].route.to_string(), "mailbox:claude");
@@ -90,11 +90,11 @@ async fn a_repeated_delivery_finds_its_own_file_and_a_foreign_one_is_left() {
     let accepted = test.channels.hub().submit(draft).await.unwrap();
     let stored = test.channels.hub().message(accepted.id).await.unwrap().unwrap();
     let first_choice = name_of(&to_file(&stored.message, stored.seq, &name("general"), None, 0));
-    let dir = test.channels.tree().make_channel(&name("general")).unwrap();
+    let dir = test.channels.tree().create_channel(&name("general")).unwrap();
     dir.create_new(&first_choice, b"{\"of\":\"somebody else\"}", Durability::Later).unwrap();
     let file = |tries| to_file(&stored.message, stored.seq, &name("general"), None, tries);
-    let native = place_file(&dir, &stored.message, file, 1 << 20).unwrap();
-    assert_eq!(place_file(&dir, &stored.message, file, 1 << 20).unwrap(), native);
+    let native = create_file(&dir, &stored.message, file, 1 << 20).unwrap();
+    assert_eq!(create_file(&dir, &stored.message, file, 1 << 20).unwrap(), native);
     assert_eq!(dir.names().unwrap().len(), 2);
     assert_eq!(dir.read(&first_choice, 99).unwrap().unwrap().bytes, b"{\"of\":\"somebody else\"}");
 }
@@ -112,7 +112,7 @@ async fn a_post_whose_process_died_before_its_file_is_completed_once() {
     assert_eq!(test.channels.repair().await.unwrap(), 1);
     assert_eq!(test.channels.repair().await.unwrap(), 0);
     assert_eq!(test.texts().await, ["half"]);
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
 }
 
 /// A hub where `codex` writes, and a second one that shares the folder and is linked, where `bob` reads.
@@ -130,13 +130,13 @@ async fn a_message_that_a_link_brings_finds_its_file_in_the_folder_that_both_hub
     let stored = here.hub().message(posted.accepted.id).await.unwrap().unwrap();
     let taken = there.hub().submit_relayed(vec![as_from_lab(stored.message)]).await.remove(0).unwrap();
     let passed = there.hub().message(taken.id).await.unwrap().unwrap();
-    there.put(&passed.message, passed.seq, &name("general")).await.unwrap();
+    there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["hi"]);
     let named = there.hub().native_id_in(Door::Channels, "general", taken.id).await.unwrap();
     assert_eq!(named, Some(posted.message.id));
     for channels in [&here, &there] {
-        assert_eq!(channels.sweep().await.unwrap().taken, 0);
-        assert_eq!(channels.altered().await.unwrap(), []);
+        assert_eq!(channels.scan().await.unwrap().ingested, 0);
+        assert_eq!(channels.find_tampering().await.unwrap(), []);
     }
 }
 
@@ -148,18 +148,18 @@ async fn a_message_that_a_link_brings_before_its_file_is_there_waits_for_it_but_
     message.timestamp = crate::wire::iso(here.hub().now());
     let id = here.hub().next_id();
     let draft = crate::translate::to_own_draft(message, &name("general"), id, None).unwrap();
-    here.hub().submit(crate::translate::placed(draft, here.folder())).await.unwrap();
+    here.hub().submit(crate::translate::with_folder(draft, here.folder())).await.unwrap();
     let stored = here.hub().message(id).await.unwrap().unwrap();
     there.hub().submit_relayed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
     let passed = there.hub().message(id).await.unwrap().unwrap();
-    let early = there.put(&passed.message, passed.seq, &name("general")).await;
-    assert!(matches!(early, Err(ChannelError::Awaited { .. })), "{early:?}");
+    let early = there.write_file(&passed.message, passed.seq, &name("general")).await;
+    assert!(matches!(early, Err(ChannelError::FilePending { .. })), "{early:?}");
     // Its hub has died; or this folder is a copy of the one that it wrote into.
     test.clock.advance(POSTING);
-    there.put(&passed.message, passed.seq, &name("general")).await.unwrap();
+    there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["hi"]);
     // The hub that it comes from tells it for its own, also when it repairs what was interrupted.
-    assert_eq!(here.sweep().await.unwrap().taken, 0);
+    assert_eq!(here.scan().await.unwrap().ingested, 0);
     test.clock.advance(POSTING);
     here.repair().await.unwrap();
     assert_eq!(test.texts().await, ["hi"]);
@@ -177,12 +177,12 @@ async fn what_two_hubs_put_into_the_folder_that_they_share_is_one_file() {
     let stored = here.hub().message(id).await.unwrap().unwrap();
     there.hub().submit_relayed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
     let passed = there.hub().message(id).await.unwrap().unwrap();
-    there.put(&passed.message, passed.seq, &name("general")).await.unwrap();
-    here.put(&stored.message, stored.seq, &name("general")).await.unwrap();
+    there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
+    here.write_file(&stored.message, stored.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["news"]);
     for channels in [&here, &there] {
-        assert_eq!(channels.sweep().await.unwrap().taken, 0);
-        assert_eq!(channels.altered().await.unwrap(), []);
+        assert_eq!(channels.scan().await.unwrap().ingested, 0);
+        assert_eq!(channels.find_tampering().await.unwrap(), []);
     }
 }
 
@@ -196,21 +196,21 @@ async fn what_is_for_all_reaches_the_mailboxes_of_a_hub_that_has_seen_its_file_b
         lab.join(&agent("codex"), &name("general")).await.unwrap();
         let id = lab.hub().submit(letter(&test, "claude", "all", "news", None)).await.unwrap().id;
         let stored = lab.hub().message(id).await.unwrap().unwrap();
-        lab.put(&stored.message, stored.seq, &name("general")).await.unwrap();
+        lab.write_file(&stored.message, stored.seq, &name("general")).await.unwrap();
         if is_file_first {
-            assert_eq!(office.sweep().await.unwrap().taken, 1);
+            assert_eq!(office.scan().await.unwrap().ingested, 1);
         }
         let passed = as_from_lab(stored.message);
         for _ in 0..2 {
             office.hub().submit_relayed(vec![passed.clone()]).await.remove(0).unwrap();
         }
-        office.sweep().await.unwrap();
+        office.scan().await.unwrap();
         let mut had: Vec<_> =
             test.deliveries(id).await.iter().map(|one| format!("{} {}", one.agent, one.route)).collect();
         had.sort();
         assert_eq!(had, ["bob channel:general", "human mailbox:human", "qc-1 mailbox:qc-1"]);
         let message = office.hub().message(id).await.unwrap().unwrap().message;
         assert_eq!(message.from, agent("claude@lab"));
-        assert!(!is_placed_in(&message, office.folder().unwrap()), "it was not posted there");
+        assert!(!is_in_folder(&message, office.folder().unwrap()), "it was not posted there");
     }
 }

@@ -27,7 +27,7 @@ pub enum ChannelError {
         .path.display(),
         if *has_identity { "signals/folder has another identity" } else { "it has no signals/folder; is it mounted?" }
     )]
-    AnotherFolder {
+    IdentityMismatch {
         /// Where it is.
         path: PathBuf,
         /// Whether it is the folder of some other channels.
@@ -35,7 +35,7 @@ pub enum ChannelError {
     },
     /// The folder has no identity, and none can be noted: nothing is written into it.
     #[error("the channels folder {} cannot be marked as the one that is used here", .path.display())]
-    Unmarked {
+    NoIdentity {
         /// Where it is.
         path: PathBuf,
         /// Why not.
@@ -95,7 +95,7 @@ pub enum ChannelError {
     },
     /// Another hub that shares the folder is about to write the file of a message.
     #[error("the file of {id} has not come yet")]
-    Awaited {
+    FilePending {
         /// The message.
         id: switchboard_core::MessageId,
     },
@@ -117,7 +117,7 @@ impl ChannelError {
     /// Whether the folder of the channels cannot be used now, and may be back later.
     pub fn is_unmounted(&self) -> bool {
         match self {
-            Self::Root { .. } | Self::AnotherFolder { .. } | Self::Unmarked { .. } => true,
+            Self::Root { .. } | Self::IdentityMismatch { .. } | Self::NoIdentity { .. } => true,
             Self::NotWritten { source, .. } => source.is_unmounted(),
             _ => false,
         }

@@ -17,7 +17,7 @@ pub(crate) fn check(root: &Path, noted: Option<&str>) -> Result<String, ChannelE
     if noted.is_none_or(|noted| noted == place.as_str()) || is_mount(root, device) {
         return Ok(place);
     }
-    Err(ChannelError::AnotherFolder { path: root.to_owned(), has_identity: false })
+    Err(ChannelError::IdentityMismatch { path: root.to_owned(), has_identity: false })
 }
 
 /// Whether a folder is on another device than the folder that it is in.

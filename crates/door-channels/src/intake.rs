@@ -14,12 +14,12 @@ use switchboard_sys::files::{Dir, FileStamp};
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
-use crate::looked::Looked;
-use crate::names::{agent_of, file_name, id_of_file, is_deprecated, is_named_after, second_of};
+use crate::folder_stamp::FolderStamp;
+use crate::ids::{agent_of, file_name, id_of_file, is_deprecated, is_named_after, second_of};
 use crate::reading::message_ids;
 use crate::translate::{
-    derived_id, hub_id, hub_of, is_post, kept_here, native_id, of_linked_hub, placed, says_what, sender,
-    to_draft, written_at,
+    derived_id, from_linked_hub, has_content_of, hub_id, hub_of, is_post, native_id, sender, to_draft,
+    with_folder, withhold_from_link, written_at,
 };
 use crate::tree::blocking;
 use crate::wire::{ChannelMessage, Malformed, When, time};
@@ -32,11 +32,11 @@ const BATCH: usize = 256;
 
 /// What this process knows of one channel.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct ChannelState {
     /// The messages that the journal has.
     ids: HashSet<String>,
     /// Files that could not be taken in, as they were then.
-    problems: HashMap<String, FileStamp>,
+    rejected: HashMap<String, FileStamp>,
     /// The message files of the last listing, and those that events have named since.
     present: HashSet<String>,
     /// Files that may still be being written.
@@ -44,15 +44,15 @@ pub(crate) struct Known {
     /// Those of them that are still to be taken in, in order. A burst of any size is held as names alone.
     pending: VecDeque<String>,
     /// The folder as of the last listing, and as of the last that left nothing open.
-    listed: Option<Looked>,
-    looked: Option<Looked>,
+    listed: Option<FolderStamp>,
+    looked: Option<FolderStamp>,
 }
 
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct ScanSummary {
     /// Messages taken in.
-    pub taken: usize,
+    pub ingested: usize,
     /// Files that may still be being written; look again soon.
     pub settling: usize,
 }
@@ -68,7 +68,7 @@ struct NewFile {
 
 /// What a look at a channel found.
 #[derive(Default)]
-struct Look {
+struct ScanBatch {
     files: Vec<NewFile>,
     /// Message files that were there at the last look.
     gone: Vec<String>,
@@ -77,25 +77,25 @@ struct Look {
 }
 
 /// Whose a new file is.
-enum Whose {
+enum FileOrigin {
     /// Of a message that the journal has.
     Known,
     /// Of a message of another hub, which the journal does not have yet.
-    Elsewhere(MessageId),
+    OtherHub(MessageId),
     /// Nobody's so far.
     New,
 }
 
 impl Channels {
     /// Looks at all channels that changed since they were last looked at.
-    pub async fn sweep(&self) -> Result<Swept, ChannelError> {
+    pub async fn scan(&self) -> Result<ScanSummary, ChannelError> {
         let tree = self.tree().clone();
         let channels = blocking(move || tree.channel_names()).await?;
-        let mut swept = Swept::default();
+        let mut swept = ScanSummary::default();
         for channel in channels {
-            match self.sweep_channel(&channel).await {
+            match self.scan_channel(&channel).await {
                 Ok(one) => {
-                    swept.taken += one.taken;
+                    swept.ingested += one.ingested;
                     swept.settling += one.settling;
                 }
                 // One channel in trouble does not keep the others waiting.
@@ -110,27 +110,27 @@ impl Channels {
 
     /// Looks at the message files that events have named, below the folder of all channels, and at those that were still being
     /// written at the last look. A channel that was never listed is listed.
-    pub(crate) async fn sweep_named(
+    pub(crate) async fn scan_named(
         &self,
         channels: &Path,
         paths: &[PathBuf],
-    ) -> Result<Swept, ChannelError> {
+    ) -> Result<ScanSummary, ChannelError> {
         // By the spelling of the folder, of which a channel can have several.
         let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (channel, known) in self.known().lock().iter() {
-            if !known.settling.is_empty() {
+        for (channel, state) in self.channel_states().lock().iter() {
+            if !state.settling.is_empty() {
                 named.insert(channel.clone(), Vec::new());
             }
         }
-        for (channel, id) in paths.iter().filter_map(|path| place_in_channel(channels, path)) {
+        for (channel, id) in paths.iter().filter_map(|path| message_path(channels, path)) {
             named.entry(channel).or_default().push(id);
         }
-        let mut swept = Swept::default();
+        let mut swept = ScanSummary::default();
         for (channel, ids) in named {
             let Ok(channel) = Name::parse(&channel) else { continue };
-            match self.sweep_files(&channel, Some(ids)).await {
+            match self.scan_files(&channel, Some(ids)).await {
                 Ok(one) => {
-                    swept.taken += one.taken;
+                    swept.ingested += one.ingested;
                     swept.settling += one.settling;
                 }
                 Err(ChannelError::File(error)) => {
@@ -143,38 +143,43 @@ impl Channels {
     }
 
     /// Looks at one channel, if it changed since it was last looked at.
-    pub async fn sweep_channel(&self, channel: &Name) -> Result<Swept, ChannelError> {
-        self.sweep_files(channel, None).await
+    pub async fn scan_channel(&self, channel: &Name) -> Result<ScanSummary, ChannelError> {
+        self.scan_files(channel, None).await
     }
 
     /// Looks at these files of a channel, or lists it where none are named.
-    async fn sweep_files(
+    async fn scan_files(
         &self,
         channel: &Name,
         mut named: Option<Vec<String>>,
-    ) -> Result<Swept, ChannelError> {
-        if !self.known().lock().contains_key(channel.as_str()) {
+    ) -> Result<ScanSummary, ChannelError> {
+        if !self.channel_states().lock().contains_key(channel.as_str()) {
             let ids = self.hub().native_ids(Door::Channels, channel.as_str()).await?;
-            self.known().lock().entry(channel.to_string()).or_insert(Known { ids, ..Known::default() });
+            self.channel_states()
+                .lock()
+                .entry(channel.to_string())
+                .or_insert(ChannelState { ids, ..ChannelState::default() });
         }
         // One at a time: what one look has taken up, another must not count as done.
-        let _turn = self.sweeping().lock().await;
-        let mut swept = Swept::default();
+        let _turn = self.scan_lock().lock().await;
+        let mut swept = ScanSummary::default();
         let is_listed = named.is_none();
         loop {
             let (this, place, now) = (self.clone(), channel.clone(), self.hub().now());
             let files = named.take();
-            let look = blocking(move || this.look(&place, files, now)).await?;
-            let Some(look) = look else { return Ok(swept) };
-            let took = self.take_in(channel, look.files).await?;
-            swept.taken += took.taken;
+            let batch = blocking(move || this.next_batch(&place, files, now)).await?;
+            let Some(batch) = batch else { return Ok(swept) };
+            let took = self.ingest(channel, batch.files).await?;
+            swept.ingested += took.ingested;
             swept.settling += took.settling;
-            self.tell_of_gone(channel, look.gone).await?;
-            if !look.more {
-                if let Some(known) = self.known().lock().get_mut(channel.as_str()).filter(|_| is_listed) {
+            self.report_deleted(channel, batch.gone).await?;
+            if !batch.more {
+                if let Some(state) =
+                    self.channel_states().lock().get_mut(channel.as_str()).filter(|_| is_listed)
+                {
                     // Only a look that left nothing open counts as complete.
-                    let listed = known.listed.filter(|listed| swept.settling == 0 && listed.is_settled());
-                    known.looked = listed;
+                    let listed = state.listed.filter(|listed| swept.settling == 0 && listed.is_settled());
+                    state.looked = listed;
                 }
                 return Ok(swept);
             }
@@ -182,36 +187,36 @@ impl Channels {
     }
 
     /// The next files that are new in a channel, or of those that are named; nothing where it has not changed.
-    fn look(
+    fn next_batch(
         &self,
         channel: &Name,
         named: Option<Vec<String>>,
         now: Timestamp,
-    ) -> Result<Option<Look>, ChannelError> {
+    ) -> Result<Option<ScanBatch>, ChannelError> {
         let Some(dir) = self.tree().channel(channel)? else { return Ok(None) };
-        let mut look = Look::default();
-        let (has_pending, was_listed) = match self.known().lock().get(channel.as_str()) {
-            Some(known) => (!known.pending.is_empty(), known.listed.is_some()),
+        let mut batch = ScanBatch::default();
+        let (has_pending, was_listed) = match self.channel_states().lock().get(channel.as_str()) {
+            Some(state) => (!state.pending.is_empty(), state.listed.is_some()),
             None => (false, false),
         };
         if let Some(named) = named.filter(|_| was_listed) {
             self.queue_named(channel, &dir, named)?;
         } else if !has_pending {
             match self.list_new(channel, &dir, now)? {
-                Some(gone) => look.gone = gone,
+                Some(gone) => batch.gone = gone,
                 None => return Ok(None),
             }
         }
-        let batch: Vec<String> = {
-            let mut known = self.known().lock();
-            let Some(known) = known.get_mut(channel.as_str()) else { return Ok(None) };
-            let batch = known.pending.len().min(BATCH);
-            let batch = known.pending.drain(..batch).collect();
-            look.more = !known.pending.is_empty();
-            batch
+        let ids: Vec<String> = {
+            let mut state = self.channel_states().lock();
+            let Some(state) = state.get_mut(channel.as_str()) else { return Ok(None) };
+            let count = state.pending.len().min(BATCH);
+            let ids = state.pending.drain(..count).collect();
+            batch.more = !state.pending.is_empty();
+            ids
         };
         let settle = jiff::SignedDuration::try_from(self.config().settle).unwrap_or_default();
-        for id in batch {
+        for id in ids {
             let name = file_name(&id);
             let Some(stamp) = dir.stat(&name)? else { continue };
             let content = match dir.read(&name, self.config().file_limit) {
@@ -221,29 +226,29 @@ impl Channels {
             };
             let age = now.as_nanosecond() - stamp.mtime_ns;
             let is_young = stamp.is_regular && age.abs() < settle.as_nanos();
-            look.files.push(NewFile { id, stamp, content, is_young });
+            batch.files.push(NewFile { id, stamp, content, is_young });
         }
-        Ok(Some(look))
+        Ok(Some(batch))
     }
 
     /// Puts the files that are named into the queue, as far as they are new or were changed since they had a problem.
     fn queue_named(&self, channel: &Name, dir: &Dir, named: Vec<String>) -> Result<(), ChannelError> {
-        let (mut new, problems) = {
-            let mut known = self.known().lock();
-            let Some(known) = known.get_mut(channel.as_str()) else { return Ok(()) };
-            let queued: HashSet<&String> = known.pending.iter().collect();
-            let settling = std::mem::take(&mut known.settling);
+        let (mut new, rejected) = {
+            let mut state = self.channel_states().lock();
+            let Some(state) = state.get_mut(channel.as_str()) else { return Ok(()) };
+            let queued: HashSet<&String> = state.pending.iter().collect();
+            let settling = std::mem::take(&mut state.settling);
             let named: BTreeSet<String> = named.into_iter().chain(settling).collect();
-            let is_new = |id: &String| !known.ids.contains(id) && !queued.contains(id);
+            let is_new = |id: &String| !state.ids.contains(id) && !queued.contains(id);
             let new: Vec<String> = named.into_iter().filter(is_new).collect();
-            let problems: Vec<Option<FileStamp>> =
-                new.iter().map(|id| known.problems.get(id).copied()).collect();
-            known.present.extend(new.iter().cloned());
-            (new, problems)
+            let rejected: Vec<Option<FileStamp>> =
+                new.iter().map(|id| state.rejected.get(id).copied()).collect();
+            state.present.extend(new.iter().cloned());
+            (new, rejected)
         };
-        let mut problems = problems.into_iter();
+        let mut rejected = rejected.into_iter();
         let mut failed = None;
-        new.retain(|id| match problems.next().flatten() {
+        new.retain(|id| match rejected.next().flatten() {
             None => true,
             Some(problem) => match dir.stat(&file_name(id)) {
                 Ok(stamp) => stamp != Some(problem),
@@ -259,8 +264,8 @@ impl Channels {
         if new.len() > BATCH {
             sort_by_time(dir, &mut new, self.config().file_limit);
         }
-        if let Some(known) = self.known().lock().get_mut(channel.as_str()) {
-            known.pending.extend(new);
+        if let Some(state) = self.channel_states().lock().get_mut(channel.as_str()) {
+            state.pending.extend(new);
         }
         Ok(())
     }
@@ -273,51 +278,51 @@ impl Channels {
         dir: &Dir,
         now: Timestamp,
     ) -> Result<Option<Vec<String>>, ChannelError> {
-        let looked = Looked::at(dir, now, self.config())?;
-        let (problems, is_unchanged) = match self.known().lock().get(channel.as_str()) {
-            Some(known) => (known.problems.clone(), looked.is_as_before(known.looked.as_ref())),
+        let looked = FolderStamp::at(dir, now, self.config())?;
+        let (rejected, is_unchanged) = match self.channel_states().lock().get(channel.as_str()) {
+            Some(state) => (state.rejected.clone(), looked.is_unchanged_since(state.looked.as_ref())),
             None => return Ok(None),
         };
-        let mut mended = HashSet::new();
-        for (id, stamp) in &problems {
+        let mut changed = HashSet::new();
+        for (id, stamp) in &rejected {
             if dir.stat(&file_name(id))?.as_ref() != Some(stamp) {
-                mended.insert(id.as_str());
+                changed.insert(id.as_str());
             }
         }
-        if is_unchanged && mended.is_empty() {
+        if is_unchanged && changed.is_empty() {
             return Ok(None);
         }
         let present = message_ids(dir)?;
-        let is_new = |known: &Known, id: &String| {
-            !known.ids.contains(id) && (mended.contains(id.as_str()) || !problems.contains_key(id))
+        let is_new = |state: &ChannelState, id: &String| {
+            !state.ids.contains(id) && (changed.contains(id.as_str()) || !rejected.contains_key(id))
         };
-        let mut new: Vec<String> = match self.known().lock().get(channel.as_str()) {
-            Some(known) => present.iter().filter(|id| is_new(known, id)).cloned().collect(),
+        let mut new: Vec<String> = match self.channel_states().lock().get(channel.as_str()) {
+            Some(state) => present.iter().filter(|id| is_new(state, id)).cloned().collect(),
             None => return Ok(None),
         };
         if new.len() > BATCH {
             sort_by_time(dir, &mut new, self.config().file_limit);
         }
-        let mut known = self.known().lock();
-        let Some(known) = known.get_mut(channel.as_str()) else { return Ok(None) };
-        known.pending = new.into();
-        known.settling.clear();
-        known.listed = Some(looked);
-        let before = std::mem::replace(&mut known.present, present.into_iter().collect());
-        Ok(Some(before.into_iter().filter(|id| !known.present.contains(id)).collect()))
+        let mut state = self.channel_states().lock();
+        let Some(state) = state.get_mut(channel.as_str()) else { return Ok(None) };
+        state.pending = new.into();
+        state.settling.clear();
+        state.listed = Some(looked);
+        let before = std::mem::replace(&mut state.present, present.into_iter().collect());
+        Ok(Some(before.into_iter().filter(|id| !state.present.contains(id)).collect()))
     }
 
     /// Takes in what is new, in the order of the channel.
-    async fn take_in(&self, channel: &Name, files: Vec<NewFile>) -> Result<Swept, ChannelError> {
-        let mut swept = Swept::default();
+    async fn ingest(&self, channel: &Name, files: Vec<NewFile>) -> Result<ScanSummary, ChannelError> {
+        let mut swept = ScanSummary::default();
         let mut good: Vec<(NewFile, ChannelMessage)> = Vec::new();
         for mut file in files {
             match std::mem::replace(&mut file.content, Err(String::new())) {
                 Ok(message) => good.push((file, message)),
                 Err(_) if file.is_young => {
                     swept.settling += 1;
-                    if let Some(known) = self.known().lock().get_mut(channel.as_str()) {
-                        known.settling.insert(file.id);
+                    if let Some(state) = self.channel_states().lock().get_mut(channel.as_str()) {
+                        state.settling.insert(file.id);
                     }
                 }
                 Err(reason) => self.report(channel, &file, &reason).await?,
@@ -328,10 +333,10 @@ impl Channels {
         let (mut drafted, mut drafts) = (Vec::new(), Vec::new());
         let own = self.own_name().await?;
         for (file, message) in good {
-            let elsewhere = match self.whose(channel, &file.id, &message).await? {
-                Whose::Known => continue,
-                Whose::Elsewhere(id) => Some(id),
-                Whose::New => None,
+            let elsewhere = match self.find_origin(channel, &file.id, &message).await? {
+                FileOrigin::Known => continue,
+                FileOrigin::OtherHub(id) => Some(id),
+                FileOrigin::New => None,
             };
             if let Some(old) = [&message.from, &message.to].into_iter().find(|id| is_deprecated(id)) {
                 tracing::warn!(%channel, message = %file.id, "the agent id '{old}' is deprecated");
@@ -356,7 +361,7 @@ impl Channels {
         let answers = self.hub().submit_all(drafts).await;
         for ((file, id, other_id, shared), answer) in drafted.into_iter().zip(answers) {
             if let (Err(HubError::Conflict { .. }), Some(message)) = (&answer, &shared)
-                && matches!(self.whose(channel, &file.id, message).await?, Whose::Known)
+                && matches!(self.find_origin(channel, &file.id, message).await?, FileOrigin::Known)
             {
                 continue;
             }
@@ -368,9 +373,9 @@ impl Channels {
                     if let Some(other) = other_id {
                         self.hub().bind_native_id(id, native_id(channel, &other)).await?;
                     }
-                    swept.taken += usize::from(!accepted.duplicate);
+                    swept.ingested += usize::from(!accepted.duplicate);
                     if self.note_known(channel, &file.id) {
-                        self.mended(channel, &file.id).await?;
+                        self.clear_rejection(channel, &file.id).await?;
                     }
                 }
                 Err(
@@ -420,48 +425,55 @@ impl Channels {
         let is_history = self.hub().now().duration_since(at) > self.config().history;
         let (writer, folder) = (hub_of(&message), self.folder().filter(|_| is_post(&message)));
         let drafted = match to_draft(message, channel, native, reply_to) {
-            Ok(draft) => Draft { id, ..placed(draft, folder) },
+            Ok(draft) => Draft { id, ..with_folder(draft, folder) },
             Err(error) => return Ok(Err(error)),
         };
         let directory = self.hub().directory().await?;
         let drafted = match (elsewhere.and(own), &writer) {
-            (Some(own), Some(hub)) if own != hub => of_linked_hub(drafted, hub, own, &directory),
+            (Some(own), Some(hub)) if own != hub => from_linked_hub(drafted, hub, own, &directory),
             _ => {
                 self.join(&drafted.from, channel).await?;
                 let is_theirs = elsewhere.is_some() && is_of_another_hub(&drafted.to, &directory);
                 let drafted = Draft { restored: is_theirs.then(Vec::new), ..drafted };
                 // By which hub, if it is linked at all, its file does not say.
-                if elsewhere.is_some() && self.folder().is_some() { kept_here(drafted) } else { drafted }
+                if elsewhere.is_some() && self.folder().is_some() {
+                    withhold_from_link(drafted)
+                } else {
+                    drafted
+                }
             }
         };
-        let drafted =
-            if is_history { Draft { restored: Some(Vec::new()), ..kept_here(drafted) } } else { drafted };
+        let drafted = if is_history {
+            Draft { restored: Some(Vec::new()), ..withhold_from_link(drafted) }
+        } else {
+            drafted
+        };
         Ok(Ok((drafted, other_id)))
     }
 
     /// Whether a file is that of a message of the journal: a hub process wrote it, or a link brought the message first.
     /// Its id is noted, which the writer may have died before.
-    async fn whose(
+    async fn find_origin(
         &self,
         channel: &Name,
         native: &str,
         file: &ChannelMessage,
-    ) -> Result<Whose, ChannelError> {
+    ) -> Result<FileOrigin, ChannelError> {
         // A file that no hub wrote goes by what its name says, for every hub that takes it in.
         let derived = || written_at(file).ok().map(|at| derived_id(channel, native, at));
         let by_hub = hub_id(file);
         let Some(id) = by_hub.or_else(|| self.folder().and_then(|_| derived())) else {
-            return Ok(Whose::New);
+            return Ok(FileOrigin::New);
         };
         match self.hub().message(id).await {
-            Ok(Some(stored)) if says_what(file, &stored.message) => {
-                self.named(channel, id, native).await?;
-                Ok(Whose::Known)
+            Ok(Some(stored)) if has_content_of(file, &stored.message) => {
+                self.record_name(channel, id, native).await?;
+                Ok(FileOrigin::Known)
             }
-            Ok(Some(_)) => Ok(Whose::New),
-            Ok(None) => Ok(by_hub.map_or(Whose::New, Whose::Elsewhere)),
+            Ok(Some(_)) => Ok(FileOrigin::New),
+            Ok(None) => Ok(by_hub.map_or(FileOrigin::New, FileOrigin::OtherHub)),
             // Damaged in the journal: `doctor` tells of it, and its neighbours are taken in.
-            Err(HubError::DamagedMessage { .. }) => Ok(Whose::Known),
+            Err(HubError::DamagedMessage { .. }) => Ok(FileOrigin::Known),
             Err(error) => Err(error.into()),
         }
     }
@@ -473,13 +485,13 @@ impl Channels {
         }
         let route = Route::Channel { channel: channel.clone() };
         let directory = self.hub().directory().await?;
-        if directory.agent(agent).is_some_and(|known| known.routes.contains(&route)) {
+        if directory.agent(agent).is_some_and(|state| state.routes.contains(&route)) {
             return Ok(());
         }
         // An agent that is known without a route has its mailbox; a further way must not take that from it.
-        let mailbox = directory.agent(agent).filter(|known| known.routes.is_empty());
+        let mailbox = directory.agent(agent).filter(|state| state.routes.is_empty());
         let mut routes: Vec<Route> =
-            mailbox.map(|known| Route::Mailbox { agent: known.id.name.clone() }).into_iter().collect();
+            mailbox.map(|state| Route::Mailbox { agent: state.id.name.clone() }).into_iter().collect();
         routes.push(route);
         let new = Registration { name: agent.name.clone(), role: None, team: None, routes };
         match self.hub().register(new).await {
@@ -491,25 +503,25 @@ impl Channels {
 
     /// Whether the journal has a message of this channel, as far as the last look at it tells.
     pub(crate) fn is_known(&self, channel: &Name, native: &str) -> bool {
-        self.known().lock().get(channel.as_str()).is_some_and(|known| known.ids.contains(native))
+        self.channel_states().lock().get(channel.as_str()).is_some_and(|state| state.ids.contains(native))
     }
 
     /// Notes that the journal has a message; says whether its file had a problem before.
     pub(crate) fn note_known(&self, channel: &Name, native: &str) -> bool {
-        let mut known = self.known().lock();
+        let mut state = self.channel_states().lock();
         // A channel that was never looked at is read from the journal when it is.
-        known.get_mut(channel.as_str()).is_some_and(|known| {
-            known.ids.insert(native.to_owned());
-            known.problems.remove(native).is_some()
+        state.get_mut(channel.as_str()).is_some_and(|state| {
+            state.ids.insert(native.to_owned());
+            state.rejected.remove(native).is_some()
         })
     }
 
     /// The messages of a channel that the journal has, as far as this process knows, sorted by name.
     pub(crate) fn known_ids(&self, channel: &Name) -> Vec<String> {
-        let known = self.known().lock();
-        let here = known.iter().filter(|(spelling, _)| spelling.eq_ignore_ascii_case(channel.as_str()));
+        let state = self.channel_states().lock();
+        let here = state.iter().filter(|(spelling, _)| spelling.eq_ignore_ascii_case(channel.as_str()));
         let mut ids: Vec<&String> =
-            here.flat_map(|(_, known)| &known.ids).filter(|id| second_of(id).is_some()).collect();
+            here.flat_map(|(_, state)| &state.ids).filter(|id| second_of(id).is_some()).collect();
         ids.sort_unstable();
         ids.dedup();
         ids.into_iter().cloned().collect()
@@ -519,19 +531,19 @@ impl Channels {
     async fn report(&self, channel: &Name, file: &NewFile, reason: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{}.json", file.id);
         tracing::warn!(file = %place, reason, "left where it is: it could not be taken in");
-        let known = |known: &mut Known| known.problems.insert(file.id.clone(), file.stamp);
-        self.known().lock().get_mut(channel.as_str()).map(known);
+        let state = |state: &mut ChannelState| state.rejected.insert(file.id.clone(), file.stamp);
+        self.channel_states().lock().get_mut(channel.as_str()).map(state);
         Ok(self.hub().put_note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
     }
 
     /// Forgets what was the matter with a file that has been taken in.
-    async fn mended(&self, channel: &Name, native: &str) -> Result<(), ChannelError> {
+    async fn clear_rejection(&self, channel: &Name, native: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{native}.json");
         Ok(self.hub().put_note(Door::Channels, PROBLEM, place, None).await?)
     }
 
     /// The files that could not be taken in, with the reason for each, as far as they are still there.
-    pub async fn problems(&self) -> Result<Vec<(String, String)>, ChannelError> {
+    pub async fn rejected_files(&self) -> Result<Vec<(String, String)>, ChannelError> {
         let noted = self.hub().notes(Door::Channels, PROBLEM).await?;
         let tree = self.tree().clone();
         blocking(move || {
@@ -548,7 +560,7 @@ impl Channels {
 
 /// The folder of a channel and the id of the message file in it that a path names; nothing for what lies deeper, as in the
 /// archive.
-fn place_in_channel(channels: &Path, path: &Path) -> Option<(String, String)> {
+fn message_path(channels: &Path, path: &Path) -> Option<(String, String)> {
     let (channel, file) = path.strip_prefix(channels).ok()?.to_str()?.split_once('/')?;
     Some((channel.to_owned(), id_of_file(file)?.to_owned()))
 }
@@ -556,7 +568,7 @@ fn place_in_channel(channels: &Path, path: &Path) -> Option<(String, String)> {
 /// Whether an address is that of an agent of another hub.
 fn is_of_another_hub(to: &Address, directory: &Directory) -> bool {
     let Address::Agent(agent) = to else { return false };
-    !agent.is_human() && directory.addressee(agent).is_some_and(|known| known.hub().is_some())
+    !agent.is_human() && directory.addressee(agent).is_some_and(|state| state.hub().is_some())
 }
 
 /// Puts new files into the order in which they were written, where there are too many to be read at once: within a

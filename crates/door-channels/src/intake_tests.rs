@@ -17,10 +17,10 @@ async fn what_others_drop_is_taken_in_once_and_in_order() {
         message["timestamp"] = format!("2026-01-11T16:33:{at}Z").into();
         test.drop_file(&message);
     }
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 3);
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 3);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
     let another = test.another(|_| ()).await;
-    assert_eq!(another.sweep().await.unwrap().taken, 0, "another process finds nothing new");
+    assert_eq!(another.scan().await.unwrap().ingested, 0, "another process finds nothing new");
     let page = test.channels.hub().journal(0, 10).await.unwrap();
     let bodies: Vec<_> = page.items.iter().map(|stored| stored.message.body.as_str()).collect();
     assert_eq!(
@@ -34,9 +34,9 @@ async fn what_others_drop_is_taken_in_once_and_in_order() {
 async fn c2_a_post_from_a_skewed_clock_is_seen_although_its_name_is_early() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "all", "now").await;
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     test.drop_file(&file("msg-20200101-000000-late-0001", "late", "all", "from the past"));
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 1);
     assert_eq!(test.stored("msg-20200101-000000-late-0001").await.message.body, "from the past");
 }
 
@@ -46,7 +46,7 @@ async fn a_message_to_an_agent_of_another_door_reaches_its_mailbox_and_readers_h
     test.drop_file(&file("msg-1", "codex", "claude", "for claude"));
     test.drop_file(&file("msg-2", "qc-1", "codex", "for codex"));
     test.drop_file(&file("msg-3", "qc-1", "newcomer", "for whom nobody knows"));
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     let route = async |native: &str| {
         let id = test.stored(native).await.message.id;
         let delivery = test.deliveries(id).await.remove(0);
@@ -69,7 +69,7 @@ async fn answers_join_the_conversation_in_files_as_in_posts() {
     let mut further = file("msg-20260111-163317-qc-0001", "qc", "all", "indeed");
     further["metadata"]["in_reply_to"] = "msg-20260111-163316-codex-0001".into();
     test.drop_file(&further);
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     let question = test.stored(&question.id).await.message;
     let (reply, further) = (
         test.stored("msg-20260111-163316-codex-0001").await.message,
@@ -85,9 +85,9 @@ async fn a_post_is_one_message_however_often_its_file_is_looked_at() {
     let test = TestChannels::new(&["claude"]).await;
     let posted = test.channels.post(Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
     let (another, elsewhere) = (test.another(|_| ()).await, test.elsewhere(|_| ()).await);
-    assert_eq!(test.channels.sweep().await.unwrap().taken + another.sweep().await.unwrap().taken, 0);
-    assert_eq!(elsewhere.sweep().await.unwrap().taken, 1, "for another hub it is new");
-    assert_eq!(elsewhere.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.channels.scan().await.unwrap().ingested + another.scan().await.unwrap().ingested, 0);
+    assert_eq!(elsewhere.scan().await.unwrap().ingested, 1, "for another hub it is new");
+    assert_eq!(elsewhere.scan().await.unwrap().ingested, 0);
     assert_eq!(test.stored(&posted.message.id).await.message.id, posted.accepted.id);
     assert_eq!(posted.message.metadata.unwrap()["switchboard"]["seq"], posted.accepted.seq);
 }
@@ -97,15 +97,15 @@ async fn a_file_that_is_no_message_is_reported_once_and_left_and_taken_when_it_i
     let test = TestChannels::new(&[]).await;
     let path = test.path("channels/general/msg-20260111-163315-codex-0001.json");
     write_carelessly(&path, "{\"id\": \"msg-");
-    let swept = test.channels.sweep().await.unwrap();
-    assert_eq!((swept.taken, swept.settling), (0, 1), "it may still be being written");
+    let swept = test.channels.scan().await.unwrap();
+    assert_eq!((swept.ingested, swept.settling), (0, 1), "it may still be being written");
     test.clock.advance(jiff::SignedDuration::from_secs(10));
-    assert_eq!(test.channels.sweep().await.unwrap(), Swept::default());
-    let problems = test.channels.problems().await.unwrap();
-    assert_eq!(problems.len(), 1);
-    assert_eq!(problems[0].0, "channels/general/msg-20260111-163315-codex-0001.json");
+    assert_eq!(test.channels.scan().await.unwrap(), ScanSummary::default());
+    let rejected = test.channels.rejected_files().await.unwrap();
+    assert_eq!(rejected.len(), 1);
+    assert_eq!(rejected[0].0, "channels/general/msg-20260111-163315-codex-0001.json");
     write_carelessly(&path, file("msg-20260111-163315-codex-0001", "codex", "all", "whole").to_string());
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 1);
 }
 
 #[tokio::test]
@@ -117,8 +117,8 @@ async fn one_bad_file_stops_no_other_and_a_strange_name_is_none_of_ours() {
     write_carelessly(&test.path("channels/README"), "not a channel");
     std::os::unix::fs::symlink("/etc/passwd", test.path("channels/general/msg-3.json")).unwrap();
     test.clock.advance(jiff::SignedDuration::from_secs(10));
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
-    assert_eq!(test.channels.problems().await.unwrap().len(), 2);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 1);
+    assert_eq!(test.channels.rejected_files().await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn c7_one_post_to_a_channel_of_many_is_one_message() {
 async fn deprecated_ids_are_read_as_the_current_ones() {
     let test = TestChannels::new(&[]).await;
     test.drop_file(&file("msg-1", "claude-1", "codex-1", "old names"));
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     let message = test.stored("msg-1").await.message;
     assert_eq!((message.from.to_string(), message.to.to_string()), ("claude".into(), "codex".into()));
 }
@@ -148,7 +148,7 @@ async fn what_was_said_before_the_hub_came_is_history_and_fills_nobodys_mailbox(
     let mut old = file("msg-20200101-000000-codex-0001", "codex", "claude", "long ago");
     old["timestamp"] = "2020-01-01T00:00:00.000Z".into();
     test.drop_file(&old);
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 1);
     let stored = test.stored("msg-20200101-000000-codex-0001").await;
     assert_eq!(test.deliveries(stored.message.id).await, []);
 }
@@ -157,12 +157,12 @@ async fn what_was_said_before_the_hub_came_is_history_and_fills_nobodys_mailbox(
 async fn what_retention_removed_from_the_journal_is_not_taken_in_again() {
     let test = TestChannels::new(&[]).await;
     test.drop_file(&file("msg-1", "codex", "all", "dropped"));
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     test.post("codex", "all", "posted").await;
     test.post("codex", "all", "the last stays").await;
     let later = test.channels.hub().now() + jiff::SignedDuration::from_secs(1);
     assert_eq!(test.channels.hub().prune(later).await.unwrap(), 2);
-    assert_eq!(test.another(|_| ()).await.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.another(|_| ()).await.scan().await.unwrap().ingested, 0);
 }
 
 #[tokio::test]
@@ -181,14 +181,14 @@ async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept(
             test.drop_file(&message);
         }
     }
-    test.channels.known().lock().insert("general".to_owned(), Known::default());
+    test.channels.channel_states().lock().insert("general".to_owned(), ChannelState::default());
     let mut looks = 0;
     loop {
-        let look = test.channels.look(&name("general"), None, now).unwrap().unwrap();
-        assert!(look.files.len() <= BATCH, "{} files are in memory at once", look.files.len());
+        let next_batch = test.channels.next_batch(&name("general"), None, now).unwrap().unwrap();
+        assert!(next_batch.files.len() <= BATCH, "{} files are in memory at once", next_batch.files.len());
         looks += 1;
-        let more = look.more;
-        assert_eq!(test.channels.take_in(&name("general"), look.files).await.unwrap().settling, 0);
+        let more = next_batch.more;
+        assert_eq!(test.channels.ingest(&name("general"), next_batch.files).await.unwrap().settling, 0);
         if !more {
             break;
         }
@@ -214,11 +214,11 @@ async fn c14_a_post_returns_when_it_is_kept_however_many_post_at_once() {
     const EACH: usize = 50;
     let test = std::sync::Arc::new(TestChannels::new(&[]).await);
     let mut posters = tokio::task::JoinSet::new();
-    for poster in 0..POSTERS {
+    for writer in 0..POSTERS {
         let test = test.clone();
         posters.spawn(async move {
             for number in 0..EACH {
-                let id = test.post(&format!("qc-{poster}"), "all", &number.to_string()).await.id;
+                let id = test.post(&format!("qc-{writer}"), "all", &number.to_string()).await.id;
                 assert_eq!(test.stored(&id).await.message.body, number.to_string());
                 assert!(test.path(&format!("channels/general/{id}.json")).is_file());
             }
@@ -228,8 +228,8 @@ async fn c14_a_post_returns_when_it_is_kept_however_many_post_at_once() {
         posted.unwrap();
     }
     let page = test.channels.hub().journal(0, 2 * POSTERS * EACH).await.unwrap();
-    for poster in 0..POSTERS {
-        let from = agent(&format!("qc-{poster}"));
+    for writer in 0..POSTERS {
+        let from = agent(&format!("qc-{writer}"));
         let own = page.items.iter().filter(|stored| stored.message.from == from);
         let numbers: Vec<usize> = own.map(|stored| stored.message.body.parse().unwrap()).collect();
         assert_eq!(numbers, (0..EACH).collect::<Vec<_>>(), "the order of {from}");
@@ -243,12 +243,12 @@ async fn a_mended_or_removed_file_is_no_problem_any_more() {
     write_carelessly(&path("msg-1"), "{");
     write_carelessly(&path("msg-2"), "{");
     test.clock.advance(jiff::SignedDuration::from_secs(10));
-    test.channels.sweep().await.unwrap();
-    assert_eq!(test.channels.problems().await.unwrap().len(), 2);
+    test.channels.scan().await.unwrap();
+    assert_eq!(test.channels.rejected_files().await.unwrap().len(), 2);
     write_carelessly(&path("msg-1"), file("msg-1", "codex", "all", "whole").to_string());
     std::fs::remove_file(path("msg-2")).unwrap();
-    test.channels.sweep().await.unwrap();
-    assert_eq!(test.channels.problems().await.unwrap(), []);
+    test.channels.scan().await.unwrap();
+    assert_eq!(test.channels.rejected_files().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -256,18 +256,18 @@ async fn a_file_of_another_hub_is_the_same_message_here_and_is_passed_on_by_nobo
     let test = TestChannels::new(&[]).await;
     let posted = test.channels.post(Post::new(agent("codex"), name("general"), "hi @bob")).await.unwrap();
     let elsewhere = test.elsewhere(|config| config.linked = true).await;
-    assert_eq!(elsewhere.sweep().await.unwrap().taken, 1);
+    assert_eq!(elsewhere.scan().await.unwrap().ingested, 1);
     let hub = elsewhere.hub();
     let stored = hub.message(posted.accepted.id).await.unwrap().expect("it goes by the same id");
     assert_eq!((stored.message.from.to_string(), stored.message.body.as_str()), ("codex".into(), "hi @bob"));
     assert_eq!(hub.outgoing(0, 100).await.unwrap().messages, []);
     // What nobody else has passed on goes out: a script wrote it.
     test.drop_file(&file("msg-20260111-163316-qc-0001", "qc", "all", "by hand"));
-    assert_eq!(elsewhere.sweep().await.unwrap().taken, 1);
+    assert_eq!(elsewhere.scan().await.unwrap().ingested, 1);
     assert_eq!(hub.outgoing(0, 100).await.unwrap().messages.len(), 1);
     // Whoever is not linked has nobody to tell, and keeps the id all the same.
     let alone = test.another(|_| ()).await;
-    assert_eq!(alone.sweep().await.unwrap().taken, 1, "only what came by hand is new there");
+    assert_eq!(alone.scan().await.unwrap().ingested, 1, "only what came by hand is new there");
 }
 
 #[tokio::test]
@@ -277,9 +277,9 @@ async fn a_file_of_another_hub_to_an_agent_of_a_third_is_delivered_by_the_hub_th
     let elsewhere = test.elsewhere(|config| config.linked = true).await;
     let far = RemoteAgent { name: name("far-1"), role: None, team: None, channels: vec![] };
     elsewhere.hub().put_remote_agents(name("attic"), vec![far]).await.unwrap();
-    assert_eq!(elsewhere.sweep().await.unwrap().taken, 1);
+    assert_eq!(elsewhere.scan().await.unwrap().ingested, 1);
     assert_eq!(elsewhere.hub().outgoing(0, 100).await.unwrap().messages, []);
-    assert_eq!(elsewhere.problems().await.unwrap(), []);
+    assert_eq!(elsewhere.rejected_files().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -289,18 +289,18 @@ async fn names_that_differ_in_letter_case_are_one_channel_in_one_folder() {
         test.channels.post(Post::new(agent("codex"), name(channel), channel)).await.unwrap();
     }
     assert_eq!(test.channels.list().await.unwrap().len(), 1);
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
     assert_eq!(test.texts().await, ["General", "general", "GENERAL"]);
-    assert_eq!(test.channels.altered().await.unwrap(), []);
-    assert_eq!(test.channels.twins().await.unwrap(), Vec::<Vec<Name>>::new());
+    assert_eq!(test.channels.find_tampering().await.unwrap(), []);
+    assert_eq!(test.channels.find_case_conflicts().await.unwrap(), Vec::<Vec<Name>>::new());
     // Another program makes a second folder: both are read, and nothing counts as gone.
     let second = file("msg-20260111-163316-qc-0001", "qc", "all", "in the second");
     write_carelessly(&test.path("channels/general/msg-20260111-163316-qc-0001.json"), second.to_string());
     for taken in [1, 0] {
-        assert_eq!(test.channels.sweep().await.unwrap().taken, taken);
+        assert_eq!(test.channels.scan().await.unwrap().ingested, taken);
     }
-    assert_eq!(test.channels.altered().await.unwrap(), []);
-    assert_eq!(test.channels.twins().await.unwrap(), [vec![name("General"), name("general")]]);
+    assert_eq!(test.channels.find_tampering().await.unwrap(), []);
+    assert_eq!(test.channels.find_case_conflicts().await.unwrap(), [vec![name("General"), name("general")]]);
 }
 
 /// Two linked hubs share the folder: each sees what the other posts as a file, and is brought it by the link.
@@ -327,11 +327,11 @@ async fn a_post_of_a_linked_hub_is_the_same_whether_its_file_or_the_link_is_ther
             let mut message = lab.hub().message(posted.accepted.id).await.unwrap().unwrap().message;
             message.to = expected.parse().unwrap();
             if is_file_first {
-                assert_eq!(office.sweep().await.unwrap().taken, 1);
+                assert_eq!(office.scan().await.unwrap().ingested, 1);
             }
             let taken = office.hub().submit_relayed(vec![post_from_lab(message)]).await.remove(0).unwrap();
             assert_eq!(taken.duplicate, is_file_first);
-            assert_eq!(office.sweep().await.unwrap().taken, 0);
+            assert_eq!(office.scan().await.unwrap().ingested, 0);
 
             let case = format!("to {to}, known at lab: {is_at_lab}, the file first: {is_file_first}");
             let message = office.hub().message(taken.id).await.unwrap().unwrap().message;
@@ -347,7 +347,7 @@ async fn a_post_of_a_linked_hub_is_the_same_whether_its_file_or_the_link_is_ther
             assert_eq!(named.as_ref(), Some(&posted.message.id), "{case}");
             let directory = office.hub().directory().await.unwrap();
             assert!(directory.agent(&agent("codex")).is_none(), "whoever posts at lab is of lab; {case}");
-            assert_eq!(office.altered().await.unwrap(), [], "{case}");
+            assert_eq!(office.find_tampering().await.unwrap(), [], "{case}");
         }
     }
 }
@@ -367,18 +367,18 @@ async fn what_a_linked_hub_wrote_for_somebody_unknown_is_no_problem_and_whoever_
         let mut written = file(&format!("msg-{number}"), from, to, "look");
         written["metadata"]["switchboard"] = serde_json::json!({ "id": id(&lab), "hub": "lab" });
         test.drop_file(&written);
-        assert_eq!(office.sweep().await.unwrap().taken, 1, "{to}");
+        assert_eq!(office.scan().await.unwrap().ingested, 1, "{to}");
         let stored = crate::test_channels::stored(&office, &format!("msg-{number}")).await.unwrap();
         assert_eq!(stored.message.from.to_string(), expected);
         assert!(!stored.message.origin.verified);
         assert_eq!(test.deliveries(stored.message.id).await, []);
     }
-    assert_eq!(office.problems().await.unwrap(), []);
+    assert_eq!(office.rejected_files().await.unwrap(), []);
     // Its own files after its database was lost: they are of its own agents.
     let mut own = file("msg-5", "qc-1", "all", "look");
     own["metadata"]["switchboard"] = serde_json::json!({ "id": id(&office), "hub": "office" });
     test.drop_file(&own);
-    office.sweep().await.unwrap();
+    office.scan().await.unwrap();
     assert!(office.hub().directory().await.unwrap().agent(&agent("qc-1")).is_some());
 }
 
@@ -391,19 +391,19 @@ async fn file_that_an_event_names_is_read_without_listing() {
         test.path(&format!("channels/general/{id}.json")).canonicalize().unwrap()
     };
     drop_at(1);
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 1);
     let channels = test.path("channels").canonicalize().unwrap();
     let (named, _unnamed) = (drop_at(2), drop_at(3));
     let archived = channels.join("general/archive/2026-01/msg-20260111-163314-codex-0001.json");
     let paths = [named.clone(), archived, channels.join("general/notes.txt"), named];
-    assert_eq!(test.channels.sweep_named(&channels, &paths).await.unwrap().taken, 1);
-    assert_eq!(test.channels.sweep_named(&channels, &[]).await.unwrap().taken, 0);
+    assert_eq!(test.channels.scan_named(&channels, &paths).await.unwrap().ingested, 1);
+    assert_eq!(test.channels.scan_named(&channels, &[]).await.unwrap().ingested, 0);
     let bodies = async || {
         let page = test.channels.hub().journal(0, 10).await.unwrap();
         page.items.into_iter().map(|stored| stored.message.body).collect::<Vec<_>>()
     };
     assert_eq!(bodies().await, ["1", "2"], "the folder was not listed");
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 1);
     assert_eq!(bodies().await, ["1", "2", "3"]);
 }
 
@@ -411,22 +411,22 @@ async fn file_that_an_event_names_is_read_without_listing() {
 async fn named_file_that_is_half_written_is_read_again() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "all", "there").await;
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     let channels = test.path("channels").canonicalize().unwrap();
     let path = channels.join("general/msg-20260111-163315-codex-0001.json");
     write_carelessly(&path, "{\"id\": \"msg-");
-    let swept = test.channels.sweep_named(&channels, std::slice::from_ref(&path)).await.unwrap();
-    assert_eq!((swept.taken, swept.settling), (0, 1));
+    let swept = test.channels.scan_named(&channels, std::slice::from_ref(&path)).await.unwrap();
+    assert_eq!((swept.ingested, swept.settling), (0, 1));
     write_carelessly(&path, file("msg-20260111-163315-codex-0001", "codex", "all", "whole").to_string());
-    assert_eq!(test.channels.sweep_named(&channels, &[]).await.unwrap().taken, 1);
-    assert_eq!(test.channels.sweep_named(&channels, &[path]).await.unwrap(), Swept::default());
+    assert_eq!(test.channels.scan_named(&channels, &[]).await.unwrap().ingested, 1);
+    assert_eq!(test.channels.scan_named(&channels, &[path]).await.unwrap(), ScanSummary::default());
 }
 
 #[tokio::test]
 async fn c14_named_burst_keeps_each_senders_order() {
     let test = TestChannels::new(&[]).await;
     test.post("first", "all", "there").await;
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     let channels = test.path("channels").canonicalize().unwrap();
     let second = test.channels.hub().now().as_second();
     let mut paths = Vec::new();
@@ -440,8 +440,8 @@ async fn c14_named_burst_keeps_each_senders_order() {
         test.drop_file(&message);
         paths.push(channels.join(format!("general/{id}.json")));
     }
-    let swept = test.channels.sweep_named(&channels, &paths).await.unwrap();
-    assert_eq!(swept.taken, 1000);
+    let swept = test.channels.scan_named(&channels, &paths).await.unwrap();
+    assert_eq!(swept.ingested, 1000);
     let page = test.channels.hub().journal(1, 2000).await.unwrap();
     let bodies: Vec<_> = page.items.iter().map(|stored| stored.message.body.clone()).collect();
     assert_eq!(bodies, (0..1000).map(|number| number.to_string()).collect::<Vec<_>>());

@@ -6,22 +6,21 @@
 //! MCP, workers or peers.
 
 mod archive;
-mod brought;
 mod channels;
+mod cleanup;
 mod config;
 mod delivery;
 mod error;
 mod first_use;
-mod intact;
+mod folder_stamp;
+mod folder_watcher;
+mod ids;
 mod intake;
-mod leftovers;
-mod looked;
-mod lookout;
-mod names;
-mod poster;
+mod integrity;
 mod postponed;
 mod presence;
 mod reading;
+mod relayed_posts;
 mod run;
 #[cfg(test)]
 mod test_channels;
@@ -29,17 +28,18 @@ mod translate;
 mod tree;
 mod watch;
 pub mod wire;
+mod writer;
 
-pub use archive::Archived;
-pub use channels::{Channels, Post, Posted};
+pub use archive::ArchiveSummary;
+pub use channels::{Channels, Post, PostedMessage};
 pub use config::{Config, Detection};
 pub use delivery::run_deliveries;
 pub use error::ChannelError;
-pub use intact::Altered;
-pub use intake::Swept;
-pub use names::{current_id, id_of_file, is_agent_id};
-pub use presence::Sighting;
-pub use reading::{ChannelSummary, Follower, Reading};
+pub use ids::{current_id, id_of_file, is_agent_id};
+pub use intake::ScanSummary;
+pub use integrity::Tampering;
+pub use presence::PresenceEntry;
+pub use reading::{ChannelSummary, Follower, Transcript};
 pub use run::{run, run_channels};
 pub use tree::Tree;
-pub use watch::{Format, Preset, PromptBy, WatcherConfig, is_mentioned};
+pub use watch::{OutputFormat, Preset, PromptInput, WatcherConfig, is_mentioned};

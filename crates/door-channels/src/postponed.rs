@@ -27,7 +27,7 @@ impl Channels {
                 tracing::warn!(%error, "a post without a file could not be noted; it is found in the journal");
             }
         } else {
-            report(leased, &Outcome::Unreachable { reason }).await;
+            report_outcome(leased, &Outcome::Unreachable { reason }).await;
         }
         ChannelError::NotWritten { id, source: Box::new(error) }
     }
@@ -40,7 +40,7 @@ impl Channels {
                 && let Some(stored) = self.hub().message(id).await?
                 && let Some(Route::Channel { channel }) = &stored.message.origin.route
             {
-                self.put(&stored.message, stored.seq, channel).await?;
+                self.write_file(&stored.message, stored.seq, channel).await?;
                 written += 1;
             }
             self.hub().put_note(Door::Channels, POSTPONED, key, None).await?;
@@ -50,7 +50,7 @@ impl Channels {
 }
 
 /// Reports one outcome of many deliveries. A report that is lost is made again by the next attempt.
-pub(crate) async fn report(leased: Vec<Handoff>, outcome: &Outcome) {
+pub(crate) async fn report_outcome(leased: Vec<Handoff>, outcome: &Outcome) {
     let reports = leased.into_iter().map(|handoff| (handoff, outcome.clone())).collect();
     for answer in Handoff::report_all(reports).await {
         if let Err(error) = answer {

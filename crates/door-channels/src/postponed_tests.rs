@@ -51,7 +51,7 @@ async fn unwritten_post_is_delivered_with_its_file() {
     })
     .await;
     assert_eq!(test.texts().await, ["late"]);
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
 }
 
 #[tokio::test]
@@ -93,6 +93,6 @@ async fn killed_poster_leaves_one_file() {
     let (accepted, leased) = other.hub().submit_leased(draft).await.unwrap();
     drop(leased);
     let copy = other.hub().message(accepted.id).await.unwrap().unwrap();
-    other.put(&copy.message, copy.seq, &name("general")).await.unwrap();
+    other.write_file(&copy.message, copy.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["whole"]);
 }

@@ -19,29 +19,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
-use crate::lookout::Lookout;
-use crate::names::current_id;
+use crate::folder_watcher::FolderWatcher;
+use crate::ids::current_id;
 use crate::tree::{Tree, blocking};
 use crate::wire::{PresenceFile, iso, time};
 
 /// Heartbeats within this time are read together.
-const GATHER: Duration = Duration::from_millis(200);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 
 /// Reading heartbeat files takes at most a tenth of one core.
-const REST: u32 = 9;
+const REST_FACTOR: u32 = 9;
 
 /// How often to check whether watchers that say they are awake still run. One read of `/proc` for each.
-const OWNERS: Duration = Duration::from_millis(500);
+const OWNER_POLL: Duration = Duration::from_millis(500);
 
 /// Larger than any heartbeat.
-const LIMIT: u64 = 64 << 10;
+const MAX_FILE: u64 = 64 << 10;
 
 /// Everyone reads who is awake.
 const MODE: u32 = 0o644;
 
 /// What a heartbeat file says, judged by the reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sighting {
+pub struct PresenceEntry {
     /// Who.
     pub agent: Name,
     /// Whether it is awake.
@@ -60,7 +60,7 @@ pub struct Sighting {
     owner: Option<Owner>,
 }
 
-impl Sighting {
+impl PresenceEntry {
     /// Whether the watcher's process has ended on this host since its heartbeat was read.
     fn has_died(&self) -> bool {
         self.awareness != Awareness::Offline && self.owner.as_ref().is_some_and(Owner::is_gone)
@@ -70,14 +70,14 @@ impl Sighting {
 impl Channels {
     /// What the heartbeat files say now, by agent. A file that is none, or that speaks for another agent than
     /// its name says, is left out with a warning.
-    pub async fn sightings(&self) -> Result<Vec<Sighting>, ChannelError> {
+    pub async fn presence_entries(&self) -> Result<Vec<PresenceEntry>, ChannelError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         let after = self.hub().config().presence;
         blocking(move || {
-            let Some(dir) = tree.known_presence()? else { return Ok(Vec::new()) };
+            let Some(dir) = tree.existing_presence()? else { return Ok(Vec::new()) };
             let names = dir.names()?;
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
-            let mut seen: BTreeMap<Name, Sighting> = BTreeMap::new();
+            let mut seen: BTreeMap<Name, PresenceEntry> = BTreeMap::new();
             for one in agents.filter_map(|agent| sighting(&dir, agent, now, after)) {
                 // One agent may have a file under a deprecated id as well: the later sign of life counts.
                 if seen.get(&one.agent).is_none_or(|other| other.since < one.since) {
@@ -90,14 +90,14 @@ impl Channels {
     }
 
     /// Tells the hub of the signs of life in the heartbeat files.
-    pub async fn hear_presence(&self) -> Result<(), ChannelError> {
-        self.pass_on_presence().await.map(drop)
+    pub async fn report_presence(&self) -> Result<(), ChannelError> {
+        self.publish_presence().await.map(drop)
     }
 
     /// The same; returns what the files say.
-    async fn pass_on_presence(&self) -> Result<Vec<Sighting>, ChannelError> {
-        let sightings = self.sightings().await?;
-        for sighting in &sightings {
+    async fn publish_presence(&self) -> Result<Vec<PresenceEntry>, ChannelError> {
+        let entries = self.presence_entries().await?;
+        for sighting in &entries {
             let status = match sighting.awareness {
                 Awareness::Offline => OFFLINE.to_owned(),
                 _ => sighting.substate.as_deref().unwrap_or_default().to_lowercase(),
@@ -106,7 +106,7 @@ impl Channels {
             let message = sighting.error.clone();
             self.hub().record_heartbeat(Heartbeat { agent, at: sighting.since, status, message });
         }
-        Ok(sightings)
+        Ok(entries)
     }
 }
 
@@ -116,28 +116,30 @@ pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelErr
     let tree = channels.tree().clone();
     let folder = blocking(move || tree.presence()).await?;
     let is_heartbeat = |name: &str| name.strip_suffix(".json").is_some();
-    let mut lookout =
-        Lookout::open(&folder, RecursiveMode::NonRecursive, is_heartbeat, channels.config()).await;
+    let mut watcher =
+        FolderWatcher::open(&folder, RecursiveMode::NonRecursive, is_heartbeat, channels.config()).await;
     loop {
         let began = Instant::now();
-        let sightings = channels.pass_on_presence().await.unwrap_or_else(|error| {
+        let entries = channels.publish_presence().await.unwrap_or_else(|error| {
             tracing::warn!(error = %error, "the heartbeat files could not be read");
             Vec::new()
         });
         // All files are read for each change, so a folder with many of them is read less often.
-        tokio::time::sleep(GATHER.max(began.elapsed() * REST)).await;
+        tokio::time::sleep(DEBOUNCE.max(began.elapsed() * REST_FACTOR)).await;
         // A process that is killed changes no file.
-        while lookout.next(false, OWNERS).await.is_none() && !sightings.iter().any(Sighting::has_died) {}
+        while watcher.next(false, OWNER_POLL).await.is_none() && !entries.iter().any(PresenceEntry::has_died)
+        {
+        }
     }
 }
 
-fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> Option<Sighting> {
+fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> Option<PresenceEntry> {
     let agent = Name::parse(current_id(stem)).ok()?;
     let refused = |reason: &str| {
         tracing::warn!(%agent, reason, "a heartbeat file is not believed");
         None
     };
-    let read = match dir.read(&format!("{stem}.json"), LIMIT) {
+    let read = match dir.read(&format!("{stem}.json"), MAX_FILE) {
         Ok(read) => read?,
         Err(error) => return refused(&describe(&error)),
     };
@@ -153,7 +155,7 @@ fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> O
     let owner = file.owner.as_deref().and_then(|owner| owner.parse::<Owner>().ok());
     let gone = owner.as_ref().is_some_and(Owner::is_gone);
     let awareness = awareness(&file.state, gone, since, now, after);
-    Some(Sighting {
+    Some(PresenceEntry {
         agent,
         awareness,
         substate: file.substate,
@@ -201,34 +203,34 @@ fn awareness(
     }
 }
 
-/// An agent's heartbeat, given by one process: awake for as long as [`Pulse::beat`] runs.
+/// An agent's heartbeat, given by one process: awake for as long as [`HeartbeatWriter::run`] runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Pulse {
+pub(crate) struct HeartbeatWriter {
     agent: Name,
     channel: String,
     tree: Tree,
-    now: Arc<Mutex<Doing>>,
+    now: Arc<Mutex<Activity>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Doing {
+struct Activity {
     working: usize,
     error: Option<String>,
 }
 
-impl Pulse {
+impl HeartbeatWriter {
     pub(crate) fn new(tree: Tree, agent: Name, channel: String) -> Self {
         Self { agent, channel, tree, now: Arc::default() }
     }
 
     /// AWAKE/IDLE → AWAKE/WORKING.
-    pub(crate) async fn begin(&self, now: Timestamp) {
+    pub(crate) async fn start_work(&self, now: Timestamp) {
         self.now.lock().working += 1;
         self.write("AWAKE", now).await;
     }
 
     /// AWAKE/WORKING → AWAKE/IDLE, with what went wrong, if anything did.
-    pub(crate) async fn end(&self, error: Option<String>, now: Timestamp) {
+    pub(crate) async fn finish_work(&self, error: Option<String>, now: Timestamp) {
         {
             let mut doing = self.now.lock();
             doing.working = doing.working.saturating_sub(1);
@@ -238,18 +240,13 @@ impl Pulse {
     }
 
     /// Says what is the matter.
-    pub(crate) async fn say(&self, error: &str, now: Timestamp) {
+    pub(crate) async fn report_error(&self, error: &str, now: Timestamp) {
         self.now.lock().error = Some(error.to_owned());
         self.write("AWAKE", now).await;
     }
 
     /// Gives signs of life until `shutdown`, then says goodbye.
-    pub(crate) async fn beat(
-        &self,
-        every: Duration,
-        hub: &switchboard_hub::Hub,
-        shutdown: CancellationToken,
-    ) {
+    pub(crate) async fn run(&self, every: Duration, hub: &switchboard_hub::Hub, shutdown: CancellationToken) {
         let mut beats = tokio::time::interval(every);
         beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -258,20 +255,20 @@ impl Pulse {
                 _ = beats.tick() => self.write("AWAKE", hub.now()).await,
             }
         }
-        self.say_goodbye(hub).await;
+        self.write_offline(hub).await;
     }
 
-    async fn say_goodbye(&self, hub: &switchboard_hub::Hub) {
+    async fn write_offline(&self, hub: &switchboard_hub::Hub) {
         self.now.lock().working = 0;
-        if !self.is_another_at_it().await {
+        if !self.is_owned_by_other().await {
             self.write(OFFLINE.to_uppercase().as_str(), hub.now()).await;
         }
     }
 
     /// Whether another watcher of the same agent gave the last sign of life, and is still there to give the next.
-    async fn is_another_at_it(&self) -> bool {
+    async fn is_owned_by_other(&self) -> bool {
         let (tree, name) = (self.tree.clone(), format!("{}.json", self.agent));
-        let read = blocking(move || Ok(tree.presence()?.read(&name, LIMIT)?)).await;
+        let read = blocking(move || Ok(tree.presence()?.read(&name, MAX_FILE)?)).await;
         let file = read.ok().flatten().and_then(|read| PresenceFile::parse(&read.bytes).ok());
         let owner = file.filter(|file| !file.state.eq_ignore_ascii_case(OFFLINE)).and_then(|file| file.owner);
         let owner = owner.and_then(|owner| owner.parse::<Owner>().ok());

@@ -39,32 +39,34 @@ fn c12_awake_then_stale_then_offline_at_fixed_ages() {
 #[tokio::test]
 async fn a_pulse_is_seen_by_others_and_its_end_is_a_goodbye() {
     let test = TestChannels::new(&[]).await;
-    let (hub, pulse) =
-        (test.channels.hub(), Pulse::new(test.channels.tree().clone(), name("codex"), "general".into()));
-    let seen = async || test.channels.sightings().await.unwrap().remove(0);
-    pulse.begin(hub.now()).await;
+    let (hub, heartbeat_writer) = (
+        test.channels.hub(),
+        HeartbeatWriter::new(test.channels.tree().clone(), name("codex"), "general".into()),
+    );
+    let seen = async || test.channels.presence_entries().await.unwrap().remove(0);
+    heartbeat_writer.start_work(hub.now()).await;
     let working = seen().await;
     assert_eq!((working.awareness, working.substate.as_deref()), (Awareness::Awake, Some("WORKING")));
     assert_eq!((working.pid, working.channel.as_deref()), (Some(std::process::id()), Some("general")));
-    pulse.end(Some("it broke".into()), hub.now()).await;
+    heartbeat_writer.finish_work(Some("it broke".into()), hub.now()).await;
     let idle = seen().await;
     assert_eq!((idle.substate.as_deref(), idle.error.as_deref()), (Some("IDLE"), Some("it broke")));
-    test.channels.hear_presence().await.unwrap();
+    test.channels.report_presence().await.unwrap();
     assert_eq!(hub.presence(&agent("codex")).awareness, Awareness::Awake);
     let stop = CancellationToken::new();
     stop.cancel();
-    pulse.beat(Duration::from_secs(1), hub, stop).await;
+    heartbeat_writer.run(Duration::from_secs(1), hub, stop).await;
     assert_eq!(seen().await.awareness, Awareness::Offline);
 }
 
 #[tokio::test]
 async fn c11_a_file_that_speaks_for_another_is_not_believed_and_neither_is_a_huge_one() {
     let test = TestChannels::new(&[]).await;
-    let beat = json!({ "agent_id": "claude", "timestamp": "2026-01-11T16:30:00.000Z", "state": "AWAKE" });
-    write_carelessly(&test.path("signals/presence/codex.json"), beat.to_string());
+    let run = json!({ "agent_id": "claude", "timestamp": "2026-01-11T16:30:00.000Z", "state": "AWAKE" });
+    write_carelessly(&test.path("signals/presence/codex.json"), run.to_string());
     write_carelessly(&test.path("signals/presence/huge.json"), vec![b' '; 100_000]);
-    write_carelessly(&test.path("signals/presence/claude.json"), beat.to_string());
-    let seen = test.channels.sightings().await.unwrap();
+    write_carelessly(&test.path("signals/presence/claude.json"), run.to_string());
+    let seen = test.channels.presence_entries().await.unwrap();
     assert_eq!(seen.iter().map(|seen| seen.agent.as_str()).collect::<Vec<_>>(), ["claude"]);
 }
 
@@ -73,22 +75,22 @@ async fn the_process_that_is_gone_is_offline_at_once() {
     let test = TestChannels::new(&[]).await;
     // A pid that no process has: the kernel's highest is 2^22.
     let owner = format!("{}/4194999/1", Owner::this_process().host());
-    let beat = json!({ "agent_id": "codex", "timestamp": iso(test.channels.hub().now()), "state": "AWAKE", "owner": owner });
-    write_carelessly(&test.path("signals/presence/codex.json"), beat.to_string());
-    assert_eq!(test.channels.sightings().await.unwrap()[0].awareness, Awareness::Offline);
+    let run = json!({ "agent_id": "codex", "timestamp": iso(test.channels.hub().now()), "state": "AWAKE", "owner": owner });
+    write_carelessly(&test.path("signals/presence/codex.json"), run.to_string());
+    assert_eq!(test.channels.presence_entries().await.unwrap()[0].awareness, Awareness::Offline);
 }
 
 #[tokio::test]
 async fn a_heartbeat_under_a_deprecated_id_is_that_of_the_agent() {
     let test = TestChannels::new(&[]).await;
     let now = test.channels.hub().now();
-    let beat = |at: Timestamp, state: &str| {
+    let run = |at: Timestamp, state: &str| {
         json!({ "agent_id": "claude-1", "timestamp": iso(at), "state": state }).to_string()
     };
-    write_carelessly(&test.path("signals/presence/claude-1.json"), beat(now, "AWAKE"));
+    write_carelessly(&test.path("signals/presence/claude-1.json"), run(now, "AWAKE"));
     let early = now - SignedDuration::from_mins(1);
-    write_carelessly(&test.path("signals/presence/claude.json"), beat(early, "OFFLINE"));
-    let seen = test.channels.sightings().await.unwrap();
+    write_carelessly(&test.path("signals/presence/claude.json"), run(early, "OFFLINE"));
+    let seen = test.channels.presence_entries().await.unwrap();
     assert_eq!(seen.iter().map(|seen| seen.agent.as_str()).collect::<Vec<_>>(), ["claude"]);
     assert_eq!(seen[0].awareness, Awareness::Awake);
 }
@@ -96,15 +98,16 @@ async fn a_heartbeat_under_a_deprecated_id_is_that_of_the_agent() {
 #[tokio::test]
 async fn a_watcher_that_stops_says_goodbye_unless_another_goes_on() {
     let test = TestChannels::new(&[]).await;
-    let pulse = Pulse::new(test.channels.tree().clone(), name("codex"), "general".into());
-    let beat = |owner: &str| {
+    let heartbeat_writer =
+        HeartbeatWriter::new(test.channels.tree().clone(), name("codex"), "general".into());
+    let run = |owner: &str| {
         let now = iso(test.channels.hub().now());
         json!({ "agent_id": "codex", "timestamp": now, "state": "AWAKE", "owner": owner }).to_string()
     };
     let gone = format!("{}/4194999/1", Owner::this_process().host());
     for (owner, expected) in [("another-machine/7/1", Awareness::Awake), (&gone, Awareness::Offline)] {
-        write_carelessly(&test.path("signals/presence/codex.json"), beat(owner));
-        pulse.say_goodbye(test.channels.hub()).await;
-        assert_eq!(test.channels.sightings().await.unwrap()[0].awareness, expected, "{owner}");
+        write_carelessly(&test.path("signals/presence/codex.json"), run(owner));
+        heartbeat_writer.write_offline(test.channels.hub()).await;
+        assert_eq!(test.channels.presence_entries().await.unwrap()[0].awareness, expected, "{owner}");
     }
 }

@@ -11,19 +11,19 @@ use switchboard_sys::files::Dir;
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
-use crate::looked::Looked;
-use crate::lookout::{Changes, Lookout, is_message_file};
-use crate::names::{file_name, id_of_file, second_of};
+use crate::folder_stamp::FolderStamp;
+use crate::folder_watcher::{Changes, FolderWatcher, is_message_file};
+use crate::ids::{file_name, id_of_file, second_of};
 use crate::tree::{archives, blocking};
 use crate::wire::ChannelMessage;
 
 /// Messages of a channel, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reading {
+pub struct Transcript {
     /// The messages, by time and then by id.
     pub messages: Vec<ChannelMessage>,
     /// Files that are no messages, each with the reason.
-    pub left_out: Vec<(String, String)>,
+    pub unreadable: Vec<(String, String)>,
 }
 
 /// One channel at a glance.
@@ -44,7 +44,7 @@ pub struct Follower {
     channels: Channels,
     channel: Name,
     seen: Arc<Mutex<Seen>>,
-    lookout: Lookout,
+    watcher: FolderWatcher,
     /// What is to be looked at.
     changes: Option<Changes>,
     /// Whether the last look found something.
@@ -56,15 +56,15 @@ pub struct Follower {
 struct Seen {
     ids: HashSet<String>,
     /// The channel as of the last look that left nothing open.
-    looked: Option<Looked>,
+    looked: Option<FolderStamp>,
 }
 
 impl Channels {
     /// The last messages of a channel, or all of them; those in its archive too.
-    pub async fn read(&self, channel: &Name, last: Option<usize>) -> Result<Reading, ChannelError> {
+    pub async fn read(&self, channel: &Name, last: Option<usize>) -> Result<Transcript, ChannelError> {
         let (tree, channel, limit) = (self.tree().clone(), channel.clone(), self.config().file_limit);
         blocking(move || {
-            let dir = tree.known_channel(&channel)?;
+            let dir = tree.existing_channel(&channel)?;
             let ids = message_ids(&dir)?;
             let mut reading = read_all(&dir, last.map_or(&ids[..], |last| newest(&ids, last)), limit);
             // While a message is moved it is in both places.
@@ -78,7 +78,7 @@ impl Channels {
                 ids.retain(|id| !seen.contains(id));
                 let older = read_all(month, missing.map_or(&ids[..], |missing| newest(&ids, missing)), limit);
                 reading.messages.extend(older.messages);
-                reading.left_out.extend(older.left_out);
+                reading.unreadable.extend(older.unreadable);
             }
             reading.messages.sort_by(|one, other| one.order().cmp(&other.order()));
             let extra = last.map_or(0, |last| reading.messages.len().saturating_sub(last));
@@ -104,7 +104,7 @@ impl Channels {
         blocking(move || {
             let dirs = tree.folders(&channel)?;
             let (mut messages, mut end) = (Vec::new(), ids.len());
-            let oldest = ids.len().saturating_sub(last.saturating_add(GONE));
+            let oldest = ids.len().saturating_sub(last.saturating_add(MAX_MISSING));
             while messages.len() < last && end > oldest {
                 // Some of them may be gone by now.
                 let some = newest(&ids[..end], last - messages.len());
@@ -121,7 +121,7 @@ impl Channels {
     }
 
     /// Everything in a channel after one of its messages.
-    pub async fn read_after(&self, channel: &Name, id: &str) -> Result<Reading, ChannelError> {
+    pub async fn read_after(&self, channel: &Name, id: &str) -> Result<Transcript, ChannelError> {
         let mut reading = self.read(channel, None).await?;
         if let Some(place) = reading.messages.iter().position(|message| message.id == id) {
             reading.messages.drain(..=place);
@@ -163,20 +163,21 @@ impl Channels {
     }
 
     /// Follows a channel from after the messages in `seen`. The channel is made where it is missing.
-    pub async fn follow(&self, channel: &Name, seen: &Reading) -> Result<Follower, ChannelError> {
+    pub async fn follow(&self, channel: &Name, seen: &Transcript) -> Result<Follower, ChannelError> {
         let (tree, place) = (self.tree().clone(), channel.clone());
         let dir = blocking(move || match tree.channel(&place)? {
             Some(there) => Ok(there),
-            None => tree.make_channel(&place),
+            None => tree.create_channel(&place),
         });
         let dir = dir.await?;
-        let left_out = seen.left_out.iter().filter_map(|(name, _)| id_of_file(name)).map(str::to_owned);
-        let ids = seen.messages.iter().map(|message| message.id.clone()).chain(left_out).collect();
+        let unreadable = seen.unreadable.iter().filter_map(|(name, _)| id_of_file(name)).map(str::to_owned);
+        let ids = seen.messages.iter().map(|message| message.id.clone()).chain(unreadable).collect();
         Ok(Follower {
             channels: self.clone(),
             channel: channel.clone(),
             seen: Arc::new(Mutex::new(Seen { ids, looked: None })),
-            lookout: Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, self.config()).await,
+            watcher: FolderWatcher::open(&dir, RecursiveMode::NonRecursive, is_message_file, self.config())
+                .await,
             changes: Some(Changes::Unknown),
             found: false,
         })
@@ -185,12 +186,12 @@ impl Channels {
 
 impl Follower {
     /// What is new, in order; returns when there is something.
-    pub async fn next(&mut self) -> Result<Reading, ChannelError> {
+    pub async fn next(&mut self) -> Result<Transcript, ChannelError> {
         loop {
             if let Some(changes) = self.changes.clone() {
                 let (channels, channel, seen) =
                     (self.channels.clone(), self.channel.clone(), self.seen.clone());
-                let reading = blocking(move || look(&channels, &channel, &seen, &changes)).await?;
+                let reading = blocking(move || read_new(&channels, &channel, &seen, &changes)).await?;
                 self.changes = None;
                 self.found = !reading.messages.is_empty();
                 if self.found {
@@ -199,35 +200,35 @@ impl Follower {
                     return Ok(reading);
                 }
             }
-            self.changes = self.lookout.next(self.found, Duration::MAX).await;
+            self.changes = self.watcher.next(self.found, Duration::MAX).await;
         }
     }
 }
 
 /// What a follower has not been shown.
-fn look(
+fn read_new(
     channels: &Channels,
     channel: &Name,
     seen: &Mutex<Seen>,
     changes: &Changes,
-) -> Result<Reading, ChannelError> {
-    let dir = channels.tree().known_channel(channel)?;
+) -> Result<Transcript, ChannelError> {
+    let dir = channels.tree().existing_channel(channel)?;
     if let Changes::Named(paths) = changes {
         let names = paths.iter().filter_map(|path| id_of_file(path.file_name()?.to_str()?));
         let mut ids: Vec<String> = names.map(str::to_owned).collect();
         ids.retain(|id| !seen.lock().ids.contains(id));
         return Ok(read_all(&dir, &ids, channels.config().file_limit));
     }
-    let looked = Looked::at(&dir, channels.hub().now(), channels.config())?;
+    let looked = FolderStamp::at(&dir, channels.hub().now(), channels.config())?;
     let mut seen = seen.lock();
-    if looked.is_as_before(seen.looked.as_ref()) {
-        return Ok(Reading::default());
+    if looked.is_unchanged_since(seen.looked.as_ref()) {
+        return Ok(Transcript::default());
     }
     let mut ids = message_ids(&dir)?;
     ids.retain(|id| !seen.ids.contains(id));
     let reading = read_all(&dir, &ids, channels.config().file_limit);
     // What cannot be read yet may be half written: it is looked at again.
-    seen.looked = reading.left_out.is_empty().then_some(looked).filter(Looked::is_settled);
+    seen.looked = reading.unreadable.is_empty().then_some(looked).filter(FolderStamp::is_settled);
     Ok(reading)
 }
 
@@ -247,13 +248,13 @@ fn newest(ids: &[String], last: usize) -> &[String] {
 }
 
 /// Most messages without a file, deleted or archived, that are passed over to find those before them.
-const GONE: usize = 1000;
+const MAX_MISSING: usize = 1000;
 
 /// The length of `msg-YYYYMMDD-HHMMSS`.
 const SECOND: usize = 19;
 
-fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Reading {
-    let mut reading = Reading::default();
+fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Transcript {
+    let mut reading = Transcript::default();
     for id in ids {
         let name = file_name(id);
         match dir.read(&name, limit) {
@@ -261,9 +262,9 @@ fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Reading {
             Ok(Some(read)) => match ChannelMessage::parse(&read.bytes) {
                 // The name is what others find it by.
                 Ok(message) => reading.messages.push(ChannelMessage { id: id.clone(), ..message }),
-                Err(error) => reading.left_out.push((name, error.to_string())),
+                Err(error) => reading.unreadable.push((name, error.to_string())),
             },
-            Err(error) => reading.left_out.push((name, describe(&error))),
+            Err(error) => reading.unreadable.push((name, describe(&error))),
         }
     }
     reading.messages.sort_by(|one, other| one.order().cmp(&other.order()));

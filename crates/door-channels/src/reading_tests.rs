@@ -65,14 +65,14 @@ async fn the_list_counts_and_what_is_no_message_is_left_out_with_a_reason() {
     let list = test.channels.list().await.unwrap();
     assert_eq!((list.len(), list[0].messages), (1, 3));
     let reading = test.channels.read(&name("general"), None).await.unwrap();
-    assert_eq!(reading.left_out.len(), 1);
-    assert_eq!(reading.left_out[0].0, "msg-bad.json");
+    assert_eq!(reading.unreadable.len(), 1);
+    assert_eq!(reading.unreadable[0].0, "msg-bad.json");
 }
 
 #[tokio::test]
 async fn known_messages_need_no_listing() {
     let test = TestChannels::new(&[]).await;
-    test.channels.sweep_channel(&name("general")).await.unwrap();
+    test.channels.scan_channel(&name("general")).await.unwrap();
     for text in ["one", "two", "three"] {
         test.post("codex", "all", text).await;
     }

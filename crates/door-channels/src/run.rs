@@ -9,24 +9,24 @@ use switchboard_sys::files::Dir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::brought;
 use crate::channels::Channels;
 use crate::config::Config;
 use crate::delivery::run_deliveries;
 use crate::error::{ChannelError, describe};
-use crate::intake::Swept;
-use crate::lookout::{Changes, Lookout, is_message_file};
+use crate::folder_watcher::{Changes, FolderWatcher, is_message_file};
+use crate::intake::ScanSummary;
+use crate::relayed_posts;
 use crate::tree::blocking;
 use crate::{presence, watch};
 
 /// For how many times its own length a look is followed by none: looking takes a tenth of one core at most.
-const REST: u32 = 9;
+const REST_FACTOR: u32 = 9;
 
 /// The longest such rest: a look that took in thousands of files was long for a good reason.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// How soon to look again at files that may still be being written.
-const SETTLING: Duration = Duration::from_millis(200);
+const SETTLE_RECHECK: Duration = Duration::from_millis(200);
 
 /// When to look for interrupted posts again: once those that were just being written at the start have had the time,
 /// and then seldom, for whoever dies meanwhile.
@@ -34,10 +34,10 @@ const REPAIR_SOON: Duration = Duration::from_secs(70);
 const REPAIR_SELDOM: Duration = Duration::from_mins(10);
 
 /// How often the heartbeat files are read.
-const PRESENCE: Duration = Duration::from_secs(10);
+const PRESENCE_POLL: Duration = Duration::from_secs(10);
 
 /// How often to look whether the folder is mounted again: the protocol's two seconds.
-const MOUNTED: Duration = Duration::from_secs(2);
+const MOUNT_POLL: Duration = Duration::from_secs(2);
 
 /// Most deliveries taken in one go.
 const BATCH: usize = 64;
@@ -64,7 +64,7 @@ pub async fn run(
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
             () = return_deliveries(&mut outbound, &error) => return Ok(()),
-            () = tokio::time::sleep(MOUNTED) => {}
+            () = tokio::time::sleep(MOUNT_POLL) => {}
         }
     };
     if is_told {
@@ -104,14 +104,14 @@ pub async fn run_channels(
     shutdown: CancellationToken,
 ) -> Result<(), ChannelError> {
     // Known before the first look, so that what came while they were down is theirs.
-    channels.enlist_watchers().await?;
+    channels.register_watchers().await?;
     let watchers = watch::run_all(&channels, shutdown.clone());
     let deliveries = Box::pin(run_deliveries(&channels, outbound));
     let deliveries = channels.hub().run_door(Door::Channels, deliveries, shutdown.clone());
     let intake = async {
         tokio::select! {
-            result = Box::pin(take_in(&channels)) => result,
-            result = Box::pin(brought::run(&channels)), if channels.config().linked => {
+            result = Box::pin(run_intake(&channels)) => result,
+            result = Box::pin(relayed_posts::run(&channels)), if channels.config().linked => {
                 result.map(|never| match never {})
             }
             result = presence::follow(&channels), if channels.config().linked => {
@@ -140,15 +140,15 @@ pub async fn run_channels(
 }
 
 /// Takes in what others post, for as long as the hub is open. A folder that is unmounted meanwhile is waited for.
-async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
+async fn run_intake(channels: &Channels) -> Result<(), ChannelError> {
     loop {
-        match take_in_while_mounted(channels).await {
+        match ingest_while_mounted(channels).await {
             Err(ChannelError::Closed) => return Err(ChannelError::Closed),
             Err(error) => tracing::error!(error = %describe(&error), "the channels wait for their folder"),
             Ok(()) => {}
         }
-        while folder_of(channels).await.is_err() {
-            tokio::time::sleep(MOUNTED).await;
+        while open_folder(channels).await.is_err() {
+            tokio::time::sleep(MOUNT_POLL).await;
         }
         tracing::info!("the folder of the channels is watched again");
     }
@@ -156,7 +156,7 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
 
 /// The folder of all channels, and what tells it from another at that place. It is not held open: that would keep it from
 /// being unmounted.
-async fn folder_of(channels: &Channels) -> Result<(Dir, (i128, u64)), ChannelError> {
+async fn open_folder(channels: &Channels) -> Result<(Dir, (i128, u64)), ChannelError> {
     let tree = channels.tree().clone();
     blocking(move || {
         let folder = tree.channels()?;
@@ -167,27 +167,27 @@ async fn folder_of(channels: &Channels) -> Result<(Dir, (i128, u64)), ChannelErr
 }
 
 /// The same for as long as the folder is the one that is watched, and its events come.
-async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
+async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
     // Watch first, then look: what comes between the two is seen twice rather than never.
-    let (mut lookout, path, place) = {
-        let (folder, place) = folder_of(channels).await?;
-        let lookout =
-            Lookout::open(&folder, RecursiveMode::Recursive, is_message_file, channels.config()).await;
-        (lookout, folder.path().to_owned(), place)
+    let (mut watcher, path, place) = {
+        let (folder, place) = open_folder(channels).await?;
+        let watcher =
+            FolderWatcher::open(&folder, RecursiveMode::Recursive, is_message_file, channels.config()).await;
+        (watcher, folder.path().to_owned(), place)
     };
     let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
-    let (mut due, mut swept) = (Some(Changes::Unknown), Swept::default());
+    let (mut due, mut swept) = (Some(Changes::Unknown), ScanSummary::default());
     let mut is_first = true;
     loop {
         let began = Instant::now();
         if let Some(changes) = due {
             let is_by_clock = matches!(changes, Changes::Clock);
-            if let Err(error) = channels.check_touched(&path, lookout.touched()).await {
+            if let Err(error) = channels.check_touched(&path, watcher.touched()).await {
                 tracing::warn!(error = %error, "changed files could not be compared with the journal");
             }
             let looked = match &changes {
-                Changes::Named(paths) => channels.sweep_named(&path, paths).await,
-                Changes::Unknown | Changes::Clock => channels.sweep().await,
+                Changes::Named(paths) => channels.scan_named(&path, paths).await,
+                Changes::Unknown | Changes::Clock => channels.scan().await,
             };
             swept = match looked {
                 Err(error) if error.is_unmounted() || matches!(error, ChannelError::Closed) => {
@@ -195,10 +195,10 @@ async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> 
                 }
                 swept => swept.unwrap_or_else(|error| {
                     tracing::warn!(error = %error, "the channels could not be read");
-                    Swept::default()
+                    ScanSummary::default()
                 }),
             };
-            if is_by_clock && !is_first && swept.taken > 0 && lookout.relies_on_events() {
+            if is_by_clock && !is_first && swept.ingested > 0 && watcher.relies_on_events() {
                 // No event told of these: the folder may have been unmounted and mounted since.
                 return Ok(());
             }
@@ -209,11 +209,11 @@ async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> 
             repair_again = REPAIR_SELDOM;
         }
         if listen <= Instant::now() {
-            listen = Instant::now() + PRESENCE;
-            if folder_of(channels).await?.1 != place {
+            listen = Instant::now() + PRESENCE_POLL;
+            if open_folder(channels).await?.1 != place {
                 return Ok(());
             }
-            if let Err(error) = channels.hear_presence().await {
+            if let Err(error) = channels.report_presence().await {
                 tracing::warn!(error = %error, "the heartbeat files could not be read");
             }
             match channels.write_postponed().await {
@@ -223,10 +223,10 @@ async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> 
                 Err(error) => tracing::debug!(error = %describe(&error), "postponed posts still wait"),
             }
         }
-        let rested = (began.elapsed() * REST).min(LONGEST_REST);
+        let rested = (began.elapsed() * REST_FACTOR).min(LONGEST_REST);
         let is_settling = swept.settling > 0;
-        let most = if is_settling { SETTLING } else { PRESENCE };
-        due = lookout.next(swept.taken > 0 || is_settling, most).await;
+        let most = if is_settling { SETTLE_RECHECK } else { PRESENCE_POLL };
+        due = watcher.next(swept.ingested > 0 || is_settling, most).await;
         if due.is_none() && is_settling {
             due = Some(Changes::Named(Vec::new()));
         }
@@ -236,7 +236,7 @@ async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> 
 
 /// Whether what a process left half done that died is whole again, or gone.
 async fn repair(channels: &Channels) -> bool {
-    match channels.clear_leftovers().await {
+    match channels.remove_unfinished().await {
         Ok(0) => {}
         Ok(removed) => tracing::info!(removed, "removed files that were never finished"),
         Err(error) => tracing::warn!(error = %error, "unfinished files could not be removed"),

@@ -9,7 +9,7 @@ use switchboard_core::{
 };
 use switchboard_hub::Draft;
 
-use crate::names::{MessageName, current_id, file_name, in_file_name};
+use crate::ids::{MessageName, current_id, file_name, in_file_name};
 use crate::wire::{ChannelMessage, Content, Malformed, iso};
 
 /// Keys under which fields of a message file that the core has no word for travel in the metadata.
@@ -141,7 +141,7 @@ pub(crate) fn to_own_draft(
 }
 
 /// A draft of a post that says which folder its file is in, or will be, to linked hubs that share the folder.
-pub(crate) fn placed(mut draft: Draft, folder: Option<&str>) -> Draft {
+pub(crate) fn with_folder(mut draft: Draft, folder: Option<&str>) -> Draft {
     if let Some(folder) = folder {
         draft.metadata.insert(key::FOLDER.to_owned(), folder.into());
     }
@@ -153,7 +153,7 @@ pub(crate) fn placed(mut draft: Draft, folder: Option<&str>) -> Draft {
 ///
 /// Agents have the names that they have here; one that is written to is of the writer's own hub where it has one of that
 /// name. Nothing is passed on.
-pub(crate) fn of_linked_hub(draft: Draft, hub: &Name, own: &Name, directory: &Directory) -> Draft {
+pub(crate) fn from_linked_hub(draft: Draft, hub: &Name, own: &Name, directory: &Directory) -> Draft {
     // A sender of elsewhere was brought to the hub that wrote the file, in whose words the rest is then.
     let is_in_words_of_its_hub = draft.from.realm.is_none();
     let theirs = |agent: &AgentId| AgentId { realm: Some(hub.clone()), ..agent.clone() };
@@ -184,18 +184,18 @@ fn is_for_nobody(to: &Address, from: &AgentId, directory: &Directory) -> bool {
 }
 
 /// A draft that no link brings to other hubs.
-pub(crate) fn kept_here(mut draft: Draft) -> Draft {
+pub(crate) fn withhold_from_link(mut draft: Draft) -> Draft {
     draft.metadata.entry(PASSED_ON).or_insert(true.into());
     draft
 }
 
 /// Whether the file of a message is in this folder, or will be, by the word of the hub that accepted it.
-pub(crate) fn is_placed_in(message: &Message, folder: &str) -> bool {
+pub(crate) fn is_in_folder(message: &Message, folder: &str) -> bool {
     message.metadata.get(key::FOLDER).and_then(Value::as_str) == Some(folder)
 }
 
 /// Writes into a message which message of the hub it is, and its place in the journal where that is known.
-pub(crate) fn sign(message: &mut ChannelMessage, id: MessageId, seq: Option<i64>) {
+pub(crate) fn set_id(message: &mut ChannelMessage, id: MessageId, seq: Option<i64>) {
     let mut ours = json!({ "id": id.to_string() });
     if let Some(seq) = seq {
         ours["seq"] = seq.into();
@@ -204,7 +204,7 @@ pub(crate) fn sign(message: &mut ChannelMessage, id: MessageId, seq: Option<i64>
 }
 
 /// Writes into a message of a hub which one that is, where it is linked: for those that share the folder.
-pub(crate) fn tell_hub(message: &mut ChannelMessage, hub: Option<&Name>) {
+pub(crate) fn set_hub(message: &mut ChannelMessage, hub: Option<&Name>) {
     let ours = message.metadata.as_mut().and_then(|metadata| metadata.get_mut(key::OURS)?.as_object_mut());
     if let (Some(ours), Some(hub)) = (ours, hub) {
         ours.insert("hub".to_owned(), hub.as_str().into());
@@ -249,7 +249,7 @@ pub(crate) fn to_file(
     let part = u32::try_from(i64::from(message.sent_at.subsec_nanosecond()) * 65_536 / 1_000_000_000);
     let name = MessageName {
         second: message.sent_at.as_second(),
-        agent: in_file_name(&as_at_home(message)),
+        agent: in_file_name(&origin_name(message)),
         number: part.unwrap_or(0).saturating_add(tries),
     };
     ChannelMessage {
@@ -276,7 +276,7 @@ pub(crate) fn to_file(
 
 /// Who wrote a message, as the hub calls them that it comes from: hubs that share a folder choose the same name for the
 /// file of one message.
-fn as_at_home(message: &Message) -> AgentId {
+fn origin_name(message: &Message) -> AgentId {
     match (&message.origin.route, &message.from.realm) {
         (Some(Route::Hub { hub }), Some(realm)) if hub == realm => AgentId::local(message.from.name.clone()),
         _ => message.from.clone(),
@@ -301,25 +301,25 @@ pub(crate) fn is_post(file: &ChannelMessage) -> bool {
 
 /// Whether a file says what a message says: a file that merely claims to be a message of ours is not.
 pub(crate) fn is_file_of(file: &ChannelMessage, message: &Message) -> bool {
-    hub_id(file) == Some(message.id) && says_what(file, message)
+    hub_id(file) == Some(message.id) && has_content_of(file, message)
 }
 
 /// Whether sender, type and text are those of a message.
-pub(crate) fn says_what(file: &ChannelMessage, message: &Message) -> bool {
-    sender(file).is_ok_and(|from| is_namesake(&from, &message.from))
+pub(crate) fn has_content_of(file: &ChannelMessage, message: &Message) -> bool {
+    sender(file).is_ok_and(|from| is_same_agent(&from, &message.from))
         && file.kind == message.kind.as_str()
         && file.content.text == message.body
 }
 
 /// Whether two names are one agent's, as two hubs have it: `codex` of this hub is `codex@lab` to the others.
-fn is_namesake(one: &AgentId, other: &AgentId) -> bool {
+fn is_same_agent(one: &AgentId, other: &AgentId) -> bool {
     one.name == other.name && (one.realm == other.realm || one.realm.is_none() || other.realm.is_none())
 }
 
 /// Whether a file still says what was accepted as this message of a channel: sender, recipient, type and content.
 ///
 /// Times and what else a file carries are left out, since some of it is written after the message was accepted.
-pub(crate) fn says_the_same(
+pub(crate) fn is_unmodified(
     file: &ChannelMessage,
     message: &Message,
     channel: &Name,
@@ -327,8 +327,9 @@ pub(crate) fn says_the_same(
 ) -> bool {
     let accepted = to_file(message, 0, channel, None, 0);
     // A file has the name that was written, and the journal may have the agent of another hub that goes by it.
-    let is_same =
-        |one: &AgentId, other: &AgentId| is_namesake(&directory.canonical(one), &directory.canonical(other));
+    let is_same = |one: &AgentId, other: &AgentId| {
+        is_same_agent(&directory.canonical(one), &directory.canonical(other))
+    };
     let is_from = sender(file).is_ok_and(|from| is_same(&from, &message.from));
     // What came from elsewhere was for a group, or an agent, that the file need not be able to name.
     let is_to = message.origin.native.door != Door::Channels

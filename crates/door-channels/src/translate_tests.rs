@@ -110,7 +110,7 @@ fn a_bad_field_is_named() {
 fn a_file_that_only_claims_to_be_ours_is_not() {
     let id = MessageId::from_parts(1, 1);
     let mut claims = parsed(&file("msg-1", "mallory", "all", "x"));
-    sign(&mut claims, id, None);
+    set_id(&mut claims, id, None);
     assert_eq!(hub_id(&claims), Some(id));
     let origin = Origin { native: native_id(&name("general"), "msg-1"), verified: true, route: None };
     let message = Message {

@@ -7,7 +7,7 @@ use switchboard_core::{Name, nearest};
 use switchboard_sys::files::{Dir, Durability, FileError};
 
 use crate::error::ChannelError;
-use crate::names::is_month;
+use crate::ids::is_month;
 
 /// Where the channels are.
 pub(crate) const CHANNELS: &str = "channels";
@@ -51,7 +51,7 @@ enum Mark {
 impl Tree {
     /// Opens the folder, which must exist: a network mount that is missing must not become a folder beneath it.
     ///
-    /// Of one that several users share, all of them may use what is in it. `known` is the identity of the folder that this hub
+    /// Of one that several users share, all of them may use what is in it. `channels_state` is the identity of the folder that this hub
     /// has used at that path: without it, the folder is another one.
     pub fn open(root: &Path, is_shared: bool, known: Option<&str>) -> Result<Self, ChannelError> {
         if !is_shared {
@@ -61,7 +61,7 @@ impl Tree {
         let path: Arc<Path> = root.into();
         let Some(known) = known else {
             let dir = Dir::open_shared(&path).map_err(|source| missing(&path, source))?;
-            let mark = match make_identity(&dir) {
+            let mark = match create_identity(&dir) {
                 Ok(identity) => Mark::Known(identity.into()),
                 Err(error) => Mark::Missing(Arc::new(error.into())),
             };
@@ -73,7 +73,7 @@ impl Tree {
     }
 
     /// The same folder, for reading alone: the hub could not note its identity.
-    pub(crate) fn unmarked(self, why: ChannelError) -> Self {
+    pub(crate) fn into_read_only(self, why: ChannelError) -> Self {
         match self.root {
             Root::Own(_) => self,
             Root::Shared { path, .. } => {
@@ -96,9 +96,10 @@ impl Tree {
         };
         match found {
             Some(found) if *found == **expected => Ok(dir),
-            found => {
-                Err(ChannelError::AnotherFolder { path: path.to_path_buf(), has_identity: found.is_some() })
-            }
+            found => Err(ChannelError::IdentityMismatch {
+                path: path.to_path_buf(),
+                has_identity: found.is_some(),
+            }),
         }
     }
 
@@ -106,7 +107,7 @@ impl Tree {
     pub(crate) fn writable_root(&self) -> Result<Dir, ChannelError> {
         match &self.root {
             Root::Shared { path, mark: Mark::Missing(why) } => {
-                Err(ChannelError::Unmarked { path: path.to_path_buf(), source: why.clone() })
+                Err(ChannelError::NoIdentity { path: path.to_path_buf(), source: why.clone() })
             }
             _ => self.root(),
         }
@@ -132,7 +133,7 @@ impl Tree {
     }
 
     /// A channel's folder, or an error that names those like it.
-    pub(crate) fn known_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
+    pub(crate) fn existing_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
         if let Some(dir) = self.channel(channel)? {
             return Ok(dir);
         }
@@ -143,7 +144,7 @@ impl Tree {
 
     /// A channel's folder, made where it is missing: a channel begins with its first message. One whose name differs in letter
     /// case alone is the same channel.
-    pub(crate) fn make_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
+    pub(crate) fn create_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
         let channels = self.channels()?;
         match folder_of(&channels, channel)? {
             Some(there) => Ok(there),
@@ -159,7 +160,7 @@ impl Tree {
     }
 
     /// The folder of heartbeat files, where it exists.
-    pub(crate) fn known_presence(&self) -> Result<Option<Dir>, ChannelError> {
+    pub(crate) fn existing_presence(&self) -> Result<Option<Dir>, ChannelError> {
         match self.root()?.subdir(SIGNALS)? {
             Some(signals) => Ok(signals.subdir(PRESENCE)?),
             None => Ok(None),
@@ -172,15 +173,15 @@ impl Tree {
     }
 
     /// The folder that says which watcher is at which message, one folder per agent.
-    pub(crate) fn claims(&self, agent: &Name) -> Result<Dir, ChannelError> {
+    pub(crate) fn lease_folder(&self, agent: &Name) -> Result<Dir, ChannelError> {
         Ok(self.signals()?.make_subdir("claims")?.make_subdir(agent.as_str())?)
     }
 
     /// The folders of all agents that have watched.
-    pub(crate) fn claims_of_all(&self) -> Result<Vec<Dir>, ChannelError> {
-        let claims = self.signals()?.make_subdir("claims")?;
-        let names = claims.names()?;
-        Ok(names.iter().filter_map(|name| claims.subdir(name).ok().flatten()).collect())
+    pub(crate) fn lease_folders(&self) -> Result<Vec<Dir>, ChannelError> {
+        let leases = self.signals()?.make_subdir("claims")?;
+        let names = leases.names()?;
+        Ok(names.iter().filter_map(|name| leases.subdir(name).ok().flatten()).collect())
     }
 
     /// The folder of the watchers' logs.
@@ -192,7 +193,7 @@ impl Tree {
     pub(crate) fn identity(&self) -> Result<String, ChannelError> {
         match &self.root {
             Root::Shared { mark: Mark::Known(identity), .. } => Ok(identity.to_string()),
-            _ => Ok(make_identity(&self.writable_root()?)?),
+            _ => Ok(create_identity(&self.writable_root()?)?),
         }
     }
 
@@ -210,7 +211,7 @@ fn read_identity(signals: &Dir) -> Result<Option<String>, FileError> {
     Ok(found.map(|found| String::from_utf8_lossy(&found.bytes).into_owned()))
 }
 
-fn make_identity(root: &Dir) -> Result<String, FileError> {
+fn create_identity(root: &Dir) -> Result<String, FileError> {
     let signals = root.make_subdir(SIGNALS)?;
     if let Some(found) = read_identity(&signals)? {
         return Ok(found);
@@ -236,7 +237,7 @@ fn folders_of(channels: &Dir, channel: &Name) -> Result<Vec<Dir>, FileError> {
 }
 
 /// The folder of a month in the archive of a channel, made where it is missing.
-pub(crate) fn make_archive(channel: &Dir, month: &str) -> Result<Dir, FileError> {
+pub(crate) fn create_archive(channel: &Dir, month: &str) -> Result<Dir, FileError> {
     channel.make_subdir(ARCHIVE)?.make_subdir(month)
 }
 

@@ -18,13 +18,13 @@ async fn unmounted_root_is_an_error() {
     let refused = [
         shared.post(post("lost")).await.map(drop),
         shared.read(&name("general"), None).await.map(drop),
-        shared.sweep().await.map(drop),
-        shared.sightings().await.map(drop),
+        shared.scan().await.map(drop),
+        shared.presence_entries().await.map(drop),
         Channels::open(shared.config().clone(), shared.hub().clone()).await.map(drop),
     ];
     for refused in refused {
         let refused = refused.unwrap_err();
-        assert!(matches!(refused, ChannelError::AnotherFolder { has_identity: false, .. }), "{refused}");
+        assert!(matches!(refused, ChannelError::IdentityMismatch { has_identity: false, .. }), "{refused}");
         assert!(refused.is_unmounted());
     }
     assert_eq!(shared.hub().newest(9).await.unwrap().items.len(), 1, "nothing is accepted");
@@ -43,7 +43,7 @@ async fn another_disk_counts_once_it_is_accepted() {
     assert_ne!(other.identity().unwrap().as_bytes(), identity);
     let (config, hub) = (shared.config().clone(), shared.hub().clone());
     let refused = Channels::open(config.clone(), hub.clone()).await.map(drop).unwrap_err();
-    assert!(matches!(refused, ChannelError::AnotherFolder { has_identity: true, .. }), "{refused}");
+    assert!(matches!(refused, ChannelError::IdentityMismatch { has_identity: true, .. }), "{refused}");
     Channels::accept_root(&config, &hub).await.unwrap();
     let accepted = Channels::open(config, hub).await.unwrap();
     accepted.post(post("here")).await.unwrap();
@@ -69,7 +69,7 @@ async fn root_without_identity_is_only_read() {
     write_carelessly(&test.path("signals"), b"");
     let shared = test.another(|config| config.shared = true).await;
     assert_eq!(shared.read(&name("general"), None).await.unwrap().messages.len(), 1);
-    let is_unmarked = |error: &ChannelError| matches!(error, ChannelError::Unmarked { .. });
+    let is_unmarked = |error: &ChannelError| matches!(error, ChannelError::NoIdentity { .. });
     let refused = shared.post(post("lost")).await.unwrap_err();
     assert!(is_unmarked(&refused) && refused.is_unmounted(), "{refused}");
     test.unmount();
@@ -78,7 +78,7 @@ async fn root_without_identity_is_only_read() {
     assert!(is_unmarked(&shared.tree().presence().unwrap_err()));
     let (config, hub) = (shared.config().clone(), shared.hub().clone());
     let bare = Channels::open(config.clone(), hub.clone()).await.map(drop).unwrap_err();
-    assert!(matches!(bare, ChannelError::AnotherFolder { has_identity: false, .. }), "{bare}");
+    assert!(matches!(bare, ChannelError::IdentityMismatch { has_identity: false, .. }), "{bare}");
     assert_eq!(hub.newest(9).await.unwrap().items.len(), 1, "nothing is accepted");
     test.mount();
     std::fs::remove_file(test.path("signals")).unwrap();

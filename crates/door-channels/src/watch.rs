@@ -2,16 +2,16 @@
 //!
 //! A watcher works off what the hub has delivered to its agent in its channel and the agent is not done with:
 //! the queue is in the journal, so what came while it was down is still there. `mention.rs` says what is for
-//! the agent, `prompt.rs` what the program is told, `call.rs` runs it, `answer.rs` finds the answer in its
-//! output, `claim.rs` sees to it that one message has one answer, `queue.rs` finds what waits.
+//! the agent, `prompt.rs` what the program is told, `program.rs` runs it, `answer.rs` finds the answer in its
+//! output, `lease.rs` sees to it that one message has one answer, `queue.rs` finds what waits.
 
 mod answer;
 mod breaker;
-mod call;
-mod claim;
+mod lease;
 mod log;
 mod mention;
 mod posting;
+mod program;
 mod prompt;
 mod queue;
 mod watcher;
@@ -29,8 +29,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::channels::Channels;
 use crate::error::ChannelError;
-use crate::names::current_id;
-use crate::presence::Pulse;
+use crate::ids::current_id;
+use crate::presence::HeartbeatWriter;
 
 pub use self::mention::is_mentioned;
 
@@ -46,9 +46,9 @@ pub struct WatcherConfig {
     /// The program and its arguments. Never given to a shell.
     pub command: Vec<String>,
     /// How the program is told.
-    pub prompt_by: PromptBy,
+    pub prompt_input: PromptInput,
     /// What its output looks like.
-    pub format: Format,
+    pub format: OutputFormat,
     /// A file that says who the agent is, what it can do and what it must not.
     pub role: Option<PathBuf>,
     /// A file with what the agent should remember; its first lines are part of every prompt.
@@ -76,7 +76,7 @@ pub struct WatcherConfig {
 
 /// How a program is told what to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PromptBy {
+pub enum PromptInput {
     /// On its stdin, which then ends.
     Stdin,
     /// As one argument after all others. It begins with words of ours, so no message can become a flag.
@@ -85,7 +85,7 @@ pub enum PromptBy {
 
 /// What the output of a program looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum OutputFormat {
     /// All of stdout is the answer.
     Plain,
     /// The events of `codex exec --json`, one a line.
@@ -128,11 +128,11 @@ impl Preset {
     }
 
     /// What its output looks like.
-    pub fn format(self) -> Format {
+    pub fn format(self) -> OutputFormat {
         match self {
-            Self::Codex => Format::Codex,
-            Self::Claude => Format::Claude,
-            Self::Gemini => Format::Gemini,
+            Self::Codex => OutputFormat::Codex,
+            Self::Claude => OutputFormat::Claude,
+            Self::Gemini => OutputFormat::Gemini,
         }
     }
 
@@ -158,8 +158,8 @@ impl WatcherConfig {
             given,
             channel,
             command,
-            prompt_by: PromptBy::Stdin,
-            format: Format::Plain,
+            prompt_input: PromptInput::Stdin,
+            format: OutputFormat::Plain,
             role: None,
             memory: None,
             context: 10,
@@ -175,7 +175,7 @@ impl WatcherConfig {
     }
 
     /// The same, if it can work: what is wrong with it is told before anything waits for an answer.
-    pub fn checked(self) -> Result<Self, ChannelError> {
+    pub fn validate(self) -> Result<Self, ChannelError> {
         let refused = |field, problem: String| Err(ChannelError::Field { field, problem });
         if self.agent.is_human() || self.agent.as_str().eq_ignore_ascii_case(HUB_NAME) {
             return refused("agent", format!("is '{}', for whom no program answers", self.agent));
@@ -191,7 +191,7 @@ impl WatcherConfig {
     }
 
     /// Why its program cannot be started.
-    pub fn program_problem(&self) -> Option<ProgramProblem> {
+    pub fn program_error(&self) -> Option<ProgramProblem> {
         let folder = self.folder.as_deref().unwrap_or(Path::new(""));
         check_program(self.command.first()?.as_ref(), folder).err()
     }
@@ -225,7 +225,7 @@ pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
             tracing::warn!(agent = %watcher.agent, file = %missing.display(), "there is no such file; the prompt goes without it");
         }
         // Its agent would look awake and answer nothing.
-        if let Some(problem) = watcher.program_problem() {
+        if let Some(problem) = watcher.program_error() {
             tracing::error!(agent = %watcher.agent, channel = %watcher.channel, "the watcher was not started: {problem}");
             continue;
         }
@@ -233,18 +233,18 @@ pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
     }
     let mut tasks = JoinSet::new();
     for (agent, watchers) in by_agent {
-        let places: Vec<&str> = watchers.iter().map(|watcher| watcher.channel.as_str()).collect();
-        let pulse = Pulse::new(channels.tree().clone(), agent, places.join(","));
+        let files: Vec<&str> = watchers.iter().map(|watcher| watcher.channel.as_str()).collect();
+        let heartbeat_writer = HeartbeatWriter::new(channels.tree().clone(), agent, files.join(","));
         // The heart stops after the work, so that the last thing said is goodbye.
         let (hub, every, heart) =
             (channels.hub().clone(), channels.config().heartbeat, CancellationToken::new());
-        let (beating, stop) = (pulse.clone(), heart.clone());
-        tasks.spawn(async move { beating.beat(every, &hub, stop).await });
+        let (beating, stop) = (heartbeat_writer.clone(), heart.clone());
+        tasks.spawn(async move { beating.run(every, &hub, stop).await });
         let (channels, shutdown) = (channels.clone(), shutdown.clone());
         tasks.spawn(async move {
             let mut working = JoinSet::new();
             for watcher in watchers {
-                let watcher = watcher::Watcher::new(channels.clone(), watcher, pulse.clone());
+                let watcher = watcher::Watcher::new(channels.clone(), watcher, heartbeat_writer.clone());
                 let shutdown = shutdown.clone();
                 working.spawn(async move { watcher.run(shutdown).await });
             }

@@ -12,17 +12,17 @@ use serde::{Deserialize, Serialize};
 use switchboard_hub::{ClaimAction, ClaimAnswer, ClaimRequest};
 
 use crate::error::{NatsError, describe};
-use crate::link::Link;
+use crate::session::Session;
 
 /// By how much the clocks of two hubs may differ. A claim counts for others until so long after its end.
 const SKEW: SignedDuration = SignedDuration::from_secs(30);
 
 /// How often a change is tried when others change the same entry. One of them succeeds each time.
-const TRIES: usize = 64;
+const MAX_ATTEMPTS: usize = 64;
 
 /// A task in the bucket. It stays when its claim ends, because its number must only rise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Held {
+struct ClaimEntry {
     task: String,
     /// The agent and its hub; nobody, once it was given back.
     holder: Option<String>,
@@ -33,7 +33,7 @@ struct Held {
     note: Option<String>,
 }
 
-impl Held {
+impl ClaimEntry {
     fn is_in_force(&self, now: Timestamp, skew: SignedDuration) -> bool {
         let now = now.saturating_sub(skew).unwrap_or(now).as_microsecond();
         self.holder.is_some() && self.until > now
@@ -41,11 +41,11 @@ impl Held {
 }
 
 /// Answers what processes of this hub ask, until something fails.
-pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
-    let mut changes = link.hub.changes();
+pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
+    let mut changes = session.hub.changes();
     loop {
-        for (id, ask) in link.hub.claim_requests().await? {
-            match settle(link, id, ask).await {
+        for (id, request) in session.hub.claim_requests().await? {
+            match answer_request(session, id, request).await {
                 Err(NatsError::Hub(error)) => return Err(error.into()),
                 // Whoever asked is told that nobody answers; the other work of the link goes on.
                 Err(error) => tracing::warn!(reason = %describe(&error), "a claim was not decided"),
@@ -57,30 +57,31 @@ pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
 }
 
 /// Decides on one claim and tells whoever asked.
-async fn settle(link: &Link, id: i64, ask: ClaimRequest) -> Result<(), NatsError> {
-    let store = link.claims().await?;
-    let answer = decide(link, &store, &ask).await?;
-    let is_kept = link.hub.answer_claim(id, answer.clone()).await?;
-    if let (false, ClaimAction::Claim, ClaimAnswer::Done { fence }) = (is_kept, ask.act, answer) {
-        decide(link, &store, &ClaimRequest { act: ClaimAction::Release, fence, ..ask }).await?;
+async fn answer_request(session: &Session, id: i64, request: ClaimRequest) -> Result<(), NatsError> {
+    let store = session.claims().await?;
+    let answer = decide(session, &store, &request).await?;
+    let is_kept = session.hub.answer_claim(id, answer.clone()).await?;
+    if let (false, ClaimAction::Claim, ClaimAnswer::Done { fence }) = (is_kept, request.act, answer) {
+        decide(session, &store, &ClaimRequest { act: ClaimAction::Release, fence, ..request }).await?;
     }
     Ok(())
 }
 
 /// Does in the bucket what is asked, or says why not.
-async fn decide(link: &Link, store: &Store, ask: &ClaimRequest) -> Result<ClaimAnswer, NatsError> {
-    let key = key(&ask.task);
-    let me = format!("{}@{}", ask.agent, link.me);
-    for _ in 0..TRIES {
+async fn decide(session: &Session, store: &Store, request: &ClaimRequest) -> Result<ClaimAnswer, NatsError> {
+    let key = key(&request.task);
+    let me = format!("{}@{}", request.agent, session.me);
+    for _ in 0..MAX_ATTEMPTS {
         let entry = store.entry(key.as_str()).await.map_err(NatsError::server("read a claim"))?;
         let entry = entry.filter(|entry| entry.operation == Operation::Put);
-        let held = entry.as_ref().and_then(|entry| serde_json::from_slice::<Held>(&entry.value).ok());
-        let next = match next(ask, held, &me, link.hub.now()) {
-            Ok(next) => next,
+        let current =
+            entry.as_ref().and_then(|entry| serde_json::from_slice::<ClaimEntry>(&entry.value).ok());
+        let next_entry = match next_entry(request, current, &me, session.hub.now()) {
+            Ok(next_entry) => next_entry,
             Err(answer) => return Ok(answer),
         };
-        let fence = next.fence;
-        let bytes = serde_json::to_vec(&next).unwrap_or_default().into();
+        let fence = next_entry.fence;
+        let bytes = serde_json::to_vec(&next_entry).unwrap_or_default().into();
         let is_changed = match entry {
             Some(entry) => match store.update(key.as_str(), bytes, entry.revision).await {
                 Ok(_) => true,
@@ -101,33 +102,40 @@ async fn decide(link: &Link, store: &Store, ask: &ClaimRequest) -> Result<ClaimA
 }
 
 /// What the entry becomes, or why it stays as it is.
-fn next(ask: &ClaimRequest, held: Option<Held>, me: &str, now: Timestamp) -> Result<Held, ClaimAnswer> {
-    let ours = held.as_ref().filter(|held| held.holder.as_deref() == Some(me) && held.fence == ask.fence);
-    match ask.act {
+fn next_entry(
+    request: &ClaimRequest,
+    current: Option<ClaimEntry>,
+    me: &str,
+    now: Timestamp,
+) -> Result<ClaimEntry, ClaimAnswer> {
+    let ours = current
+        .as_ref()
+        .filter(|current| current.holder.as_deref() == Some(me) && current.fence == request.fence);
+    match request.act {
         ClaimAction::Claim => {
-            if let Some(held) = held.as_ref().filter(|held| held.is_in_force(now, SKEW))
-                && let Some(holder) = &held.holder
+            if let Some(current) = current.as_ref().filter(|current| current.is_in_force(now, SKEW))
+                && let Some(holder) = &current.holder
             {
-                return Err(ClaimAnswer::Held { holder: holder.clone(), until: held.until });
+                return Err(ClaimAnswer::Held { holder: holder.clone(), until: current.until });
             }
-            let fence = held.map_or(0, |held| held.fence).saturating_add(1).max(ask.fence);
-            let (task, holder, note) = (ask.task.clone(), Some(me.to_owned()), ask.note.clone());
-            Ok(Held { task, holder, fence, until: ask.until, note })
+            let fence = current.map_or(0, |current| current.fence).saturating_add(1).max(request.fence);
+            let (task, holder, note) = (request.task.clone(), Some(me.to_owned()), request.note.clone());
+            Ok(ClaimEntry { task, holder, fence, until: request.until, note })
         }
-        ClaimAction::Renew => match ours.filter(|held| held.is_in_force(now, SignedDuration::ZERO)) {
-            Some(ours) => Ok(Held { until: ask.until, ..ours.clone() }),
-            None => Err(stale(held, now)),
+        ClaimAction::Renew => match ours.filter(|current| current.is_in_force(now, SignedDuration::ZERO)) {
+            Some(ours) => Ok(ClaimEntry { until: request.until, ..ours.clone() }),
+            None => Err(stale(current, now)),
         },
         ClaimAction::Release => match ours {
-            Some(ours) => Ok(Held { holder: None, until: now.as_microsecond(), ..ours.clone() }),
-            None => Err(stale(held, now)),
+            Some(ours) => Ok(ClaimEntry { holder: None, until: now.as_microsecond(), ..ours.clone() }),
+            None => Err(stale(current, now)),
         },
     }
 }
 
-fn stale(held: Option<Held>, now: Timestamp) -> ClaimAnswer {
+fn stale(current: Option<ClaimEntry>, now: Timestamp) -> ClaimAnswer {
     ClaimAnswer::Stale {
-        holder: held.filter(|held| held.is_in_force(now, SKEW)).and_then(|held| held.holder),
+        holder: current.filter(|current| current.is_in_force(now, SKEW)).and_then(|current| current.holder),
     }
 }
 

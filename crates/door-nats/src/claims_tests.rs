@@ -7,14 +7,14 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_microsecond(NOON + seconds * SECOND).expect("a time")
 }
 
-fn ask(act: ClaimAction, fence: i64) -> ClaimRequest {
+fn request(act: ClaimAction, fence: i64) -> ClaimRequest {
     let (task, agent) = ("T-1".to_owned(), "codex".to_owned());
     ClaimRequest { act, task, agent, fence, until: NOON + 600 * SECOND, note: None }
 }
 
-fn held(holder: Option<&str>, fence: i64, until: i64) -> Held {
+fn current(holder: Option<&str>, fence: i64, until: i64) -> ClaimEntry {
     let holder = holder.map(str::to_owned);
-    Held { task: "T-1".into(), holder, fence, until: NOON + until * SECOND, note: None }
+    ClaimEntry { task: "T-1".into(), holder, fence, until: NOON + until * SECOND, note: None }
 }
 
 #[test]
@@ -22,17 +22,18 @@ fn x5_a_task_is_free_only_some_time_after_its_claim_has_ended_by_another_clock()
     let me = "codex@office";
     for (before, now, fence) in [
         (None, 0, Some(1)),
-        (Some(held(None, 4, 500)), 0, Some(5)),
-        (Some(held(Some("a@home"), 4, 10)), 0, None),
-        (Some(held(Some("a@home"), 4, 10)), 39, None),
-        (Some(held(Some("a@home"), 4, 10)), 40, Some(5)),
+        (Some(current(None, 4, 500)), 0, Some(5)),
+        (Some(current(Some("a@home"), 4, 10)), 0, None),
+        (Some(current(Some("a@home"), 4, 10)), 39, None),
+        (Some(current(Some("a@home"), 4, 10)), 40, Some(5)),
         // The same agent as well: its other session may be at it.
-        (Some(held(Some(me), 4, 10)), 0, None),
+        (Some(current(Some(me), 4, 10)), 0, None),
     ] {
-        let answer = next(&ask(ClaimAction::Claim, 1), before.clone(), me, at(now));
-        assert_eq!(answer.ok().map(|held| held.fence), fence, "{before:?} at {now}");
+        let answer = next_entry(&request(ClaimAction::Claim, 1), before.clone(), me, at(now));
+        assert_eq!(answer.ok().map(|current| current.fence), fence, "{before:?} at {now}");
     }
-    let higher = next(&ask(ClaimAction::Claim, 9), Some(held(None, 4, 0)), me, at(0)).expect("free");
+    let higher =
+        next_entry(&request(ClaimAction::Claim, 9), Some(current(None, 4, 0)), me, at(0)).expect("free");
     assert_eq!(higher.fence, 9, "above what this hub has given out by itself");
 }
 
@@ -40,20 +41,20 @@ fn x5_a_task_is_free_only_some_time_after_its_claim_has_ended_by_another_clock()
 fn x5_only_the_claim_in_force_can_be_renewed_or_given_back() {
     let me = "codex@office";
     for (before, now, is_ours) in [
-        (Some(held(Some(me), 4, 10)), 0, true),
-        (Some(held(Some(me), 4, 10)), 10, false),
-        (Some(held(Some(me), 5, 10)), 0, false),
-        (Some(held(Some("codex@home"), 4, 10)), 0, false),
-        (Some(held(None, 4, 10)), 0, false),
+        (Some(current(Some(me), 4, 10)), 0, true),
+        (Some(current(Some(me), 4, 10)), 10, false),
+        (Some(current(Some(me), 5, 10)), 0, false),
+        (Some(current(Some("codex@home"), 4, 10)), 0, false),
+        (Some(current(None, 4, 10)), 0, false),
         (None, 0, false),
     ] {
-        let renewed = next(&ask(ClaimAction::Renew, 4), before.clone(), me, at(now));
+        let renewed = next_entry(&request(ClaimAction::Renew, 4), before.clone(), me, at(now));
         assert_eq!(renewed.is_ok(), is_ours, "{before:?} at {now}");
     }
-    let after =
-        next(&ask(ClaimAction::Release, 4), Some(held(Some(me), 4, 10)), me, at(0)).expect("given back");
+    let after = next_entry(&request(ClaimAction::Release, 4), Some(current(Some(me), 4, 10)), me, at(0))
+        .expect("given back");
     assert_eq!((after.holder, after.fence), (None, 4));
-    let late = next(&ask(ClaimAction::Release, 4), Some(held(Some("a@home"), 5, 10)), me, at(0));
+    let late = next_entry(&request(ClaimAction::Release, 4), Some(current(Some("a@home"), 5, 10)), me, at(0));
     assert_eq!(late, Err(ClaimAnswer::Stale { holder: Some("a@home".into()) }));
 }
 

@@ -126,7 +126,7 @@ impl Config {
     }
 
     /// The same settings, if they can be used.
-    pub fn checked(self) -> Result<Self, ConfigError> {
+    pub fn validate(self) -> Result<Self, ConfigError> {
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         if self.servers.is_empty() || self.servers.iter().any(|server| server.trim().is_empty()) {
             return Err(ConfigError::NoServer);
@@ -146,7 +146,7 @@ impl Config {
     }
 
     /// The servers as they may be shown: without what stands before `@`.
-    pub fn shown(&self) -> String {
+    pub fn redacted_servers(&self) -> String {
         let bare = |server: &String| match (server.split_once("://"), server.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
             (None, Some((_, host))) => host.to_owned(),

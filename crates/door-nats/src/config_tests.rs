@@ -7,7 +7,7 @@ fn secrets_are_never_shown() {
     let servers =
         vec!["nats://hub:hunter2@10.0.0.1:4222".into(), "hunter2@host".into(), "tls://c:4222".into()];
     let config = Config { auth, ..Config::new(servers) };
-    assert_eq!(config.shown(), "nats://10.0.0.1:4222, host, tls://c:4222");
+    assert_eq!(config.redacted_servers(), "nats://10.0.0.1:4222, host, tls://c:4222");
     assert_eq!(format!("{:?}", config.auth), "Password { user: \"hub\", password: (secret) }");
     assert_eq!(Secret::new("a").reveal(), "a");
 }
@@ -15,8 +15,8 @@ fn secrets_are_never_shown() {
 #[test]
 fn settings_that_cannot_be_used_are_named() {
     let config = || Config::new(vec!["localhost".into()]);
-    assert_eq!(config().checked(), Ok(config()));
-    let refused = |config: Config| config.checked().expect_err("refused").to_string();
+    assert_eq!(config().validate(), Ok(config()));
+    let refused = |config: Config| config.validate().expect_err("refused").to_string();
     assert!(refused(Config::new(vec![])).contains("'nats.url' is empty"));
     assert!(refused(Config { prefix: "a.b".into(), ..config() }).contains("'nats.streamPrefix' is 'a.b'"));
     assert!(refused(Config { replicas: 7, ..config() }).contains("'nats.replicas' is 7"));

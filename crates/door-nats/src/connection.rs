@@ -18,7 +18,7 @@ const RESOLVER_THREADS: usize = 1;
 
 /// What a server said of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Probed {
+pub struct ProbeReport {
     /// Its version.
     pub version: String,
     /// Whether it keeps messages, which the link needs.
@@ -26,12 +26,12 @@ pub struct Probed {
 }
 
 /// Asks the servers of these settings, once, and lets go again.
-pub async fn probe(config: &Config) -> Result<Probed, NatsError> {
+pub async fn probe(config: &Config) -> Result<ProbeReport, NatsError> {
     let client = options(config).await?.connect(&config.servers).await.map_err(unreachable(config))?;
     let info = client.server_info();
     // Nothing was sent that could be lost with the connection.
     let _ = client.drain().await;
-    Ok(Probed { version: info.version, jetstream: info.jetstream })
+    Ok(ProbeReport { version: info.version, jetstream: info.jetstream })
 }
 
 /// A client that never reconnects.
@@ -108,7 +108,7 @@ impl Drop for ClientRuntime {
 }
 
 fn unreachable(config: &Config) -> impl Fn(async_nats::ConnectError) -> NatsError {
-    let servers = config.shown();
+    let servers = config.redacted_servers();
     move |source| NatsError::Unreachable { servers: servers.clone(), source }
 }
 

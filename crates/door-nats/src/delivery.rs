@@ -20,12 +20,12 @@ use tokio::task::JoinHandle;
 use crate::cursor::{CURSOR, Cursor};
 use crate::error::NatsError;
 use crate::interest::wait_until_received;
-use crate::link::Link;
-use crate::outlet::Outlet;
+use crate::publisher::Publisher;
 use crate::replay;
+use crate::session::Session;
 use crate::subject::Subjects;
-use crate::translate::{heard, hub_of, posted_in, to_letter};
-use crate::wire::{Letter, to_bytes_of};
+use crate::translate::{hub_of, peer_readers, posted_in, to_wire};
+use crate::wire::{HubMessage, to_bytes_of};
 
 /// How many numbers of the journal are looked at in one go.
 const PAGE: usize = 512;
@@ -34,41 +34,41 @@ const PAGE: usize = 512;
 const SAVE_EVERY: usize = 512;
 
 /// Publishes what the journal has for other hubs, as it comes, until something fails.
-pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
-    let mut changes = link.hub.changes();
-    let mut publisher = Publisher::start(link).await?;
+pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
+    let mut changes = session.hub.changes();
+    let mut publisher = JournalPublisher::start(session).await?;
     loop {
-        while publisher.page().await? {}
-        publisher.settle().await?;
+        while publisher.publish_page().await? {}
+        publisher.flush().await?;
         changes.next().await;
     }
 }
 
-struct Publisher<'l> {
-    link: &'l Link,
+struct JournalPublisher<'l> {
+    session: &'l Session,
     cursor: Cursor,
     /// The part of the journal up to here has been looked at.
     read: i64,
     /// The next part, being made ready while this one is published.
-    ahead: Option<JoinHandle<Result<Part, HubError>>>,
+    prefetched: Option<JoinHandle<Result<Page, HubError>>>,
     /// Messages after the cursor that the stream already has, by the ids that they were published under.
     there: HashSet<String>,
-    outlet: Outlet<Cargo>,
+    publisher: Publisher<PendingAck>,
     /// Deliveries that are on their way and not noted to be.
-    passed: Vec<Delivery>,
+    published: Vec<Delivery>,
     unsaved: usize,
 }
 
 /// A part of the journal, ready to be published. In one go, so that the client writes many messages at once: one at a
 /// time, as they are read, each would wake it, and the server.
-struct Part {
-    parcels: Vec<Ready>,
+struct Page {
+    messages: Vec<Outgoing>,
     until: i64,
     more: bool,
 }
 
 /// A message that is ready to be published.
-struct Ready {
+struct Outgoing {
     id: MessageId,
     subject: String,
     /// The group that it is published to.
@@ -76,53 +76,62 @@ struct Ready {
     /// Where it is published before that, for the one hub that has its recipient.
     copy_to: Option<String>,
     payload: Vec<u8>,
-    cargo: Cargo,
+    cargo: PendingAck,
 }
 
 /// What has to be known of a message when the server has it.
-struct Cargo {
+struct PendingAck {
     seq: i64,
     deliveries: Vec<Delivery>,
 }
 
-impl<'l> Publisher<'l> {
-    async fn start(link: &'l Link) -> Result<Self, NatsError> {
-        let mut cursor = Cursor::load(&link.hub).await?;
-        if cursor.stream != link.stream_id() {
-            cursor = Cursor { sequence: 0, stream: link.stream_id(), ..cursor };
+impl<'l> JournalPublisher<'l> {
+    async fn start(session: &'l Session) -> Result<Self, NatsError> {
+        let mut cursor = Cursor::load(&session.hub).await?;
+        if cursor.stream != session.stream_id() {
+            cursor = Cursor { sequence: 0, stream: session.stream_id(), ..cursor };
         }
-        let there = already_there(link, cursor.sequence).await?;
-        let outlet = Outlet::open(link).await?;
-        let (ahead, passed) = (None, Vec::new());
-        Ok(Self { link, cursor, read: cursor.journal, ahead, there, outlet, passed, unsaved: 0 })
+        let there = published_since(session, cursor.sequence).await?;
+        let publisher = Publisher::open(session).await?;
+        let (prefetched, published) = (None, Vec::new());
+        Ok(Self {
+            session,
+            cursor,
+            read: cursor.journal,
+            prefetched,
+            there,
+            publisher,
+            published,
+            unsaved: 0,
+        })
     }
 
     /// Publishes the next part of the journal; says whether there is more.
-    async fn page(&mut self) -> Result<bool, NatsError> {
-        let part = match self.ahead.take() {
+    async fn publish_page(&mut self) -> Result<bool, NatsError> {
+        let part = match self.prefetched.take() {
             Some(reading) => reading.await.map_err(|_| HubError::Closed)??,
-            None => make_ready(self.link, self.read).await?,
+            None => prepare_page(self.session, self.read).await?,
         };
         if part.more {
-            let (link, after) = (self.link.clone(), part.until);
-            self.ahead = Some(tokio::spawn(async move { make_ready(&link, after).await }));
+            let (session, after) = (self.session.clone(), part.until);
+            self.prefetched = Some(tokio::spawn(async move { prepare_page(&session, after).await }));
         }
-        for parcel in part.parcels {
-            self.pass(parcel).await?;
+        for envelope in part.messages {
+            self.pass(envelope).await?;
         }
         self.read = part.until;
         Ok(part.more)
     }
 
-    async fn pass(&mut self, parcel: Ready) -> Result<(), NatsError> {
-        let Ready { id, subject, group, copy_to, payload, cargo } = parcel;
+    async fn pass(&mut self, envelope: Outgoing) -> Result<(), NatsError> {
+        let Outgoing { id, subject, group, copy_to, payload, cargo } = envelope;
         let size = payload.len();
         if let Some(group) = group {
-            wait_until_received(self.link, &group).await?;
+            wait_until_received(self.session, &group).await?;
         }
         if let Some(subject) = copy_to {
             // The message itself is still to come, so the cursor stays before it.
-            let cargo = Cargo { seq: cargo.seq - 1, deliveries: Vec::new() };
+            let cargo = PendingAck { seq: cargo.seq - 1, deliveries: Vec::new() };
             self.publish(subject, format!("{id}.copy"), payload.clone(), cargo).await?;
         }
         match self.publish(subject, id.to_string(), payload, cargo).await? {
@@ -137,39 +146,39 @@ impl<'l> Publisher<'l> {
         subject: String,
         id: String,
         payload: Vec<u8>,
-        cargo: Cargo,
-    ) -> Result<Option<Cargo>, NatsError> {
+        cargo: PendingAck,
+    ) -> Result<Option<PendingAck>, NatsError> {
         if self.there.remove(&id) {
-            self.outlet.pass(cargo);
+            self.publisher.push_acked(cargo);
             return Ok(None);
         }
-        while self.outlet.is_full() {
-            self.land().await?;
+        while self.publisher.is_full() {
+            self.process_ack().await?;
         }
-        self.outlet.send(subject, id, payload, cargo).await
+        self.publisher.send(subject, id, payload, cargo).await
     }
 
     /// A message that the server is too small for stops at itself.
     async fn refuse(&self, id: MessageId, size: usize, deliveries: &[Delivery]) -> Result<(), NatsError> {
-        let limit = self.link.client.server_info().max_payload;
+        let limit = self.session.client.server_info().max_payload;
         let reason = format!("it has {size} bytes and NATS takes {limit} at once (max_payload)");
         tracing::warn!(message = %id, reason, "not passed on to other hubs");
-        let verdict = |delivery: &Delivery| RemoteReceipt {
+        let receipt = |delivery: &Delivery| RemoteReceipt {
             id,
             agent: delivery.agent.clone(),
             status: ReceiptStatus::Refused { reason: reason.clone() },
         };
-        self.link.hub.apply_receipts(deliveries.iter().map(verdict).collect()).await?;
+        self.session.hub.apply_receipts(deliveries.iter().map(receipt).collect()).await?;
         Ok(())
     }
 
     /// Waits until the server has the first of those on their way; says whether there was one.
-    async fn land(&mut self) -> Result<bool, NatsError> {
-        let Some((cargo, sequence)) = self.outlet.land().await? else { return Ok(false) };
+    async fn process_ack(&mut self) -> Result<bool, NatsError> {
+        let Some((cargo, sequence)) = self.publisher.next_ack().await? else { return Ok(false) };
         // One that it had before has the sequence of then.
         self.cursor.sequence = self.cursor.sequence.max(sequence.unwrap_or_default());
         self.cursor.journal = cargo.seq;
-        self.passed.extend(cargo.deliveries);
+        self.published.extend(cargo.deliveries);
         self.unsaved += 1;
         if self.unsaved >= SAVE_EVERY {
             self.save().await?;
@@ -178,8 +187,8 @@ impl<'l> Publisher<'l> {
     }
 
     /// Waits until the server has everything, and writes that down.
-    async fn settle(&mut self) -> Result<(), NatsError> {
-        while self.land().await? {}
+    async fn flush(&mut self) -> Result<(), NatsError> {
+        while self.process_ack().await? {}
         let skipped = self.read - self.cursor.journal;
         self.cursor.journal = self.read;
         // What is not for others need not be written down at once: looking at it again costs little.
@@ -191,36 +200,36 @@ impl<'l> Publisher<'l> {
 
     async fn save(&mut self) -> Result<(), NatsError> {
         self.unsaved = 0;
-        let passed = std::mem::take(&mut self.passed);
-        self.link.hub.mark_relayed(CURSOR, self.cursor.to_string(), passed).await?;
+        let published = std::mem::take(&mut self.published);
+        self.session.hub.mark_relayed(CURSOR, self.cursor.to_string(), published).await?;
         Ok(())
     }
 }
 
 /// Reads the next part of the journal and makes what concerns other hubs ready.
-async fn make_ready(link: &Link, after: i64) -> Result<Part, HubError> {
-    let page = link.hub.outgoing(after, PAGE).await?;
-    let (now, directory) = (link.hub.now(), link.hub.directory().await?);
+async fn prepare_page(session: &Session, after: i64) -> Result<Page, HubError> {
+    let page = session.hub.outgoing(after, PAGE).await?;
+    let (now, directory) = (session.hub.now(), session.hub.directory().await?);
     let ready = |OutgoingRelay { stored, deliveries }: OutgoingRelay| {
         let message = &stored.message;
-        let subject = subject(message, &deliveries, &link.subjects, &link.me, now)?;
+        let subject = subject(message, &deliveries, &session.subjects, &session.me, now)?;
         let group = group(message);
-        let copy_to = copy_to(message, &deliveries, &link.subjects, &link.me);
-        let heard = heard(message, &deliveries);
+        let copy_to = copy_to(message, &deliveries, &session.subjects, &session.me);
+        let heard = peer_readers(message, &deliveries);
         let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
-        let letter = Letter { heard, ..to_letter(message, &deliveries, &link.me, &directory) };
-        let payload = to_bytes_of(&letter, message.body.len());
-        Some(Ready {
+        let wire = HubMessage { heard, ..to_wire(message, &deliveries, &session.me, &directory) };
+        let payload = to_bytes_of(&wire, message.body.len());
+        Some(Outgoing {
             id: message.id,
             subject,
             group,
             copy_to,
             payload,
-            cargo: Cargo { seq: stored.seq, deliveries },
+            cargo: PendingAck { seq: stored.seq, deliveries },
         })
     };
-    let parcels = page.messages.into_iter().filter_map(ready).collect();
-    Ok(Part { parcels, until: page.until, more: page.more })
+    let messages = page.messages.into_iter().filter_map(ready).collect();
+    Ok(Page { messages, until: page.until, more: page.more })
 }
 
 /// Where a message is to be published; nothing where it is not for others, or no longer of use to them.
@@ -264,16 +273,16 @@ fn is_elsewhere(delivery: &Delivery) -> bool {
 }
 
 /// The ids of this hub's messages that the stream has after a sequence. Few: the cursor is never far behind.
-async fn already_there(link: &Link, sequence: u64) -> Result<HashSet<String>, NatsError> {
+async fn published_since(session: &Session, sequence: u64) -> Result<HashSet<String>, NatsError> {
     let mut there = HashSet::new();
-    let info = link.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
+    let info = session.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
     if info.state.last_sequence <= sequence {
         return Ok(there);
     }
-    for filter_subject in link.subjects.messages_of(&link.me) {
+    for filter_subject in session.subjects.messages_of(&session.me) {
         let deliver_policy = DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 };
-        let part = replay::Part { filter_subject, deliver_policy, headers_only: true };
-        for (_, message) in replay::read(&link.stream, part, link.config.timeout).await? {
+        let part = replay::StreamRange { filter_subject, deliver_policy, headers_only: true };
+        for (_, message) in replay::read_range(&session.stream, part, session.config.timeout).await? {
             let id = message.headers.as_ref().and_then(|headers| headers.get(NATS_MESSAGE_ID));
             there.extend(id.map(|id| id.as_str().to_owned()));
         }

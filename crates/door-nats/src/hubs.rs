@@ -17,18 +17,18 @@ use switchboard_hub::RemoteAgent;
 use tokio::time::MissedTickBehavior;
 
 use crate::error::NatsError;
-use crate::link::Link;
-use crate::presence::{BEATS, Told, is_of};
+use crate::presence::{HEARTBEATS_PER_TTL, Published, is_key_of};
 use crate::replay;
-use crate::roster::residents;
+use crate::roster::parse_roster;
+use crate::session::Session;
 use crate::status::{AgentStatus, HubStatus, beat};
 use crate::subject::token;
-use crate::wire::{AwakeAgent, MOST_AGENTS, Malformed, Roster, Sign, is_known};
+use crate::wire::{AgentActivity, AgentPresence, MAX_AGENTS, Malformed, Roster, check_version};
 
 const ACTION: &str = "tell of other hubs";
 
 /// Most changes that are taken in at once.
-const AT_ONCE: usize = 1024;
+const BATCH: usize = 1024;
 
 /// The number of an entry that the server publishes again.
 const SEQUENCE: &str = "Nats-Sequence";
@@ -43,80 +43,81 @@ struct Change {
 
 /// What is known of another hub.
 #[derive(Default)]
-struct Other {
+struct RemoteHub {
     /// As its name is written; nothing before its first entry.
     name: Option<Name>,
     is_away: bool,
     /// By the tokens of agents.
-    agents: HashMap<String, Agent>,
+    agents: HashMap<String, TrackedAgent>,
 }
 
 /// Presence of an agent of another hub.
-struct Agent {
+struct TrackedAgent {
     status: AgentStatus,
     is_awake: bool,
 }
 
 /// The other hubs, as far as this one has heard.
-pub(crate) struct Hubs {
-    link: Link,
+pub(crate) struct RemoteHubs {
+    session: Session,
     live: Subscriber,
     /// Every entry of the bucket up to this number is known.
     known: u64,
     /// Where the bucket ended at the last look.
     end: u64,
-    others: BTreeMap<String, Other>,
+    others: BTreeMap<String, RemoteHub>,
 }
 
-impl Hubs {
+impl RemoteHubs {
     /// Begins to listen, and reads what the bucket has; returns also what it has of this hub.
-    pub(crate) async fn open(link: &Link) -> Result<(Self, Told), NatsError> {
-        let live = link.client.subscribe(link.subjects.live()).await.map_err(NatsError::server(ACTION))?;
+    pub(crate) async fn open(session: &Session) -> Result<(Self, Published), NatsError> {
+        let live =
+            session.client.subscribe(session.subjects.live()).await.map_err(NatsError::server(ACTION))?;
         let others = BTreeMap::new();
-        let mut hubs = Self { link: link.clone(), live, known: 0, end: 0, others };
+        let mut hubs = Self { session: session.clone(), live, known: 0, end: 0, others };
         let changes = hubs.replay(DeliverPolicy::LastPerSubject).await?;
-        let own = token(&link.me);
-        let mut told = Told::default();
+        let own = token(&session.me);
+        let mut published = Published::default();
         for Change { sequence, key, value } in &changes {
             let Some(value) = value else { continue };
             match key.split_once('.') {
-                None if *key == own => (told.roster, told.revision) = (value.clone(), *sequence),
+                None if *key == own => (published.roster, published.revision) = (value.clone(), *sequence),
                 Some((hub, agent)) if hub == own => {
-                    let sign = serde_json::from_slice::<Sign>(value).ok();
-                    told.signs.extend(sign.map(|sign| (agent.to_owned(), sign.agent)));
+                    let sign = serde_json::from_slice::<AgentPresence>(value).ok();
+                    published.signs.extend(sign.map(|sign| (agent.to_owned(), sign.agent)));
                 }
                 _ => {}
             }
         }
         hubs.apply(changes).await?;
-        hubs.look().await?;
-        Ok((hubs, told))
+        hubs.poll().await?;
+        Ok((hubs, published))
     }
 
     /// Hears of the other hubs, until something fails.
     pub(crate) async fn hear(mut self) -> Result<Infallible, NatsError> {
-        let mut look = tokio::time::interval(self.link.presence_ttl / BEATS);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        look.reset();
+        let mut poll = tokio::time::interval(self.session.presence_ttl / HEARTBEATS_PER_TTL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        poll.reset();
         loop {
             tokio::select! {
                 message = self.live.next() => {
                     let message = message.ok_or(NatsError::Lost)?;
-                    self.hear_some(message).await?;
+                    self.apply_live(message).await?;
                 }
-                _ = look.tick() => self.look().await?,
+                _ = poll.tick() => self.poll().await?,
             }
         }
     }
 
     /// Takes in a change, and with it those that wait already.
-    async fn hear_some(&mut self, first: Message) -> Result<(), NatsError> {
+    async fn apply_live(&mut self, first: Message) -> Result<(), NatsError> {
         let mut next = Some(first);
         let (mut changes, mut is_incomplete) = (Vec::new(), false);
         while let Some(message) = next {
-            if let Some(hub) = self.link.subjects.starts_or_stops(&message.subject) {
-                self.start_or_stop(hub, &message.payload);
-            } else if let Some(change) = change(&message, None) {
+            if let Some(hub) = self.session.subjects.announced_hub(&message.subject) {
+                self.apply_announcement(hub, &message.payload);
+            } else if let Some(change) = parse_change(&message, None) {
                 match change.sequence.checked_sub(self.known) {
                     Some(1) => {
                         self.known = change.sequence;
@@ -126,10 +127,10 @@ impl Hubs {
                     Some(_) => is_incomplete = true,
                 }
             }
-            next = if changes.len() < AT_ONCE { self.live.next().now_or_never().flatten() } else { None };
+            next = if changes.len() < BATCH { self.live.next().now_or_never().flatten() } else { None };
         }
         for change in &changes {
-            self.show_alive(change.key.split('.').next().unwrap_or_default());
+            self.mark_alive(change.key.split('.').next().unwrap_or_default());
         }
         self.apply(changes).await?;
         if is_incomplete { self.read_rest().await } else { Ok(()) }
@@ -143,21 +144,21 @@ impl Hubs {
     }
 
     async fn replay(&mut self, deliver_policy: DeliverPolicy) -> Result<Vec<Change>, NatsError> {
-        let filter_subject = format!("$KV.{}.>", self.link.subjects.agents());
-        let part = replay::Part { filter_subject, deliver_policy, headers_only: false };
-        let stream = &self.link.agents.stream;
+        let filter_subject = format!("$KV.{}.>", self.session.subjects.agents());
+        let part = replay::StreamRange { filter_subject, deliver_policy, headers_only: false };
+        let stream = &self.session.agents.stream;
         let end = stream.get_info().await.map_err(NatsError::server(ACTION))?.state.last_sequence;
-        let found = replay::read(stream, part, self.link.config.timeout).await?;
+        let found = replay::read_range(stream, part, self.session.config.timeout).await?;
         let changes: Vec<Change> =
-            found.iter().filter_map(|(sequence, message)| change(message, Some(*sequence))).collect();
+            found.iter().filter_map(|(sequence, message)| parse_change(message, Some(*sequence))).collect();
         let last = changes.iter().map(|change| change.sequence).max().unwrap_or_default();
         self.known = self.known.max(end).max(last);
         Ok(changes)
     }
 
     /// Finds out which hubs are there, and whether a change was missed.
-    async fn look(&mut self) -> Result<(), NatsError> {
-        let agents = &self.link.agents.stream;
+    async fn poll(&mut self) -> Result<(), NatsError> {
+        let agents = &self.session.agents.stream;
         let end = agents.get_info().await.map_err(NatsError::server(ACTION))?.state.last_sequence;
         // What the end was one look ago has been published since.
         let is_behind = self.known < self.end;
@@ -165,8 +166,8 @@ impl Hubs {
         if is_behind {
             self.read_rest().await?;
         }
-        let filter = format!("$KV.{}.", self.link.subjects.presence());
-        let listing = self.link.presence.stream.info_with_subjects(format!("{filter}>")).await;
+        let filter = format!("$KV.{}.", self.session.subjects.presence());
+        let listing = self.session.presence.stream.info_with_subjects(format!("{filter}>")).await;
         let there: Vec<(String, usize)> = listing
             .map_err(NatsError::server(ACTION))?
             .try_collect()
@@ -175,18 +176,18 @@ impl Hubs {
         let there: HashSet<&str> =
             there.iter().filter_map(|(subject, _)| subject.strip_prefix(filter.as_str())).collect();
         for key in self.others.keys().cloned().collect::<Vec<_>>() {
-            if there.contains(key.as_str()) { self.show_alive(&key) } else { self.show_away(&key) }
+            if there.contains(key.as_str()) { self.mark_alive(&key) } else { self.mark_away(&key) }
         }
         self.refresh();
         Ok(())
     }
 
-    fn start_or_stop(&mut self, key: &str, payload: &[u8]) {
-        if payload == b"down" { self.show_away(key) } else { self.show_alive(key) }
+    fn apply_announcement(&mut self, key: &str, payload: &[u8]) {
+        if payload == b"down" { self.mark_away(key) } else { self.mark_alive(key) }
     }
 
     async fn apply(&mut self, changes: Vec<Change>) -> Result<(), NatsError> {
-        let own = token(&self.link.me);
+        let own = token(&self.session.me);
         let mut rosters: Vec<(Name, Vec<RemoteAgent>)> = Vec::new();
         let mut touched = HashSet::new();
         for Change { sequence, key, value } in changes {
@@ -196,15 +197,15 @@ impl Hubs {
             };
             if hub == own {
                 if agent.is_none() {
-                    self.link.own_entry.send_replace(sequence);
+                    self.session.own_entry.send_replace(sequence);
                 }
                 continue;
             }
             let heard = match (agent, value) {
-                (None, Some(value)) => self.hear_roster(hub, &value).map(|roster| rosters.push(roster)),
-                (Some(agent), Some(value)) => self.hear_sign(hub, agent, &value),
+                (None, Some(value)) => self.apply_roster(hub, &value).map(|roster| rosters.push(roster)),
+                (Some(agent), Some(value)) => self.apply_activity(hub, agent, &value),
                 (Some(agent), None) => {
-                    self.hear_end(hub, agent);
+                    self.remove_agent(hub, agent);
                     Ok(())
                 }
                 (None, None) => Ok(()),
@@ -219,7 +220,7 @@ impl Hubs {
         // Of one hub the last roster counts.
         let rosters: BTreeMap<Name, Vec<RemoteAgent>> = rosters.into_iter().collect();
         if !rosters.is_empty() {
-            self.link.hub.put_remote_agents_of(rosters.into_iter().collect()).await?;
+            self.session.hub.put_remote_agents_of(rosters.into_iter().collect()).await?;
         }
         for hub in touched {
             self.show(&hub);
@@ -227,54 +228,54 @@ impl Hubs {
         Ok(())
     }
 
-    fn hear_roster(&mut self, key: &str, value: &[u8]) -> Result<(Name, Vec<RemoteAgent>), Malformed> {
+    fn apply_roster(&mut self, key: &str, value: &[u8]) -> Result<(Name, Vec<RemoteAgent>), Malformed> {
         let roster: Roster = serde_json::from_slice(value)?;
-        is_known(roster.v)?;
+        check_version(roster.v)?;
         check_key(&roster.hub, key)?;
         self.others.entry(key.to_owned()).or_default().name = Some(roster.hub.clone());
-        Ok((roster.hub.clone(), residents(roster)))
+        Ok((roster.hub.clone(), parse_roster(roster)))
     }
 
-    fn hear_sign(&mut self, key: &str, agent: &str, value: &[u8]) -> Result<(), Malformed> {
-        let Sign { v, hub, agent: sign } = serde_json::from_slice(value)?;
-        is_known(v)?;
+    fn apply_activity(&mut self, key: &str, agent: &str, value: &[u8]) -> Result<(), Malformed> {
+        let AgentPresence { v, hub, agent: sign } = serde_json::from_slice(value)?;
+        check_version(v)?;
         check_key(&hub, key)?;
         if token(&sign.name) != agent {
             return Err(Malformed::Field { field: "name", problem: "is another than its key".to_owned() });
         }
-        let now = self.link.hub.now();
+        let now = self.session.hub.now();
         let other = self.others.entry(key.to_owned()).or_default();
         other.name = Some(hub.clone());
-        if other.agents.len() >= MOST_AGENTS && !other.agents.contains_key(agent) {
+        if other.agents.len() >= MAX_AGENTS && !other.agents.contains_key(agent) {
             return Ok(());
         }
         let known = other.agents.get(agent).map(|agent| agent.status.at);
-        let agent_is = Agent { is_awake: sign.is_awake, status: status(sign, known, now) };
+        let agent_is = TrackedAgent { is_awake: sign.is_awake, status: status(sign, known, now) };
         if !other.is_away {
-            self.link.hub.record_heartbeat(beat(&hub, agent_is.status.clone()));
+            self.session.hub.record_heartbeat(beat(&hub, agent_is.status.clone()));
         }
         other.agents.insert(agent.to_owned(), agent_is);
         Ok(())
     }
 
     /// An agent that its hub no longer hears.
-    fn hear_end(&mut self, key: &str, agent: &str) {
+    fn remove_agent(&mut self, key: &str, agent: &str) {
         let Some(other) = self.others.get_mut(key) else { return };
         if let (Some(hub), Some(mut known)) = (&other.name, other.agents.remove(agent)) {
             OFFLINE.clone_into(&mut known.status.status);
-            self.link.hub.record_heartbeat(beat(hub, known.status));
+            self.session.hub.record_heartbeat(beat(hub, known.status));
         }
     }
 
     /// A hub that is there vouches for its agents again.
-    fn show_alive(&mut self, key: &str) {
+    fn mark_alive(&mut self, key: &str) {
         let Some(other) = self.others.get_mut(key).filter(|other| other.is_away) else { return };
         other.is_away = false;
         self.show(key);
     }
 
     /// A hub that is not heard cannot vouch for its agents.
-    fn show_away(&mut self, key: &str) {
+    fn mark_away(&mut self, key: &str) {
         let Some(other) = self.others.get_mut(key).filter(|other| !other.is_away) else { return };
         other.is_away = true;
         self.show(key);
@@ -282,8 +283,11 @@ impl Hubs {
 
     /// Keeps agents awake that their hubs hear. How recently is not known, so they are shown as barely awake.
     fn refresh(&mut self) {
-        let now = self.link.hub.now();
-        let oldest = barely_awake(self.link.hub.config().presence.stale, self.link.presence_ttl / BEATS);
+        let now = self.session.hub.now();
+        let oldest = max_silence(
+            self.session.hub.config().presence.stale,
+            self.session.presence_ttl / HEARTBEATS_PER_TTL,
+        );
         let since = now.saturating_sub(oldest).unwrap_or(now);
         let mut touched = Vec::new();
         for (key, other) in self.others.iter_mut().filter(|(_, other)| !other.is_away) {
@@ -311,21 +315,21 @@ impl Hubs {
             if other.is_away {
                 OFFLINE.clone_into(&mut agent.status);
             }
-            self.link.hub.record_heartbeat(beat(hub, agent.clone()));
+            self.session.hub.record_heartbeat(beat(hub, agent.clone()));
         }
-        self.link.board.heard(hub, HubStatus { heard_at: self.link.hub.now(), agents });
+        self.session.status_writer.heard(hub, HubStatus { heard_at: self.session.hub.now(), agents });
     }
 }
 
 /// For how long an agent of another hub is silent at most, as long as its hub hears it: it must not count as stale before
 /// the next look.
-fn barely_awake(stale: SignedDuration, look: Duration) -> SignedDuration {
-    let looks = SignedDuration::try_from(look * 2).unwrap_or(SignedDuration::MAX);
+fn max_silence(stale: SignedDuration, poll: Duration) -> SignedDuration {
+    let looks = SignedDuration::try_from(poll * 2).unwrap_or(SignedDuration::MAX);
     stale.saturating_sub(looks).max(stale / 2)
 }
 
 /// An entry of the bucket, as it was stored or as the server published it again.
-fn change(message: &Message, sequence: Option<u64>) -> Option<Change> {
+fn parse_change(message: &Message, sequence: Option<u64>) -> Option<Change> {
     let header = |headers: &HeaderMap, name: &str| headers.get(name).map(|value| value.as_str().to_owned());
     let headers = message.headers.as_ref();
     let sequence = sequence.or_else(|| header(headers?, SEQUENCE)?.parse().ok())?;
@@ -336,14 +340,14 @@ fn change(message: &Message, sequence: Option<u64>) -> Option<Change> {
 }
 
 fn check_key(hub: &Name, key: &str) -> Result<(), Malformed> {
-    if is_of(hub, key) {
+    if is_key_of(hub, key) {
         return Ok(());
     }
     Err(Malformed::Field { field: "hub", problem: "is another than its key".to_owned() })
 }
 
 /// A sign of life by the clock of this hub. The time of one agent never goes back, however long its message took.
-fn status(agent: AwakeAgent, known: Option<Timestamp>, now: Timestamp) -> AgentStatus {
+fn status(agent: AgentActivity, known: Option<Timestamp>, now: Timestamp) -> AgentStatus {
     let silent = SignedDuration::from_millis(i64::try_from(agent.silent_ms).unwrap_or(i64::MAX));
     let at = now.saturating_sub(silent).unwrap_or(Timestamp::UNIX_EPOCH);
     let at = known.map_or(at, |known| at.max(known));

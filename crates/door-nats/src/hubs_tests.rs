@@ -1,8 +1,8 @@
 use super::*;
 
-fn agent(name: &str, silent_ms: u64) -> AwakeAgent {
+fn agent(name: &str, silent_ms: u64) -> AgentActivity {
     let name = Name::parse(name).unwrap();
-    AwakeAgent { name, status: "working".into(), message: None, silent_ms, is_awake: true }
+    AgentActivity { name, status: "working".into(), message: None, silent_ms, is_awake: true }
 }
 
 #[test]
@@ -20,16 +20,16 @@ fn sign_of_life_never_goes_back() {
 #[test]
 fn only_what_an_agent_does_is_a_change() {
     assert!(agent("a", 1).is_like(&agent("a", 900)));
-    let idle = AwakeAgent { status: "idle".into(), ..agent("a", 1) };
+    let idle = AgentActivity { status: "idle".into(), ..agent("a", 1) };
     assert!(!agent("a", 1).is_like(&idle));
-    assert!(!agent("a", 1).is_like(&AwakeAgent { is_awake: false, ..agent("a", 1) }));
+    assert!(!agent("a", 1).is_like(&AgentActivity { is_awake: false, ..agent("a", 1) }));
 }
 
 #[test]
 fn agent_whose_hub_hears_it_stays_awake() {
     let (minutes, seconds) = (SignedDuration::from_mins, Duration::from_secs);
-    assert_eq!(barely_awake(minutes(5), seconds(15)), SignedDuration::from_secs(270));
-    assert_eq!(barely_awake(minutes(5), seconds(1000)), SignedDuration::from_secs(150));
+    assert_eq!(max_silence(minutes(5), seconds(15)), SignedDuration::from_secs(270));
+    assert_eq!(max_silence(minutes(5), seconds(1000)), SignedDuration::from_secs(150));
 }
 
 #[test]
@@ -45,11 +45,11 @@ fn entry_reads_the_same_stored_and_published() {
     };
     let mut headers = HeaderMap::new();
     headers.insert(SEQUENCE, "7");
-    let live = change(&message("sb_live.agents.lab.qc-1", Some(headers.clone())), None).unwrap();
+    let live = parse_change(&message("sb_live.agents.lab.qc-1", Some(headers.clone())), None).unwrap();
     assert_eq!((live.sequence, live.key.as_str(), live.value.as_deref()), (7, "lab.qc-1", Some(&b"{}"[..])));
-    let stored = change(&message("$KV.sb_agents.lab.qc-1", None), Some(7)).unwrap();
+    let stored = parse_change(&message("$KV.sb_agents.lab.qc-1", None), Some(7)).unwrap();
     assert_eq!((stored.sequence, stored.key.as_str()), (7, "lab.qc-1"));
     headers.insert("KV-Operation", "DEL");
-    assert!(change(&message("sb_live.agents.lab.qc-1", Some(headers)), None).unwrap().value.is_none());
-    assert!(change(&message("sb_live.agents.lab", None), None).is_none(), "no number");
+    assert!(parse_change(&message("sb_live.agents.lab.qc-1", Some(headers)), None).unwrap().value.is_none());
+    assert!(parse_change(&message("sb_live.agents.lab", None), None).is_none(), "no number");
 }

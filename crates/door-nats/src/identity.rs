@@ -12,11 +12,11 @@ const HOME: &str = "home";
 
 /// The name from the settings, or else the one that it had before, or else one that is made: that of the machine with four
 /// digits, because a machine may have many hubs. The hub keeps it, since other doors have to know it as well.
-pub(crate) async fn identity(hub: &Hub, config: &Config) -> Result<Name, NatsError> {
+pub(crate) async fn resolve_name(hub: &Hub, config: &Config) -> Result<Name, NatsError> {
     let known = hub.own_name().await?;
     let name = match (&config.hub, &known) {
         (Some(name), _) | (None, Some(name)) => name.clone(),
-        (None, None) => made_up(&platform::host_name(), hub.next_id().parts().1),
+        (None, None) => generate_name(&platform::host_name(), hub.next_id().parts().1),
     };
     if known.as_ref().is_none_or(|known| known.as_str() != name.as_str()) {
         hub.set_own_name(name.clone()).await?;
@@ -25,7 +25,7 @@ pub(crate) async fn identity(hub: &Hub, config: &Config) -> Result<Name, NatsErr
 }
 
 /// What tells this hub from every other, also from one of the same name: made once and kept.
-pub(crate) async fn home(hub: &Hub) -> Result<String, NatsError> {
+pub(crate) async fn load_home_id(hub: &Hub) -> Result<String, NatsError> {
     let notes = hub.notes(Door::Nats, LINK).await?;
     if let Some((_, home)) = notes.into_iter().find(|(key, _)| key == HOME) {
         return Ok(home);
@@ -35,7 +35,7 @@ pub(crate) async fn home(hub: &Hub) -> Result<String, NatsError> {
     Ok(home)
 }
 
-fn made_up(machine: &str, random: u128) -> Name {
+fn generate_name(machine: &str, random: u128) -> Name {
     let legal = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
     let first = machine.split('.').next().unwrap_or_default();
     let machine: String = first.chars().filter(legal).take(48).collect();
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn a_name_is_made_of_any_machine() {
-        assert_eq!(made_up("build-7.example.org", 0x00ab_cd00).as_str(), "build-7-abcd");
-        assert_eq!(made_up("", 0).as_str(), "hub-0000");
-        assert_eq!(made_up("büro", 0x0000_0100).as_str(), "bro-0001");
+        assert_eq!(generate_name("build-7.example.org", 0x00ab_cd00).as_str(), "build-7-abcd");
+        assert_eq!(generate_name("", 0).as_str(), "hub-0000");
+        assert_eq!(generate_name("büro", 0x0000_0100).as_str(), "bro-0001");
     }
 }

@@ -18,11 +18,14 @@ use tokio::sync::watch;
 use crate::cursor::Ingested;
 use crate::error::{NatsError, describe};
 use crate::interest::Interest;
-use crate::link::Link;
-use crate::outlet::Outlet;
+use crate::publisher::Publisher;
+use crate::session::Session;
 use crate::subject::token;
-use crate::translate::{concerning, to_passed};
-use crate::wire::{Became, Malformed, Parcel, ParcelKind, Reply, VERSION, WordOn, Words, readable, to_bytes};
+use crate::translate::{filter_for_hub, from_wire};
+use crate::wire::{
+    DeliveryReceipt, Envelope, EnvelopeKind, Malformed, ReaderReceipt, ReaderState, ReceiptBatch, VERSION,
+    parse_entries, to_bytes,
+};
 
 /// Most messages ingested at once: they are in memory until the journal has them.
 const BATCH: usize = 256;
@@ -37,31 +40,31 @@ const SWITCH: Duration = Duration::from_millis(100);
 const SKIPPED: u64 = 512;
 
 /// Agents of this hub, and why they do not get a message; nothing where they do.
-type Outcome = (Vec<Name>, Option<String>);
+type RecipientOutcome = (Vec<Name>, Option<String>);
 
 /// What a batch holds, sorted.
 #[derive(Default)]
 struct Batch {
-    letters: Vec<RelayedMessage>,
-    verdicts: Vec<RemoteReceipt>,
+    messages: Vec<RelayedMessage>,
+    receipts: Vec<RemoteReceipt>,
 }
 
 /// Ingests what the stream has for this hub, until something fails.
-pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
-    let mut wanted = link.wanted.subscribe();
+pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
+    let mut wanted = session.wanted.subscribe();
     wanted.mark_changed();
-    let ingested = Ingested::load(&link.hub, link.stream_id()).await?;
+    let ingested = Ingested::load(&session.hub, session.stream_id()).await?;
     let (read, saved) = (ingested.sequence, ingested.sequence);
-    let outlet = Outlet::open(link).await?;
-    let mut intake = Intake { link, ingested, read, saved, outlet, wanted, switch: None };
+    let publisher = Publisher::open(session).await?;
+    let mut intake = Intake { session, ingested, read, saved, publisher, wanted, switch: None };
     loop {
-        let consumer = link.consumer(&intake.ingested).await?;
+        let consumer = session.consumer(&intake.ingested).await?;
         intake.follow(&consumer).await?;
     }
 }
 
 struct Intake<'l> {
-    link: &'l Link,
+    session: &'l Session,
     /// As written down, but for messages that are nothing to this hub.
     ingested: Ingested,
     /// The journal has everything up to here; receipts may be on their way.
@@ -69,9 +72,9 @@ struct Intake<'l> {
     /// The sequence that was written down last.
     saved: u64,
     /// Receipts on their way, and behind those of each batch how far the stream is ingested with it.
-    outlet: Outlet<Option<Progress>>,
+    publisher: Publisher<Option<Progress>>,
     wanted: watch::Receiver<Interest>,
-    switch: Option<Switch>,
+    switch: Option<InterestSwitch>,
 }
 
 /// How far the stream was ingested.
@@ -79,11 +82,11 @@ struct Intake<'l> {
 struct Progress {
     sequence: u64,
     /// True if there was something for this hub.
-    is_news: bool,
+    has_changes: bool,
 }
 
 /// A change of interest. It waits until everything is ingested that the old interest covers.
-struct Switch {
+struct InterestSwitch {
     interest: Interest,
     /// The end of the stream when the interest changed. New groups begin behind it.
     until: u64,
@@ -113,7 +116,7 @@ impl Intake<'_> {
                     }
                     self.ingest(&chunk).await?;
                 }
-                landed = self.outlet.land(), if !self.outlet.is_empty() => self.landed(landed?).await?,
+                acked = self.publisher.next_ack(), if !self.publisher.is_empty() => self.record_ack(acked?).await?,
                 changed = self.wanted.changed(), if self.switch.is_none() => {
                     changed.map_err(|_| NatsError::Lost)?;
                     self.plan_switch().await?;
@@ -130,76 +133,83 @@ impl Intake<'_> {
     async fn plan_switch(&mut self) -> Result<(), NatsError> {
         let interest = self.wanted.borrow_and_update().clone();
         if interest != self.ingested.interest {
-            let info = self.link.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
-            self.switch = Some(Switch { interest, until: info.state.last_sequence });
+            let info =
+                self.session.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
+            self.switch = Some(InterestSwitch { interest, until: info.state.last_sequence });
         }
         Ok(())
     }
 
     async fn finish_switch(&mut self) -> Result<(), NatsError> {
-        while !self.outlet.is_empty() {
-            let landed = self.outlet.land().await?;
-            self.landed(landed).await?;
+        while !self.publisher.is_empty() {
+            let acked = self.publisher.next_ack().await?;
+            self.record_ack(acked).await?;
         }
-        if let Some(Switch { interest, until }) = self.switch.take() {
+        if let Some(InterestSwitch { interest, until }) = self.switch.take() {
             self.read = self.read.max(until);
             let stream = self.ingested.stream;
             self.ingested = Ingested { stream, sequence: self.read, interest };
             self.save().await?;
-            self.link.received.send_replace(self.ingested.interest.clone());
+            self.session.received.send_replace(self.ingested.interest.clone());
         }
         Ok(())
     }
 
-    async fn landed(&mut self, landed: Option<(Option<Progress>, Option<u64>)>) -> Result<(), NatsError> {
-        let Some((Some(Progress { sequence, is_news }), _)) = landed else { return Ok(()) };
+    async fn record_ack(&mut self, acked: Option<(Option<Progress>, Option<u64>)>) -> Result<(), NatsError> {
+        let Some((Some(Progress { sequence, has_changes }), _)) = acked else { return Ok(()) };
         self.ingested.sequence = sequence;
-        if is_news || sequence - self.saved >= SKIPPED { self.save().await } else { Ok(()) }
+        if has_changes || sequence - self.saved >= SKIPPED { self.save().await } else { Ok(()) }
     }
 
     async fn save(&mut self) -> Result<(), NatsError> {
         self.saved = self.ingested.sequence;
-        self.ingested.save(&self.link.hub).await
+        self.ingested.save(&self.session.hub).await
     }
 
     async fn ingest(&mut self, chunk: &[Message]) -> Result<(), NatsError> {
-        let batch = sort(self.link, &self.ingested.interest, chunk).await?;
-        let is_news = !batch.verdicts.is_empty() || !batch.letters.is_empty();
-        if !batch.verdicts.is_empty() {
-            self.link.hub.apply_receipts(batch.verdicts).await?;
+        let batch = decode_batch(self.session, &self.ingested.interest, chunk).await?;
+        let has_changes = !batch.receipts.is_empty() || !batch.messages.is_empty();
+        if !batch.receipts.is_empty() {
+            self.session.hub.apply_receipts(batch.receipts).await?;
         }
-        let told: Vec<_> = batch.letters.iter().map(|passed| origin(&passed.draft)).collect();
+        let told: Vec<_> = batch.messages.iter().map(|passed| origin(&passed.draft)).collect();
         let for_the_channel: Vec<bool> =
-            batch.letters.iter().map(|passed| passed.draft.restored.is_some()).collect();
-        let answers = self.link.hub.submit_relayed(batch.letters).await;
+            batch.messages.iter().map(|passed| passed.draft.restored.is_some()).collect();
+        let answers = self.session.hub.submit_relayed(batch.messages).await;
         for (((id, hub, to), is_for_the_channel), answer) in
             told.into_iter().zip(for_the_channel).zip(answers)
         {
-            let outcomes = outcome(self.link, id, &to, answer)?;
+            let outcomes = outcome(self.session, id, &to, answer)?;
             // A post that only stands in the channel has no recipient here, so its hub is told nothing.
             if !is_for_the_channel {
-                self.tell(id, &hub, outcomes).await?;
+                self.send_receipts(id, &hub, outcomes).await?;
             }
         }
-        self.outlet.pass(Some(Progress { sequence: self.read, is_news }));
+        self.publisher.push_acked(Some(Progress { sequence: self.read, has_changes }));
         Ok(())
     }
 
     /// Tells the hub of a message what became of it.
-    async fn tell(&mut self, id: MessageId, hub: &Name, outcomes: Vec<Outcome>) -> Result<(), NatsError> {
-        let link = self.link;
+    async fn send_receipts(
+        &mut self,
+        id: MessageId,
+        hub: &Name,
+        outcomes: Vec<RecipientOutcome>,
+    ) -> Result<(), NatsError> {
+        let session = self.session;
         for (agents, refused) in outcomes {
-            let parcel = ParcelKind::Receipt;
-            let reply = Reply { v: VERSION, parcel, hub: link.me.clone(), id, agents, refused };
+            let envelope = EnvelopeKind::Receipt;
+            let reply =
+                DeliveryReceipt { v: VERSION, envelope, hub: session.me.clone(), id, agents, refused };
             let word = if reply.refused.is_some() { "refused" } else { "taken" };
             // The same word of the same hub on the same message, however often it is said.
-            let key = format!("{id}.{}.{word}", token(&link.me));
-            while self.outlet.is_full() {
-                let landed = self.outlet.land().await?;
-                self.landed(landed).await?;
+            let key = format!("{id}.{}.{word}", token(&session.me));
+            while self.publisher.is_full() {
+                let acked = self.publisher.next_ack().await?;
+                self.record_ack(acked).await?;
             }
-            let subject = link.subjects.receipt(&link.me, hub);
-            if self.outlet.send(subject, key, to_bytes(&reply), None).await?.is_some() {
+            let subject = session.subjects.receipt(&session.me, hub);
+            if self.publisher.send(subject, key, to_bytes(&reply), None).await?.is_some() {
                 tracing::warn!(message = %id, "a receipt is larger than NATS takes at once (max_payload)");
             }
         }
@@ -214,8 +224,8 @@ async fn is_drained(consumer: &Consumer<pull::Config>, delivered: u64) -> Result
 }
 
 /// True for a message of another hub that is for this one or for a group that it receives. A server 2.9 delivers all.
-fn is_wanted(link: &Link, interest: &Interest, subject: &str) -> bool {
-    let (subjects, own) = (&link.subjects, token(&link.me));
+fn is_wanted(session: &Session, interest: &Interest, subject: &str) -> bool {
+    let (subjects, own) = (&session.subjects, token(&session.me));
     let is_own = subjects.writer(subject) == Some(&own);
     let is_elsewhere = subjects.hub_of(subject).is_some_and(|hub| hub != own);
     let is_unread = subjects.group_of(subject).is_some_and(|group| !interest.covers_token(group));
@@ -223,37 +233,38 @@ fn is_wanted(link: &Link, interest: &Interest, subject: &str) -> bool {
 }
 
 /// What the messages of a batch are, as far as they can be used.
-async fn sort(link: &Link, interest: &Interest, chunk: &[Message]) -> Result<Batch, NatsError> {
+async fn decode_batch(session: &Session, interest: &Interest, chunk: &[Message]) -> Result<Batch, NatsError> {
     let mut batch = Batch::default();
-    let wanted: Vec<_> = chunk.iter().filter(|message| is_wanted(link, interest, &message.subject)).collect();
+    let wanted: Vec<_> =
+        chunk.iter().filter(|message| is_wanted(session, interest, &message.subject)).collect();
     if wanted.is_empty() {
         return Ok(batch);
     }
-    let directory = link.hub.directory().await?;
+    let directory = session.hub.directory().await?;
     let is_hub = |realm: &Name| directory.residents(realm).next().is_some();
     for message in wanted {
-        let writer = link.subjects.writer(&message.subject).unwrap_or_default();
-        let parcel = Parcel::parse(&message.payload).and_then(|parcel| {
+        let writer = session.subjects.writer(&message.subject).unwrap_or_default();
+        let envelope = Envelope::parse(&message.payload).and_then(|envelope| {
             // The subject is what a server checks; what is inside must not claim more.
-            if token(parcel.hub()) == writer {
-                return Ok(parcel);
+            if token(envelope.hub()) == writer {
+                return Ok(envelope);
             }
             let problem = "names another hub than its subject".to_owned();
             Err(Malformed::Field { field: "hub", problem })
         });
-        let sorted = parcel.and_then(|parcel| match parcel {
-            Parcel::Letter(letter) => {
-                let channel = letter.posted_in.clone();
-                let passed = to_passed(*letter, &link.me, is_hub)?;
-                batch.letters.extend(concerning(passed, channel.as_ref(), &directory));
+        let sorted = envelope.and_then(|envelope| match envelope {
+            Envelope::Message(wire) => {
+                let channel = wire.posted_in.clone();
+                let passed = from_wire(*wire, &session.me, is_hub)?;
+                batch.messages.extend(filter_for_hub(passed, channel.as_ref(), &directory));
                 Ok(())
             }
-            Parcel::Reply(reply) => {
-                batch.verdicts.extend(verdicts(reply));
+            Envelope::Receipt(reply) => {
+                batch.receipts.extend(receipts(reply));
                 Ok(())
             }
-            Parcel::Words(words) => {
-                batch.verdicts.extend(words_of(words));
+            Envelope::ReceiptBatch(words) => {
+                batch.receipts.extend(receipt_verdicts(words));
                 Ok(())
             }
         });
@@ -264,24 +275,24 @@ async fn sort(link: &Link, interest: &Interest, chunk: &[Message]) -> Result<Bat
     Ok(batch)
 }
 
-fn verdicts(reply: Reply) -> impl Iterator<Item = RemoteReceipt> {
-    let Reply { hub, id, agents, refused, .. } = reply;
-    let word = refused.map_or(ReceiptStatus::Accepted, |reason| ReceiptStatus::Refused { reason });
+fn receipts(reply: DeliveryReceipt) -> impl Iterator<Item = RemoteReceipt> {
+    let DeliveryReceipt { hub, id, agents, refused, .. } = reply;
+    let status = refused.map_or(ReceiptStatus::Accepted, |reason| ReceiptStatus::Refused { reason });
     agents.into_iter().map(move |name| RemoteReceipt {
         id,
         agent: AgentId { name, realm: Some(hub.clone()) },
-        status: word.clone(),
+        status: status.clone(),
     })
 }
 
-fn words_of(words: Words) -> impl Iterator<Item = RemoteReceipt> {
-    let Words { hub, said, .. } = words;
-    readable(said).into_iter().map(move |WordOn { id, agent, became, note }| RemoteReceipt {
+fn receipt_verdicts(words: ReceiptBatch) -> impl Iterator<Item = RemoteReceipt> {
+    let ReceiptBatch { hub, said, .. } = words;
+    parse_entries(said).into_iter().map(move |ReaderReceipt { id, agent, became, note }| RemoteReceipt {
         id,
         agent: AgentId { name: agent, realm: Some(hub.clone()) },
         status: match became {
-            Became::Seen => ReceiptStatus::Seen,
-            Became::Acknowledged => ReceiptStatus::Acknowledged { note },
+            ReaderState::Seen => ReceiptStatus::Seen,
+            ReaderState::Acknowledged => ReceiptStatus::Acknowledged { note },
         },
     })
 }
@@ -296,13 +307,15 @@ fn origin(draft: &switchboard_hub::Draft) -> (MessageId, Name, Address) {
 
 /// Whom a message reached here and whom not, and why. An error where it has to be brought again.
 fn outcome(
-    link: &Link,
+    session: &Session,
     id: MessageId,
     to: &Address,
     answer: Result<Accepted, HubError>,
-) -> Result<Vec<Outcome>, NatsError> {
+) -> Result<Vec<RecipientOutcome>, NatsError> {
     let refused = |reason: String| match to {
-        Address::Agent(agent) => vec![(vec![agent.name.clone()], Some(format!("hub {}: {reason}", link.me)))],
+        Address::Agent(agent) => {
+            vec![(vec![agent.name.clone()], Some(format!("hub {}: {reason}", session.me)))]
+        }
         _ => Vec::new(),
     };
     match answer {
@@ -330,7 +343,7 @@ fn outcome(
 /// The agents who have it or will, and those who will not, by reason.
 ///
 /// By the names that the other hub has for them: it knows nothing of whom the mail of an agent is forwarded to here.
-fn by_outcome(to: &Address, deliveries: &[Delivery]) -> Vec<Outcome> {
+fn by_outcome(to: &Address, deliveries: &[Delivery]) -> Vec<RecipientOutcome> {
     let is_refused = |d: &&Delivery| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired);
     let name = |d: &Delivery| match to {
         Address::Agent(agent) => agent.name.clone(),

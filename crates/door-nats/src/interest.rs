@@ -12,17 +12,17 @@ use std::time::Duration;
 use switchboard_core::{Directory, GroupId, Name, Route};
 
 use crate::error::NatsError;
-use crate::link::Link;
+use crate::session::Session;
 use crate::subject::{Subjects, group_token};
 
 /// Most channels and teams, together, that a consumer names one by one; a hub with more receives all of them.
-const MOST: usize = 512;
+const MAX_GROUPS: usize = 512;
 
 /// After a change of interest, how long further directory changes are gathered. The first one takes effect at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// Filters that stand for every channel and every team.
-const EVERY: [&str; 2] = ["channel.*", "team.*"];
+const WILDCARDS: [&str; 2] = ["channel.*", "team.*"];
 
 /// The groups that a hub receives, each as the last tokens of its subject.
 ///
@@ -50,8 +50,8 @@ impl Interest {
         let groups = channels.into_iter().cloned().map(GroupId::Channel);
         let groups = groups.chain(teams.into_iter().cloned().map(GroupId::Team));
         let mut groups: BTreeSet<String> = groups.filter_map(|group| group_token(&group)).collect();
-        if groups.len() > MOST {
-            groups = EVERY.map(str::to_owned).into();
+        if groups.len() > MAX_GROUPS {
+            groups = WILDCARDS.map(str::to_owned).into();
         }
         groups.extend(group_token(&GroupId::Everyone));
         Self(groups)
@@ -64,7 +64,7 @@ impl Interest {
 
     /// The same for a group by its [`group_token`].
     pub(crate) fn covers_token(&self, group: &str) -> bool {
-        let every = || EVERY.iter().find(|every| group.starts_with(every.trim_end_matches('*')));
+        let every = || WILDCARDS.iter().find(|every| group.starts_with(every.trim_end_matches('*')));
         self.0.contains(group) || every().is_some_and(|every| self.0.contains(*every))
     }
 
@@ -93,11 +93,11 @@ impl fmt::Display for Interest {
 /// Waits until the hub receives a group that its agents belong to; at once for any other group.
 ///
 /// A message to a group is published after that, because an answer may come as soon as another hub has the message.
-pub(crate) async fn wait_until_received(link: &Link, group: &GroupId) -> Result<(), NatsError> {
-    let mut received = link.received.subscribe();
-    let mut changes = link.hub.changes();
+pub(crate) async fn wait_until_received(session: &Session, group: &GroupId) -> Result<(), NatsError> {
+    let mut received = session.received.subscribe();
+    let mut changes = session.hub.changes();
     while !received.borrow_and_update().covers(group) {
-        if !Interest::of(&*link.hub.directory().await?).covers(group) {
+        if !Interest::of(&*session.hub.directory().await?).covers(group) {
             return Ok(());
         }
         tokio::select! {
@@ -109,14 +109,14 @@ pub(crate) async fn wait_until_received(link: &Link, group: &GroupId) -> Result<
 }
 
 /// Follows the directory and publishes the interest that the intake is to switch to, until something fails.
-pub(crate) async fn follow(link: &Link) -> Result<Infallible, NatsError> {
-    let mut changes = link.hub.changes();
+pub(crate) async fn follow(session: &Session) -> Result<Infallible, NatsError> {
+    let mut changes = session.hub.changes();
     let mut seen: Option<Arc<Directory>> = None;
     loop {
-        let directory = link.hub.directory().await?;
+        let directory = session.hub.directory().await?;
         if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &directory)) {
             let interest = Interest::of(&directory);
-            link.wanted.send_if_modified(|wanted| {
+            session.wanted.send_if_modified(|wanted| {
                 let is_other = *wanted != interest;
                 *wanted = interest;
                 is_other

@@ -48,7 +48,9 @@ fn hub_never_linked_receives_direct_messages_only() {
 #[test]
 fn hub_with_too_many_groups_receives_all() {
     // A team counts twice: its channel `team-NAME` belongs to it.
-    for (channels, teams, is_all) in [(MOST, 0, false), (MOST + 1, 0, true), (2, MOST / 2, true)] {
+    for (channels, teams, is_all) in
+        [(MAX_GROUPS, 0, false), (MAX_GROUPS + 1, 0, true), (2, MAX_GROUPS / 2, true)]
+    {
         let mut directory = Directory::default();
         let routes = (0..channels).map(|number| reads(&format!("c{number}"))).collect();
         directory.put_agent(agent("codex", None, routes));

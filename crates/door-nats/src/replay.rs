@@ -8,13 +8,13 @@ use async_nats::jetstream::stream::Stream;
 use futures_util::StreamExt;
 
 use crate::error::NatsError;
-use crate::link::ABANDONED;
+use crate::session::ABANDONED;
 
 /// Most messages that are requested at once.
 const BATCH: usize = 256;
 
 /// A part of a stream.
-pub(crate) struct Part {
+pub(crate) struct StreamRange {
     pub(crate) filter_subject: String,
     pub(crate) deliver_policy: DeliverPolicy,
     pub(crate) headers_only: bool,
@@ -24,9 +24,13 @@ pub(crate) struct Part {
 pub(crate) type Stored = (u64, Message);
 
 /// Reads what a part of a stream holds at this moment, by a consumer that is removed again.
-pub(crate) async fn read(stream: &Stream, part: Part, timeout: Duration) -> Result<Vec<Stored>, NatsError> {
+pub(crate) async fn read_range(
+    stream: &Stream,
+    part: StreamRange,
+    timeout: Duration,
+) -> Result<Vec<Stored>, NatsError> {
     let action = "look into the stream";
-    let Part { filter_subject, deliver_policy, headers_only } = part;
+    let StreamRange { filter_subject, deliver_policy, headers_only } = part;
     let config = pull::Config {
         deliver_policy,
         ack_policy: AckPolicy::None,
@@ -38,20 +42,20 @@ pub(crate) async fn read(stream: &Stream, part: Part, timeout: Duration) -> Resu
         ..pull::Config::default()
     };
     let consumer = stream.create_consumer(config).await.map_err(NatsError::server(action))?;
-    let mut left = consumer.cached_info().num_pending;
+    let mut remaining = consumer.cached_info().num_pending;
     let mut found = Vec::new();
-    while left > 0 {
-        let most = usize::try_from(left).unwrap_or(BATCH).min(BATCH);
+    while remaining > 0 {
+        let most = usize::try_from(remaining).unwrap_or(BATCH).min(BATCH);
         let batch = consumer.batch().max_messages(most).expires(timeout).messages();
         let mut batch = batch.await.map_err(NatsError::server(action))?;
-        let before = left;
+        let before = remaining;
         while let Some(message) = batch.next().await {
             let message = message.map_err(NatsError::server(action))?;
-            left = left.saturating_sub(1);
+            remaining = remaining.saturating_sub(1);
             let sequence = message.info().map_err(NatsError::server(action))?.stream_sequence;
             found.push((sequence, message.message));
         }
-        if left == before {
+        if remaining == before {
             // Messages that have expired since are not delivered.
             break;
         }

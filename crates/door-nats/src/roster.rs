@@ -4,11 +4,16 @@ use switchboard_core::{Directory, GroupId, Name, Route};
 use switchboard_hub::RemoteAgent;
 
 use crate::interest::Interest;
-use crate::wire::{Roster, RosterAgent, VERSION, fitting, readable, shortened};
+use crate::wire::{Roster, RosterAgent, VERSION, parse_entries, take_fitting, truncate};
 
 /// The agents of this hub, and its person, as many as a server takes at once. Of channels and teams, those that the hub
 /// receives: a sender that is shown a reader reaches it.
-pub(crate) fn roster(me: &Name, directory: &Directory, received: &Interest, max_payload: usize) -> Roster {
+pub(crate) fn build_roster(
+    me: &Name,
+    directory: &Directory,
+    received: &Interest,
+    max_payload: usize,
+) -> Roster {
     let is_received = |group: fn(Name) -> GroupId, name: &Name| received.covers(&group(name.clone()));
     let person = RosterAgent { name: Name::human(), role: None, team: None, channels: vec![] };
     let own = directory.agents().filter(|agent| agent.id.realm.is_none()).map(|agent| {
@@ -18,13 +23,13 @@ pub(crate) fn roster(me: &Name, directory: &Directory, received: &Interest, max_
         };
         RosterAgent {
             name: agent.id.name.clone(),
-            role: agent.role.as_deref().map(shortened),
+            role: agent.role.as_deref().map(truncate),
             team: agent.team.clone().filter(|team| is_received(GroupId::Team, team)),
             channels: agent.routes.iter().filter_map(channel).collect(),
         }
     });
     let all: Vec<_> = std::iter::once(person).chain(own).collect();
-    let agents = fitting(&all, max_payload);
+    let agents = take_fitting(&all, max_payload);
     if agents.len() < all.len() {
         tracing::warn!(agents = all.len(), "other hubs are told of the first {} agents only", agents.len());
     }
@@ -32,14 +37,14 @@ pub(crate) fn roster(me: &Name, directory: &Directory, received: &Interest, max_
 }
 
 /// The agents of another hub, as it tells of them.
-pub(crate) fn residents(roster: Roster) -> Vec<RemoteAgent> {
+pub(crate) fn parse_roster(roster: Roster) -> Vec<RemoteAgent> {
     let resident = |agent: RosterAgent| RemoteAgent {
         name: agent.name,
         role: agent.role,
         team: agent.team,
         channels: agent.channels,
     };
-    readable(roster.agents).into_iter().map(resident).collect()
+    parse_entries(roster.agents).into_iter().map(resident).collect()
 }
 
 #[cfg(test)]
@@ -67,7 +72,7 @@ mod tests {
             });
         }
         let received = Interest::of(&directory);
-        let told = residents(roster(&name("lab"), &directory, &received, 1 << 20));
+        let told = parse_roster(build_roster(&name("lab"), &directory, &received, 1 << 20));
         let person = RemoteAgent { name: Name::human(), role: None, team: None, channels: vec![] };
         let codex = RemoteAgent {
             name: name("codex"),
@@ -77,7 +82,7 @@ mod tests {
         };
         assert_eq!(told, [person.clone(), codex.clone()]);
         // Before the hub receives them, channels and teams are not told of.
-        let told = residents(roster(&name("lab"), &directory, &Interest::default(), 1 << 20));
+        let told = parse_roster(build_roster(&name("lab"), &directory, &Interest::default(), 1 << 20));
         assert_eq!(told, [person, RemoteAgent { team: None, channels: vec![], ..codex }]);
     }
 
@@ -94,9 +99,9 @@ mod tests {
                 registered_at: Timestamp::UNIX_EPOCH,
             });
         }
-        let roster = roster(&Name::parse("lab").unwrap(), &directory, &Interest::default(), LIMIT);
+        let roster = build_roster(&Name::parse("lab").unwrap(), &directory, &Interest::default(), LIMIT);
         assert!(crate::wire::to_bytes(&roster).len() <= LIMIT);
-        let told = residents(roster);
+        let told = parse_roster(roster);
         assert!(told.len() > 100, "{}", told.len());
         assert_eq!(told[1].role.as_ref().map(|role| role.chars().count()), Some(200));
     }

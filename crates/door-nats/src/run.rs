@@ -16,20 +16,20 @@ use crate::config::Config;
 use crate::connection::Connection;
 use crate::cursor::Cursor;
 use crate::error::{NatsError, describe};
-use crate::hubs::Hubs;
-use crate::identity::{home, identity};
-use crate::link::Link;
-use crate::status::Board;
-use crate::{claims, delivery, intake, interest, presence, words};
+use crate::hubs::RemoteHubs;
+use crate::identity::{load_home_id, resolve_name};
+use crate::session::Session;
+use crate::status::StatusWriter;
+use crate::{claims, delivery, intake, interest, presence, receipts};
 
 /// The pause after a first failure; it doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The longest pause: whoever starts the server should not have to wait for us.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// A session that lasted this long was none that failed.
-const LASTED: Duration = Duration::from_secs(10);
+const STABLE: Duration = Duration::from_secs(10);
 
 /// How often to give up what nobody will answer any more.
 const HOUSEKEEPING: Duration = Duration::from_mins(10);
@@ -37,25 +37,25 @@ const HOUSEKEEPING: Duration = Duration::from_mins(10);
 /// Keeps this hub linked with the others until `shutdown`. NATS being away is no error: it is tried again, and
 /// everything for other hubs waits in the journal.
 pub async fn run(config: Config, hub: Hub, shutdown: CancellationToken) -> Result<(), NatsError> {
-    let me = identity(&hub, &config).await?;
+    let me = resolve_name(&hub, &config).await?;
     // What is written from now on is for the others, also while no server has been reached yet.
     Cursor::load(&hub).await?;
-    let board = Board::new(&hub, me.clone(), config.shown());
-    let run = presence::Run { id: hub.next_id().to_string(), home: home(&hub).await? };
-    let runner = Runner { config: Arc::new(config), hub, me, board, run, link: Mutex::default() };
+    let status_writer = StatusWriter::new(&hub, me.clone(), config.redacted_servers());
+    let run = presence::HubRun { id: hub.next_id().to_string(), home: load_home_id(&hub).await? };
+    let runner = Runner { config: Arc::new(config), hub, me, status_writer, run, session: Mutex::default() };
     let work = async {
         tokio::select! {
-            () = runner.board.keep() => Ok(()),
-            result = runner.keep_linked() => result.map(|never| match never {}),
+            () = runner.status_writer.keep() => Ok(()),
+            result = runner.run_sessions() => result.map(|never| match never {}),
         }
     };
     let result = shutdown.run_until_cancelled(Box::pin(work)).await.unwrap_or(Ok(()));
-    let link = runner.link.lock().take();
-    if let Some(link) = link {
-        presence::say_goodbye(&link).await;
+    let session = runner.session.lock().take();
+    if let Some(session) = session {
+        presence::announce_stop(&session).await;
     }
-    runner.board.away(runner.hub.now(), "the hub was stopped");
-    runner.board.write().await;
+    runner.status_writer.away(runner.hub.now(), "the hub was stopped");
+    runner.status_writer.write().await;
     match result {
         Err(NatsError::Hub(HubError::Closed)) => Ok(()),
         result => result,
@@ -72,26 +72,26 @@ struct Runner {
     config: Arc<Config>,
     hub: Hub,
     me: Name,
-    board: Board,
-    run: presence::Run,
+    status_writer: StatusWriter,
+    run: presence::HubRun,
     /// The current session, for a last word.
-    link: Mutex<Option<Link>>,
+    session: Mutex<Option<Session>>,
 }
 
 impl Runner {
-    async fn keep_linked(&self) -> Result<Infallible, NatsError> {
+    async fn run_sessions(&self) -> Result<Infallible, NatsError> {
         let (mut servers, mut failures) = (self.config.servers.clone(), 0);
         loop {
             let began = Instant::now();
             let Err(error) = Box::pin(self.session(&mut servers)).await;
-            let was_linked = self.link.lock().take().is_some();
+            let was_linked = self.session.lock().take().is_some();
             if let NatsError::Hub(HubError::Closed) = error {
                 return Err(error);
             }
-            if was_linked && began.elapsed() > LASTED {
+            if was_linked && began.elapsed() > STABLE {
                 failures = 0;
             }
-            self.wait_after(&error, &mut failures).await;
+            self.back_off(&error, &mut failures).await;
         }
     }
 
@@ -101,34 +101,34 @@ impl Runner {
     async fn session(&self, servers: &mut Vec<String>) -> Result<Infallible, NatsError> {
         let connection = Connection::open(&self.config, servers.clone()).await?;
         *servers = known_servers(&self.config.servers, connection.client.server_info().connect_urls);
-        let opening = Link::open(
+        let opening = Session::open(
             self.config.clone(),
             self.hub.clone(),
             self.me.clone(),
-            self.board.clone(),
+            self.status_writer.clone(),
             connection,
         );
-        let link = opening.await?;
-        presence::check_name(&link, &self.run).await?;
-        let (hubs, told) = Hubs::open(&link).await?;
-        *self.link.lock() = Some(link.clone());
-        self.board.linked(self.hub.now());
-        tracing::info!(hub = %self.me, servers = self.config.shown(), "linked with other hubs");
+        let session = opening.await?;
+        presence::check_name(&session, &self.run).await?;
+        let (hubs, published) = RemoteHubs::open(&session).await?;
+        *self.session.lock() = Some(session.clone());
+        self.status_writer.linked(self.hub.now());
+        tracing::info!(hub = %self.me, servers = self.config.redacted_servers(), "linked with other hubs");
         // Whoever goes through many messages has a task of its own: below, a wake for one has all of them asked.
         let mut busy = JoinSet::new();
-        let own = link.clone();
+        let own = session.clone();
         busy.spawn(async move { delivery::run(&own).await });
-        let own = link.clone();
+        let own = session.clone();
         busy.spawn(async move { intake::run(&own).await });
         let ended = tokio::select! {
             Some(result) = busy.join_next() => result.unwrap_or(Err(NatsError::Lost)),
-            result = words::run(&link) => result,
-            result = claims::run(&link) => result,
-            result = interest::follow(&link) => result,
-            result = presence::tell(&link, &self.run, told) => result,
+            result = receipts::run(&session) => result,
+            result = claims::run(&session) => result,
+            result = interest::follow(&session) => result,
+            result = presence::run(&session, &self.run, published) => result,
             result = hubs.hear() => result,
-            result = self.keep_house() => result,
-            () = link.connection.wait_until_lost() => Err(NatsError::Lost),
+            result = self.expire_deliveries() => result,
+            () = session.connection.wait_until_lost() => Err(NatsError::Lost),
         };
         // The next session begins when nobody is at work for this one any more.
         busy.shutdown().await;
@@ -136,7 +136,7 @@ impl Runner {
     }
 
     /// Gives up what its hub can no longer find in the stream.
-    async fn keep_house(&self) -> Result<Infallible, NatsError> {
+    async fn expire_deliveries(&self) -> Result<Infallible, NatsError> {
         let retention = SignedDuration::try_from(self.config.retention).unwrap_or(SignedDuration::MAX);
         loop {
             if let Ok(before) = self.hub.now().checked_sub(retention) {
@@ -147,15 +147,15 @@ impl Runner {
         }
     }
 
-    async fn wait_after(&self, error: &NatsError, failures: &mut u32) {
+    async fn back_off(&self, error: &NatsError, failures: &mut u32) {
         let reason = describe(error);
-        if self.board.away(self.hub.now(), &reason) {
+        if self.status_writer.away(self.hub.now(), &reason) {
             tracing::warn!(reason, "not linked with other hubs; what is for them waits");
         }
         // Six doublings are beyond the longest pause.
-        let pause = FIRST_PAUSE * 2_u32.pow((*failures).min(6));
+        let pause = MIN_BACKOFF * 2_u32.pow((*failures).min(6));
         *failures = failures.saturating_add(1);
-        tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+        tokio::time::sleep(pause.min(MAX_BACKOFF)).await;
     }
 }
 

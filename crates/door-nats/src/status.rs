@@ -95,7 +95,7 @@ impl Status {
 }
 
 /// Tells this process who of the other hubs is awake, as far as the link of this hub has heard.
-pub async fn hear_others(hub: &Hub) -> Result<(), NatsError> {
+pub async fn load_remote_presence(hub: &Hub) -> Result<(), NatsError> {
     let Some(status) = Status::read(hub).await? else { return Ok(()) };
     for (realm, heard) in status.hubs {
         let Ok(realm) = Name::parse(&realm) else { continue };
@@ -114,7 +114,7 @@ pub(crate) fn beat(hub: &Name, agent: AgentStatus) -> Heartbeat {
 
 /// The status as the link keeps it.
 #[derive(Clone)]
-pub(crate) struct Board {
+pub(crate) struct StatusWriter {
     inner: Arc<Inner>,
 }
 
@@ -124,7 +124,7 @@ struct Inner {
     folder: Dir,
 }
 
-impl Board {
+impl StatusWriter {
     pub(crate) fn new(hub: &Hub, me: Name, servers: String) -> Self {
         let since = hub.now();
         let (state, hubs) = (LinkState::Away, BTreeMap::new());

@@ -93,7 +93,7 @@ impl Subjects {
     }
 
     /// The hub that such a subject is about.
-    pub(crate) fn starts_or_stops<'s>(&self, subject: &'s str) -> Option<&'s str> {
+    pub(crate) fn announced_hub<'s>(&self, subject: &'s str) -> Option<&'s str> {
         subject.strip_prefix(self.prefix.as_str())?.strip_prefix("_live.hubs.")
     }
 

@@ -43,6 +43,6 @@ fn subjects_say_who_writes_to_whom() {
     assert_eq!(subjects.group_of("acme.lab=201.hub.office.message"), None);
     assert_eq!(subjects.hub_of("acme.lab=201.hub.office.message"), Some("office"));
     assert_eq!(subjects.hub_of("acme.lab=201.group.all"), None);
-    assert_eq!(subjects.starts_or_stops("acme_live.hubs.lab=201"), Some("lab=201"));
+    assert_eq!(subjects.announced_hub("acme_live.hubs.lab=201"), Some("lab=201"));
     assert_eq!(subjects.writer("acme2.lab.group.all"), None);
 }

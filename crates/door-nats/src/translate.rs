@@ -9,19 +9,19 @@ use switchboard_core::{
 };
 use switchboard_hub::{Draft, RelayedMessage};
 
-use crate::wire::{Letter, Malformed, ParcelKind, VERSION};
+use crate::wire::{EnvelopeKind, HubMessage, Malformed, VERSION};
 
 /// A message of this hub as the others read it, on its way to these.
 ///
 /// Mail of one agent goes to the one who gets it: only the hub that forwards it knows of that.
 ///
 /// A post in a channel to somebody whom nobody here goes by the name of is for whoever does where it is read.
-pub(crate) fn to_letter<'m>(
+pub(crate) fn to_wire<'m>(
     message: &'m Message,
     deliveries: &[Delivery],
     me: &'m Name,
     directory: &Directory,
-) -> Letter<'m> {
+) -> HubMessage<'m> {
     let posted_in = posted_in(message);
     // One of another hub may have become known since it was posted: then it is still for that one.
     let is_ours =
@@ -34,24 +34,24 @@ pub(crate) fn to_letter<'m>(
         }
         Address::Agent(agent) => {
             let recipient = deliveries.first().map_or(agent, |delivery| &delivery.agent);
-            Address::Agent(in_full(recipient, me))
+            Address::Agent(qualify(recipient, me))
         }
         other => other.clone(),
     };
     let hop = |hop: &Hop| match hop {
-        Hop::Agent(agent) => Hop::Agent(in_full(agent, me)),
+        Hop::Agent(agent) => Hop::Agent(qualify(agent, me)),
         Hop::Hub(hub) => Hop::Hub(hub.clone()),
     };
     let bound_for = match (&posted_in, &message.to) {
         (Some(_), Address::Agent(_)) => deliveries.iter().find_map(hub_of).cloned(),
         _ => None,
     };
-    Letter {
+    HubMessage {
         v: VERSION,
-        parcel: ParcelKind::Message,
+        envelope: EnvelopeKind::Message,
         hub: Cow::Borrowed(me),
         id: message.id,
-        from: in_full(&message.from, me),
+        from: qualify(&message.from, me),
         to,
         kind: Cow::Borrowed(&message.kind),
         body: Cow::Borrowed(&message.body),
@@ -84,7 +84,7 @@ pub(crate) fn hub_of(delivery: &Delivery) -> Option<&Name> {
 }
 
 /// Those of other owners who read along in the channel that a message was written to, and have it from this hub.
-pub(crate) fn heard(message: &Message, deliveries: &[Delivery]) -> Vec<AgentId> {
+pub(crate) fn peer_readers(message: &Message, deliveries: &[Delivery]) -> Vec<AgentId> {
     let is_post = matches!(message.to, Address::Group(GroupId::Channel(_)));
     let peers = deliveries.iter().filter(|delivery| matches!(delivery.route, Route::Peer { .. }));
     peers.filter(|_| is_post).map(|delivery| delivery.agent.clone()).collect()
@@ -93,25 +93,25 @@ pub(crate) fn heard(message: &Message, deliveries: &[Delivery]) -> Vec<AgentId> 
 /// A letter of another hub as this one takes it in. `is_hub` knows the hubs that there are.
 ///
 /// A post to an agent of another hub is taken in for the channel's sake: nobody is told of it.
-pub(crate) fn to_passed(
-    letter: Letter<'static>,
+pub(crate) fn from_wire(
+    wire: HubMessage<'static>,
     me: &Name,
     is_hub: impl Fn(&Name) -> bool,
 ) -> Result<RelayedMessage, Malformed> {
-    let hub = letter.hub.into_owned();
+    let hub = wire.hub.into_owned();
     let field = |field, problem: &str| Malformed::Field { field, problem: problem.to_owned() };
-    match &letter.from.realm {
+    match &wire.from.realm {
         Some(realm) if *realm == hub => {}
         // An agent behind a swarm, which the other hub speaks for. No hub speaks for another.
         Some(realm) if realm != me && !is_hub(realm) => {}
         _ => return Err(field("from", "names an agent that this hub does not speak for")),
     }
-    let is_for_another = matches!(letter.to, Address::Agent(_))
-        && letter.posted_in.is_some()
-        && letter.bound_for.as_ref() != Some(me);
-    let to = match letter.to {
-        Address::Agent(agent) if is_for_another => Address::Agent(here(agent, me)),
-        Address::Agent(agent) => match here(agent, me) {
+    let is_for_another = matches!(wire.to, Address::Agent(_))
+        && wire.posted_in.is_some()
+        && wire.bound_for.as_ref() != Some(me);
+    let to = match wire.to {
+        Address::Agent(agent) if is_for_another => Address::Agent(localize(agent, me)),
+        Address::Agent(agent) => match localize(agent, me) {
             // One behind a swarm is for this hub to know.
             agent if !agent.realm.as_ref().is_some_and(|realm| *realm == hub || is_hub(realm)) => {
                 Address::Agent(agent)
@@ -121,54 +121,54 @@ pub(crate) fn to_passed(
         group @ Address::Group(_) => group,
         Address::Node(_) => return Err(field("to", "names a node, which only its own hub knows")),
     };
-    let signed = match letter.signed {
+    let signed = match wire.signed {
         Some(digits) => {
             Some(from_hex(&digits).ok_or_else(|| field("signed", "is not in hexadecimal digits"))?)
         }
         None => None,
     };
     // What a person said starts the chain anew, on whichever hub they said it.
-    let by_person = letter.from.name.is_human() && letter.verified;
-    let via = if by_person { Vec::new() } else { letter.via };
+    let by_person = wire.from.name.is_human() && wire.verified;
+    let via = if by_person { Vec::new() } else { wire.via };
     let hop = |hop| match hop {
-        Hop::Agent(agent) => Hop::Agent(here(agent, me)),
+        Hop::Agent(agent) => Hop::Agent(localize(agent, me)),
         Hop::Hub(hub) => Hop::Hub(hub),
     };
-    let mut metadata = letter.metadata.into_owned();
+    let mut metadata = wire.metadata.into_owned();
     metadata.remove(HEARD);
-    if !letter.heard.is_empty() {
-        let heard: Vec<Value> = letter.heard.iter().map(|agent| agent.to_string().into()).collect();
+    if !wire.heard.is_empty() {
+        let heard: Vec<Value> = wire.heard.iter().map(|agent| agent.to_string().into()).collect();
         metadata.insert(HEARD.to_owned(), heard.into());
     }
-    match letter.posted_in {
+    match wire.posted_in {
         Some(channel) => drop(metadata.insert(POSTED_IN.to_owned(), channel.as_str().into())),
         None => drop(metadata.remove(POSTED_IN)),
     }
     let draft = Draft {
-        id: letter.id,
-        from: letter.from,
+        id: wire.id,
+        from: wire.from,
         to,
-        kind: letter.kind.into_owned(),
-        body: letter.body.into_owned(),
-        in_reply_to: letter.in_reply_to,
-        sent_at: letter.sent_at,
-        expires_at: letter.expires_at,
+        kind: wire.kind.into_owned(),
+        body: wire.body.into_owned(),
+        in_reply_to: wire.in_reply_to,
+        sent_at: wire.sent_at,
+        expires_at: wire.expires_at,
         metadata,
-        native: NativeId { door: Door::Nats, scope: hub.to_string(), id: letter.id.to_string() },
+        native: NativeId { door: Door::Nats, scope: hub.to_string(), id: wire.id.to_string() },
         key: None,
         native_is_id: true,
-        verified: letter.verified,
+        verified: wire.verified,
         route: Some(Route::Hub { hub }),
         signed,
         allow_unregistered: false,
         restored: is_for_another.then(Vec::new),
     };
-    Ok(RelayedMessage { draft, thread: letter.thread, via: via.into_iter().map(hop).collect() })
+    Ok(RelayedMessage { draft, thread: wire.thread, via: via.into_iter().map(hop).collect() })
 }
 
 /// A message as far as it concerns this hub: for those here whom it is written to, or, where there is nobody of them, for
 /// the channel that it was posted in. Nothing where nobody here reads that either.
-pub(crate) fn concerning(
+pub(crate) fn filter_for_hub(
     passed: RelayedMessage,
     channel: Option<&Name>,
     directory: &Directory,
@@ -190,12 +190,12 @@ pub(crate) fn concerning(
 }
 
 /// An agent's name as every hub understands it.
-fn in_full(agent: &AgentId, me: &Name) -> AgentId {
+fn qualify(agent: &AgentId, me: &Name) -> AgentId {
     AgentId { name: agent.name.clone(), realm: agent.realm.clone().or_else(|| Some(me.clone())) }
 }
 
 /// An agent's name as this hub has it.
-fn here(agent: AgentId, me: &Name) -> AgentId {
+fn localize(agent: AgentId, me: &Name) -> AgentId {
     AgentId { realm: agent.realm.filter(|realm| realm != me), ..agent }
 }
 

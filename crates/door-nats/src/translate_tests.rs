@@ -3,7 +3,7 @@ use serde_json::json;
 use switchboard_core::{Kind, MessageId, Origin};
 
 use super::*;
-use crate::wire::{Parcel, to_bytes};
+use crate::wire::{Envelope, to_bytes};
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -58,9 +58,9 @@ fn message(from: &str, to: &str) -> Message {
 
 /// The message as it arrives at `office`, where `lab` wrote it.
 fn arrived(message: &Message) -> Result<RelayedMessage, Malformed> {
-    let bytes = to_bytes(&to_letter(message, &[], &name("lab"), &lab()));
-    let Ok(Parcel::Letter(letter)) = Parcel::parse(&bytes) else { panic!("a letter") };
-    to_passed(*letter, &name("office"), |realm| *realm == name("attic"))
+    let bytes = to_bytes(&to_wire(message, &[], &name("lab"), &lab()));
+    let Ok(Envelope::Message(wire)) = Envelope::parse(&bytes) else { panic!("a letter") };
+    from_wire(*wire, &name("office"), |realm| *realm == name("attic"))
 }
 
 #[test]
@@ -109,12 +109,12 @@ fn a_hub_speaks_for_its_own_agents_alone() {
 }
 
 /// What was posted in a channel, on its way from `lab`.
-fn post(to: &str, deliveries: &[Delivery]) -> Letter<'static> {
+fn post(to: &str, deliveries: &[Delivery]) -> HubMessage<'static> {
     let mut sent = message("codex", to);
     sent.origin.route = Some(general());
-    let bytes = to_bytes(&to_letter(&sent, deliveries, &name("lab"), &lab()));
-    let Ok(Parcel::Letter(letter)) = Parcel::parse(&bytes) else { panic!("a letter") };
-    *letter
+    let bytes = to_bytes(&to_wire(&sent, deliveries, &name("lab"), &lab()));
+    let Ok(Envelope::Message(wire)) = Envelope::parse(&bytes) else { panic!("a letter") };
+    *wire
 }
 
 fn to_hub(agent: &str, hub: &str) -> Delivery {
@@ -133,9 +133,9 @@ fn to_hub(agent: &str, hub: &str) -> Delivery {
 #[test]
 fn a_post_to_an_agent_is_delivered_by_its_own_hub_and_stands_in_the_channel_elsewhere() {
     let is_hub = |realm: &Name| [name("lab"), name("office"), name("attic")].contains(realm);
-    let at = |hub: &str, letter: Letter<'static>| to_passed(letter, &name(hub), is_hub).expect("taken").draft;
-    let letter = post("qc-1@office", &[to_hub("qc-1@office", "office")]);
-    let (office, attic) = (at("office", letter.clone()), at("attic", letter));
+    let at = |hub: &str, wire: HubMessage<'static>| from_wire(wire, &name(hub), is_hub).expect("taken").draft;
+    let wire = post("qc-1@office", &[to_hub("qc-1@office", "office")]);
+    let (office, attic) = (at("office", wire.clone()), at("attic", wire));
     assert_eq!((office.to.to_string().as_str(), office.restored), ("qc-1", None));
     assert_eq!((attic.to.to_string().as_str(), attic.restored), ("qc-1@office", Some(vec![])));
     for draft in [office.metadata, attic.metadata] {
@@ -146,9 +146,9 @@ fn a_post_to_an_agent_is_delivered_by_its_own_hub_and_stands_in_the_channel_else
         assert_eq!(at("office", post(to, &[])).restored, Some(vec![]), "{to}");
     }
     // One of a swarm that only the other hub is in.
-    let letter = post("alice@research", &[to_hub("alice@research", "office")]);
-    assert_eq!(at("office", letter.clone()).restored, None);
-    assert_eq!(at("attic", letter).restored, Some(vec![]));
+    let wire = post("alice@research", &[to_hub("alice@research", "office")]);
+    assert_eq!(at("office", wire.clone()).restored, None);
+    assert_eq!(at("attic", wire).restored, Some(vec![]));
     let whole = post("#general", &[]);
     assert_eq!((&whole.posted_in, &whole.bound_for), (&None, &None), "that is said by whom it is for");
 }
@@ -156,8 +156,8 @@ fn a_post_to_an_agent_is_delivered_by_its_own_hub_and_stands_in_the_channel_else
 #[test]
 fn a_post_to_somebody_who_is_not_known_yet_is_for_the_reader_of_that_name() {
     let at_office = |to: &str, agents: &[(&str, Route)]| {
-        let passed = to_passed(post(to, &[]), &name("office"), |realm| *realm == name("lab")).expect("taken");
-        concerning(passed, Some(&name("general")), &directory(agents)).map(|passed| passed.draft.restored)
+        let passed = from_wire(post(to, &[]), &name("office"), |realm| *realm == name("lab")).expect("taken");
+        filter_for_hub(passed, Some(&name("general")), &directory(agents)).map(|passed| passed.draft.restored)
     };
     let bob = [("bob", general())];
     assert_eq!(at_office("bob", &bob), Some(None), "it is for him");

@@ -15,41 +15,42 @@ pub(crate) const VERSION: u32 = 1;
 
 /// Most agents that a hub tells of, and fewer where they would not fit into what a server takes at once: a thousand take
 /// 150 kB, and a server takes a megabyte.
-pub(crate) const MOST_AGENTS: usize = 4096;
+pub(crate) const MAX_AGENTS: usize = 4096;
 
 /// Longest role, status or sentence that other hubs are told, in characters. They are shown in lists.
-const LONGEST: usize = 200;
+const MAX_TEXT: usize = 200;
 
 /// What stands in every message of the stream.
 #[derive(Debug, Deserialize)]
 struct Head {
     v: u32,
     #[serde(rename = "type")]
-    kind: ParcelKind,
+    kind: EnvelopeKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum ParcelKind {
+pub(crate) enum EnvelopeKind {
     Message,
     Receipt,
-    Words,
+    #[serde(rename = "words")]
+    ReceiptBatch,
 }
 
 /// A message of the stream.
 #[derive(Debug)]
-pub(crate) enum Parcel {
-    Letter(Box<Letter<'static>>),
-    Reply(Reply),
-    Words(Words),
+pub(crate) enum Envelope {
+    Message(Box<HubMessage<'static>>),
+    Receipt(DeliveryReceipt),
+    ReceiptBatch(ReceiptBatch),
 }
 
 /// A message from one hub to another, or to all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Letter<'a> {
+pub(crate) struct HubMessage<'a> {
     pub(crate) v: u32,
     #[serde(rename = "type")]
-    pub(crate) parcel: ParcelKind,
+    pub(crate) envelope: EnvelopeKind,
     /// The hub that wrote it.
     pub(crate) hub: Cow<'a, Name>,
     pub(crate) id: MessageId,
@@ -87,10 +88,10 @@ pub(crate) struct Letter<'a> {
 
 /// What became of a message in the hub that it was written to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Reply {
+pub(crate) struct DeliveryReceipt {
     pub(crate) v: u32,
     #[serde(rename = "type")]
-    pub(crate) parcel: ParcelKind,
+    pub(crate) envelope: EnvelopeKind,
     pub(crate) hub: Name,
     pub(crate) id: MessageId,
     /// The agents there that it was for.
@@ -102,10 +103,10 @@ pub(crate) struct Reply {
 
 /// What became of messages afterwards, in the hub that they were written to: as much as there is to say at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Words {
+pub(crate) struct ReceiptBatch {
     pub(crate) v: u32,
     #[serde(rename = "type")]
-    pub(crate) parcel: ParcelKind,
+    pub(crate) envelope: EnvelopeKind,
     pub(crate) hub: Name,
     /// Each read by itself: one that cannot be read costs no other.
     pub(crate) said: Vec<Value>,
@@ -113,11 +114,11 @@ pub(crate) struct Words {
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WordOn {
+pub(crate) struct ReaderReceipt {
     pub(crate) id: MessageId,
     /// The agent there that it was for.
     pub(crate) agent: Name,
-    pub(crate) became: Became,
+    pub(crate) became: ReaderState,
     /// What the agent said about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
@@ -125,7 +126,7 @@ pub(crate) struct WordOn {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Became {
+pub(crate) enum ReaderState {
     Seen,
     Acknowledged,
 }
@@ -153,7 +154,7 @@ pub(crate) struct RosterAgent {
 
 /// A hub's heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Beat {
+pub(crate) struct HubHeartbeat {
     pub(crate) v: u32,
     pub(crate) hub: Name,
     /// Made anew at every start, so that two hubs of one name notice each other.
@@ -165,16 +166,16 @@ pub(crate) struct Beat {
 
 /// Presence of one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sign {
+pub(crate) struct AgentPresence {
     pub(crate) v: u32,
     pub(crate) hub: Name,
     #[serde(flatten)]
-    pub(crate) agent: AwakeAgent,
+    pub(crate) agent: AgentActivity,
 }
 
 /// What an agent does. A length and no time, because clocks differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AwakeAgent {
+pub(crate) struct AgentActivity {
     pub(crate) name: Name,
     pub(crate) status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,7 +187,7 @@ pub(crate) struct AwakeAgent {
     pub(crate) is_awake: bool,
 }
 
-impl AwakeAgent {
+impl AgentActivity {
     /// True if both say the same, whenever they were written.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let Self { name, status, message, is_awake, silent_ms: _ } = self;
@@ -205,34 +206,37 @@ pub(crate) enum Malformed {
     Field { field: &'static str, problem: String },
 }
 
-impl Parcel {
+impl Envelope {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let head: Head = serde_json::from_slice(bytes)?;
-        is_known(head.v)?;
+        check_version(head.v)?;
         Ok(match head.kind {
-            ParcelKind::Message => Self::Letter(Box::new(serde_json::from_slice(bytes)?)),
-            ParcelKind::Receipt => Self::Reply(serde_json::from_slice(bytes)?),
-            ParcelKind::Words => Self::Words(serde_json::from_slice(bytes)?),
+            EnvelopeKind::Message => Self::Message(Box::new(serde_json::from_slice(bytes)?)),
+            EnvelopeKind::Receipt => Self::Receipt(serde_json::from_slice(bytes)?),
+            EnvelopeKind::ReceiptBatch => Self::ReceiptBatch(serde_json::from_slice(bytes)?),
         })
     }
 
     /// The hub that says it wrote this.
     pub(crate) fn hub(&self) -> &Name {
         match self {
-            Self::Letter(letter) => &letter.hub,
-            Self::Reply(reply) => &reply.hub,
-            Self::Words(words) => &words.hub,
+            Self::Message(message) => &message.hub,
+            Self::Receipt(receipt) => &receipt.hub,
+            Self::ReceiptBatch(batch) => &batch.hub,
         }
     }
 }
 
 /// A text as other hubs are told it.
-pub(crate) fn shortened(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+pub(crate) fn truncate(text: &str) -> String {
+    text.chars().take(MAX_TEXT).collect()
 }
 
 /// As many of a list, as values, as fit into what a server takes at once, beside the little around them.
-pub(crate) fn fitting<T: Serialize>(list: impl IntoIterator<Item = T>, max_payload: usize) -> Vec<Value> {
+pub(crate) fn take_fitting<T: Serialize>(
+    list: impl IntoIterator<Item = T>,
+    max_payload: usize,
+) -> Vec<Value> {
     /// The name of the hub and the run, and what JSON and NATS put around it all.
     const AROUND: usize = 4 << 10;
     let mut left = max_payload.saturating_sub(AROUND);
@@ -244,17 +248,17 @@ pub(crate) fn fitting<T: Serialize>(list: impl IntoIterator<Item = T>, max_paylo
         }
         None => false,
     };
-    list.into_iter().take(MOST_AGENTS).map(value).take_while(fits).collect()
+    list.into_iter().take(MAX_AGENTS).map(value).take_while(fits).collect()
 }
 
 /// Refuses another version.
-pub(crate) fn is_known(version: u32) -> Result<(), Malformed> {
+pub(crate) fn check_version(version: u32) -> Result<(), Malformed> {
     if version == VERSION { Ok(()) } else { Err(Malformed::Version(version)) }
 }
 
 /// What can be read of a list, as far as it is looked at.
-pub(crate) fn readable<T: serde::de::DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
-    list.into_iter().take(MOST_AGENTS).filter_map(|one| serde_json::from_value(one).ok()).collect()
+pub(crate) fn parse_entries<T: serde::de::DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
+    list.into_iter().take(MAX_AGENTS).filter_map(|one| serde_json::from_value(one).ok()).collect()
 }
 
 /// The bytes of a value of ours.

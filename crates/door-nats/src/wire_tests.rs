@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn what_is_no_parcel_is_told_and_nothing_more() {
     let refused =
-        |value: Value| Parcel::parse(value.to_string().as_bytes()).expect_err("refused").to_string();
-    assert!(Parcel::parse(b"\xff\xfe").is_err());
-    assert!(Parcel::parse(b"").is_err());
+        |value: Value| Envelope::parse(value.to_string().as_bytes()).expect_err("refused").to_string();
+    assert!(Envelope::parse(b"\xff\xfe").is_err());
+    assert!(Envelope::parse(b"").is_err());
     assert!(refused(json!([1, 2])).contains("not what hubs write"));
     assert!(refused(json!({"v": 2, "type": "message"})).contains("version 2"));
     assert!(refused(json!({"v": 1, "type": "command"})).contains("unknown variant"));
@@ -19,11 +19,12 @@ fn a_receipt_is_small_and_comes_back_as_it_went() {
     let id = MessageId::from_parts(1, 2);
     let agents = vec![Name::parse("qc-1").unwrap()];
     let hub = Name::parse("office").unwrap();
-    let reply = Reply { v: VERSION, parcel: ParcelKind::Receipt, hub, id, agents, refused: None };
+    let reply =
+        DeliveryReceipt { v: VERSION, envelope: EnvelopeKind::Receipt, hub, id, agents, refused: None };
     let text = String::from_utf8(to_bytes(&reply)).unwrap();
     let expected = format!(r#"{{"v":1,"type":"receipt","hub":"office","id":"{id}","agents":["qc-1"]}}"#);
     assert_eq!(text, expected);
-    let Ok(Parcel::Reply(back)) = Parcel::parse(text.as_bytes()) else { panic!("a receipt") };
+    let Ok(Envelope::Receipt(back)) = Envelope::parse(text.as_bytes()) else { panic!("a receipt") };
     assert_eq!(back, reply);
 }
 
@@ -37,21 +38,28 @@ fn words_are_read_one_by_one() {
             { "id": id.to_string(), "agent": "qc-2", "became": "acknowledged", "note": "merged" },
         ],
     });
-    let Ok(Parcel::Words(words)) = Parcel::parse(said.to_string().as_bytes()) else { panic!("words") };
+    let Ok(Envelope::ReceiptBatch(words)) = Envelope::parse(said.to_string().as_bytes()) else {
+        panic!("words")
+    };
     assert_eq!(words.hub, Name::parse("office").unwrap());
     let agent = |name| Name::parse(name).unwrap();
     let expected = [
-        WordOn { id, agent: agent("qc-1"), became: Became::Seen, note: None },
-        WordOn { id, agent: agent("qc-2"), became: Became::Acknowledged, note: Some("merged".into()) },
+        ReaderReceipt { id, agent: agent("qc-1"), became: ReaderState::Seen, note: None },
+        ReaderReceipt {
+            id,
+            agent: agent("qc-2"),
+            became: ReaderState::Acknowledged,
+            note: Some("merged".into()),
+        },
     ];
-    assert_eq!(readable::<WordOn>(words.said), expected);
+    assert_eq!(parse_entries::<ReaderReceipt>(words.said), expected);
     assert_eq!(serde_json::to_value(&expected[1]).unwrap(), said["said"][2], "written as it is read");
 }
 
 #[test]
 fn one_unreadable_agent_costs_no_other() {
     let list = vec![json!({"name": "a/b"}), json!({"name": "qc-1", "channels": ["general"]}), json!(7)];
-    let read: Vec<RosterAgent> = readable(list);
+    let read: Vec<RosterAgent> = parse_entries(list);
     assert_eq!(read.len(), 1);
     assert_eq!(read[0].channels, [Name::parse("general").unwrap()]);
 }

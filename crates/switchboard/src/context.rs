@@ -489,7 +489,7 @@ impl Open {
         let hub = self.workspace.hub().clone();
         let channels = Channels::open(config, hub.clone()).await?;
         // Whoever watches a channel is awake, which the sender is told.
-        channels.hear_presence().await?;
+        channels.report_presence().await?;
         let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
         let stop = self.stop.clone();
         self.channels = Some(tokio::spawn(async move {

@@ -73,7 +73,7 @@ async fn fill(folder: &Path) -> anyhow::Result<()> {
         channel.create_new(&format!("{id}.json"), message.to_string().as_bytes(), Durability::Later)?;
     }
     let channels = Channels::open(Config::new(root.path()), workspace.hub().clone()).await?;
-    channels.sweep().await?;
+    channels.scan().await?;
     workspace.close().await;
     Place::settle();
     Ok(())

@@ -2,21 +2,24 @@
 
 use serde_json::Value;
 
-use super::Format;
-use super::call::Failed;
+use super::OutputFormat;
+use super::program::ProgramError;
 
 /// The answer, without blank lines around it.
-pub(super) fn extract(format: Format, output: &[u8]) -> Result<String, Failed> {
-    let text = std::str::from_utf8(output).map_err(|error| Failed::NotUtf8 { at: error.valid_up_to() })?;
+pub(super) fn extract(format: OutputFormat, output: &[u8]) -> Result<String, ProgramError> {
+    let text =
+        std::str::from_utf8(output).map_err(|error| ProgramError::NotUtf8 { at: error.valid_up_to() })?;
     let found = match format {
-        Format::Plain => Some(text.to_owned()),
-        Format::Codex => codex(text),
-        Format::Claude => object(text).and_then(|object| claude(&object)).transpose()?,
-        Format::Gemini => object(text).and_then(|object| Some(object.get("response")?.as_str()?.to_owned())),
+        OutputFormat::Plain => Some(text.to_owned()),
+        OutputFormat::Codex => codex(text),
+        OutputFormat::Claude => object(text).and_then(|object| claude(&object)).transpose()?,
+        OutputFormat::Gemini => {
+            object(text).and_then(|object| Some(object.get("response")?.as_str()?.to_owned()))
+        }
     };
     match found.map(|answer| answer.trim().to_owned()) {
         Some(answer) if !answer.is_empty() => Ok(answer),
-        _ => Err(Failed::NoAnswer),
+        _ => Err(ProgramError::NoAnswer),
     }
 }
 
@@ -38,11 +41,11 @@ fn codex(text: &str) -> Option<String> {
 }
 
 /// The result, or what the program says went wrong.
-fn claude(object: &Value) -> Option<Result<String, Failed>> {
+fn claude(object: &Value) -> Option<Result<String, ProgramError>> {
     let result = object.get("result").and_then(Value::as_str);
     if object.get("is_error").and_then(Value::as_bool) == Some(true) {
-        let said = result.or_else(|| object.get("subtype")?.as_str()).unwrap_or("no reason given");
-        return Some(Err(Failed::Said { reason: said.to_owned() }));
+        let reason = result.or_else(|| object.get("subtype")?.as_str()).unwrap_or("no reason given");
+        return Some(Err(ProgramError::Reported { reason: reason.to_owned() }));
     }
     result.map(|result| Ok(result.to_owned()))
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn answer(format: Format, output: &str) -> Result<String, String> {
+fn answer(format: OutputFormat, output: &str) -> Result<String, String> {
     extract(format, output.as_bytes()).map_err(|failed| failed.to_string())
 }
 
@@ -17,12 +17,12 @@ fn each_format_has_its_answer() {
     let list = format!("[{{\"type\":\"system\"}},{claude}]");
     let gemini = "Loaded cached credentials.\n{\n \"response\": \"42\",\n \"stats\": {}\n}\n";
     for (format, output) in [
-        (Format::Plain, "\n 42 \n"),
-        (Format::Codex, codex),
-        (Format::Codex, old),
-        (Format::Claude, claude),
-        (Format::Claude, &list),
-        (Format::Gemini, gemini),
+        (OutputFormat::Plain, "\n 42 \n"),
+        (OutputFormat::Codex, codex),
+        (OutputFormat::Codex, old),
+        (OutputFormat::Claude, claude),
+        (OutputFormat::Claude, &list),
+        (OutputFormat::Gemini, gemini),
     ] {
         assert_eq!(answer(format, output), Ok("42".to_owned()), "{output}");
     }
@@ -31,15 +31,16 @@ fn each_format_has_its_answer() {
 #[test]
 fn no_answer_is_a_failure_with_a_reason() {
     for (format, output) in [
-        (Format::Plain, " \n"),
-        (Format::Codex, "{\"type\":\"turn.completed\"}"),
-        (Format::Claude, "{}"),
-        (Format::Gemini, "{\"response\":null}"),
-        (Format::Gemini, "nothing here"),
+        (OutputFormat::Plain, " \n"),
+        (OutputFormat::Codex, "{\"type\":\"turn.completed\"}"),
+        (OutputFormat::Claude, "{}"),
+        (OutputFormat::Gemini, "{\"response\":null}"),
+        (OutputFormat::Gemini, "nothing here"),
     ] {
-        assert_eq!(answer(format, output), Err(Failed::NoAnswer.to_string()), "{output}");
+        assert_eq!(answer(format, output), Err(ProgramError::NoAnswer.to_string()), "{output}");
     }
-    let said = answer(Format::Claude, "{\"is_error\":true,\"result\":\"Credit balance is too low\"}");
-    assert!(said.unwrap_err().contains("Credit balance is too low"));
-    assert!(matches!(extract(Format::Plain, b"ok\xff"), Err(Failed::NotUtf8 { at: 2 })));
+    let last_line =
+        answer(OutputFormat::Claude, "{\"is_error\":true,\"result\":\"Credit balance is too low\"}");
+    assert!(last_line.unwrap_err().contains("Credit balance is too low"));
+    assert!(matches!(extract(OutputFormat::Plain, b"ok\xff"), Err(ProgramError::NotUtf8 { at: 2 })));
 }

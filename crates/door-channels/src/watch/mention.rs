@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::names::deprecated_id;
+use crate::ids::deprecated_id;
 
 /// Whether a text mentions an agent as `@agent`, in any letter case, as names of agents are compared.
 ///
@@ -69,22 +69,22 @@ pub(crate) fn begins_with(text: &str, agent: &str) -> bool {
 fn begins_with_id(text: &str, agent: &str) -> bool {
     let text = text.trim_start();
     let Some((start, rest)) = text.split_at_checked(agent.len()) else { return false };
-    start.eq_ignore_ascii_case(agent) && ends_word(rest)
+    start.eq_ignore_ascii_case(agent) && is_id_end(rest)
 }
 
 /// Whether a word ends here: at `,`, `:`, `;`, `!`, `?`, at a mark that is not ASCII, at white space or the end. A full stop
 /// and a bracket need white space or the end behind them: `claude.md`, `claude/src` and `claude's` go on.
-fn ends_word(rest: &str) -> bool {
+fn is_id_end(rest: &str) -> bool {
     let rest = rest.trim_start_matches(['.', ')']);
     rest.chars().next().is_none_or(|next| match next {
         ',' | ':' | ';' | '!' | '?' => true,
         next if next.is_ascii() => next.is_ascii_whitespace(),
-        next => !is_part(next) && !joins_word(next),
+        next => !is_part(next) && !is_word_joiner(next),
     })
 }
 
 /// Whether a mark that is not ASCII goes on with a word: an apostrophe, a hyphen, an underline, a combining mark.
-fn joins_word(c: char) -> bool {
+fn is_word_joiner(c: char) -> bool {
     matches!(c, '\u{2018}' | '\u{2019}' | '\u{ff07}' | '\u{2010}' | '\u{2011}' | '\u{ff0d}' | '\u{ff3f}')
         || matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}')
         || matches!(c, '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}')

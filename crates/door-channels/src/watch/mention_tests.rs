@@ -127,7 +127,7 @@ proptest::proptest! {
 
     #[test]
     fn word_character_goes_on_with_id(agent in "[a-z][a-z0-9-]{0,8}", next in "[a-z0-9_@/'%+-]", rest in ".{0,20}") {
-        proptest::prop_assume!(crate::names::deprecated_id(&agent).is_none());
+        proptest::prop_assume!(crate::ids::deprecated_id(&agent).is_none());
         let text = format!("{agent}{next}{rest}");
         proptest::prop_assert!(!begins_with(&text, &agent), "{text:?}");
     }

@@ -7,13 +7,13 @@ use switchboard_core::{MessageId, NO_ANSWER, Outcome};
 use switchboard_hub::{Handoff, HubError, Stored};
 use switchboard_sys::files::{Created, Durability};
 
-use super::claim::Claim;
-use super::watcher::{Fate, Watcher};
+use super::lease::AnswerLease;
+use super::watcher::{AnswerResult, Watcher};
 use crate::channels::Post;
 use crate::error::{ChannelError, describe};
-use crate::names::{file_name, in_file_name};
-use crate::postponed::report;
-use crate::translate::{hub_id, placed, sign, tell_hub, to_own_draft};
+use crate::ids::{file_name, in_file_name};
+use crate::postponed::report_outcome;
+use crate::translate::{hub_id, set_hub, set_id, to_own_draft, with_folder};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
@@ -32,21 +32,21 @@ impl Watcher {
     pub(super) async fn finish(
         &self,
         stored: &Stored,
-        claim: Claim,
+        lease: AnswerLease,
         reply: Option<ChannelMessage>,
         note: &str,
-    ) -> Result<Fate, ChannelError> {
-        let (claim, refused) = match reply {
-            None => (claim, None),
-            Some(reply) => match self.post(stored, claim, reply).await? {
+    ) -> Result<AnswerResult, ChannelError> {
+        let (lease, refused) = match reply {
+            None => (lease, None),
+            Some(reply) => match self.post(stored, lease, reply).await? {
                 Some(posted) => posted,
-                None => return Ok(Fate::Later),
+                None => return Ok(AnswerResult::Later),
             },
         };
         let refused = refused.map(|reason| format!("{NO_ANSWER}{reason}"));
         self.acknowledge(stored.message.id, refused.as_deref().unwrap_or(note)).await?;
-        blocking(move || Ok(claim.done()?)).await?;
-        Ok(Fate::Done)
+        blocking(move || Ok(lease.complete()?)).await?;
+        Ok(AnswerResult::Done)
     }
 
     /// Posts the answer, or what takes its place where the hub does not take it; nothing where the claim was lost. The
@@ -54,17 +54,17 @@ impl Watcher {
     async fn post(
         &self,
         stored: &Stored,
-        mut claim: Claim,
+        mut lease: AnswerLease,
         mut reply: ChannelMessage,
-    ) -> Result<Option<(Claim, Option<String>)>, ChannelError> {
+    ) -> Result<Option<(AnswerLease, Option<String>)>, ChannelError> {
         let channel = &self.config.channel;
         let own_name = self.channels.own_name().await?;
         let (id, journaled) = loop {
-            let Some(written) = self.write_down(claim, reply).await? else {
+            let Some(written) = self.persist_answer(lease, reply).await? else {
                 self.log("somebody else has taken the message over").await;
                 return Ok(None);
             };
-            (claim, reply) = written;
+            (lease, reply) = written;
             let id = hub_id(&reply).unwrap_or_else(|| self.channels.hub().next_id());
             match self.submit(&reply, id, stored.message.id).await {
                 Ok(journaled) => break (id, journaled),
@@ -74,9 +74,9 @@ impl Watcher {
                     | HubError::MetadataTooLarge { .. }),
                 )) => {
                     self.log(&format!("{} cannot be posted: {}", reply.id, describe(&refused))).await;
-                    match self.instead_of(reply, &refused) {
+                    match self.fallback_reply(reply, &refused) {
                         Some(other) => reply = other,
-                        None => return Ok(Some((claim, Some(describe(&refused))))),
+                        None => return Ok(Some((lease, Some(describe(&refused))))),
                     }
                 }
                 Err(error) => return Err(error),
@@ -86,18 +86,18 @@ impl Watcher {
         let Some(leased) = leased else {
             // The outbox may be writing the file now. Both choose the same name for it.
             if let Some(stored) = self.channels.hub().message(id).await? {
-                self.channels.put(&stored.message, seq, channel).await?;
+                self.channels.write_file(&stored.message, seq, channel).await?;
             }
-            return Ok(Some((claim, None)));
+            return Ok(Some((lease, None)));
         };
         // The same at every try, so that whoever takes over finds the very file.
-        sign(&mut reply, id, Some(seq));
-        tell_hub(&mut reply, own_name.as_ref());
-        match self.put_up(claim, reply).await {
-            Ok(Some((claim, reply))) => {
-                self.channels.named(channel, id, &reply.id).await?;
-                report(leased, &Outcome::Delivered).await;
-                Ok(Some((claim, None)))
+        set_id(&mut reply, id, Some(seq));
+        set_hub(&mut reply, own_name.as_ref());
+        match self.publish(lease, reply).await {
+            Ok(Some((lease, reply))) => {
+                self.channels.record_name(channel, id, &reply.id).await?;
+                report_outcome(leased, &Outcome::Delivered).await;
+                Ok(Some((lease, None)))
             }
             Ok(None) => Ok(None),
             Err(error) => Err(self.channels.postpone(id, leased, error).await),
@@ -113,7 +113,7 @@ impl Watcher {
     ) -> Result<Journaled, ChannelError> {
         let hub = self.channels.hub();
         let draft = to_own_draft(reply.clone(), &self.config.channel, id, Some(parent))?;
-        match hub.submit_leased(placed(draft, self.channels.folder())).await {
+        match hub.submit_leased(with_folder(draft, self.channels.folder())).await {
             Ok((accepted, leased)) => {
                 if let Some(stop) = accepted.stopped {
                     self.log(&format!("{} goes no further: {stop}", reply.id)).await;
@@ -131,7 +131,7 @@ impl Watcher {
 
     /// What is posted where the hub does not take an answer, so that nobody waits for it: the same for everyone in the
     /// channel where the asker cannot be reached, and otherwise an incident, where those are posted.
-    fn instead_of(&self, reply: ChannelMessage, refused: &HubError) -> Option<ChannelMessage> {
+    fn fallback_reply(&self, reply: ChannelMessage, refused: &HubError) -> Option<ChannelMessage> {
         let is_unreachable = matches!(refused, HubError::Unresolved(_)) && reply.to != "all";
         let mut other = ChannelMessage { id: String::new(), to: "all".to_owned(), ..reply };
         if !is_unreachable {
@@ -145,41 +145,41 @@ impl Watcher {
     }
 
     /// Gives the answer an id and a name and writes it into the claim; nothing where the claim was lost.
-    async fn write_down(
+    async fn persist_answer(
         &self,
-        mut claim: Claim,
+        mut lease: AnswerLease,
         mut reply: ChannelMessage,
-    ) -> Result<Option<(Claim, ChannelMessage)>, ChannelError> {
+    ) -> Result<Option<(AnswerLease, ChannelMessage)>, ChannelError> {
         if !reply.id.is_empty() {
-            return Ok(Some((claim, reply)));
+            return Ok(Some((lease, reply)));
         }
         if hub_id(&reply).is_none() {
-            sign(&mut reply, self.channels.hub().next_id(), None);
+            set_id(&mut reply, self.channels.hub().next_id(), None);
         }
         let (this, place, now) =
             (self.channels.clone(), self.config.channel.clone(), self.channels.hub().now());
         let agent = in_file_name(&self.config.agent.clone().into());
-        self.channels.go_on(&place, &agent).await?;
+        self.channels.resume_order(&place, &agent).await?;
         blocking(move || {
-            let dir = this.tree().make_channel(&place)?;
-            this.poster().name(&dir, &place, &agent, now, &mut reply)?;
-            Ok(claim.answer(reply.clone())?.then_some((claim, reply)))
+            let dir = this.tree().create_channel(&place)?;
+            this.writer().name(&dir, &place, &agent, now, &mut reply)?;
+            Ok(lease.store_answer(reply.clone())?.then_some((lease, reply)))
         })
         .await
     }
 
     /// Puts the answer into the channel under the name that the claim has for it, or under another where
     /// somebody has taken that.
-    async fn put_up(
+    async fn publish(
         &self,
-        mut claim: Claim,
+        mut lease: AnswerLease,
         mut reply: ChannelMessage,
-    ) -> Result<Option<(Claim, ChannelMessage)>, ChannelError> {
+    ) -> Result<Option<(AnswerLease, ChannelMessage)>, ChannelError> {
         loop {
             let (this, place) = (self.channels.clone(), self.config.channel.clone());
             let ours = reply.clone();
             let is_there = blocking(move || {
-                let (dir, name) = (this.tree().make_channel(&place)?, file_name(&ours.id));
+                let (dir, name) = (this.tree().create_channel(&place)?, file_name(&ours.id));
                 if dir.create_new(&name, &ours.to_bytes(), Durability::Synced)? == Created::Created {
                     return Ok(true);
                 }
@@ -190,11 +190,11 @@ impl Watcher {
                     .is_some_and(|there| hub_id(&there) == hub_id(&ours) && there.content == ours.content))
             });
             if is_there.await? {
-                return Ok(Some((claim, reply)));
+                return Ok(Some((lease, reply)));
             }
             reply.id.clear();
-            match self.write_down(claim, reply).await? {
-                Some(again) => (claim, reply) = again,
+            match self.persist_answer(lease, reply).await? {
+                Some(again) => (lease, reply) = again,
                 None => return Ok(None),
             }
         }

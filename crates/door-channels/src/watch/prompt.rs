@@ -59,10 +59,11 @@ impl Prompt<'_> {
             for message in self.context {
                 let shown: String = message.content.text.chars().take(CONTEXT_CHARACTERS).collect();
                 let cut = if shown.len() < message.content.text.len() { " (shortened)" } else { "" };
-                let _ = write!(text, "\n{}\n", self.framed(message, &shown, said_by(message), cut));
+                let _ =
+                    write!(text, "\n{}\n", self.render_message(message, &shown, context_trust(message), cut));
             }
         }
-        let request = self.framed(self.request, &self.request.content.text, self.trust, "");
+        let request = self.render_message(self.request, &self.request.content.text, self.trust, "");
         let _ = write!(text, "\n# The request\n\n{request}\n");
         if let Some(code) = &self.request.content.code {
             let _ = write!(text, "\nIts code:\n{}\n", self.trust.render(code, self.mark));
@@ -75,7 +76,7 @@ impl Prompt<'_> {
         text
     }
 
-    fn framed(&self, message: &ChannelMessage, body: &str, trust: Trust, remark: &str) -> String {
+    fn render_message(&self, message: &ChannelMessage, body: &str, trust: Trust, remark: &str) -> String {
         let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
         let [from, to, kind, at] =
             [&message.from, &message.to, &message.kind, &message.timestamp].map(|text| label_inline(text));
@@ -84,7 +85,7 @@ impl Prompt<'_> {
 }
 
 /// How far a message that is only context may be believed. Of these nobody has asked who wrote them.
-fn said_by(message: &ChannelMessage) -> Trust {
+fn context_trust(message: &ChannelMessage) -> Trust {
     message.from.parse().map_or(Trust::Unverified, |from| Trust::of(&from, false, None))
 }
 

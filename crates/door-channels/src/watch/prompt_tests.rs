@@ -17,7 +17,7 @@ fn prompt(request: &ChannelMessage, context: &[ChannelMessage]) -> String {
 #[test]
 fn everything_a_program_needs_is_there_in_order() {
     let text = prompt(&message("claude", "please look"), &[message("qc-1", "earlier")]);
-    let places: Vec<_> = [
+    let files: Vec<_> = [
         "You are codex, an agent in the channel 'general'.",
         "You review code.",
         GUARDRAILS,
@@ -30,7 +30,7 @@ fn everything_a_program_needs_is_there_in_order() {
     .iter()
     .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is in\n{text}")))
     .collect();
-    assert!(places.is_sorted(), "{places:?}");
+    assert!(files.is_sorted(), "{files:?}");
     assert_eq!(text.matches("line\n").count(), MEMORY_LINES);
 }
 

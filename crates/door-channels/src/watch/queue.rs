@@ -8,14 +8,14 @@ use switchboard_hub::{HubError, MailboxMessage, MailboxQuery, Part, Stored, is_n
 use super::mention::{begins_with, is_mentioned};
 use super::watcher::{ANSWERED, Memory, Watcher};
 use crate::error::ChannelError;
-use crate::translate::is_placed_in;
+use crate::translate::is_in_folder;
 
 /// How many messages are read from the mailbox at a time.
 const PAGE: usize = 200;
 
 /// How far back in the journal a watcher looks that has never run. What it finds there is a backlog like any other: the
 /// limits of age and number hold.
-const LOOK_BACK: i64 = 10_000;
+const LOOKBACK: i64 = 10_000;
 
 /// After how many messages of the journal it is written down how far a watcher has looked.
 const SELDOM: i64 = 64;
@@ -26,11 +26,11 @@ const CURSOR: &str = "mentions";
 /// How far a message of the channel has got with the agent.
 enum Stage {
     /// Its file is being written, and it wakes the watcher once that is there.
-    OnTheWay,
+    Pending,
     /// It is still to be answered.
     Open,
     /// There is nothing to be done about it here.
-    SeenTo,
+    Handled,
 }
 
 impl Watcher {
@@ -62,9 +62,9 @@ impl Watcher {
         } else {
             let cursor = self.cursor().await?;
             if cursor.is_none() {
-                self.set_cursor((last - LOOK_BACK).max(0)).await?;
+                self.set_cursor((last - LOOKBACK).max(0)).await?;
             }
-            let cursor = cursor.unwrap_or((last - LOOK_BACK).max(0));
+            let cursor = cursor.unwrap_or((last - LOOKBACK).max(0));
             memory.scanned.insert((cursor, cursor)).0
         };
         while after < last {
@@ -79,13 +79,13 @@ impl Watcher {
             after = end;
             let directory = hub.directory().await?;
             for stored in page.items {
-                if !self.is_said_here(&stored.message) || !self.is_for_us(&stored.message, &directory) {
+                if !self.is_posted_here(&stored.message) || !self.is_for_us(&stored.message, &directory) {
                     continue;
                 }
                 match self.stage_of(stored.message.id, &directory).await? {
                     Stage::Open => found.push(stored),
-                    Stage::OnTheWay => memory.is_awaiting = true,
-                    Stage::SeenTo => {}
+                    Stage::Pending => memory.is_awaiting = true,
+                    Stage::Handled => {}
                 }
             }
         }
@@ -93,7 +93,7 @@ impl Watcher {
     }
 
     /// Whether a message was said in the channel, and not too long ago.
-    fn is_said_here(&self, message: &Message) -> bool {
+    fn is_posted_here(&self, message: &Message) -> bool {
         message.posted_in().is_some_and(|channel| channel == self.config.channel) && !self.is_too_old(message)
     }
 
@@ -115,13 +115,13 @@ impl Watcher {
     /// hubs has heard of it: whoever watches there answers what is written to that name in a file.
     fn is_us(&self, named: &AgentId, message: &Message, directory: &Directory) -> bool {
         let agent = directory.canonical(&self.config.agent.clone().into());
-        let is_namesake = || named.name == agent.name && named.realm == message.other_hub();
-        directory.canonical(named) == agent || (is_namesake() && self.is_of_this_folder(message))
+        let is_same_agent = || named.name == agent.name && named.realm == message.other_hub();
+        directory.canonical(named) == agent || (is_same_agent() && self.is_of_this_folder(message))
     }
 
     /// Whether a message was posted in the folder that this hub shares with those that it is linked with.
     pub(super) fn is_of_this_folder(&self, message: &Message) -> bool {
-        self.channels.folder().is_some_and(|folder| is_placed_in(message, folder))
+        self.channels.folder().is_some_and(|folder| is_in_folder(message, folder))
     }
 
     /// Stage of a message for this watcher.
@@ -137,9 +137,9 @@ impl Watcher {
         };
         let is_stopped = receipt.deliveries.iter().any(|delivery| delivery.state == DeliveryState::Refused);
         Ok(match receipt.deliveries.iter().find(is_ours) {
-            Some(delivery) if is_on_the_way(delivery) => Stage::OnTheWay,
-            Some(delivery) if !is_unread_mail(delivery) => Stage::SeenTo,
-            _ if is_stopped => Stage::SeenTo,
+            Some(delivery) if is_on_the_way(delivery) => Stage::Pending,
+            Some(delivery) if !is_unread_mail(delivery) => Stage::Handled,
+            _ if is_stopped => Stage::Handled,
             _ => Stage::Open,
         })
     }
@@ -167,7 +167,7 @@ impl Watcher {
 
     /// Notes that everything up to here was left unanswered for good, before anything is answered: found again, it would be
     /// among the newest.
-    pub(super) async fn left_up_to(&self, memory: &mut Memory, seq: i64) -> Result<(), ChannelError> {
+    pub(super) async fn skip_backlog_to(&self, memory: &mut Memory, seq: i64) -> Result<(), ChannelError> {
         self.set_cursor(seq).await?;
         memory.scanned = Some((seq, seq));
         Ok(())
@@ -188,7 +188,7 @@ impl Watcher {
     }
 
     /// Why a message is not answered; nothing where it is.
-    pub(super) async fn verdict(&self, stored: &Stored) -> Result<Option<&'static str>, ChannelError> {
+    pub(super) async fn skip_reason(&self, stored: &Stored) -> Result<Option<&'static str>, ChannelError> {
         let message = &stored.message;
         let (hub, config) = (self.channels.hub(), &self.config);
         let directory = hub.directory().await?;

@@ -11,14 +11,14 @@ use switchboard_sys::files::Dir;
 use tokio_util::sync::CancellationToken;
 
 use super::breaker::Breaker;
-use super::call::{Failed, call};
-use super::claim::{self, Claim, Taken};
+use super::lease::{self, Acquisition, AnswerLease};
 use super::posting::INCIDENT;
+use super::program::{ProgramError, run_program};
 use super::prompt::Prompt;
 use super::{WatcherConfig, answer, log};
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
-use crate::presence::Pulse;
+use crate::presence::HeartbeatWriter;
 use crate::translate::to_file;
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
@@ -39,7 +39,7 @@ const TEXT_LIMIT: u64 = 256 << 10;
 pub(super) struct Watcher {
     pub(super) channels: Channels,
     pub(super) config: WatcherConfig,
-    pulse: Pulse,
+    heartbeat_writer: HeartbeatWriter,
     /// Tells its claims from those of all other watchers.
     token: String,
 }
@@ -49,7 +49,7 @@ pub(super) struct Watcher {
 pub(super) struct Memory {
     breaker: Breaker,
     /// Those that wait because their sender was answered too often.
-    held_up: HashSet<MessageId>,
+    rate_limited: HashSet<MessageId>,
     /// How often each message was tried.
     attempts: HashMap<MessageId, u32>,
     /// Answers that could not be posted yet: the program is not asked again.
@@ -65,18 +65,18 @@ pub(super) struct Memory {
 }
 
 /// What became of a message.
-pub(super) enum Fate {
+pub(super) enum AnswerResult {
     /// The agent is done with it.
     Done,
     /// It is still to be answered.
     Later,
     /// Its file has no name yet: its poster is about to write it.
-    Unnamed,
+    NoFile,
 }
 
 impl Watcher {
-    pub(super) fn new(channels: Channels, config: WatcherConfig, pulse: Pulse) -> Self {
-        Self { channels, config, pulse, token: format!("{:016x}", fastrand::u64(..)) }
+    pub(super) fn new(channels: Channels, config: WatcherConfig, heartbeat_writer: HeartbeatWriter) -> Self {
+        Self { channels, config, heartbeat_writer, token: format!("{:016x}", fastrand::u64(..)) }
     }
 
     /// Answers until `shutdown`. A call that runs then is ended, and its message answered after the restart.
@@ -91,7 +91,7 @@ impl Watcher {
         let mut memory = Memory::default();
         let mut is_told = false;
         loop {
-            let looked = self.look(&mut memory).await;
+            let looked = self.process_queue(&mut memory).await;
             is_told &= looked.as_ref().is_err_and(ChannelError::is_unmounted);
             let pause = match looked {
                 Ok(pause) => pause,
@@ -117,14 +117,14 @@ impl Watcher {
     }
 
     /// Works off what waits; returns how long to leave it at that, or nothing where all is done.
-    async fn look(&self, memory: &mut Memory) -> Result<Option<Duration>, ChannelError> {
+    async fn process_queue(&self, memory: &mut Memory) -> Result<Option<Duration>, ChannelError> {
         let hub = self.channels.hub();
         let agent = AgentId::from(self.config.agent.clone());
         if !memory.is_caught_up {
             // Answers of an earlier run may lie in the channel without being in the journal.
-            self.channels.sweep_channel(&self.config.channel).await?;
+            self.channels.scan_channel(&self.config.channel).await?;
             let (tree, name, now) = (self.channels.tree().clone(), self.config.agent.clone(), hub.now());
-            blocking(move || Ok(claim::clear_old(&tree.claims(&name)?, now)?)).await?;
+            blocking(move || Ok(lease::clear_old(&tree.lease_folder(&name)?, now)?)).await?;
         }
         let last = hub.newest(1).await?.items.last().map_or(0, |stored| stored.seq);
         let latest = (hub.newest_waiting(agent.clone()).await?, last);
@@ -140,21 +140,22 @@ impl Watcher {
             if is_of_the_person(&stored.message) {
                 memory.breaker.person_spoke();
             }
-            match self.verdict(&stored).await? {
+            match self.skip_reason(&stored).await? {
                 None => waiting.push(stored),
                 Some(ANSWERED) => self.acknowledge(stored.message.id, ANSWERED).await?,
-                Some(reason) => self.leave(stored.message.id, reason).await?,
+                Some(reason) => self.dismiss(stored.message.id, reason).await?,
             }
         }
         if !memory.is_caught_up {
             let extra = waiting.len().saturating_sub(self.config.backlog);
             let mut left = None;
             for stored in waiting.drain(..extra) {
-                self.leave(stored.message.id, "left unanswered: more had come than are caught up on").await?;
+                self.dismiss(stored.message.id, "left unanswered: more had come than are caught up on")
+                    .await?;
                 left = Some(stored.seq);
             }
             if let Some(left) = left {
-                self.left_up_to(memory, left).await?;
+                self.skip_backlog_to(memory, left).await?;
             }
             memory.is_caught_up = true;
         }
@@ -165,9 +166,9 @@ impl Watcher {
                 break;
             }
             match self.answer(&stored, memory).await? {
-                Fate::Done => {}
-                Fate::Later => pause = Some(PAUSE),
-                Fate::Unnamed => is_complete = false,
+                AnswerResult::Done => {}
+                AnswerResult::Later => pause = Some(PAUSE),
+                AnswerResult::NoFile => is_complete = false,
             }
         }
         // Only what was there before the look is known to be done with.
@@ -179,7 +180,7 @@ impl Watcher {
     }
 
     /// Is done with a message that is not answered. What lies in the agent's mailbox as well waits there for the agent.
-    async fn leave(&self, id: MessageId, reason: &str) -> Result<(), ChannelError> {
+    async fn dismiss(&self, id: MessageId, reason: &str) -> Result<(), ChannelError> {
         if self.is_in_the_mailbox(id).await? {
             return Ok(());
         }
@@ -196,53 +197,55 @@ impl Watcher {
     }
 
     /// Answers one message, once, whoever else watches.
-    async fn answer(&self, stored: &Stored, memory: &mut Memory) -> Result<Fate, ChannelError> {
+    async fn answer(&self, stored: &Stored, memory: &mut Memory) -> Result<AnswerResult, ChannelError> {
         let id = stored.message.id;
         let lease = SignedDuration::try_from(self.config.timeout).unwrap_or(SignedDuration::MAX);
         let lease = lease.saturating_add(GRACE);
-        let Some(request) = self.as_file(stored).await? else { return Ok(Fate::Unnamed) };
+        let Some(request) = self.to_channel_file(stored).await? else { return Ok(AnswerResult::NoFile) };
         let (tree, name, now) =
             (self.channels.tree().clone(), self.config.agent.clone(), self.channels.hub().now());
         // By the name that it has for everyone who shares the folder.
         let claimed = format!("{}.{}", self.config.channel, request.id);
         let token = self.token.clone();
-        let taken =
-            blocking(move || Ok(Claim::take(&tree.claims(&name)?, &claimed, now, lease, &token)?)).await?;
-        let claim = match taken {
-            Taken::Ours(claim) => claim,
-            Taken::Busy => return Ok(Fate::Later),
-            Taken::Done => {
+        let acquisition = blocking(move || {
+            Ok(AnswerLease::acquire(&tree.lease_folder(&name)?, &claimed, now, lease, &token)?)
+        })
+        .await?;
+        let lease = match acquisition {
+            Acquisition::Acquired(lease) => lease,
+            Acquisition::Busy => return Ok(AnswerResult::Later),
+            Acquisition::Done => {
                 self.acknowledge(id, ANSWERED).await?;
-                return Ok(Fate::Done);
+                return Ok(AnswerResult::Done);
             }
         };
-        if let Some(reply) = claim.reply().cloned() {
+        if let Some(reply) = lease.reply().cloned() {
             self.log(&format!("posting the answer to {id} that an earlier run had come to")).await;
-            return self.finish(stored, claim, Some(reply), ANSWERED).await;
+            return self.finish(stored, lease, Some(reply), ANSWERED).await;
         }
         if let Some(reply) = self.own_reply(stored).await? {
             // The claim that had it is gone; the journal has it still.
-            self.channels.put(&reply.message, reply.seq, &self.config.channel).await?;
-            return self.finish(stored, claim, None, ANSWERED).await;
+            self.channels.write_file(&reply.message, reply.seq, &self.config.channel).await?;
+            return self.finish(stored, lease, None, ANSWERED).await;
         }
         if let Some(text) = memory.unposted.get(&id).cloned() {
             let reply = self.reply(stored, &request, "chat", text).await?;
-            let fate = self.finish(stored, claim, Some(reply), ANSWERED).await?;
+            let result = self.finish(stored, lease, Some(reply), ANSWERED).await?;
             memory.unposted.remove(&id);
-            return Ok(fate);
+            return Ok(result);
         }
         let limit = self.channels.hub().config().loops.pair_per_minute;
         // As the hub does: only what answers an agent can be part of a storm.
         let is_in_a_chain = !stored.message.via.is_empty() && !is_of_the_person(&stored.message);
         if is_in_a_chain && !memory.breaker.may_answer(&stored.message.from, limit, now) {
-            if memory.held_up.insert(id) {
+            if memory.rate_limited.insert(id) {
                 let from = &stored.message.from;
                 self.log(&format!("{id} waits: {from} was answered {limit} times within a minute")).await;
             }
-            blocking(move || Ok(claim.give_back()?)).await?;
-            return Ok(Fate::Later);
+            blocking(move || Ok(lease.release()?)).await?;
+            return Ok(AnswerResult::Later);
         }
-        memory.held_up.remove(&id);
+        memory.rate_limited.remove(&id);
         // No hook and no tool of the same agent shows it meanwhile.
         let agent = AgentId::from(self.config.agent.clone());
         let held = self.config.timeout.saturating_add(GRACE.unsigned_abs());
@@ -250,12 +253,12 @@ impl Watcher {
         let is_mail = self.is_in_the_mailbox(id).await?;
         if is_mail && hold.is_empty() {
             // It is on its way into the mailbox, or somebody is about to show it to the agent.
-            blocking(move || Ok(claim.give_back()?)).await?;
-            return Ok(Fate::Later);
+            blocking(move || Ok(lease.release()?)).await?;
+            return Ok(AnswerResult::Later);
         }
-        self.pulse.begin(now).await;
+        self.heartbeat_writer.start_work(now).await;
         self.log(&format!("answering {} from {}", request.id, request.from)).await;
-        let result = self.ask(stored, &request).await;
+        let result = self.query_program(stored, &request).await;
         // What lies in a mailbox is held until its answer is there, and seen by that: a watcher that is killed meanwhile
         // finds it again.
         let mut hold = Some(hold);
@@ -266,18 +269,18 @@ impl Watcher {
             hold.finish(vec![id], Vec::new()).await?;
         }
         let failed = result.as_ref().err().map(|failed| describe(failed));
-        self.pulse.end(failed, self.channels.hub().now()).await;
+        self.heartbeat_writer.finish_work(failed, self.channels.hub().now()).await;
         match result {
             Ok(text) => {
                 memory.breaker.worked();
                 memory.attempts.remove(&id);
                 memory.unposted.insert(id, text.clone());
                 let reply = self.reply(stored, &request, "chat", text).await?;
-                let fate = self.finish(stored, claim, Some(reply), ANSWERED).await?;
+                let result = self.finish(stored, lease, Some(reply), ANSWERED).await?;
                 memory.unposted.remove(&id);
-                Ok(fate)
+                Ok(result)
             }
-            Err(failed) => self.fail(stored, &request, claim, &failed, memory).await,
+            Err(failed) => self.fail(stored, &request, lease, &failed, memory).await,
         }
     }
 
@@ -286,10 +289,10 @@ impl Watcher {
         &self,
         stored: &Stored,
         request: &ChannelMessage,
-        claim: Claim,
-        failed: &Failed,
+        lease: AnswerLease,
+        failed: &ProgramError,
         memory: &mut Memory,
-    ) -> Result<Fate, ChannelError> {
+    ) -> Result<AnswerResult, ChannelError> {
         let (id, reason) = (stored.message.id, describe(failed));
         self.log(&format!("no answer to {}: {reason}", request.id)).await;
         tracing::warn!(agent = %self.config.agent, message = %request.id, %reason, "no answer");
@@ -303,52 +306,56 @@ impl Watcher {
         });
         if let Some(rest) = &rest {
             self.log(rest).await;
-            self.pulse.say(&format!("{rest}: {reason}"), now).await;
+            self.heartbeat_writer.report_error(&format!("{rest}: {reason}"), now).await;
         }
         let attempts = memory.attempts.entry(id).or_default();
         *attempts += 1;
         // Whoever asked is told no later than the program is left alone: further tries would be a long time off.
         if *attempts <= self.config.retries && rest.is_none() {
-            blocking(move || Ok(claim.give_back()?)).await?;
-            return Ok(Fate::Later);
+            blocking(move || Ok(lease.release()?)).await?;
+            return Ok(AnswerResult::Later);
         }
         memory.attempts.remove(&id);
         let rest_of_note = rest.as_ref().map(|rest| format!("; {rest}")).unwrap_or_default();
         let note = format!("{NO_ANSWER}{reason}{rest_of_note}");
         if !self.config.incidents {
-            return self.finish(stored, claim, None, &note).await;
+            return self.finish(stored, lease, None, &note).await;
         }
         let mut text = format!("{} could not answer: {reason}", self.config.agent);
         if let Some(rest) = rest {
             text = format!("{text}\n\n{rest}.");
         }
         let reply = self.reply(stored, request, INCIDENT, text).await?;
-        self.finish(stored, claim, Some(reply), &note).await
+        self.finish(stored, lease, Some(reply), &note).await
     }
 
     /// Has the program answer.
-    async fn ask(&self, stored: &Stored, request: &ChannelMessage) -> Result<String, Failed> {
+    async fn query_program(&self, stored: &Stored, request: &ChannelMessage) -> Result<String, ProgramError> {
         let config = &self.config;
         let context = self.channels.read_known(&config.channel, config.context, &request.id).await;
         let context = context.unwrap_or_default();
         let prompt = Prompt {
             watcher: config,
-            role: self.text_of(config.role.as_deref()).await,
-            memory: self.text_of(config.memory.as_deref()).await,
+            role: self.read_text(config.role.as_deref()).await,
+            memory: self.read_text(config.memory.as_deref()).await,
             context: &context,
             request,
             trust: stored.message.trust(),
             mark: fresh_mark(),
         };
         let guard = self.channels.config().guard.as_ref();
-        let output = call(config, &config.agent, &prompt.text(), guard).await?;
+        let output = run_program(config, &config.agent, &prompt.text(), guard).await?;
         let answer = answer::extract(config.format, &output)?;
         let limit = self.channels.hub().config().body_limit;
-        if answer.len() > limit { Err(Failed::TooLong { size: answer.len(), limit }) } else { Ok(answer) }
+        if answer.len() > limit {
+            Err(ProgramError::TooLong { size: answer.len(), limit })
+        } else {
+            Ok(answer)
+        }
     }
 
     /// The content of a file that the user named. One that cannot be read is logged and left out.
-    async fn text_of(&self, path: Option<&Path>) -> Option<String> {
+    async fn read_text(&self, path: Option<&Path>) -> Option<String> {
         let path = path?.to_owned();
         let read = blocking({
             let path = path.clone();
@@ -376,7 +383,7 @@ impl Watcher {
     }
 
     /// A message as the channel's file has it; nothing while the channel has no name for it.
-    async fn as_file(&self, stored: &Stored) -> Result<Option<ChannelMessage>, ChannelError> {
+    async fn to_channel_file(&self, stored: &Stored) -> Result<Option<ChannelMessage>, ChannelError> {
         let channel = &self.config.channel;
         let file = to_file(&stored.message, stored.seq, channel, None, 0);
         let native = &stored.message.origin.native;

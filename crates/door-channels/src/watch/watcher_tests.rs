@@ -6,7 +6,7 @@ use crate::channels::Post;
 use crate::config::Config;
 use crate::run::run_channels;
 use crate::test_channels::{TestChannels, agent, file, name, post_from_lab, soon, stored, write_carelessly};
-use crate::translate::{placed, sign, to_own_draft};
+use crate::translate::{set_id, to_own_draft, with_folder};
 
 /// A watcher of `codex` in `general` whose program is a shell script; each run adds a line to `runs`.
 fn watcher(test: &TestChannels, script: &str) -> WatcherConfig {
@@ -47,7 +47,7 @@ impl AtWork {
 
 /// The answer to a message, once it is in the channel.
 async fn answer_to(test: &TestChannels, id: &str) -> ChannelMessage {
-    let mut seen = crate::reading::Reading::default();
+    let mut seen = crate::reading::Transcript::default();
     let mut follower = test.channels.follow(&name("general"), &seen).await.unwrap();
     soon(async {
         loop {
@@ -282,15 +282,20 @@ async fn c8_an_answer_that_a_dead_watcher_had_come_to_is_posted_and_the_program_
             ..Post::new(agent("codex"), name("general"), "found before")
         }
         .into_message();
-        sign(&mut reply, test.channels.hub().next_id(), None);
+        set_id(&mut reply, test.channels.hub().next_id(), None);
         reply.id = "msg-20260111-163316-codex-0007".into();
         reply.timestamp = "2026-01-11T16:33:16.000Z".into();
-        let claims = test.channels.tree().claims(&name("codex")).unwrap();
-        let taken =
-            Claim::take(&claims, &format!("general.{}", asked.id), test.channels.hub().now(), GRACE, "dead")
-                .unwrap();
-        let Taken::Ours(mut claim) = taken else { panic!("{taken:?}") };
-        claim.answer(reply.clone()).unwrap();
+        let leases = test.channels.tree().lease_folder(&name("codex")).unwrap();
+        let acquisition = AnswerLease::acquire(
+            &leases,
+            &format!("general.{}", asked.id),
+            test.channels.hub().now(),
+            GRACE,
+            "dead",
+        )
+        .unwrap();
+        let Acquisition::Acquired(mut lease) = acquisition else { panic!("{acquisition:?}") };
+        lease.store_answer(reply.clone()).unwrap();
         if posted_before {
             write_carelessly(
                 &test.path("channels/general/msg-20260111-163316-codex-0007.json"),
@@ -308,15 +313,15 @@ async fn c8_an_answer_that_a_dead_watcher_had_come_to_is_posted_and_the_program_
 
 #[tokio::test]
 async fn failure_is_noted_posted_where_asked_for_or_tried_again() {
-    let told = TestChannels::new(&[]).await;
-    let incidents = WatcherConfig { incidents: true, ..watcher(&told, "echo it broke >&2; exit 1") };
-    let work = start(&told, vec![incidents]).await;
-    let asked = told.post("human", "codex", "what is it?").await;
-    let reply = answer_to(&told, &asked.id).await;
+    let reported = TestChannels::new(&[]).await;
+    let incidents = WatcherConfig { incidents: true, ..watcher(&reported, "echo it broke >&2; exit 1") };
+    let work = start(&reported, vec![incidents]).await;
+    let asked = reported.post("human", "codex", "what is it?").await;
+    let reply = answer_to(&reported, &asked.id).await;
     assert_eq!(reply.kind, "incident");
     assert_eq!(reply.content.text, "codex could not answer: the program ended with exit status: 1: it broke");
     assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
-    let seen = told.channels.sightings().await.unwrap().remove(0);
+    let seen = reported.channels.presence_entries().await.unwrap().remove(0);
     assert_eq!(seen.substate.as_deref(), Some("IDLE"));
     assert!(seen.error.unwrap().contains("it broke"));
     work.end().await;
@@ -464,7 +469,7 @@ async fn a_program_that_is_left_alone_is_shown_to_be_and_whoever_asked_last_is_t
     let reply = answer_to(&test, &asked[2]).await;
     assert!(reply.content.text.contains("left alone until"), "{}", reply.content.text);
     assert!(done_with(&work, &asked[2]).await.contains("left alone until"));
-    let seen = test.channels.sightings().await.unwrap().remove(0);
+    let seen = test.channels.presence_entries().await.unwrap().remove(0);
     let error = seen.error.unwrap();
     assert!(error.contains("left alone until") && error.contains("it broke"), "{error}");
     work.end().await;
@@ -487,11 +492,11 @@ async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_
         let mut question = post.into_message();
         question.timestamp = crate::wire::iso(lab.hub().now());
         let draft = to_own_draft(question, &name("general"), lab.hub().next_id(), None).unwrap();
-        let accepted = lab.hub().submit(placed(draft, lab.folder())).await.unwrap();
+        let accepted = lab.hub().submit(with_folder(draft, lab.folder())).await.unwrap();
         let Stored { message, seq, .. } = lab.hub().message(accepted.id).await.unwrap().unwrap();
         let brought = post_from_lab(Message { to: "codex@lab".parse().unwrap(), ..message.clone() });
         let native = async || {
-            lab.put(&message, seq, &name("general")).await.unwrap();
+            lab.write_file(&message, seq, &name("general")).await.unwrap();
             lab.hub().native_id_in(Door::Channels, "general", message.id).await.unwrap().unwrap()
         };
         let question = if is_file_first {
@@ -514,7 +519,7 @@ async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_
         assert_eq!(shown, ("codex", "all", "42"));
         work.end().await;
         // The one who answered is that of `office`, also to a hub that sees the file before it is told.
-        lab.sweep().await.unwrap();
+        lab.scan().await.unwrap();
         let answer = stored(&lab, &answer.id).await.unwrap().message;
         assert_eq!((answer.from, answer.in_reply_to), (agent("codex@office"), Some(message.id)));
         assert_eq!(runs(&test), 1, "the file first: {is_file_first}");
@@ -571,12 +576,13 @@ async fn watcher_answers_after_its_folder_was_unmounted() {
 async fn watcher_without_its_program_is_not_started() {
     let test = TestChannels::new(&[]).await;
     let missing = WatcherConfig { command: vec!["nosuchprogram".into()], ..watcher(&test, "") };
-    assert!(missing.program_problem().is_some());
+    assert!(missing.program_error().is_some());
     let other = WatcherConfig { agent: name("qc-1"), ..watcher(&test, "echo 42") };
     let work = start(&test, vec![missing, other]).await;
     let asked = test.post("human", "qc-1", "what is it?").await;
     answer_to(&test, &asked.id).await;
-    let seen: Vec<_> = test.channels.sightings().await.unwrap().into_iter().map(|one| one.agent).collect();
+    let seen: Vec<_> =
+        test.channels.presence_entries().await.unwrap().into_iter().map(|one| one.agent).collect();
     assert_eq!(seen, [name("qc-1")]);
     work.end().await;
 }
@@ -585,7 +591,7 @@ async fn watcher_without_its_program_is_not_started() {
 fn a_watcher_that_cannot_work_is_refused() {
     let of = |agent: &str| WatcherConfig::new(name(agent), name("general"), vec!["true".into()]);
     assert_eq!(of("claude-1").agent, name("claude"));
-    let refused = |watcher: WatcherConfig| watcher.checked().unwrap_err().to_string();
+    let refused = |watcher: WatcherConfig| watcher.validate().unwrap_err().to_string();
     assert_eq!(refused(of("human")), "'agent' is 'human', for whom no program answers");
     assert_eq!(refused(of("Switchboard")), "'agent' is 'Switchboard', for whom no program answers");
     let hasty = WatcherConfig { timeout: Duration::ZERO, ..of("codex") };
@@ -594,5 +600,5 @@ fn a_watcher_that_cannot_work_is_refused() {
     assert_eq!(refused(odd), "'env' has '=x', which is no variable's name");
     let typo = WatcherConfig { role: Some("/nowhere/role.md".into()), ..of("codex") };
     assert_eq!(typo.missing_files().collect::<Vec<_>>(), [Path::new("/nowhere/role.md")]);
-    assert!(of("codex").checked().is_ok());
+    assert!(of("codex").validate().is_ok());
 }

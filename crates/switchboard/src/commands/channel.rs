@@ -10,7 +10,7 @@ mod tail;
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
-use door_channels::Reading;
+use door_channels::Transcript;
 use door_channels::wire::ChannelMessage;
 use jiff::Timestamp;
 use switchboard_core::{Name, Trust, label_inline};
@@ -64,7 +64,7 @@ pub(crate) fn channel_named(text: &str) -> Result<Name, Failure> {
 }
 
 /// Prints messages as they are in their files, or as text; says on stderr what was left out.
-fn print(context: &Context, reading: &Reading, now: Timestamp) -> Result<(), Failure> {
+fn print(context: &Context, reading: &Transcript, now: Timestamp) -> Result<(), Failure> {
     let reader = context.reader()?;
     for message in &reading.messages {
         if context.printer.is_json() {
@@ -73,7 +73,7 @@ fn print(context: &Context, reading: &Reading, now: Timestamp) -> Result<(), Fai
             context.printer.line(text(message, now, reader));
         }
     }
-    for (file, reason) in &reading.left_out {
+    for (file, reason) in &reading.unreadable {
         tracing::warn!("{}: {}", show::plain(file), show::plain(reason));
     }
     Ok(())

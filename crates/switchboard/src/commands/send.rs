@@ -320,12 +320,12 @@ async fn watched(
     if !receipt.deliveries.iter().any(reads_channels) {
         return Ok(BTreeMap::new());
     }
-    let sightings = context.sightings(workspace).await?;
-    let awake = sightings.into_iter().filter(|sighting| sighting.awareness == Awareness::Awake);
+    let entries = context.presence_entries(workspace).await?;
+    let awake = entries.into_iter().filter(|entry| entry.awareness == Awareness::Awake);
     Ok(awake
-        .filter_map(|sighting| {
-            let channel = Name::parse(&sighting.channel?).ok()?;
-            Some((directory.canonical(&AgentId::local(sighting.agent)), channel.to_string()))
+        .filter_map(|entry| {
+            let channel = Name::parse(&entry.channel?).ok()?;
+            Some((directory.canonical(&AgentId::local(entry.agent)), channel.to_string()))
         })
         .collect())
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use door_channels::{Preset, PromptBy, WatcherConfig};
+use door_channels::{Preset, PromptInput, WatcherConfig};
 use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::Name;
@@ -88,13 +88,13 @@ enum Known {
 }
 
 pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
-    let watcher = watcher(args)?.checked()?;
+    let watcher = watcher(args)?.validate()?;
     if let Some(missing) = watcher.missing_files().next() {
         let message = format!("there is no file {}", missing.display());
         return Err(Failure::new("no_file", Exit::NotFound, message).hint("check --role and --memory"));
     }
     // Before the first heartbeat: an agent whose program cannot run must not look awake.
-    if let Some(problem) = watcher.program_problem() {
+    if let Some(problem) = watcher.program_error() {
         let hint = format!("{}, or give another program after `--`", problem.next_step());
         return Err(Failure::new("no_program", Exit::NotFound, problem.to_string()).hint(hint));
     }
@@ -108,7 +108,7 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
     // Before anything is promised: the folder is there and the channel has its reader.
     let channels = door_channels::Channels::open(config.clone(), open.workspace.hub().clone()).await?;
     channels.check_writable().await?;
-    channels.enlist_watchers().await?;
+    channels.register_watchers().await?;
     let channels = run_channels(config, open.workspace.hub().clone(), shutdown).await?;
     if context.printer.is_json() {
         let pid = std::process::id();
@@ -137,7 +137,7 @@ fn watcher(args: Watch) -> Result<WatcherConfig, Failure> {
             .hint("give a program after `--`, or --preset codex, claude or gemini"));
     }
     if args.argument {
-        watcher.prompt_by = PromptBy::Argument;
+        watcher.prompt_input = PromptInput::Argument;
     }
     watcher.role = args.role;
     watcher.memory = args.memory;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use door_channels::Sighting;
+use door_channels::PresenceEntry;
 use door_workspace::Workspace;
 use jiff::Timestamp;
 use serde_json::json;
@@ -39,15 +39,15 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     let hub = workspace.hub();
     let directory = hub.directory().await?;
     hear_all(hub).await?;
-    let mut sightings: BTreeMap<AgentId, Sighting> = context
-        .sightings(&workspace)
+    let mut entries: BTreeMap<AgentId, PresenceEntry> = context
+        .presence_entries(&workspace)
         .await?
         .into_iter()
-        .map(|sighting| (directory.canonical(&sighting.agent.clone().into()), sighting))
+        .map(|entry| (directory.canonical(&entry.agent.clone().into()), entry))
         .collect();
     let known = directory.agents().map(|record| (record.id.clone(), Some(record)));
     let mut agents: BTreeMap<AgentId, Option<&AgentRecord>> = known.collect();
-    for id in sightings.keys() {
+    for id in entries.keys() {
         agents.entry(id.clone()).or_insert(None);
     }
     if let Some(name) = &args.agent {
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     }
     let mut table = vec![["AGENT", "STATE", "DOING", "LAST SEEN", "CHANNEL", "PID"].map(str::to_owned)];
     for (id, record) in agents {
-        let row = Row::new(hub.presence(&id), record, sightings.remove(&id));
+        let row = Row::new(hub.presence(&id), record, entries.remove(&id));
         if context.printer.is_json() {
             print_json(&context, &workspace, &row).await?;
         } else {
@@ -77,14 +77,14 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
 
 /// Tells this process what others have heard: of the nodes of the router, and of agents on other hubs.
 pub(crate) async fn hear_all(hub: &Hub) -> Result<(), Failure> {
-    door_nats::hear_others(hub).await?;
+    door_nats::load_remote_presence(hub).await?;
     door_workers::hear_nodes(hub).await?;
     Ok(())
 }
 
 impl<'d> Row<'d> {
     /// What was heard last counts; of a watcher it is also known where and in which process.
-    fn new(presence: Presence, record: Option<&'d AgentRecord>, sighting: Option<Sighting>) -> Self {
+    fn new(presence: Presence, record: Option<&'d AgentRecord>, entry: Option<PresenceEntry>) -> Self {
         let mut row = Self {
             id: presence.agent,
             record,
@@ -95,7 +95,7 @@ impl<'d> Row<'d> {
             pid: None,
             error: None,
         };
-        let Some(seen) = sighting else {
+        let Some(seen) = entry else {
             row.channel = record.filter(|record| record.hub().is_some()).and_then(channels_of);
             return row;
         };

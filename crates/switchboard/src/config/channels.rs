@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use door_channels::{Config, Detection, Preset, PromptBy, WatcherConfig};
+use door_channels::{Config, Detection, Preset, PromptInput, WatcherConfig};
 use jiff::SignedDuration;
 use switchboard_core::Name;
 
@@ -76,7 +76,7 @@ fn watcher(place: usize, section: WatcherSection) -> Result<WatcherConfig, Strin
         return Err(format!("{} is missing; name a program, or a preset", key("command")));
     }
     if section.prompt_as_argument == Some(true) {
-        watcher.prompt_by = PromptBy::Argument;
+        watcher.prompt_input = PromptInput::Argument;
     }
     watcher.role = section.role;
     watcher.memory = section.memory;
@@ -89,5 +89,5 @@ fn watcher(place: usize, section: WatcherSection) -> Result<WatcherConfig, Strin
     let hours = section.max_age_hours.map(|hours| SignedDuration::from_hours(i64::from(hours)));
     watcher.max_age = hours.unwrap_or(watcher.max_age);
     watcher.backlog = section.backlog.unwrap_or(watcher.backlog);
-    watcher.checked().map_err(|error| format!("'channels.watchers[{place}]': {error}"))
+    watcher.validate().map_err(|error| format!("'channels.watchers[{place}]': {error}"))
 }

@@ -86,7 +86,7 @@ pub(super) fn resolve(section: NatsSection) -> Result<Option<Config>, String> {
         presence_ttl: seconds.unwrap_or(default.presence_ttl),
         ..Config::new(default.servers)
     };
-    config.checked().map(Some).map_err(|error| error.to_string())
+    config.validate().map(Some).map_err(|error| error.to_string())
 }
 
 fn auth(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use door_channels::Sighting;
+use door_channels::PresenceEntry;
 use door_workspace::Workspace;
 use tokio_util::sync::CancellationToken;
 
@@ -14,23 +14,26 @@ pub(crate) const HEAR_EVERY: Duration = Duration::from_secs(10);
 
 impl Context {
     /// Reads the heartbeat files of watchers. If their folder is not mounted, warns and returns none: mail goes on.
-    pub(crate) async fn sightings(&self, workspace: &Workspace) -> Result<Vec<Sighting>, Failure> {
-        let sightings: Result<_, Failure> =
-            async { Ok(self.channels(workspace).await?.sightings().await?) }.await;
-        workspace.hub().observe_watchers(sightings.is_ok()).await?;
-        match sightings {
+    pub(crate) async fn presence_entries(
+        &self,
+        workspace: &Workspace,
+    ) -> Result<Vec<PresenceEntry>, Failure> {
+        let entries: Result<_, Failure> =
+            async { Ok(self.channels(workspace).await?.presence_entries().await?) }.await;
+        workspace.hub().observe_watchers(entries.is_ok()).await?;
+        match entries {
             Err(failure) if failure.is_unmounted() => {
                 tracing::warn!("nothing is known of watchers: {}", failure.message);
                 Ok(Vec::new())
             }
-            sightings => sightings,
+            entries => entries,
         }
     }
 
     /// Tells this process of the signs of life of watchers. Where they cannot be read, those watchers are unknown.
     pub(crate) async fn hear_watchers(&self, workspace: &Workspace) -> Result<(), Failure> {
         let heard: Result<_, Failure> =
-            async { Ok(self.channels(workspace).await?.hear_presence().await?) }.await;
+            async { Ok(self.channels(workspace).await?.report_presence().await?) }.await;
         workspace.hub().observe_watchers(heard.is_ok()).await?;
         match heard {
             Err(failure) if failure.is_unmounted() => {
@@ -52,7 +55,7 @@ impl Context {
                 channels = self.channels(&workspace).await.ok();
             }
             let heard = match &channels {
-                Some(channels) => channels.hear_presence().await.map_err(Failure::from),
+                Some(channels) => channels.report_presence().await.map_err(Failure::from),
                 None => Err(Failure::temporary("no_channels", "the channels cannot be opened")),
             };
             let is_readable = heard.is_ok();

@@ -17,10 +17,10 @@ impl From<ChannelError> for Failure {
             ChannelError::Hub(error) => error.into(),
             ChannelError::Root { .. } => Self::temporary("no_channels", message)
                 .hint("make the folder, mount it, or correct channels.root in your settings"),
-            ChannelError::AnotherFolder { .. } => {
+            ChannelError::IdentityMismatch { .. } => {
                 Self::temporary("channels_unmounted", message).hint(ANOTHER_FOLDER)
             }
-            ChannelError::Unmarked { .. } => Self::temporary("channels_unmarked", message)
+            ChannelError::NoIdentity { .. } => Self::temporary("channels_unmarked", message)
                 .hint("make the folder writable, so that its first use can mark it with signals/folder"),
             ChannelError::NotWritten { .. } => Self::temporary("not_delivered", message).hint(
                 "do not post it again: `switchboard serve` writes its file as soon as that is possible",
@@ -46,7 +46,7 @@ impl From<ChannelError> for Failure {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
             ChannelError::File(_) => Self::new("file", Exit::Failed, message),
-            ChannelError::Awaited { .. } => Self::temporary("awaited", message),
+            ChannelError::FilePending { .. } => Self::temporary("awaited", message),
             ChannelError::Closed => Self::temporary("closed", message),
         }
     }

@@ -35,16 +35,16 @@ pub(super) async fn run(args: Archive, context: Context) -> Result<(), Failure> 
     let age = SignedDuration::from_hours(i64::from(args.older_than) * 24);
     let archived = channels.archive(&channel, age).await?;
     if context.printer.is_json() {
-        let line = json!({ "channel": channel.as_str(), "moved": archived.moved, "kept": archived.kept });
+        let line = json!({ "channel": channel.as_str(), "moved": archived.moved, "kept": archived.skipped });
         context.printer.object(&line);
     } else {
         context
             .printer
             .line(format_args!("{} moved to the archive of {channel}", count(archived.moved, "message")));
-        if archived.kept > 0 {
+        if archived.skipped > 0 {
             context.printer.note(format_args!(
                 "{} of that age left in place: written within the last hour, or not taken in (see `switchboard doctor`).",
-                count(archived.kept, "file")
+                count(archived.skipped, "file")
             ));
         }
     }

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 use std::time::Duration;
 
 use clap::Args;
-use door_channels::{Channels, Posted};
+use door_channels::{Channels, PostedMessage};
 use serde_json::json;
 use switchboard_core::{AgentId, Door, Name};
 
@@ -110,7 +110,7 @@ async fn post(
         in_reply_to: args.in_reply_to.clone(),
         ..door_channels::Post::new(from.clone(), channel.clone(), text)
     };
-    let Posted { message, path, accepted } = channels.post(post).await?;
+    let PostedMessage { message, path, accepted } = channels.post(post).await?;
     // Accepted is accepted: should a mailbox not answer in time, the outbox goes on trying.
     let settled = tokio::time::timeout(ARRIVAL, channels.hub().wait_until_settled(accepted.id)).await;
     if context.printer.is_json() {

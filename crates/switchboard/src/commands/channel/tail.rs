@@ -1,7 +1,7 @@
 //! `switchboard channel tail`
 
 use clap::Args;
-use door_channels::{ChannelError, Reading};
+use door_channels::{ChannelError, Transcript};
 
 use super::{channel_named, print};
 use crate::context::Context;
@@ -29,7 +29,7 @@ pub(super) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
             context
                 .printer
                 .note(format_args!("There is no channel {channel} yet; waiting for its first message."));
-            Reading::default()
+            Transcript::default()
         }
         read => read?,
     };

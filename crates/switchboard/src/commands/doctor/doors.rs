@@ -133,7 +133,7 @@ pub(super) async fn channels(
     let (root, watchers) = (config.root.clone(), config.watchers.clone());
     let channels = match Channels::open(config, workspace.hub().clone()).await {
         Ok(channels) => channels,
-        Err(error @ ChannelError::AnotherFolder { .. }) => {
+        Err(error @ ChannelError::IdentityMismatch { .. }) => {
             return Ok(vec![Check::new("channels", Status::Fail, chain(&error)).hint(ANOTHER_FOLDER)]);
         }
         Err(error @ ChannelError::Root { .. }) => {
@@ -145,26 +145,26 @@ pub(super) async fn channels(
         Err(error) => return Err(error.into()),
     };
     let mut checks = Vec::new();
-    if let Err(error @ ChannelError::Unmarked { .. }) = channels.check_writable().await {
+    if let Err(error @ ChannelError::NoIdentity { .. }) = channels.check_writable().await {
         checks.push(
             Check::new("channels", Status::Fail, chain(&error))
                 .hint("make the folder writable; until then it is only read"),
         );
     }
-    for (file, reason) in channels.problems().await? {
+    for (file, reason) in channels.rejected_files().await? {
         checks.push(
             Check::new("channels", Status::Warn, format!("{file} was not taken in: {reason}"))
                 .hint("mend it where it is, or take it out of the channel"),
         );
     }
-    let altered = if is_whole { channels.altered().await? } else { Vec::new() };
-    for altered in altered {
+    let tampering = if is_whole { channels.find_tampering().await? } else { Vec::new() };
+    for tampering in tampering {
         checks.push(
-            Check::new("channels", Status::Fail, altered.to_string())
-                .hint(format!("`switchboard thread {}` shows what was accepted", altered.id())),
+            Check::new("channels", Status::Fail, tampering.to_string())
+                .hint(format!("`switchboard thread {}` shows what was accepted", tampering.id())),
         );
     }
-    for spellings in channels.twins().await? {
+    for spellings in channels.find_case_conflicts().await? {
         let names: Vec<_> = spellings.iter().map(|name| format!("channels/{name}")).collect();
         checks.push(
             Check::new("channels", Status::Warn, format!("{} are one channel", names.join(" and "))).hint(
@@ -173,7 +173,7 @@ pub(super) async fn channels(
         );
     }
     for watcher in &watchers {
-        if let Some(problem) = watcher.program_problem() {
+        if let Some(problem) = watcher.program_error() {
             let hint = format!("{}, or correct channels.watchers in your settings", problem.next_step());
             let told = format!("the watcher of {} does not start: {problem}", watcher.agent);
             checks.push(Check::new("channels", Status::Fail, told).hint(hint));
@@ -215,7 +215,7 @@ pub(super) async fn channels(
 /// link writes: that one may be of yesterday.
 pub(super) async fn nats(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let Some(config) = &settings.nats else { return Ok(Vec::new()) };
-    let servers = config.shown();
+    let servers = config.redacted_servers();
     let mut checks = vec![match door_nats::probe(config).await {
         Ok(server) if server.jetstream => {
             Check::new("nats", Status::Ok, format!("{servers} answers, version {}", server.version))

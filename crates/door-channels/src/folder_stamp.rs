@@ -11,29 +11,29 @@ const TICK: i128 = 50_000_000;
 
 /// How long an unchanged stamp is believed where another machine may have changed the folder: a client keeps the
 /// times of a folder for up to a minute, and shows them although they are old.
-const BELIEVED: SignedDuration = SignedDuration::from_secs(30);
+const TRUST_FOR: SignedDuration = SignedDuration::from_secs(30);
 
 /// A folder as it was before it was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Looked {
+pub(crate) struct FolderStamp {
     stamp: DirStamp,
     at: Timestamp,
     /// Whether every change shows in the stamp.
-    is_sure: bool,
+    is_reliable: bool,
 }
 
-impl Looked {
+impl FolderStamp {
     /// To be taken before the folder is listed: what comes between the two is listed twice rather than never.
     pub(crate) fn at(dir: &Dir, now: Timestamp, config: &Config) -> Result<Self, FileError> {
-        let is_sure =
+        let is_reliable =
             config.detection == Detection::Automatic && platform::filesystem(dir.path()) == Filesystem::Local;
-        Ok(Self { stamp: dir.stamp()?, at: now, is_sure })
+        Ok(Self { stamp: dir.stamp()?, at: now, is_reliable })
     }
 
     /// Whether nothing has changed since an earlier look.
-    pub(crate) fn is_as_before(&self, earlier: Option<&Self>) -> bool {
+    pub(crate) fn is_unchanged_since(&self, earlier: Option<&Self>) -> bool {
         let is_believed =
-            |earlier: &Self| self.is_sure || self.at.duration_since(earlier.at).abs() < BELIEVED;
+            |earlier: &Self| self.is_reliable || self.at.duration_since(earlier.at).abs() < TRUST_FOR;
         earlier.is_some_and(|earlier| earlier.stamp == self.stamp && is_believed(earlier))
     }
 
@@ -44,5 +44,5 @@ impl Looked {
 }
 
 #[cfg(test)]
-#[path = "looked_tests.rs"]
+#[path = "folder_stamp_tests.rs"]
 mod tests;

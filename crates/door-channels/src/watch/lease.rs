@@ -29,7 +29,7 @@ const MODE: u32 = 0o644;
 
 /// What is known of a claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct ClaimFile {
+struct LeaseFile {
     /// The process that has it.
     owner: String,
     /// Tells this claim from any other on the same message.
@@ -44,37 +44,37 @@ struct ClaimFile {
 
 /// The right to answer one message.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct AnswerLease {
     dir: Dir,
     name: String,
-    file: ClaimFile,
+    file: LeaseFile,
 }
 
 /// What became of an attempt to take a message on.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum Acquisition {
     /// It is ours.
-    Ours(Claim),
+    Acquired(AnswerLease),
     /// Another watcher is at it.
     Busy,
     /// It has been answered.
     Done,
 }
 
-impl Claim {
+impl AnswerLease {
     /// Takes a message on, for as long as a call of the program may take. Blocks.
     ///
     /// `watcher` tells one watcher from all others. It is at one message at a time, so that a claim of its own that it did
     /// not give back is one that it lost, as where the folder was unmounted meanwhile.
-    pub(super) fn take(
+    pub(super) fn acquire(
         dir: &Dir,
         message: &str,
         now: Timestamp,
         lease: SignedDuration,
         watcher: &str,
-    ) -> Result<Taken, FileError> {
+    ) -> Result<Acquisition, FileError> {
         let name = format!("{message}.json");
-        let mut file = ClaimFile {
+        let mut file = LeaseFile {
             owner: Owner::this_process().to_string(),
             token: format!("{watcher}-{:032x}", fastrand::u128(..)),
             until: now.saturating_add(lease).unwrap_or(now),
@@ -84,29 +84,29 @@ impl Claim {
         loop {
             // A claim that a power failure takes is made again; an answer that was posted is found then.
             if dir.create_new(&name, &pretty(&file), Durability::Later)? == Created::Created {
-                return Ok(Taken::Ours(Self { dir: dir.clone(), name, file }));
+                return Ok(Acquisition::Acquired(Self { dir: dir.clone(), name, file }));
             }
-            match standing(dir, &name, now, watcher)? {
+            match read_state(dir, &name, now, watcher)? {
                 None => {}
-                Some(Standing::Held) => return Ok(Taken::Busy),
-                Some(Standing::Done) => return Ok(Taken::Done),
-                Some(Standing::Abandoned(_)) => break,
+                Some(LeaseState::Held) => return Ok(Acquisition::Busy),
+                Some(LeaseState::Done) => return Ok(Acquisition::Done),
+                Some(LeaseState::Abandoned(_)) => break,
             }
         }
         // Taking over is looking and writing, and nobody must come between the two.
         let _turn = match DirLock::acquire(dir, &name, LockOptions { wait: TURN, ..LockOptions::default() }) {
             Ok(turn) => turn,
-            Err(LockError::Busy { .. }) => return Ok(Taken::Busy),
+            Err(LockError::Busy { .. }) => return Ok(Acquisition::Busy),
             Err(LockError::Io(error)) => return Err(error),
         };
-        match standing(dir, &name, now, watcher)? {
-            Some(Standing::Abandoned(reply)) => file.reply = reply,
-            Some(Standing::Done) => return Ok(Taken::Done),
+        match read_state(dir, &name, now, watcher)? {
+            Some(LeaseState::Abandoned(reply)) => file.reply = reply,
+            Some(LeaseState::Done) => return Ok(Acquisition::Done),
             // Given back or taken a moment ago: the next look will tell.
-            Some(Standing::Held) | None => return Ok(Taken::Busy),
+            Some(LeaseState::Held) | None => return Ok(Acquisition::Busy),
         }
         dir.replace(&name, &pretty(&file), MODE)?;
-        Ok(Taken::Ours(Self { dir: dir.clone(), name, file }))
+        Ok(Acquisition::Acquired(Self { dir: dir.clone(), name, file }))
     }
 
     /// The answer that whoever had this before had come to.
@@ -115,13 +115,13 @@ impl Claim {
     }
 
     /// Writes the answer down before it is posted; false where the claim was lost. Blocks.
-    pub(super) fn answer(&mut self, reply: ChannelMessage) -> Result<bool, FileError> {
+    pub(super) fn store_answer(&mut self, reply: ChannelMessage) -> Result<bool, FileError> {
         self.file.reply = Some(Box::new(reply));
         self.write(Durability::Synced)
     }
 
     /// Notes that the message is done with. Blocks.
-    pub(super) fn done(mut self) -> Result<(), FileError> {
+    pub(super) fn complete(mut self) -> Result<(), FileError> {
         self.file.done = true;
         // The answer is in the channel now, and a claim is kept for its name alone.
         self.file.reply = None;
@@ -129,7 +129,7 @@ impl Claim {
     }
 
     /// Gives the message back, to be taken on again. Blocks.
-    pub(super) fn give_back(self) -> Result<(), FileError> {
+    pub(super) fn release(self) -> Result<(), FileError> {
         if self.is_held()? {
             self.dir.remove(&self.name)?;
         }
@@ -139,7 +139,7 @@ impl Claim {
     /// Whether nobody has taken it over: this process may have been asleep for longer than the lease.
     fn is_held(&self) -> Result<bool, FileError> {
         let found = self.dir.read(&self.name, LIMIT)?;
-        let found = found.and_then(|found| serde_json::from_slice::<ClaimFile>(&found.bytes).ok());
+        let found = found.and_then(|found| serde_json::from_slice::<LeaseFile>(&found.bytes).ok());
         Ok(found.is_some_and(|found| found.token == self.file.token))
     }
 
@@ -153,7 +153,7 @@ impl Claim {
 }
 
 /// How a claim stands that somebody made.
-enum Standing {
+enum LeaseState {
     Held,
     Done,
     /// Nobody is at it any more; the answer, where there was one.
@@ -161,21 +161,21 @@ enum Standing {
 }
 
 /// How the claim of this name stands; nothing where there is none.
-fn standing(dir: &Dir, name: &str, now: Timestamp, watcher: &str) -> Result<Option<Standing>, FileError> {
+fn read_state(dir: &Dir, name: &str, now: Timestamp, watcher: &str) -> Result<Option<LeaseState>, FileError> {
     let Some(found) = dir.read(name, LIMIT)? else { return Ok(None) };
-    let is_own = |claim: &ClaimFile| claim.token.split_once('-').is_some_and(|(by, _)| by == watcher);
-    Ok(Some(match serde_json::from_slice::<ClaimFile>(&found.bytes) {
-        Ok(claim) if claim.done => Standing::Done,
-        Ok(claim) if is_own(&claim) || is_abandoned(&claim, now) => Standing::Abandoned(claim.reply),
-        Ok(_) => Standing::Held,
+    let is_own = |lease: &LeaseFile| lease.token.split_once('-').is_some_and(|(by, _)| by == watcher);
+    Ok(Some(match serde_json::from_slice::<LeaseFile>(&found.bytes) {
+        Ok(lease) if lease.done => LeaseState::Done,
+        Ok(lease) if is_own(&lease) || is_abandoned(&lease, now) => LeaseState::Abandoned(lease.reply),
+        Ok(_) => LeaseState::Held,
         // One that cannot be read is nobody's.
-        Err(_) => Standing::Abandoned(None),
+        Err(_) => LeaseState::Abandoned(None),
     }))
 }
 
 /// Whether nobody is at it any more: its process has ended on this host, or its time is over.
-fn is_abandoned(claim: &ClaimFile, now: Timestamp) -> bool {
-    claim.until <= now || claim.owner.parse::<Owner>().is_ok_and(|owner| owner.is_gone())
+fn is_abandoned(lease: &LeaseFile, now: Timestamp) -> bool {
+    lease.until <= now || lease.owner.parse::<Owner>().is_ok_and(|owner| owner.is_gone())
 }
 
 /// Removes what is so old that its message is not answered any more, and what a watcher that was killed left unfinished.
@@ -183,7 +183,7 @@ pub(super) fn clear_old(dir: &Dir, now: Timestamp) -> Result<(), FileError> {
     dir.clear_stale_temps(now)?;
     let oldest = now.as_nanosecond().saturating_sub(KEPT.as_nanos());
     for name in dir.names()? {
-        if dir.stat(&name)?.is_some_and(|claim| claim.is_regular && claim.mtime_ns < oldest) {
+        if dir.stat(&name)?.is_some_and(|lease| lease.is_regular && lease.mtime_ns < oldest) {
             dir.remove(&name)?;
         }
     }
@@ -191,5 +191,5 @@ pub(super) fn clear_old(dir: &Dir, now: Timestamp) -> Result<(), FileError> {
 }
 
 #[cfg(test)]
-#[path = "claim_tests.rs"]
+#[path = "lease_tests.rs"]
 mod tests;

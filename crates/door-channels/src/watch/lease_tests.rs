@@ -13,26 +13,26 @@ fn noon() -> Timestamp {
     "2026-01-11T12:00:00Z".parse().unwrap()
 }
 
-fn take(dir: &Dir, now: Timestamp) -> Taken {
+fn acquire(dir: &Dir, now: Timestamp) -> Acquisition {
     take_as(dir, now, &format!("{:016x}", fastrand::u64(..)))
 }
 
-fn take_as(dir: &Dir, now: Timestamp, watcher: &str) -> Taken {
-    Claim::take(dir, "general.msg-1", now, LEASE, watcher).unwrap()
+fn take_as(dir: &Dir, now: Timestamp, watcher: &str) -> Acquisition {
+    AnswerLease::acquire(dir, "general.msg-1", now, LEASE, watcher).unwrap()
 }
 
 #[test]
 fn watcher_takes_its_own_lost_claim_over() {
     let (_folder, dir) = folder();
     let mut lost = ours(take_as(&dir, noon(), "one"));
-    assert!(lost.answer(reply()).unwrap());
-    assert!(matches!(take_as(&dir, noon(), "other"), Taken::Busy));
+    assert!(lost.store_answer(reply()).unwrap());
+    assert!(matches!(take_as(&dir, noon(), "other"), Acquisition::Busy));
     assert_eq!(ours(take_as(&dir, noon(), "one")).reply(), Some(&reply()));
 }
 
-fn ours(taken: Taken) -> Claim {
-    let Taken::Ours(claim) = taken else { panic!("{taken:?}") };
-    claim
+fn ours(acquisition: Acquisition) -> AnswerLease {
+    let Acquisition::Acquired(lease) = acquisition else { panic!("{acquisition:?}") };
+    lease
 }
 
 fn reply() -> ChannelMessage {
@@ -42,55 +42,55 @@ fn reply() -> ChannelMessage {
 #[test]
 fn one_has_it_until_it_is_done_and_then_nobody() {
     let (_folder, dir) = folder();
-    let claim = ours(take(&dir, noon()));
-    assert!(matches!(take(&dir, noon()), Taken::Busy));
-    claim.done().unwrap();
-    assert!(matches!(take(&dir, noon()), Taken::Done));
+    let lease = ours(acquire(&dir, noon()));
+    assert!(matches!(acquire(&dir, noon()), Acquisition::Busy));
+    lease.complete().unwrap();
+    assert!(matches!(acquire(&dir, noon()), Acquisition::Done));
 }
 
 #[test]
 fn what_is_given_back_can_be_taken() {
     let (_folder, dir) = folder();
-    ours(take(&dir, noon())).give_back().unwrap();
-    ours(take(&dir, noon()));
+    ours(acquire(&dir, noon())).release().unwrap();
+    ours(acquire(&dir, noon()));
 }
 
 #[test]
 fn c8_whoever_takes_over_finds_the_answer_and_the_former_owner_has_lost_it() {
     let (_folder, dir) = folder();
-    let mut late = ours(take(&dir, noon()));
-    assert!(late.answer(reply()).unwrap());
-    assert!(matches!(take(&dir, noon() + LEASE - SignedDuration::from_secs(1)), Taken::Busy));
-    let next = ours(take(&dir, noon() + LEASE));
+    let mut late = ours(acquire(&dir, noon()));
+    assert!(late.store_answer(reply()).unwrap());
+    assert!(matches!(acquire(&dir, noon() + LEASE - SignedDuration::from_secs(1)), Acquisition::Busy));
+    let next = ours(acquire(&dir, noon() + LEASE));
     assert_eq!(next.reply(), Some(&reply()));
-    assert!(!late.answer(reply()).unwrap(), "it slept for too long");
-    late.give_back().unwrap();
-    assert!(matches!(take(&dir, noon() + LEASE), Taken::Busy), "the new owner still has it");
+    assert!(!late.store_answer(reply()).unwrap(), "it slept for too long");
+    late.release().unwrap();
+    assert!(matches!(acquire(&dir, noon() + LEASE), Acquisition::Busy), "the new owner still has it");
     assert_eq!(dir.names().unwrap(), ["general.msg-1.json"]);
 }
 
 #[test]
 fn the_claim_of_a_process_that_is_gone_is_free_at_once_and_so_is_one_that_cannot_be_read() {
     let (folder, dir) = folder();
-    ours(take(&dir, noon()));
+    ours(acquire(&dir, noon()));
     let path = folder.path().join("general.msg-1.json");
-    let mut claim: ClaimFile = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut lease: LeaseFile = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     // A pid that no process has: the kernel's highest is 2^22.
-    claim.owner = format!("{}/4194999/1", Owner::this_process().host());
-    write_carelessly(&path, pretty(&claim));
-    ours(take(&dir, noon()));
+    lease.owner = format!("{}/4194999/1", Owner::this_process().host());
+    write_carelessly(&path, pretty(&lease));
+    ours(acquire(&dir, noon()));
     write_carelessly(&path, "{");
-    ours(take(&dir, noon()));
+    ours(acquire(&dir, noon()));
 }
 
 #[test]
 fn of_many_that_take_over_at_once_one_has_it() {
     let (_folder, dir) = folder();
-    ours(take(&dir, noon()));
+    ours(acquire(&dir, noon()));
     let threads: Vec<_> = (0..8)
         .map(|_| {
             let dir = dir.clone();
-            std::thread::spawn(move || matches!(take(&dir, noon() + LEASE), Taken::Ours(_)))
+            std::thread::spawn(move || matches!(acquire(&dir, noon() + LEASE), Acquisition::Acquired(_)))
         })
         .collect();
     let owners = threads.into_iter().map(|thread| thread.join().unwrap()).filter(|is_ours| *is_ours).count();
@@ -100,7 +100,7 @@ fn of_many_that_take_over_at_once_one_has_it() {
 #[test]
 fn old_claims_are_cleared_and_fresh_ones_kept() {
     let (_folder, dir) = folder();
-    ours(take(&dir, noon())).done().unwrap();
+    ours(acquire(&dir, noon())).complete().unwrap();
     let now = switchboard_sys::clock::Clock::system().now();
     clear_old(&dir, now).unwrap();
     assert_eq!(dir.names().unwrap().len(), 1);

@@ -20,14 +20,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::config::{Config, Detection};
-use crate::names::id_of_file;
+use crate::ids::id_of_file;
 use crate::tree::blocking;
 
 /// How long to gather events before looking again: one message of a careless writer makes several.
-const GATHER: Duration = Duration::from_millis(2);
+const DEBOUNCE: Duration = Duration::from_millis(2);
 
 /// After so long without an event the next one is looked at right away.
-const QUIET: Duration = Duration::from_millis(20);
+const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 /// The file that is made and removed to see whether events come. It is no message, and no channel.
 const PROBE: &str = ".probe";
@@ -58,16 +58,16 @@ pub(crate) enum Changes {
 
 /// How changes of a folder are noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Means {
+enum WatchMode {
     /// By events, with a look now and then.
     Events,
     /// By looking again and again, with the events that come as hints.
-    Polling(Doubt),
+    Polling(PollReason),
 }
 
 /// Why events are not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum Doubt {
+enum PollReason {
     #[error("the settings say so")]
     Told,
     #[error("it is on a network mount")]
@@ -82,8 +82,8 @@ enum Doubt {
 
 /// What the thread that hears the events shares with whoever waits for them.
 #[derive(Default)]
-struct Heard {
-    ring: Notify,
+struct Events {
+    changed_signal: Notify,
     probe: Notify,
     touched: Mutex<HashSet<PathBuf>>,
     changed: Mutex<Changed>,
@@ -103,19 +103,19 @@ pub(crate) fn is_message_file(name: &str) -> bool {
 }
 
 /// Notices changes below one folder.
-pub(crate) struct Lookout {
-    heard: Arc<Heard>,
-    pace: Pace,
+pub(crate) struct FolderWatcher {
+    events: Arc<Events>,
+    interval: PollInterval,
     /// When to look again, whatever the events say.
     due: Option<Instant>,
     looked: Option<Instant>,
     /// Until when each change counts as unknown.
     unsettled: Option<Instant>,
-    means: Means,
+    mode: WatchMode,
     _watcher: Option<notify::RecommendedWatcher>,
 }
 
-impl Lookout {
+impl FolderWatcher {
     /// Begins to listen to the files whose names count. What changes from now on is noticed; what was there before is for the
     /// caller to read.
     pub(crate) async fn open(
@@ -124,42 +124,42 @@ impl Lookout {
         counts: fn(&str) -> bool,
         config: &Config,
     ) -> Self {
-        let heard = Arc::<Heard>::default();
+        let events = Arc::<Events>::default();
         let watcher = match config.detection {
             Detection::Polling => None,
-            Detection::Automatic => watch(dir.path(), depth, counts, heard.clone())
+            Detection::Automatic => watch(dir.path(), depth, counts, events.clone())
                 .inspect_err(
                     |error| tracing::warn!(folder = %dir.path().display(), error = %error, "no file events"),
                 )
                 .ok(),
         };
-        let mut means = means(config.detection, platform::filesystem(dir.path()), watcher.is_some());
-        if means == Means::Events && !is_reported(dir, &heard).await {
-            means = Means::Polling(Doubt::Deaf);
+        let mut mode = mode(config.detection, platform::filesystem(dir.path()), watcher.is_some());
+        if mode == WatchMode::Events && !is_reported(dir, &events).await {
+            mode = WatchMode::Polling(PollReason::Deaf);
         }
-        if let Means::Polling(doubt) = means {
-            tracing::info!(folder = %dir.path().display(), reason = %doubt, "looking every few seconds");
+        if let WatchMode::Polling(reason) = mode {
+            tracing::info!(folder = %dir.path().display(), reason = %reason, "looking every few seconds");
         }
-        let pace = Pace::of(means, config);
-        Self { heard, pace, due: None, looked: None, unsettled: None, means, _watcher: watcher }
+        let interval = PollInterval::of(mode, config);
+        Self { events, interval, due: None, looked: None, unsettled: None, mode, _watcher: watcher }
     }
 
     /// Returns what may have changed when it is time to look, and nothing after `most` where it is not. `found` says whether
     /// the last look found something: where it did, more is likely to come.
     pub(crate) async fn next(&mut self, found: bool, most: Duration) -> Option<Changes> {
         let now = Instant::now();
-        let due = *self.due.get_or_insert_with(|| now + jittered(self.pace.after(found)));
+        let due = *self.due.get_or_insert_with(|| now + jittered(self.interval.after(found)));
         let until = now.checked_add(most).map_or(due, |most| most.min(due));
-        let rung = tokio::time::timeout_at(until, self.heard.ring.notified()).await.is_ok();
+        let rung = tokio::time::timeout_at(until, self.events.changed_signal.notified()).await.is_ok();
         if !rung && Instant::now() < due {
             return None;
         }
-        let is_quiet = self.looked.is_none_or(|looked| looked.elapsed() > QUIET);
+        let is_quiet = self.looked.is_none_or(|looked| looked.elapsed() > IDLE_AFTER);
         if rung && !is_quiet {
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep(DEBOUNCE).await;
         }
         self.looked = Some(Instant::now());
-        let changed = std::mem::take(&mut *self.heard.changed.lock());
+        let changed = std::mem::take(&mut *self.events.changed.lock());
         if changed.is_incomplete {
             self.unsettled = Some(Instant::now() + UNSETTLED);
         }
@@ -181,23 +181,23 @@ impl Lookout {
 
     /// Whether the folder is looked at seldom, because every change is to make an event.
     pub(crate) fn relies_on_events(&self) -> bool {
-        self.means == Means::Events
+        self.mode == WatchMode::Events
     }
 
     /// The message files that were changed in place, replaced or removed since the last call.
     pub(crate) fn touched(&self) -> Vec<PathBuf> {
-        self.heard.touched.lock().drain().collect()
+        self.events.touched.lock().drain().collect()
     }
 }
 
 /// How a folder is to be watched, but for what a probe may say against it.
-fn means(detection: Detection, filesystem: Filesystem, has_watch: bool) -> Means {
-    Means::Polling(match (detection, filesystem, has_watch) {
-        (Detection::Polling, ..) => Doubt::Told,
-        (Detection::Automatic, Filesystem::Network, _) => Doubt::Network,
-        (Detection::Automatic, Filesystem::Unknown, _) => Doubt::Unknown,
-        (Detection::Automatic, Filesystem::Local, false) => Doubt::NoWatch,
-        (Detection::Automatic, Filesystem::Local, true) => return Means::Events,
+fn mode(detection: Detection, filesystem: Filesystem, has_watch: bool) -> WatchMode {
+    WatchMode::Polling(match (detection, filesystem, has_watch) {
+        (Detection::Polling, ..) => PollReason::Told,
+        (Detection::Automatic, Filesystem::Network, _) => PollReason::Network,
+        (Detection::Automatic, Filesystem::Unknown, _) => PollReason::Unknown,
+        (Detection::Automatic, Filesystem::Local, false) => PollReason::NoWatch,
+        (Detection::Automatic, Filesystem::Local, true) => return WatchMode::Events,
     })
 }
 
@@ -205,23 +205,23 @@ fn watch(
     folder: &Path,
     depth: RecursiveMode,
     counts: fn(&str) -> bool,
-    heard: Arc<Heard>,
+    events: Arc<Events>,
 ) -> notify::Result<notify::RecommendedWatcher> {
     // Only where the folders in it are watched as well does it matter that one of them came or went.
     let top = (depth == RecursiveMode::Recursive).then(|| folder.to_owned());
     let hear = move |event: notify::Result<Event>| match event {
-        Ok(event) if is_probe(&event) => heard.probe.notify_one(),
+        Ok(event) if is_probe(&event) => events.probe.notify_one(),
         // An overflow and a fault are hints like any other.
         Ok(event) if !is_hint(&event) => {}
         Ok(event) => {
-            note_touched(&event, &mut heard.touched.lock());
-            if note_changed(&event, top.as_deref(), counts, &mut heard.changed.lock()) {
-                heard.ring.notify_one();
+            note_touched(&event, &mut events.touched.lock());
+            if note_changed(&event, top.as_deref(), counts, &mut events.changed.lock()) {
+                events.changed_signal.notify_one();
             }
         }
         Err(_) => {
-            heard.changed.lock().is_incomplete = true;
-            heard.ring.notify_one();
+            events.changed.lock().is_incomplete = true;
+            events.changed_signal.notify_one();
         }
     };
     let settings = notify::Config::default().with_follow_symlinks(false);
@@ -232,7 +232,7 @@ fn watch(
 
 /// Makes a change and waits for its event. Whether the file is one's own or another process's makes no difference:
 /// either is a change.
-async fn is_reported(dir: &Dir, heard: &Heard) -> bool {
+async fn is_reported(dir: &Dir, events: &Events) -> bool {
     let place = dir.clone();
     let probed = blocking(move || {
         let made = place.create_new(PROBE, b"", Durability::Later)?;
@@ -240,7 +240,7 @@ async fn is_reported(dir: &Dir, heard: &Heard) -> bool {
         Ok(made == Created::Created || removed)
     });
     match probed.await {
-        Ok(true) => tokio::time::timeout(PROBE_WAIT, heard.probe.notified()).await.is_ok(),
+        Ok(true) => tokio::time::timeout(PROBE_WAIT, events.probe.notified()).await.is_ok(),
         // A folder that cannot be written to says nothing about events.
         Ok(false) | Err(_) => true,
     }
@@ -309,19 +309,19 @@ fn note_touched(event: &Event, touched: &mut HashSet<PathBuf>) {
 
 /// How long to leave it between two looks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Pace {
+struct PollInterval {
     least: Duration,
     most: Duration,
     now: Duration,
 }
 
-impl Pace {
-    fn of(means: Means, config: &Config) -> Self {
-        let (least, most) = match means {
+impl PollInterval {
+    fn of(mode: WatchMode, config: &Config) -> Self {
+        let (least, most) = match mode {
             // Always the same: the events do the rest.
-            Means::Events => (config.rescan, config.rescan),
+            WatchMode::Events => (config.rescan, config.rescan),
             // A quarter of the pause after something was found, then longer from look to look, up to the pause.
-            Means::Polling(_) => (config.rescan_network / 4, config.rescan_network),
+            WatchMode::Polling(_) => (config.rescan_network / 4, config.rescan_network),
         };
         Self { least, most, now: most }
     }
@@ -338,5 +338,5 @@ fn jittered(pause: Duration) -> Duration {
 }
 
 #[cfg(test)]
-#[path = "lookout_tests.rs"]
+#[path = "folder_watcher_tests.rs"]
 mod tests;

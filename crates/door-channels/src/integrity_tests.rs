@@ -23,14 +23,14 @@ async fn c13_files_as_posted_and_as_dropped_are_what_was_accepted() {
     rich["id"] = "its-own-idea".into();
     write_carelessly(&test.path("channels/general/msg-1.json"), rich.to_string());
     test.drop_file(&file("msg-2", "qc-1", "codex", "to one"));
-    test.channels.sweep().await.unwrap();
+    test.channels.scan().await.unwrap();
     let post = Post {
         code: Some("fn f() {}".into()),
         artifacts: vec!["src".into()],
         ..Post::new(agent("codex"), name("general"), "posted")
     };
     test.channels.post(post).await.unwrap();
-    assert_eq!(test.channels.altered().await.unwrap(), []);
+    assert_eq!(test.channels.find_tampering().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -43,10 +43,10 @@ async fn c13_an_edit_and_a_removal_are_told_and_the_journal_keeps_what_was_accep
     edit(&test, &edited, |message| message["content"]["text"] = "pay 10000".into());
     edit(&test, &forged, |message| message["from"] = "supervisor".into());
     std::fs::remove_file(test.path(&format!("channels/general/{deleted}.json"))).unwrap();
-    let told: HashSet<String> =
-        test.channels.altered().await.unwrap().iter().map(ToString::to_string).collect();
+    let reported: HashSet<String> =
+        test.channels.find_tampering().await.unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        reported,
         HashSet::from([
             format!("channels/general/{edited}.json was edited after it was posted"),
             format!("channels/general/{forged}.json was edited after it was posted"),
@@ -60,7 +60,7 @@ async fn c13_an_edit_and_a_removal_are_told_and_the_journal_keeps_what_was_accep
             .unwrap()
             .contains("10000")
     );
-    assert_eq!(test.channels.sweep().await.unwrap().taken, 0, "an edited file is no new message");
+    assert_eq!(test.channels.scan().await.unwrap().ingested, 0, "an edited file is no new message");
 }
 
 #[tokio::test]
@@ -68,21 +68,22 @@ async fn c13_whoever_keeps_the_channels_going_notices_at_once_and_says_it_once()
     let test = TestChannels::new(&[]).await;
     let edited = test.post("codex", "all", "one").await.id;
     let deleted = test.post("codex", "all", "two").await.id;
-    test.channels.sweep().await.unwrap();
-    let told = || test.channels.told().lock().iter().map(|(_, id)| id.clone()).collect::<HashSet<_>>();
+    test.channels.scan().await.unwrap();
+    let reported =
+        || test.channels.reported().lock().iter().map(|(_, id)| id.clone()).collect::<HashSet<_>>();
     let channels = test.channels.tree().channels().unwrap().path().to_owned();
     let path = test.path(&format!("channels/general/{edited}.json"));
     test.channels.check_touched(&channels, vec![path.clone()]).await.unwrap();
-    assert_eq!(told(), HashSet::new(), "touched is not changed");
+    assert_eq!(reported(), HashSet::new(), "touched is not changed");
     edit(&test, &edited, |message| message["content"]["text"] = "else".into());
     test.channels.check_touched(&channels, vec![path.clone()]).await.unwrap();
-    assert_eq!(told(), HashSet::from([edited.clone()]));
+    assert_eq!(reported(), HashSet::from([edited.clone()]));
     std::fs::remove_file(test.path(&format!("channels/general/{deleted}.json"))).unwrap();
-    test.channels.sweep().await.unwrap();
-    assert_eq!(told(), HashSet::from([edited.clone(), deleted.clone()]));
+    test.channels.scan().await.unwrap();
+    assert_eq!(reported(), HashSet::from([edited.clone(), deleted.clone()]));
     edit(&test, &edited, |message| message["content"]["text"] = "one".into());
     test.channels.check_touched(&channels, vec![path]).await.unwrap();
-    assert_eq!(told(), HashSet::from([deleted]));
+    assert_eq!(reported(), HashSet::from([deleted]));
 }
 
 #[tokio::test]
@@ -92,9 +93,9 @@ async fn a_name_that_the_journal_has_in_full_is_no_edit() {
     test.channels.hub().put_remote_agents(name("office"), vec![far]).await.unwrap();
     let posted = test.post("codex", "qc-1", "for another hub").await;
     assert_eq!(test.stored(&posted.id).await.message.to.to_string(), "qc-1@office");
-    assert_eq!(test.channels.altered().await.unwrap(), []);
+    assert_eq!(test.channels.find_tampering().await.unwrap(), []);
     edit(&test, &posted.id, |message| message["to"] = "qc-2".into());
-    assert_eq!(test.channels.altered().await.unwrap().len(), 1);
+    assert_eq!(test.channels.find_tampering().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -104,10 +105,10 @@ async fn c13_a_channel_that_was_removed_with_all_its_files_is_told_once() {
     let newest = test.post("codex", "all", "two").await.id;
     let id = test.stored(&newest).await.message.id;
     std::fs::remove_dir_all(test.path("channels/general")).unwrap();
-    let told = test.channels.altered().await.unwrap();
-    assert_eq!(told, [Altered::Channel { channel: name("general"), messages: 2, id }]);
+    let reported = test.channels.find_tampering().await.unwrap();
+    assert_eq!(reported, [Tampering::Channel { channel: name("general"), messages: 2, id }]);
     assert_eq!(
-        told[0].to_string(),
+        reported[0].to_string(),
         "channels/general was deleted, and 2 of its messages are in no file any more"
     );
 }
@@ -128,5 +129,5 @@ async fn what_the_hub_says_of_a_message_is_no_file_that_is_gone() {
     }
     let scopes = test.channels.hub().scopes(Door::Channels).await.unwrap();
     assert!(scopes.contains(&switchboard_hub::HUB_NAME.to_owned()), "somebody was told: {scopes:?}");
-    assert_eq!(test.channels.altered().await.unwrap(), []);
+    assert_eq!(test.channels.find_tampering().await.unwrap(), []);
 }

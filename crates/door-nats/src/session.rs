@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::cursor::Ingested;
 use crate::error::NatsError;
 use crate::interest::Interest;
-use crate::status::Board;
+use crate::status::StatusWriter;
 use crate::subject::{Subjects, token};
 
 /// For how long a server recognises a message that is published again. Beyond that the link looks into the stream.
@@ -29,13 +29,13 @@ pub(crate) const ABANDONED: Duration = Duration::from_secs(30);
 
 /// One session with a server.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub(crate) struct Session {
     pub(crate) config: Arc<Config>,
     pub(crate) hub: Hub,
     /// What this hub is called among the others.
     pub(crate) me: Name,
     pub(crate) subjects: Subjects,
-    pub(crate) board: Board,
+    pub(crate) status_writer: StatusWriter,
     pub(crate) connection: Arc<Connection>,
     pub(crate) client: Client,
     pub(crate) context: Context,
@@ -52,13 +52,13 @@ pub(crate) struct Link {
     pub(crate) own_entry: Arc<watch::Sender<u64>>,
 }
 
-impl Link {
+impl Session {
     /// Finds or makes the streams and buckets.
     pub(crate) async fn open(
         config: Arc<Config>,
         hub: Hub,
         me: Name,
-        board: Board,
+        status_writer: StatusWriter,
         connection: Connection,
     ) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&config.prefix);
@@ -90,7 +90,7 @@ impl Link {
             hub,
             me,
             subjects,
-            board,
+            status_writer,
             connection: Arc::new(connection),
             client,
             context,

@@ -7,7 +7,7 @@ fn shell(script: &str) -> WatcherConfig {
 }
 
 async fn run(watcher: &WatcherConfig, prompt: &str) -> Result<String, String> {
-    let output = call(watcher, &watcher.agent, prompt, None).await;
+    let output = run_program(watcher, &watcher.agent, prompt, None).await;
     output.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|failed| failed.to_string())
 }
 
@@ -16,7 +16,7 @@ async fn c10_the_prompt_is_one_value_and_no_shell_reads_it() {
     let prompt = "hi $(touch /tmp/x) `id` -rf\n--dangerously-skip-permissions\n/quit !ls ; \"'";
     assert_eq!(run(&shell("cat"), prompt).await, Ok(prompt.to_owned()));
     let by_argument =
-        WatcherConfig { prompt_by: PromptBy::Argument, ..shell("printf '%s|%s' \"$#\" \"$1\"") };
+        WatcherConfig { prompt_input: PromptInput::Argument, ..shell("printf '%s|%s' \"$#\" \"$1\"") };
     assert_eq!(run(&by_argument, prompt).await, Ok(format!("1|{prompt}")));
     assert_eq!(run(&shell("printf %s \"$SWITCHBOARD_AGENT_NAME\""), "").await, Ok("codex".to_owned()));
 }
@@ -39,6 +39,6 @@ async fn c9_whatever_a_program_does_the_answer_is_a_reason() {
 async fn a_program_that_reads_nothing_and_one_that_complains_much_end_well() {
     assert_eq!(run(&shell("echo ok"), &"x".repeat(1 << 20)).await, Ok("ok\n".to_owned()));
     assert_eq!(run(&shell("head -c 1000000 /dev/zero >&2; echo ok"), "").await, Ok("ok\n".to_owned()));
-    let long = WatcherConfig { prompt_by: PromptBy::Argument, ..shell("echo ok") };
+    let long = WatcherConfig { prompt_input: PromptInput::Argument, ..shell("echo ok") };
     assert!(run(&long, &"x".repeat(ARGUMENT + 1)).await.unwrap_err().contains("stdin"));
 }

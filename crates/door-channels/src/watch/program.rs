@@ -9,7 +9,7 @@ use switchboard_sys::lineage::LaunchKind;
 use switchboard_sys::process::{Spawn, SpawnError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-use super::{PromptBy, WatcherConfig};
+use super::{PromptInput, WatcherConfig};
 
 /// Most output that is read. An answer has a few pages; the events around it may have many.
 const OUTPUT: usize = 16 << 20;
@@ -22,14 +22,14 @@ const ARGUMENT: usize = 100 << 10;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failed {
+pub(super) enum ProgramError {
     #[error("no program is set; give one after `--`, or a preset")]
     NoProgram,
     #[error(transparent)]
     Start(#[from] SpawnError),
     #[error("the program took longer than {} s and was ended", .after.as_secs())]
     TimedOut { after: Duration },
-    #[error("the program ended with {status}{}", said(.complaints))]
+    #[error("the program ended with {status}{}", last_line(.complaints))]
     Exit { status: std::process::ExitStatus, complaints: String },
     #[error("the program printed more than {limit} bytes and was ended")]
     TooMuch { limit: usize },
@@ -38,7 +38,7 @@ pub(super) enum Failed {
     #[error("the output is not UTF-8 text (first bad byte at {at})")]
     NotUtf8 { at: usize },
     #[error("the program says: {reason}")]
-    Said { reason: String },
+    Reported { reason: String },
     #[error("the program ended well, but no answer was in its output")]
     NoAnswer,
     #[error("the prompt has {size} bytes and an argument at most {limit}; let the program read stdin")]
@@ -47,7 +47,7 @@ pub(super) enum Failed {
     Streams(#[from] io::Error),
 }
 
-fn said(complaints: &str) -> String {
+fn last_line(complaints: &str) -> String {
     let last = complaints.lines().rev().find(|line| !line.trim().is_empty());
     last.map(|line| format!(": {}", line.trim())).unwrap_or_default()
 }
@@ -55,17 +55,17 @@ fn said(complaints: &str) -> String {
 /// Runs the program to its end and returns what it printed.
 ///
 /// All that the program starts ends with it, also where this process is killed.
-pub(super) async fn call(
+pub(super) async fn run_program(
     watcher: &WatcherConfig,
     agent: &Name,
     prompt: &str,
     guard: Option<&Guard>,
-) -> Result<Vec<u8>, Failed> {
-    let (program, args) = watcher.command.split_first().ok_or(Failed::NoProgram)?;
+) -> Result<Vec<u8>, ProgramError> {
+    let (program, args) = watcher.command.split_first().ok_or(ProgramError::NoProgram)?;
     let mut spawn = Spawn::new(program).args(args);
-    if watcher.prompt_by == PromptBy::Argument {
+    if watcher.prompt_input == PromptInput::Argument {
         if prompt.len() > ARGUMENT {
-            return Err(Failed::LongArgument { size: prompt.len(), limit: ARGUMENT });
+            return Err(ProgramError::LongArgument { size: prompt.len(), limit: ARGUMENT });
         }
         spawn = spawn.args([prompt]);
     }
@@ -75,10 +75,10 @@ pub(super) async fn call(
     let names: Vec<&str> = watcher.env.iter().map(String::as_str).collect();
     spawn = spawn.env_allow(&names).for_agent(LaunchKind::Watcher, agent.as_str());
     let mut child = spawn.start(guard).await?;
-    let stdin = child.take_stdin().filter(|_| watcher.prompt_by == PromptBy::Stdin);
+    let stdin = child.take_stdin().filter(|_| watcher.prompt_input == PromptInput::Stdin);
     let (stdout, stderr) = (child.take_stdout(), child.take_stderr());
     let work = async {
-        let tell = async {
+        let told = async {
             if let Some(mut stdin) = stdin {
                 // A program that does not read its input closes it, which is its right.
                 let _ = stdin.write_all(prompt.as_bytes()).await;
@@ -98,21 +98,21 @@ pub(super) async fn call(
                 None => Ok(String::new()),
             }
         };
-        let ((), output, complaints) = tokio::try_join!(tell, hear, complaints)?;
+        let ((), output, complaints) = tokio::try_join!(told, hear, complaints)?;
         let status = child.wait().await?;
-        if status.success() { Ok(output) } else { Err(Failed::Exit { status, complaints }) }
+        if status.success() { Ok(output) } else { Err(ProgramError::Exit { status, complaints }) }
     };
     // Whatever ends this early drops the child, and with it its whole group.
     tokio::time::timeout(watcher.timeout, work)
         .await
-        .unwrap_or(Err(Failed::TimedOut { after: watcher.timeout }))
+        .unwrap_or(Err(ProgramError::TimedOut { after: watcher.timeout }))
 }
 
-async fn read_at_most(stream: impl AsyncRead + Unpin) -> Result<Vec<u8>, Failed> {
+async fn read_at_most(stream: impl AsyncRead + Unpin) -> Result<Vec<u8>, ProgramError> {
     let mut output = Vec::new();
     let most = u64::try_from(OUTPUT).unwrap_or(u64::MAX).saturating_add(1);
     stream.take(most).read_to_end(&mut output).await?;
-    if output.len() > OUTPUT { Err(Failed::TooMuch { limit: OUTPUT }) } else { Ok(output) }
+    if output.len() > OUTPUT { Err(ProgramError::TooMuch { limit: OUTPUT }) } else { Ok(output) }
 }
 
 /// Reads everything and keeps the end.
@@ -128,5 +128,5 @@ async fn read_end(mut stream: impl AsyncRead + Unpin) -> String {
 }
 
 #[cfg(test)]
-#[path = "call_tests.rs"]
+#[path = "program_tests.rs"]
 mod tests;

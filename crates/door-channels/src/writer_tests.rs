@@ -33,8 +33,8 @@ fn c1_two_of_one_agent_in_one_second_are_both_kept_in_order() {
     let (_folder, dir, name) = channel();
     let now = at("2026-01-11T16:33:15.5Z");
     // Two processes that know nothing of each other.
-    for (poster, text) in [(Poster::default(), "one"), (Poster::default(), "two")] {
-        poster.post(&dir, &name, "codex", now, &mut message(text)).unwrap();
+    for (writer, text) in [(ChannelWriter::default(), "one"), (ChannelWriter::default(), "two")] {
+        writer.post(&dir, &name, "codex", now, &mut message(text)).unwrap();
     }
     let names = dir.names().unwrap();
     assert_eq!(names, ["msg-20260111-163315-codex-0000.json", "msg-20260111-163315-codex-0001.json"]);
@@ -46,13 +46,13 @@ fn c1_two_of_one_agent_in_one_second_are_both_kept_in_order() {
 #[test]
 fn a_clock_that_goes_back_does_not_take_names_or_times_back() {
     let (_folder, dir, name) = channel();
-    let poster = Poster::default();
+    let writer = ChannelWriter::default();
     let mut last = (String::new(), String::new());
     for now in
         ["2026-01-11T16:33:15.9Z", "2026-01-11T16:33:15.2Z", "2026-01-11T15:00:00Z", "2026-01-11T16:33:16Z"]
     {
         let mut posted = message("tick");
-        poster.post(&dir, &name, "codex", at(now), &mut posted).unwrap();
+        writer.post(&dir, &name, "codex", at(now), &mut posted).unwrap();
         let this = (posted.id, posted.timestamp);
         assert!(this.0 > last.0 && this.1 >= last.1, "{this:?} after {last:?}");
         last = this;
@@ -62,17 +62,17 @@ fn a_clock_that_goes_back_does_not_take_names_or_times_back() {
 #[test]
 fn numbers_that_a_foreign_writer_took_are_skipped() {
     let (_folder, dir, name) = channel();
-    let poster = Poster::default();
+    let writer = ChannelWriter::default();
     let now = at("2026-01-11T16:33:15Z");
     for number in (0..40).chain([0xffff]) {
         let taken = MessageName { second: now.as_second(), agent: "codex".into(), number };
         dir.create_new(&file_name(&taken.id()), b"{}", Durability::Later).unwrap();
     }
     let mut posted = message("mine");
-    poster.post(&dir, &name, "codex", now, &mut posted).unwrap();
+    writer.post(&dir, &name, "codex", now, &mut posted).unwrap();
     assert_eq!(posted.id, "msg-20260111-163315-codex-0028");
-    let full = Stamp { at: now, number: 0xfffe }.next(now);
-    assert_eq!(first_free(&dir, "codex", full).unwrap(), Stamp::first(at("2026-01-11T16:33:16Z")));
+    let full = MessageTime { at: now, number: 0xfffe }.next(now);
+    assert_eq!(find_free(&dir, "codex", full).unwrap(), MessageTime::first(at("2026-01-11T16:33:16Z")));
 }
 
 #[test]
@@ -85,11 +85,11 @@ fn four_posters_of_one_agent_lose_nothing_and_each_keeps_its_order() {
         .map(|thread| {
             let (dir, name, clock) = (dir.clone(), name.clone(), clock.clone());
             std::thread::spawn(move || {
-                let poster = Poster::default();
+                let writer = ChannelWriter::default();
                 (0..EACH)
                     .map(|number| {
                         let mut posted = message(&format!("{thread}/{number}"));
-                        poster.post(&dir, &name, "codex", clock.now(), &mut posted).unwrap();
+                        writer.post(&dir, &name, "codex", clock.now(), &mut posted).unwrap();
                         posted.id
                     })
                     .collect::<Vec<_>>()

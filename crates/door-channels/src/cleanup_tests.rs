@@ -14,9 +14,9 @@ async fn what_killed_writers_left_is_removed_wherever_they_write_and_nothing_els
     }
     // A file at the place of a channel is no trouble.
     write_carelessly(&test.path("channels/notes"), "mine");
-    assert_eq!(test.channels.clear_leftovers().await.unwrap(), 0, "their writers may be at work elsewhere");
+    assert_eq!(test.channels.remove_unfinished().await.unwrap(), 0, "their writers may be at work elsewhere");
     test.clock.advance(SignedDuration::from_hours(2));
-    assert_eq!(test.channels.clear_leftovers().await.unwrap(), folders.len());
+    assert_eq!(test.channels.remove_unfinished().await.unwrap(), folders.len());
     for folder in folders {
         assert!(!test.path(&format!("{folder}/.tmp-1-0-0")).exists(), "{folder}");
         assert!(test.path(&format!("{folder}/whole.json")).exists(), "{folder}");

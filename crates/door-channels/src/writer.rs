@@ -11,23 +11,23 @@ use parking_lot::Mutex;
 use switchboard_core::Name;
 use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
-use crate::names::{MessageName, PER_SECOND, file_name, number_of, second_of};
+use crate::ids::{MessageName, PER_SECOND, file_name, number_of, second_of};
 use crate::wire::{ChannelMessage, iso};
 
 /// The moment of the last post of each agent in each channel, by this process.
 #[derive(Debug, Default)]
-pub(crate) struct Poster {
-    last: Mutex<HashMap<(Name, String), Stamp>>,
+pub(crate) struct ChannelWriter {
+    last: Mutex<HashMap<(Name, String), MessageTime>>,
 }
 
 /// A moment of the clock that never goes back: a time, and which message of its second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct MessageTime {
     at: Timestamp,
     number: u32,
 }
 
-impl Stamp {
+impl MessageTime {
     fn first(at: Timestamp) -> Self {
         Self { at, number: 0 }
     }
@@ -49,18 +49,18 @@ impl Stamp {
     }
 }
 
-impl Poster {
+impl ChannelWriter {
     /// Whether this process has posted for an agent in a channel, and so knows what its next message comes after.
     pub(crate) fn has_posted(&self, channel: &Name, agent: &str) -> bool {
         self.last.lock().contains_key(&(channel.clone(), agent.to_owned()))
     }
 
     /// Has the next message of an agent come after one that another process wrote, of which the name is known.
-    pub(crate) fn go_on_after(&self, channel: &Name, agent: &str, id: &str) {
+    pub(crate) fn resume_after(&self, channel: &Name, agent: &str, id: &str) {
         let (Some(second), Some(number)) = (second_of(id), number_of(id)) else { return };
         // When within the second is not in the name; the end of it comes after everything.
         let at = second.saturating_add(SignedDuration::from_millis(999)).unwrap_or(second);
-        self.last.lock().entry((channel.clone(), agent.to_owned())).or_insert(Stamp { at, number });
+        self.last.lock().entry((channel.clone(), agent.to_owned())).or_insert(MessageTime { at, number });
     }
 
     /// Writes a message under the next free name of its agent, and sets its id and time to it.
@@ -95,15 +95,15 @@ impl Poster {
     ) -> Result<(), FileError> {
         let key = (channel.clone(), agent.to_owned());
         let mut last = self.last.lock();
-        let next = last.get(&key).map_or(Stamp::first(now), |last| last.next(now));
-        let stamp = first_free(dir, agent, next)?;
-        name_it(message, agent, stamp);
+        let next = last.get(&key).map_or(MessageTime::first(now), |last| last.next(now));
+        let stamp = find_free(dir, agent, next)?;
+        set_name(message, agent, stamp);
         last.insert(key, stamp);
         Ok(())
     }
 }
 
-fn name_it(message: &mut ChannelMessage, agent: &str, stamp: Stamp) {
+fn set_name(message: &mut ChannelMessage, agent: &str, stamp: MessageTime) {
     let name = MessageName { second: stamp.at.as_second(), agent: agent.to_owned(), number: stamp.number };
     message.id = name.id();
     message.timestamp = iso(stamp.at);
@@ -112,8 +112,8 @@ fn name_it(message: &mut ChannelMessage, agent: &str, stamp: Stamp) {
 /// The first number from `stamp` on after which no other is taken, as far as a few looks can tell: others of
 /// the same agent count from 0 in every second. Looks at single names, since listing a channel takes time in
 /// proportion to its whole history.
-fn first_free(dir: &Dir, agent: &str, stamp: Stamp) -> Result<Stamp, FileError> {
-    let is_taken = |stamp: Stamp| {
+fn find_free(dir: &Dir, agent: &str, stamp: MessageTime) -> Result<MessageTime, FileError> {
+    let is_taken = |stamp: MessageTime| {
         let name =
             MessageName { second: stamp.at.as_second(), agent: agent.to_owned(), number: stamp.number };
         dir.stat(&file_name(&name.id())).map(|found| found.is_some())
@@ -136,5 +136,5 @@ fn first_free(dir: &Dir, agent: &str, stamp: Stamp) -> Result<Stamp, FileError> 
 }
 
 #[cfg(test)]
-#[path = "poster_tests.rs"]
+#[path = "writer_tests.rs"]
 mod tests;

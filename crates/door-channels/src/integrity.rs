@@ -13,15 +13,15 @@ use switchboard_sys::files::Dir;
 
 use crate::channels::Channels;
 use crate::error::ChannelError;
-use crate::names::{file_name, id_of_file};
+use crate::ids::{file_name, id_of_file};
 use crate::reading::message_ids;
-use crate::translate::says_the_same;
+use crate::translate::is_unmodified;
 use crate::tree::{archives, blocking};
 use crate::wire::ChannelMessage;
 
 /// What happened to a file after its message was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Altered {
+pub enum Tampering {
     /// It says something else now.
     Edited {
         /// The file, below the shared folder.
@@ -47,7 +47,7 @@ pub enum Altered {
     },
 }
 
-impl std::fmt::Display for Altered {
+impl std::fmt::Display for Tampering {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Edited { file, .. } => write!(f, "{file} was edited after it was posted"),
@@ -62,7 +62,7 @@ impl std::fmt::Display for Altered {
     }
 }
 
-impl Altered {
+impl Tampering {
     /// The message as it was accepted, which the journal has.
     pub fn id(&self) -> MessageId {
         match self {
@@ -73,7 +73,7 @@ impl Altered {
 
 impl Channels {
     /// Compares every message file of every channel with the journal. Changes nothing.
-    pub async fn altered(&self) -> Result<Vec<Altered>, ChannelError> {
+    pub async fn find_tampering(&self) -> Result<Vec<Tampering>, ChannelError> {
         let tree = self.tree().clone();
         let mut channels: BTreeSet<Name> =
             blocking(move || tree.channel_names()).await?.into_iter().collect();
@@ -81,20 +81,20 @@ impl Channels {
         // Of one whose folder is gone only the journal knows.
         let known = self.hub().scopes(Door::Channels).await?;
         channels.extend(known.iter().filter_map(|scope| Name::parse(scope).ok()));
-        let mut altered = Vec::new();
+        let mut tampering = Vec::new();
         for channel in channels {
-            let found = self.altered_in(&channel).await?;
+            let found = self.find_tampering_in(&channel).await?;
             if there.contains(&channel) {
-                altered.extend(found);
-            } else if let Some(id) = found.iter().map(Altered::id).max() {
-                altered.push(Altered::Channel { channel, messages: found.len(), id });
+                tampering.extend(found);
+            } else if let Some(id) = found.iter().map(Tampering::id).max() {
+                tampering.push(Tampering::Channel { channel, messages: found.len(), id });
             }
         }
-        Ok(altered)
+        Ok(tampering)
     }
 
     /// Channels that have several folders, whose names differ in letter case alone, each with the names.
-    pub async fn twins(&self) -> Result<Vec<Vec<Name>>, ChannelError> {
+    pub async fn find_case_conflicts(&self) -> Result<Vec<Vec<Name>>, ChannelError> {
         let tree = self.tree().clone();
         let names = blocking(move || tree.channel_names()).await?;
         let mut by_name: BTreeMap<Name, Vec<Name>> = BTreeMap::new();
@@ -104,7 +104,7 @@ impl Channels {
         Ok(by_name.into_values().filter(|spellings| spellings.len() > 1).collect())
     }
 
-    async fn altered_in(&self, channel: &Name) -> Result<Vec<Altered>, ChannelError> {
+    async fn find_tampering_in(&self, channel: &Name) -> Result<Vec<Tampering>, ChannelError> {
         let directory = self.hub().directory().await?;
         // A file whose name is not the id it gives itself has two names, one of which is no file.
         let mut names: BTreeMap<MessageId, Vec<String>> = BTreeMap::new();
@@ -116,23 +116,24 @@ impl Channels {
                 names.entry(id).or_default().push(native);
             }
         }
-        let places = self.places(channel).await?;
-        let mut altered = Vec::new();
-        for (id, natives) in names {
+        let files = self.locate_files(channel).await?;
+        let mut tampering = Vec::new();
+        for (id, native_ids) in names {
             let Some(stored) = self.readable(id).await? else { continue };
-            let there: Vec<&String> = natives.iter().filter(|native| places.contains_key(*native)).collect();
+            let there: Vec<&String> =
+                native_ids.iter().filter(|native| files.contains_key(*native)).collect();
             if there.is_empty() {
-                let first = natives.iter().min().map(|native| shown(channel, native));
-                altered.extend(first.map(|file| Altered::Deleted { file, id }));
+                let first = native_ids.iter().min().map(|native| display_path(channel, native));
+                tampering.extend(first.map(|file| Tampering::Deleted { file, id }));
             }
             for native in there {
-                let Some(dir) = places.get(native) else { continue };
+                let Some(dir) = files.get(native) else { continue };
                 if !self.is_intact(channel, dir, native, &stored, &directory).await? {
-                    altered.push(Altered::Edited { file: shown(channel, native), id });
+                    tampering.push(Tampering::Edited { file: display_path(channel, native), id });
                 }
             }
         }
-        Ok(altered)
+        Ok(tampering)
     }
 
     /// Compares files that an event says were changed with the journal, and tells of those that are not what was
@@ -142,7 +143,7 @@ impl Channels {
         channels: &Path,
         paths: Vec<PathBuf>,
     ) -> Result<(), ChannelError> {
-        let touched: HashSet<_> = paths.iter().filter_map(|path| place_of(channels, path)).collect();
+        let touched: HashSet<_> = paths.iter().filter_map(|path| parse_path(channels, path)).collect();
         if touched.is_empty() {
             return Ok(());
         }
@@ -150,47 +151,48 @@ impl Channels {
         for (channel, native) in touched {
             // What was not accepted yet is taken in as it is.
             let Some(stored) = self.accepted(&channel, &native).await? else { continue };
-            let (file, id) = (shown(&channel, &native), stored.message.id);
-            let altered = match self.place_of_message(&channel, &native).await? {
-                None => Some(Altered::Deleted { file, id }),
+            let (file, id) = (display_path(&channel, &native), stored.message.id);
+            let tampering = match self.find_folder(&channel, &native).await? {
+                None => Some(Tampering::Deleted { file, id }),
                 Some(dir) if self.is_intact(&channel, &dir, &native, &stored, &directory).await? => None,
-                Some(_) => Some(Altered::Edited { file, id }),
+                Some(_) => Some(Tampering::Edited { file, id }),
             };
-            self.tell(&channel, &native, altered.as_ref());
+            self.report_once(&channel, &native, tampering.as_ref());
         }
         Ok(())
     }
 
     /// Tells of files that were there at the last look, unless they were moved to the archive.
-    pub(crate) async fn tell_of_gone(&self, channel: &Name, gone: Vec<String>) -> Result<(), ChannelError> {
+    pub(crate) async fn report_deleted(&self, channel: &Name, gone: Vec<String>) -> Result<(), ChannelError> {
         if gone.is_empty() {
             return Ok(());
         }
-        let places = self.places(channel).await?;
+        let files = self.locate_files(channel).await?;
         for native in gone {
-            if places.contains_key(&native) {
+            if files.contains_key(&native) {
                 continue;
             }
             // What was never accepted, or what the journal has let go, may go.
             let Some(stored) = self.accepted(channel, &native).await? else { continue };
-            let altered = Altered::Deleted { file: shown(channel, &native), id: stored.message.id };
-            self.tell(channel, &native, Some(&altered));
+            let tampering =
+                Tampering::Deleted { file: display_path(channel, &native), id: stored.message.id };
+            self.report_once(channel, &native, Some(&tampering));
         }
         Ok(())
     }
 
     /// Says it once, until the file is what it was.
-    fn tell(&self, channel: &Name, native: &str, altered: Option<&Altered>) {
+    fn report_once(&self, channel: &Name, native: &str, tampering: Option<&Tampering>) {
         let key = (channel.clone(), native.to_owned());
-        let mut told = self.told().lock();
-        match altered {
+        let mut reported = self.reported().lock();
+        match tampering {
             None => {
-                told.remove(&key);
+                reported.remove(&key);
             }
-            Some(altered) => {
-                if told.insert(key) {
-                    let id = altered.id();
-                    tracing::warn!("{altered}; `switchboard thread {id}` shows what was accepted");
+            Some(tampering) => {
+                if reported.insert(key) {
+                    let id = tampering.id();
+                    tracing::warn!("{tampering}; `switchboard thread {id}` shows what was accepted");
                 }
             }
         }
@@ -207,7 +209,7 @@ impl Channels {
         let (dir, name, limit) = (dir.clone(), file_name(native), self.config().file_limit);
         let read = blocking(move || Ok(dir.read(&name, limit).ok().flatten())).await?;
         let file = read.and_then(|read| ChannelMessage::parse(&read.bytes).ok());
-        Ok(file.is_some_and(|file| says_the_same(&file, &stored.message, channel, directory)))
+        Ok(file.is_some_and(|file| is_unmodified(&file, &stored.message, channel, directory)))
     }
 
     async fn accepted(&self, channel: &Name, native: &str) -> Result<Option<Stored>, ChannelError> {
@@ -233,13 +235,13 @@ impl Channels {
     }
 
     /// The folder that a message's file is in, be it in the archive.
-    async fn place_of_message(&self, channel: &Name, native: &str) -> Result<Option<Dir>, ChannelError> {
+    async fn find_folder(&self, channel: &Name, native: &str) -> Result<Option<Dir>, ChannelError> {
         let (tree, channel, name) = (self.tree().clone(), channel.clone(), file_name(native));
         blocking(move || {
             for dir in tree.folders(&channel)? {
                 let months = archives(&dir)?;
-                let mut places = std::iter::once(dir).chain(months);
-                if let Some(place) = places.find(|place| place.stat(&name).is_ok_and(|found| found.is_some()))
+                let mut files = std::iter::once(dir).chain(months);
+                if let Some(place) = files.find(|place| place.stat(&name).is_ok_and(|found| found.is_some()))
                 {
                     return Ok(Some(place));
                 }
@@ -250,27 +252,27 @@ impl Channels {
     }
 
     /// Every message file of a channel, with the folder that it is in.
-    async fn places(&self, channel: &Name) -> Result<HashMap<String, Dir>, ChannelError> {
+    async fn locate_files(&self, channel: &Name) -> Result<HashMap<String, Dir>, ChannelError> {
         let (tree, channel) = (self.tree().clone(), channel.clone());
         blocking(move || {
-            let mut places = HashMap::new();
+            let mut files = HashMap::new();
             for dir in tree.folders(&channel)? {
                 for folder in archives(&dir)?.into_iter().chain([dir]) {
-                    places.extend(message_ids(&folder)?.into_iter().map(|id| (id, folder.clone())));
+                    files.extend(message_ids(&folder)?.into_iter().map(|id| (id, folder.clone())));
                 }
             }
-            Ok(places)
+            Ok(files)
         })
         .await
     }
 }
 
-fn shown(channel: &Name, native: &str) -> String {
+fn display_path(channel: &Name, native: &str) -> String {
     format!("channels/{channel}/{native}.json")
 }
 
 /// The channel and the id of a message file, by its path; the archive's folders lie between the two.
-fn place_of(channels: &Path, path: &Path) -> Option<(Name, String)> {
+fn parse_path(channels: &Path, path: &Path) -> Option<(Name, String)> {
     let below = path.strip_prefix(channels).ok()?;
     let channel = below.components().next()?.as_os_str().to_str()?;
     let native = id_of_file(below.file_name()?.to_str()?)?;
@@ -278,5 +280,5 @@ fn place_of(channels: &Path, path: &Path) -> Option<(Name, String)> {
 }
 
 #[cfg(test)]
-#[path = "intact_tests.rs"]
+#[path = "integrity_tests.rs"]
 mod tests;

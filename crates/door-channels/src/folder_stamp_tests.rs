@@ -10,16 +10,16 @@ fn c4_an_unchanged_folder_is_listed_again_only_where_others_may_have_changed_it_
     let automatic = Config::new(folder.path());
     let polling = Config { detection: Detection::Polling, ..automatic.clone() };
     let (sure, doubtful) =
-        (Looked::at(&dir, now, &automatic).unwrap(), Looked::at(&dir, now, &polling).unwrap());
+        (FolderStamp::at(&dir, now, &automatic).unwrap(), FolderStamp::at(&dir, now, &polling).unwrap());
     for (secs, listed_again) in [(1, false), (29, false), (31, true), (-3600, true)] {
-        let next = Looked::at(&dir, after(secs), &polling).unwrap();
-        assert_eq!(!next.is_as_before(Some(&doubtful)), listed_again, "after {secs} s");
-        assert!(Looked::at(&dir, after(secs), &automatic).unwrap().is_as_before(Some(&sure)));
+        let next = FolderStamp::at(&dir, after(secs), &polling).unwrap();
+        assert_eq!(!next.is_unchanged_since(Some(&doubtful)), listed_again, "after {secs} s");
+        assert!(FolderStamp::at(&dir, after(secs), &automatic).unwrap().is_unchanged_since(Some(&sure)));
     }
-    assert!(!sure.is_as_before(None));
+    assert!(!sure.is_unchanged_since(None));
     write_carelessly(&folder.path().join("new"), "");
-    assert!(!Looked::at(&dir, after(1), &polling).unwrap().is_as_before(Some(&doubtful)));
-    assert!(!Looked::at(&dir, after(1), &automatic).unwrap().is_as_before(Some(&sure)));
+    assert!(!FolderStamp::at(&dir, after(1), &polling).unwrap().is_unchanged_since(Some(&doubtful)));
+    assert!(!FolderStamp::at(&dir, after(1), &automatic).unwrap().is_unchanged_since(Some(&sure)));
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn a_stamp_that_is_younger_than_a_tick_may_hide_a_further_change() {
     let changed = Timestamp::from_nanosecond(dir.stamp().unwrap().ctime_ns).unwrap();
     let settled = |ms| {
         let at = changed + SignedDuration::from_millis(ms);
-        Looked::at(&dir, at, &Config::new(folder.path())).unwrap().is_settled()
+        FolderStamp::at(&dir, at, &Config::new(folder.path())).unwrap().is_settled()
     };
     assert_eq!([0, 10, 60].map(settled), [false, false, true]);
 }

@@ -3,7 +3,7 @@ use switchboard_hub::{Draft, RelayedMessage};
 use tokio_util::sync::CancellationToken;
 
 use crate::channels::{Channels, Post};
-use crate::reading::Reading;
+use crate::reading::Transcript;
 use crate::run::run_channels;
 use crate::test_channels::{TestChannels, agent, name, post_from_lab, soon};
 
@@ -29,7 +29,7 @@ async fn a_post_of_another_hub_to_somebody_stands_in_the_channel_once_where_it_i
     here.join(&agent("bob"), &name("general")).await.unwrap();
     let (stop, outbound) = (CancellationToken::new(), test.outbound().await);
     let work = tokio::spawn(run_channels(here.clone(), outbound, stop.clone()));
-    let mut follower = here.follow(&name("general"), &Reading::default()).await.unwrap();
+    let mut follower = here.follow(&name("general"), &Transcript::default()).await.unwrap();
     for number in 0..2 {
         let passed = brought(&test, &lab.channels, "qc-1", &format!("look {number}")).await;
         for _ in 0..2 {
@@ -43,8 +43,8 @@ async fn a_post_of_another_hub_to_somebody_stands_in_the_channel_once_where_it_i
     stop.cancel();
     soon(work).await.unwrap().unwrap();
     assert_eq!(test.texts().await, ["look 0", "look 1"]);
-    assert_eq!(here.sweep().await.unwrap().taken, 0);
-    assert_eq!(here.altered().await.unwrap(), []);
+    assert_eq!(here.scan().await.unwrap().ingested, 0);
+    assert_eq!(here.find_tampering().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_channel_that_nobody_reads_here_is_not_made() {
     let passed = brought(&test, &lab.channels, "qc-1", "look").await;
     let id = test.channels.hub().submit_relayed(vec![passed]).await.remove(0).unwrap().id;
     let post = test.channels.hub().message(id).await.unwrap().unwrap();
-    super::put(&test.channels, &post).await.unwrap();
+    super::write_file(&test.channels, &post).await.unwrap();
     assert!(!test.path("channels/general").exists());
 }
 
@@ -64,7 +64,7 @@ async fn where_a_process_ended_before_the_file_was_there_the_next_one_puts_it() 
     let passed = brought(&test, &lab.channels, "qc-1", "look").await;
     test.channels.hub().submit_relayed(vec![passed]).await.remove(0).unwrap();
     let here = test.another(|config| config.linked = true).await;
-    let mut follower = here.follow(&name("general"), &Reading::default()).await.unwrap();
+    let mut follower = here.follow(&name("general"), &Transcript::default()).await.unwrap();
     tokio::select! {
         ended = super::run(&here) => panic!("{ended:?}"),
         read = soon(follower.next()) => assert_eq!(read.unwrap().messages.len(), 1),

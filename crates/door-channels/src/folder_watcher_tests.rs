@@ -11,23 +11,25 @@ fn config(detection: Detection) -> Config {
 fn c4_events_are_trusted_on_a_disk_that_can_be_watched_and_nowhere_else() {
     use Detection::{Automatic, Polling};
     use Filesystem::{Local, Network, Unknown};
-    assert_eq!(means(Automatic, Local, true), Means::Events);
-    for (detection, filesystem, has_watch, doubt) in [
-        (Automatic, Local, false, Doubt::NoWatch),
-        (Automatic, Network, true, Doubt::Network),
-        (Automatic, Unknown, true, Doubt::Unknown),
-        (Polling, Local, true, Doubt::Told),
+    assert_eq!(mode(Automatic, Local, true), WatchMode::Events);
+    for (detection, filesystem, has_watch, reason) in [
+        (Automatic, Local, false, PollReason::NoWatch),
+        (Automatic, Network, true, PollReason::Network),
+        (Automatic, Unknown, true, PollReason::Unknown),
+        (Polling, Local, true, PollReason::Told),
     ] {
-        assert_eq!(means(detection, filesystem, has_watch), Means::Polling(doubt));
+        assert_eq!(mode(detection, filesystem, has_watch), WatchMode::Polling(reason));
     }
 }
 
 #[test]
 fn c4_polling_is_quick_after_a_find_and_backs_off_to_two_seconds() {
-    let mut pace = Pace::of(Means::Polling(Doubt::Network), &config(Detection::Automatic));
-    let pauses = [true, false, false, false, false, false, true].map(|found| pace.after(found).as_millis());
+    let mut interval =
+        PollInterval::of(WatchMode::Polling(PollReason::Network), &config(Detection::Automatic));
+    let pauses =
+        [true, false, false, false, false, false, true].map(|found| interval.after(found).as_millis());
     assert_eq!(pauses, [500, 750, 1125, 1687, 2000, 2000, 500]);
-    let mut steady = Pace::of(Means::Events, &config(Detection::Automatic));
+    let mut steady = PollInterval::of(WatchMode::Events, &config(Detection::Automatic));
     assert_eq!([true, false].map(|found| steady.after(found).as_secs()), [15, 15]);
     for _ in 0..100 {
         let pause = jittered(Duration::from_secs(2)).as_millis();
@@ -39,11 +41,11 @@ fn c4_polling_is_quick_after_a_find_and_backs_off_to_two_seconds() {
 async fn c4_a_probe_tells_a_folder_that_reports_changes_from_one_that_does_not() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let heard = Arc::<Heard>::default();
-    let watcher = watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, heard.clone()).unwrap();
-    assert!(soon(is_reported(&dir, &heard)).await);
+    let events = Arc::<Events>::default();
+    let watcher = watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, events.clone()).unwrap();
+    assert!(soon(is_reported(&dir, &events)).await);
     drop(watcher);
-    assert!(!soon(is_reported(&dir, &Heard::default())).await, "nobody reports to that one");
+    assert!(!soon(is_reported(&dir, &Events::default())).await, "nobody reports to that one");
     assert_eq!(dir.names().unwrap(), [""; 0], "the probe is gone");
 }
 
@@ -73,11 +75,11 @@ async fn c3_that_the_system_dropped_events_is_a_hint_by_itself() {
         for other in &others {
             write_carelessly(other, "");
         }
-        let heard = Arc::<Heard>::default();
+        let events = Arc::<Events>::default();
         let _watcher =
-            watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, heard.clone()).unwrap();
+            watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, events.clone()).unwrap();
         // Whoever hears the events is kept busy with the first of them.
-        let busy = heard.touched.lock();
+        let busy = events.touched.lock();
         assert!(dir.remove(message).unwrap());
         for number in 0..changes {
             // By turns: the same twice in a row is one event.
@@ -85,13 +87,13 @@ async fn c3_that_the_system_dropped_events_is_a_hint_by_itself() {
             std::fs::set_permissions(&others[number % 2], mode).unwrap();
         }
         drop(busy);
-        soon(heard.ring.notified()).await;
+        soon(events.changed_signal.notified()).await;
         if is_dropped {
-            soon(heard.ring.notified()).await;
+            soon(events.changed_signal.notified()).await;
         } else {
             write_carelessly(&folder.path().join(PROBE), "");
-            soon(heard.probe.notified()).await;
-            let again = tokio::time::timeout(Duration::ZERO, heard.ring.notified()).await;
+            soon(events.probe.notified()).await;
+            let again = tokio::time::timeout(Duration::ZERO, events.changed_signal.notified()).await;
             assert!(again.is_err(), "nothing was dropped, and nothing else is a hint");
         }
     }
@@ -114,19 +116,23 @@ fn c13_a_changed_or_removed_file_is_remembered_and_a_new_one_or_its_link_count_i
 async fn a_change_rings_and_without_events_the_clock_does() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let mut lookout =
-        Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, &config(Detection::Automatic))
-            .await;
+    let mut watcher = FolderWatcher::open(
+        &dir,
+        RecursiveMode::NonRecursive,
+        is_message_file,
+        &config(Detection::Automatic),
+    )
+    .await;
     let message = dir.path().join("msg-20260111-163315-claude-4c78.json");
     write_carelessly(&message, "{}");
-    let changes = soon(lookout.next(false, Duration::from_hours(1))).await;
+    let changes = soon(watcher.next(false, Duration::from_hours(1))).await;
     assert_eq!(changes, Some(Changes::Named(vec![message])));
     let quick = Config { rescan_network: Duration::from_millis(20), ..config(Detection::Polling) };
-    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, &quick).await;
-    assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Clock));
+    let mut watcher = FolderWatcher::open(&dir, RecursiveMode::NonRecursive, is_message_file, &quick).await;
+    assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Clock));
     let seldom = Config { rescan_network: Duration::from_hours(1), ..config(Detection::Polling) };
-    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, &seldom).await;
-    let early = soon(lookout.next(false, Duration::from_millis(1))).await;
+    let mut watcher = FolderWatcher::open(&dir, RecursiveMode::NonRecursive, is_message_file, &seldom).await;
+    let early = soon(watcher.next(false, Duration::from_millis(1))).await;
     assert_eq!(early, None, "it is not time yet");
 }
 
@@ -135,22 +141,27 @@ async fn a_change_rings_and_without_events_the_clock_does() {
 async fn c4_event_in_a_polled_folder_causes_a_listing() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let mut lookout =
-        Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, &config(Detection::Automatic))
-            .await;
-    lookout.means = Means::Polling(Doubt::Network);
+    let mut watcher = FolderWatcher::open(
+        &dir,
+        RecursiveMode::NonRecursive,
+        is_message_file,
+        &config(Detection::Automatic),
+    )
+    .await;
+    watcher.mode = WatchMode::Polling(PollReason::Network);
     write_carelessly(&dir.path().join("msg-20260111-163315-claude-4c78.json"), "{}");
-    assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
+    assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
 }
 
 #[tokio::test]
 async fn new_channel_is_listed() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let mut lookout =
-        Lookout::open(&dir, RecursiveMode::Recursive, is_message_file, &config(Detection::Automatic)).await;
+    let mut watcher =
+        FolderWatcher::open(&dir, RecursiveMode::Recursive, is_message_file, &config(Detection::Automatic))
+            .await;
     std::fs::create_dir(folder.path().join("general")).unwrap();
-    assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
+    assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
 }
 
 #[test]

@@ -122,5 +122,5 @@ pub(crate) fn is_deprecated(text: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "names_tests.rs"]
+#[path = "ids_tests.rs"]
 mod tests;

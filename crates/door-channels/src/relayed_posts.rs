@@ -31,7 +31,7 @@ pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError>
     loop {
         let page = hub.relayed_posts(after, PAGE).await?;
         for post in &page.posts {
-            put_when_possible(channels, post).await?;
+            write_with_retry(channels, post).await?;
         }
         after = page.until;
         // What is looked at again after a restart is found in its place, so that it need not be written down each time.
@@ -52,11 +52,11 @@ async fn cursor(channels: &Channels) -> Result<i64, ChannelError> {
 }
 
 /// Puts a post into its channel. A folder that cannot be written to now is tried again: what comes behind has to go there too.
-async fn put_when_possible(channels: &Channels, post: &Stored) -> Result<(), ChannelError> {
+async fn write_with_retry(channels: &Channels, post: &Stored) -> Result<(), ChannelError> {
     let mut is_told = false;
     loop {
-        match put(channels, post).await {
-            Err(ChannelError::Awaited { .. }) => {}
+        match write_file(channels, post).await {
+            Err(ChannelError::FilePending { .. }) => {}
             Err(error) if error.is_unmounted() || matches!(error, ChannelError::File(_)) => {
                 if !is_told {
                     let (id, error) = (post.message.id, describe(&error));
@@ -70,10 +70,10 @@ async fn put_when_possible(channels: &Channels, post: &Stored) -> Result<(), Cha
     }
 }
 
-async fn put(channels: &Channels, post: &Stored) -> Result<(), ChannelError> {
+async fn write_file(channels: &Channels, post: &Stored) -> Result<(), ChannelError> {
     match post.message.posted_in() {
         Some(channel) if is_read_here(channels, &channel).await? => {
-            channels.put(&post.message, post.seq, &channel).await
+            channels.write_file(&post.message, post.seq, &channel).await
         }
         _ => Ok(()),
     }
@@ -86,5 +86,5 @@ async fn is_read_here(channels: &Channels, channel: &Name) -> Result<bool, Chann
 }
 
 #[cfg(test)]
-#[path = "brought_tests.rs"]
+#[path = "relayed_posts_tests.rs"]
 mod tests;

@@ -8,14 +8,14 @@ use crate::tree::{Tree, archives, blocking};
 
 impl Channels {
     /// Removes the unfinished files of writers that are gone; returns how many.
-    pub(crate) async fn clear_leftovers(&self) -> Result<usize, ChannelError> {
+    pub(crate) async fn remove_unfinished(&self) -> Result<usize, ChannelError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
-        blocking(move || clear(&tree, now)).await
+        blocking(move || remove_stale_temps(&tree, now)).await
     }
 }
 
-fn clear(tree: &Tree, now: Timestamp) -> Result<usize, ChannelError> {
-    let mut folders = tree.claims_of_all()?;
+fn remove_stale_temps(tree: &Tree, now: Timestamp) -> Result<usize, ChannelError> {
+    let mut folders = tree.lease_folders()?;
     folders.push(tree.presence()?);
     for channel in tree.channel_names()? {
         // What is called like a channel and is no folder is none of ours.
@@ -32,5 +32,5 @@ fn clear(tree: &Tree, now: Timestamp) -> Result<usize, ChannelError> {
 }
 
 #[cfg(test)]
-#[path = "leftovers_tests.rs"]
+#[path = "cleanup_tests.rs"]
 mod tests;

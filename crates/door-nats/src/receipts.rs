@@ -1,0 +1,76 @@
+//! What became of other hubs' messages after they were taken in: who was shown one, and who is done with it.
+//!
+//! The hub notes what is to be told in the transaction in which it happens, and what was told is struck out after the
+//! server has it. Said again after a crash it is no news to the other hub, so it needs no id of its own.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use switchboard_core::Name;
+use switchboard_hub::{ReceiptStatus, ReceiptUpdate};
+
+use crate::error::NatsError;
+use crate::publisher::Publisher;
+use crate::session::Session;
+use crate::wire::{EnvelopeKind, ReaderReceipt, ReaderState, ReceiptBatch, VERSION, to_bytes};
+
+/// Most that is told in one message: with the longest notes it fits into what a server takes at once.
+const BATCH: usize = 256;
+
+/// How long to gather. Nobody waits for it, and a mailbox that is read is many words.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// As much of a note is told.
+const MAX_NOTE: usize = 500;
+
+/// Tells other hubs what became of their messages, as it happens, until something fails.
+pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
+    let mut changes = session.hub.changes();
+    let mut publisher = Publisher::open(session).await?;
+    loop {
+        while send_batch(session, &mut publisher).await? {}
+        changes.next().await;
+        tokio::time::sleep(DEBOUNCE).await;
+    }
+}
+
+/// Tells some of what is to be told; says whether there was anything.
+async fn send_batch(session: &Session, publisher: &mut Publisher<()>) -> Result<bool, NatsError> {
+    let pending = session.hub.pending_receipts(BATCH).await?;
+    if pending.is_empty() {
+        return Ok(false);
+    }
+    let mut by_hub: BTreeMap<&Name, Vec<_>> = BTreeMap::new();
+    for update in pending.iter().filter_map(|one| one.update.as_ref()) {
+        if let Some(word) = to_receipt(update) {
+            by_hub.entry(&update.hub).or_default().push(serde_json::to_value(word).unwrap_or_default());
+        }
+    }
+    for (hub, receipts) in by_hub {
+        let envelope = ReceiptBatch {
+            v: VERSION,
+            envelope: EnvelopeKind::ReceiptBatch,
+            hub: session.me.clone(),
+            said: receipts,
+        };
+        let (subject, id) = (session.subjects.receipt(&session.me, hub), session.hub.next_id().to_string());
+        if publisher.send(subject, id, to_bytes(&envelope), ()).await?.is_some() {
+            tracing::warn!(%hub, "what became of its messages is more than NATS takes at once (max_payload)");
+        }
+    }
+    while publisher.next_ack().await?.is_some() {}
+    session.hub.clear_receipts(pending).await?;
+    Ok(true)
+}
+
+fn to_receipt(update: &ReceiptUpdate) -> Option<ReaderReceipt> {
+    let (became, note) = match &update.status {
+        ReceiptStatus::Seen => (ReaderState::Seen, None),
+        ReceiptStatus::Acknowledged { note } => (ReaderState::Acknowledged, note.as_ref()),
+        // That was said when the message came in.
+        ReceiptStatus::Accepted | ReceiptStatus::Refused { .. } => return None,
+    };
+    let note = note.map(|note| note.chars().take(MAX_NOTE).collect());
+    Some(ReaderReceipt { id: update.id, agent: update.agent.clone(), became, note })
+}
