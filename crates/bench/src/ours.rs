@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use door_workspace::{Config, Letter, Section, Tree, Workspace};
+use door_workspace::{Config, OutgoingMessage, Section, Tree, Workspace};
 use switchboard_core::{AgentId, Door, Kind, Name};
 use switchboard_hub::Registration;
 use tokio::task::JoinHandle;
@@ -40,7 +40,7 @@ pub(crate) struct Sent {
 impl Serving {
     /// Makes a workspace in this folder, with one registered reader.
     pub(crate) async fn make(folder: &Path, at: At) -> anyhow::Result<Self> {
-        Tree::make(folder)?;
+        Tree::create(folder)?;
         let key = crate::binding::own_key()?;
         let workspace = Workspace::open(folder, Config::default(), |hub| hub.key = Some(key)).await?;
         workspace.register(Registration::mailbox(Name::parse(READER)?)).await?;
@@ -133,7 +133,7 @@ pub(crate) async fn journal_round(folder: &Path, load: Load) -> anyhow::Result<R
 /// Sends one message and waits until it is accepted.
 pub(crate) async fn send(workspace: &Workspace, number: usize, body: String) -> anyhow::Result<()> {
     let (from, to) = (sender(number).parse::<AgentId>()?, READER.parse::<AgentId>()?);
-    workspace.send(Letter::new(from, to.into(), Kind::status_update(), body)).await?;
+    workspace.send(OutgoingMessage::new(from, to.into(), Kind::status_update(), body)).await?;
     Ok(())
 }
 

@@ -58,7 +58,7 @@ fn print(metric: &str, share: f64, extent: Extent) -> anyhow::Result<()> {
 
 /// A workspace whose channel has its history, as another program wrote it, and a journal that knows it.
 async fn fill(folder: &Path) -> anyhow::Result<()> {
-    Tree::make(folder)?;
+    Tree::create(folder)?;
     let key = crate::binding::key_of(folder)?;
     let workspace =
         Workspace::open(folder, door_workspace::Config::default(), |hub| hub.key = Some(key)).await?;

@@ -60,7 +60,7 @@ struct Posting {
 
 impl Posting {
     async fn make(folder: &Path) -> anyhow::Result<Self> {
-        Tree::make(folder)?;
+        Tree::create(folder)?;
         let key = crate::binding::key_of(folder)?;
         let workspace =
             Workspace::open(folder, door_workspace::Config::default(), |hub| hub.key = Some(key)).await?;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use door_workspace::{Letter, Workspace};
+use door_workspace::{OutgoingMessage, Workspace};
 use switchboard_core::{AgentId, Kind, Name};
 use switchboard_hub::{MailboxQuery, Part, Registration};
 use switchboard_sys::files::{Dir, Durability};
@@ -76,7 +76,7 @@ async fn send(workspace: &Workspace, number: usize) -> anyhow::Result<()> {
         (sender(number % READERS).parse::<AgentId>()?, reader(number % READERS).parse::<AgentId>()?);
     let mut text = format!("unique{number} ");
     text.extend("The quick brown fox jumps over the lazy dog. ".chars().cycle().take(TEXT - text.len()));
-    workspace.send(Letter::new(from, to.into(), Kind::status_update(), text)).await?;
+    workspace.send(OutgoingMessage::new(from, to.into(), Kind::status_update(), text)).await?;
     Ok(())
 }
 
