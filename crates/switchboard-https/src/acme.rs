@@ -1,4 +1,4 @@
-//! A certificate by ACME (RFC 8555): obtained, kept and renewed.
+//! ACME client (RFC 8555): obtains, stores and renews the certificate.
 
 mod challenges;
 mod order;
@@ -21,17 +21,17 @@ use crate::error::Error;
 use crate::host;
 use crate::settings::Acme;
 
-/// The longest pause after a failure: the certificate still counts for a third of its life, so there is time, but a
-/// server that is back should be noticed the same day.
+/// Upper bound of the retry backoff. At renewal time the old certificate is valid for another third of its lifetime, so
+/// there is time, but a server that has recovered should be noticed the same day.
 const MAX_RETRY_DELAY: Duration = Duration::from_hours(6);
 
-/// How often to look whether a certificate is due. Machines sleep and clocks are set, so one long wait would be wrong.
+/// How often the renewal time is checked. Machines suspend and clocks are set, so one long sleep would miss it.
 const CHECK_INTERVAL: Duration = Duration::from_mins(10);
 
-/// How long one attempt may take. Servers look at names from several places, and take a minute at most.
+/// Timeout of one attempt. Servers validate names from several locations, which takes a minute at most.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// What obtains the certificate and keeps it fresh.
+/// Obtains the certificate and renews it before it expires.
 pub(crate) struct Issuer {
     settings: Acme,
     store: Store,
@@ -41,7 +41,7 @@ pub(crate) struct Issuer {
 }
 
 impl Issuer {
-    /// Checks the settings and opens the store. Talks to nobody yet.
+    /// Checks the settings and opens the store. Makes no network request yet.
     pub(crate) fn prepare(mut settings: Acme, clock: Clock) -> Result<Self, Error> {
         if !settings.terms_agreed {
             return Err(Error::TermsNotAgreed { directory: settings.directory });
@@ -65,18 +65,18 @@ impl Issuer {
         Ok(Self { settings, store, transport, challenges: Arc::default(), clock })
     }
 
-    /// What is shown to the server as proof.
+    /// Returns the pending challenges, which the listener answers.
     pub(crate) fn challenges(&self) -> Arc<Challenges> {
         Arc::clone(&self.challenges)
     }
 
-    /// The certificate of an earlier run, if it still counts.
+    /// Returns the certificate of an earlier run if it has not expired.
     pub(crate) fn stored(&self) -> Result<Option<LoadedCertificate>, Error> {
         let stored = self.store.certificate()?;
         Ok(stored.filter(|loaded| self.clock.now() < loaded.certificate.not_after))
     }
 
-    /// Obtains a certificate when there is none, and another when two thirds of its life are over, until `closing`.
+    /// Obtains a certificate if there is none, and renews it after two thirds of its lifetime, until `closing`.
     pub(crate) async fn run_renewal(self, current: Arc<CurrentCertificate>, closing: CancellationToken) {
         let renewal = async {
             let mut failures = 0;
@@ -93,8 +93,10 @@ impl Issuer {
                         let is_due = renewal_time(certificate) <= self.clock.now();
                         current.show(loaded);
                         if is_due {
-                            // Without this pause, a server with a wrong clock would be asked again and again.
-                            tracing::warn!("the new certificate is as good as over: is the clock right?");
+                            // Without this delay, a server with a wrong clock would be queried in a tight loop.
+                            tracing::warn!(
+                                "the new certificate is already due for renewal: check the system clock"
+                            );
                             sleep(retry_delay(&self.settings, 1)).await;
                         }
                     }
@@ -132,7 +134,7 @@ impl Issuer {
     }
 }
 
-/// When a certificate is to be renewed: after two thirds of its life, as public CAs advise.
+/// Returns when a certificate is due for renewal: after two thirds of its lifetime, as public CAs advise.
 fn renewal_time(certificate: &Certificate) -> Timestamp {
     let life = certificate.not_after.duration_since(certificate.not_before);
     let two_thirds = SignedDuration::from_nanos_i128(life.as_nanos() * 2 / 3);
@@ -140,10 +142,10 @@ fn renewal_time(certificate: &Certificate) -> Timestamp {
 }
 
 fn log_failure(error: &(dyn std::error::Error + 'static), retry_delay: Duration) {
-    tracing::warn!(error, seconds = retry_delay.as_secs(), "no certificate by ACME; trying again later");
+    tracing::warn!(error, seconds = retry_delay.as_secs(), "cannot obtain a certificate by ACME; will retry");
 }
 
-/// How long to wait after so many failures in a row. A little chance keeps many hubs from coming back at once.
+/// Returns the exponential backoff after `failures` failures in a row. Jitter keeps many hubs from retrying at once.
 fn retry_delay(settings: &Acme, failures: u32) -> Duration {
     let doubled = settings.first_retry.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
     doubled.min(MAX_RETRY_DELAY).mul_f64(0.9 + 0.2 * fastrand::f64())

@@ -5,7 +5,7 @@ fn settings() -> Acme {
 }
 
 #[test]
-fn a_certificate_is_due_after_two_thirds_of_its_life() {
+fn renewal_is_due_after_two_thirds() {
     let certificate = |from: &str, until: &str| Certificate {
         names: Vec::new(),
         not_before: from.parse().unwrap(),
@@ -22,7 +22,7 @@ fn a_certificate_is_due_after_two_thirds_of_its_life() {
 }
 
 #[test]
-fn pauses_double_up_to_a_limit() {
+fn retry_delay_doubles_up_to_maximum() {
     let near = |failures, expected: Duration| {
         let retry_delay = retry_delay(&settings(), failures);
         assert!(

@@ -1,4 +1,4 @@
-//! Which requests of a connection are being answered, and when it has been idle, or one of them under way, for too long.
+//! Active requests of a connection, for its idle timeout and request timeout.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// The requests of one connection. Clones are handles on the same.
+/// Tracks the active requests of one connection. Clones share them.
 ///
-/// Whoever waits for an end looks when it could be one at the earliest, and is not woken by each request.
+/// A waiting task sleeps until the earliest moment at which its timeout can expire, so that requests do not wake it.
 #[derive(Debug, Clone)]
 pub(crate) struct ActivityTracker(Arc<Mutex<ActiveRequests>>);
 
 #[derive(Debug)]
 struct ActiveRequests {
-    /// When each began. Numbers rise, so the first is the oldest.
+    /// Start of each request. Numbers increase, so the first entry is the oldest.
     started: BTreeMap<u64, Instant>,
     next: u64,
-    /// Since when there has been none, where there is none.
+    /// When the last request ended. Valid while there is none.
     idle_since: Instant,
 }
 
-/// A request that is being answered, until the last byte of the answer is on its way.
+/// Guard of an active request, dropped with the last byte of the response.
 pub(crate) struct ActiveRequest {
     busy: ActivityTracker,
     number: u64,
@@ -34,7 +34,7 @@ impl ActivityTracker {
         Self(Arc::new(Mutex::new(ActiveRequests { started, next: 0, idle_since: Instant::now() })))
     }
 
-    /// Counts a request until what is returned is dropped.
+    /// Counts a request as active until the guard is dropped.
     pub(crate) fn track_request(&self) -> ActiveRequest {
         let mut active = self.0.lock();
         let number = active.next;
@@ -43,18 +43,18 @@ impl ActivityTracker {
         ActiveRequest { busy: self.clone(), number }
     }
 
-    /// Waits until there was no request for so long.
+    /// Waits until there has been no request for `time`.
     pub(crate) async fn idle_for(&self, time: Duration) {
         self.wait(time, |active| active.started.is_empty().then_some(active.idle_since)).await;
     }
 
-    /// Waits until some request has taken longer than that.
+    /// Waits until a request has been active for `time`.
     pub(crate) async fn request_overdue(&self, time: Duration) {
         self.wait(time, |active| active.started.values().next().copied()).await;
     }
 
-    /// Waits until what `since` tells the beginning of has lasted for so long. Where it has not begun, it cannot have lasted
-    /// before that time is over.
+    /// Waits until the state that `since` returns the start of has lasted for `time`. A state that has not started
+    /// cannot have lasted before `time` is over.
     async fn wait(&self, time: Duration, since: impl Fn(&ActiveRequests) -> Option<Instant>) {
         loop {
             let (start, now) = (since(&self.0.lock()), Instant::now());

@@ -1,4 +1,4 @@
-//! The certificate that a listener shows, and the files that certificates are read from.
+//! The listener's current certificate, and reading certificates from PEM.
 
 use std::io;
 use std::path::Path;
@@ -18,30 +18,30 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use crate::error::Error;
 use crate::trust;
 
-/// The largest file that is read: the CA bundles of systems have about 200 KiB.
+/// Maximum file size: the CA bundles of systems have about 200 KiB.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// What a certificate says of itself.
+/// Fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
-    /// The host names and addresses that it is for.
+    /// Host names and IP addresses that it is valid for.
     pub names: Vec<String>,
-    /// From when it counts.
+    /// Start of its validity.
     pub not_before: Timestamp,
-    /// Until when it counts.
+    /// End of its validity.
     pub not_after: Timestamp,
-    /// Its serial number, in hexadecimal.
+    /// Serial number in hexadecimal.
     pub serial: String,
 }
 
-/// A certificate with its chain and key, ready to be shown.
+/// Certificate chain and key, ready for handshakes.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadedCertificate {
     pub(crate) key: Arc<CertifiedKey>,
     pub(crate) certificate: Certificate,
 }
 
-/// The certificate that new connections are shown. Those that are there keep theirs.
+/// Certificate for new handshakes. Existing connections are not affected by a change.
 #[derive(Debug)]
 pub(crate) struct CurrentCertificate {
     key: RwLock<Option<Arc<CertifiedKey>>>,
@@ -49,32 +49,32 @@ pub(crate) struct CurrentCertificate {
 }
 
 impl CurrentCertificate {
-    /// None yet: handshakes fail until there is one.
+    /// Creates an empty slot: handshakes fail until there is a certificate.
     pub(crate) fn none() -> Arc<Self> {
         Arc::new(Self { key: RwLock::default(), info: watch::Sender::new(None) })
     }
 
-    /// Shows another from now on.
+    /// Replaces the certificate for new handshakes.
     pub(crate) fn show(&self, loaded: LoadedCertificate) {
         *self.key.write() = Some(loaded.key);
         self.info.send_replace(Some(loaded.certificate));
     }
 
-    /// What is shown now, and every change of it.
+    /// Subscribes to the current certificate and its changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Option<Certificate>> {
         self.info.subscribe()
     }
 }
 
 impl ResolvesServerCert for CurrentCertificate {
-    /// One certificate, whatever name the client asked for: it may reach us by an address, or by a name of a proxy.
+    /// Returns the one certificate for any SNI name: a client may connect by an IP address, or by a name of a proxy.
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.key.read().clone()
     }
 }
 
 impl LoadedCertificate {
-    /// From a chain and a key in PEM. `what` names it in errors.
+    /// Loads a chain and a key from PEM. `what` names the source in errors.
     pub(crate) fn from_pem(what: &'static str, chain: &[u8], key: &[u8]) -> Result<Self, PemError> {
         let chain = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<Vec<_>, _>>()
@@ -92,7 +92,7 @@ impl LoadedCertificate {
     }
 }
 
-/// What is wrong with a chain and a key.
+/// Defect of a chain or its key.
 #[derive(Debug)]
 pub(crate) enum PemError {
     NoCertificate,
@@ -102,7 +102,7 @@ pub(crate) enum PemError {
 }
 
 impl Certificate {
-    /// Reads what is in a certificate; nothing where it is none.
+    /// Parses a certificate; `None` if it is malformed.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let validity = certificate.validity();
@@ -133,7 +133,7 @@ fn address(bytes: &[u8]) -> Option<String> {
     four.or(sixteen).ok().map(|address| address.to_string())
 }
 
-/// Reads a file that the owner has named. Links are followed: where certificates are renewed, they usually are links.
+/// Reads a file that the owner configured. Follows symbolic links, which renewal tools such as certbot use.
 pub(crate) fn read_file(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
     let missing = || Error::NoFile { what, path: path.to_owned() };
     let real = match path.canonicalize() {

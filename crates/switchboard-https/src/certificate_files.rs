@@ -1,4 +1,4 @@
-//! A certificate from two files that somebody else renews.
+//! Certificate from two files that another program renews.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ use crate::error::Error;
 const CERT: &str = "certificate";
 const KEY: &str = "private key";
 
-/// When to complain of a certificate that nobody has renewed: most are renewed weeks before their end.
+/// Remaining validity at which a warning is logged: renewals usually happen weeks before expiry.
 const EXPIRY_WARNING: SignedDuration = SignedDuration::from_hours(24 * 7);
 
-/// Where a certificate and its key are.
+/// Paths of a certificate and its key.
 #[derive(Debug, Clone)]
 pub(crate) struct CertificateFiles {
     pub(crate) cert: PathBuf,
     pub(crate) key: PathBuf,
 }
 
-/// What tells one state of the two files from another. Times are compared, never ordered.
+/// Detects changes of the two files. Times are compared for equality only, never ordered.
 type Fingerprint = [Option<(u64, u64, i64, i64, i64, i64)>; 2];
 
 impl CertificateFiles {
-    /// Reads both.
+    /// Reads both files.
     pub(crate) fn load(&self) -> Result<LoadedCertificate, Error> {
         check_permissions(&self.key)?;
         let (cert, key) = (read_file(CERT, &self.cert)?, read_file(KEY, &self.key)?);
@@ -45,8 +45,8 @@ impl CertificateFiles {
         })
     }
 
-    /// Reads both again whenever one has changed, until `closing`. What cannot be used is told once, and what was shown
-    /// before is shown on: of two files, one is always written first.
+    /// Polls both files and reloads them after a change, until `closing`. An unusable certificate is logged once and
+    /// the previous one stays: of two files, one is always written first.
     pub(crate) async fn watch(
         self,
         current: Arc<CurrentCertificate>,
@@ -54,7 +54,7 @@ impl CertificateFiles {
         clock: Clock,
         closing: CancellationToken,
     ) {
-        // What was read before this loop may have changed since, so the first look reads once more.
+        // The files may have changed since they were loaded, so the first poll loads them again.
         let mut last = None;
         let mut poll = interval(every.max(Duration::from_millis(10)));
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -66,7 +66,7 @@ impl CertificateFiles {
             let files = self.clone();
             let before = last;
             let reading = tokio::task::spawn_blocking(move || {
-                // Before the reading: a change during it shows as another one at the next look.
+                // Taken before the files are read: a change during the read shows at the next poll.
                 let fingerprint = files.fingerprint();
                 (Some(fingerprint) != before).then(|| (fingerprint, files.load()))
             });
@@ -76,7 +76,7 @@ impl CertificateFiles {
                     last = Some(fingerprint);
                     self.apply(&current, loaded, clock.now());
                 }
-                Err(error) => tracing::error!(%error, "cannot look at the certificate's files"),
+                Err(error) => tracing::error!(%error, "cannot check the certificate's files"),
             }
         }
     }
@@ -86,7 +86,7 @@ impl CertificateFiles {
             && loaded.certificate.not_after < now + EXPIRY_WARNING
         {
             let until = loaded.certificate.not_after;
-            tracing::warn!(cert = %self.cert.display(), %until, "the certificate is over, or will be soon");
+            tracing::warn!(cert = %self.cert.display(), %until, "the certificate has expired or expires soon");
         }
         match loaded {
             Ok(loaded) if current.watch().borrow().as_ref() == Some(&loaded.certificate) => {}
@@ -96,12 +96,12 @@ impl CertificateFiles {
             }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "the changed certificate cannot be used: the one before it is kept");
+                tracing::warn!(error, "the changed certificate is unusable; the previous one stays in use");
             }
         }
     }
 
-    /// What the files look like now. Links are followed: a renewal may change nothing but where they lead.
+    /// Returns the metadata of both files. Follows symbolic links: a renewal may change only their targets.
     fn fingerprint(&self) -> Fingerprint {
         [&self.cert, &self.key].map(|path| {
             let stat = std::fs::metadata(path).ok()?;
@@ -110,8 +110,8 @@ impl CertificateFiles {
     }
 }
 
-/// Refuses a key that others may read. A group may read one that belongs to root: that is how systems share keys with
-/// the few services that need them.
+/// Rejects a key that other users may read. The group may read a key of root: systems share keys with a few services in
+/// this way.
 fn check_permissions(path: &Path) -> Result<(), Error> {
     let stat = match std::fs::metadata(path) {
         Ok(stat) => stat,

@@ -1,4 +1,4 @@
-//! Where a listener's certificate comes from, and what keeps it fresh.
+//! Source of a listener's certificate, and the task that renews it.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use crate::middleware::Middleware;
 use crate::permits::ConnectionPermits;
 use crate::settings::{Challenge, ListenLimits, Mode, Settings};
 
-/// The name of the protocol in which an ACME server is shown that a name is ours (RFC 8737).
+/// ALPN protocol of TLS-ALPN-01 challenges (RFC 8737).
 pub(crate) const ACME_TLS: &[u8; 10] = b"acme-tls/1";
 
-/// A [`Mode`] that was checked, with everything it needs at hand. Nothing runs yet.
+/// A validated [`Mode`] with its resources. No task runs yet.
 pub(crate) enum CertificateSource {
-    /// A proxy has the certificate, and names its client in this header.
+    /// A proxy terminates TLS and names its client in this header.
     Proxy(HeaderName),
-    /// Two files.
+    /// Certificate and key in two files.
     Files(CertificateFiles),
-    /// ACME, with the socket of HTTP-01 challenges where those are chosen.
+    /// ACME, with the socket for HTTP-01 challenges if those are chosen.
     Acme(Box<Issuer>, Option<TcpListener>),
 }
 
 impl CertificateSource {
-    /// Checks the settings, and shows the certificate that is there already.
+    /// Validates the settings and loads a certificate that is already there.
     pub(crate) async fn prepare(settings: &Settings, current: &CurrentCertificate) -> Result<Self, Error> {
         match &settings.mode {
             Mode::BehindProxy { header } => {
@@ -60,7 +60,7 @@ impl CertificateSource {
         }
     }
 
-    /// The header that is believed, where a proxy is in front.
+    /// Returns the trusted header of the proxy, if there is a proxy.
     pub(crate) fn proxy_header(&self) -> Option<HeaderName> {
         match self {
             Self::Proxy(proxy_header) => Some(proxy_header.clone()),
@@ -68,7 +68,7 @@ impl CertificateSource {
         }
     }
 
-    /// How hands are shaken with an ACME server that asks for a proof.
+    /// Returns the TLS configuration for handshakes of TLS-ALPN-01 challenges.
     pub(crate) fn challenge_config(&self) -> Result<Option<Arc<ServerConfig>>, Error> {
         match self {
             Self::Acme(issuer, None) => tls_config(issuer.challenges(), &[ACME_TLS]).map(Some),
@@ -76,7 +76,7 @@ impl CertificateSource {
         }
     }
 
-    /// Keeps the certificate fresh until `closing`.
+    /// Starts the tasks that renew or reload the certificate until `closing`.
     pub(crate) fn start(
         self,
         settings: &Settings,
@@ -100,7 +100,7 @@ impl CertificateSource {
     }
 }
 
-/// Plain HTTP and a header that is believed are for this machine alone.
+/// Checks that plain HTTP with a trusted header is served on the loopback address only.
 fn check_proxy(settings: &Settings, proxy_header: &HeaderName) -> Result<(), Error> {
     if !settings.address.ip().to_canonical().is_loopback() {
         return Err(Error::NotLoopback { address: settings.address });
@@ -111,7 +111,7 @@ fn check_proxy(settings: &Settings, proxy_header: &HeaderName) -> Result<(), Err
     forwarded::validate_header(proxy_header)
 }
 
-/// What answers HTTP-01 challenges to anybody, over plain HTTP and within the same limits.
+/// Creates the server for HTTP-01 challenges: plain HTTP, open to everyone, with the same limits.
 fn challenge_server(router: Router, limits: &ListenLimits, closing: CancellationToken) -> Arc<Server> {
     Arc::new(Server {
         middleware: Arc::new(Middleware {

@@ -1,8 +1,8 @@
-//! Calls to `https` URLs that others may have written.
+//! Egress client for `https` URLs from untrusted sources, with SSRF protection.
 //!
-//! Whoever may name a URL must not make us talk to the machines around us. So a name is resolved once per connection,
-//! every address it has is checked ([`egress`]), and the connection goes to an address that was checked. Redirects are
-//! not followed, proxies that the environment names are not used, and what is not asked for is not read.
+//! The author of a URL must not be able to make this process talk to machines of the internal network. A name is
+//! therefore resolved once per connection, each of its addresses is checked ([`egress`]), and the connection goes to a
+//! checked address. Redirects are not followed, proxies from the environment are not used, and responses are bounded.
 
 mod egress;
 mod permits;
@@ -34,18 +34,18 @@ use crate::error::Error;
 use crate::settings::{ClientSettings, Limits};
 use crate::trust;
 
-/// How long an unused connection is kept. Less than the 30 s after which a listener of ours closes it.
+/// How long an unused connection stays in the pool. Less than the 30 s after which our own listener closes it.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Unused connections that are kept per host: calls come in bursts of a few.
+/// Maximum of idle connections per host: calls come in bursts of a few.
 const POOL_IDLE_PER_HOST: usize = 4;
 
-/// How often an HTTP/2 connection is tried, and how long its other end may take to answer. Otherwise a connection whose
-/// other end is gone would be used, in vain, until TCP gives up after a quarter of an hour.
+/// HTTP/2 keep-alive interval and timeout. Without it, calls would use a dead connection until TCP gives up after a
+/// quarter of an hour.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The client for foreign addresses. A cheap handle: clones share connections and limits.
+/// Client for untrusted URLs. Clones share connections and limits.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -53,23 +53,23 @@ pub struct Client {
     permits: Arc<CallPermits>,
 }
 
-/// What the other end said, whatever the status.
+/// Response of the server, whatever its status.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The status; a redirect is an answer like any other.
+    /// Status; redirects are returned, not followed.
     pub status: StatusCode,
-    /// The HTTP version that was spoken.
+    /// HTTP version of the connection.
     pub version: Version,
-    /// The headers.
+    /// Response headers.
     pub headers: HeaderMap,
-    /// The whole body.
+    /// Complete body.
     pub body: Bytes,
-    /// The time on the other end's clock, where it told.
+    /// Server's clock from the `Date` header, if valid.
     pub date: Option<Timestamp>,
 }
 
 impl Client {
-    /// Makes a client. Reads the files that the settings name.
+    /// Creates a client. Reads the CA and CRL files of the settings.
     pub fn new(settings: ClientSettings) -> Result<Self, Error> {
         Self::with_lookup(settings, Lookup::System)
     }
@@ -83,7 +83,7 @@ impl Client {
             .https_only(true)
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
-            // Whichever of them another crate switches on: a small answer must not become a large one here.
+            // Other crates may enable these features; a small response must not be decompressed into a large one here.
             .no_gzip()
             .no_brotli()
             .no_zstd()
@@ -105,12 +105,12 @@ impl Client {
         })
     }
 
-    /// Reads what is at a URL.
+    /// Sends a GET request.
     pub async fn get(&self, url: &Url, headers: HeaderMap, limits: Limits) -> Result<Response, Error> {
         self.call(Method::GET, url, headers, Bytes::new(), limits).await
     }
 
-    /// Posts JSON to a URL.
+    /// Sends JSON in a POST request.
     pub async fn post_json(
         &self,
         url: &Url,
@@ -150,7 +150,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Reads an answer to its end, or until it has more than `limit` bytes.
+/// Reads a response to its end; fails if its body has more than `limit` bytes.
 async fn read_response(host: &str, mut response: reqwest::Response, limit: usize) -> Result<Response, Error> {
     let too_large = || Error::TooLarge { host: host.to_owned(), limit };
     if response.content_length().is_some_and(|length| length > limit as u64) {
@@ -173,13 +173,13 @@ async fn read_response(host: &str, mut response: reqwest::Response, limit: usize
     })
 }
 
-/// The time in a `Date` header. One that cannot be read is as good as none.
+/// Parses the `Date` header. An invalid one counts as none.
 fn parse_date(headers: &HeaderMap) -> Option<Timestamp> {
     let text = headers.get(DATE)?.to_str().ok()?;
     rfc2822::parse(text).ok().map(|zoned| zoned.timestamp())
 }
 
-/// Says what a failed call came to: a refusal of ours lies under what the HTTP library makes of it.
+/// Converts an error of `reqwest`, in which an error of [`Resolver`] is wrapped.
 fn call_error(host: &str, error: reqwest::Error) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = cause {
@@ -188,6 +188,6 @@ fn call_error(host: &str, error: reqwest::Error) -> Error {
         }
         cause = current.source();
     }
-    // The URL may carry a secret in its query, and errors are logged.
+    // The query of the URL may contain a secret, and errors are logged.
     Error::Failed { host: host.to_owned(), source: error.without_url() }
 }

@@ -1,4 +1,4 @@
-//! Accepting TCP connections, shaking hands, and ending them.
+//! Accept loop and connection lifecycle for TCP.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -25,17 +25,17 @@ use crate::middleware::Middleware;
 use crate::permits::ConnectionPermits;
 use crate::settings::ListenLimits;
 
-/// How long to wait when the system has no more sockets for us.
+/// Delay after `accept` failed, usually because the process has too many open files.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// The name of HTTP/2 in a handshake.
+/// ALPN protocol of HTTP/2.
 const H2: &[u8] = b"h2";
 
-/// How an HTTP/2 client is tried that does not answer, and how long it may take; one that is gone is then forgotten.
+/// HTTP/2 keep-alive interval and timeout, after which a dead client's connection is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Everything that a connection needs.
+/// Shared state of all connections of a listener.
 pub(crate) struct Server {
     pub(crate) middleware: Arc<Middleware>,
     pub(crate) tls: Option<Tls>,
@@ -44,16 +44,16 @@ pub(crate) struct Server {
     pub(crate) closing: CancellationToken,
 }
 
-/// How hands are shaken.
+/// TLS handshake configuration.
 pub(crate) struct Tls {
-    /// With clients.
+    /// For clients.
     pub(crate) config: Arc<ServerConfig>,
-    /// With an ACME server that wants to see that a name is ours.
+    /// For ACME servers that validate a TLS-ALPN-01 challenge.
     pub(crate) challenge: Option<Arc<ServerConfig>>,
 }
 
 impl Server {
-    /// Serves connections until `closing`, then ends those that are left.
+    /// Serves connections until `closing`, then shuts the remaining ones down.
     pub(crate) async fn serve(self: Arc<Self>, socket: TcpListener) {
         let mut connections = JoinSet::new();
         loop {
@@ -73,15 +73,15 @@ impl Server {
                     continue;
                 }
             };
-            // Before the handshake there is nothing that could be said to a client, and afterwards it would cost what
-            // the limit is to save.
+            // Closed without a response: before the handshake a client cannot read one, and a handshake would cost what
+            // the limit is meant to save.
             let Some(permit) = self.permits.acquire(peer.ip()) else {
                 tracing::debug!(client = %peer.ip(), "too many connections: closed one");
                 continue;
             };
-            // Without this, a small answer waits for the client's acknowledgement of the one before it.
+            // Without `TCP_NODELAY`, a small response waits until the client acknowledges the previous one.
             if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "cannot switch Nagle's algorithm off");
+                tracing::debug!(%error, "cannot set TCP_NODELAY");
             }
             let server = Arc::clone(&self);
             connections.spawn(async move {
@@ -113,13 +113,13 @@ impl Server {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
                 self.serve_http(stream, peer, is_http2).await;
             }
-            Ok(Ok(None)) => tracing::info!("an ACME server asked for a proof"),
+            Ok(Ok(None)) => tracing::info!("an ACME server validated a challenge"),
             Ok(Err(error)) => tracing::debug!(%error, client = %peer, "a handshake failed"),
-            Err(_) => tracing::debug!(client = %peer, "a handshake took too long"),
+            Err(_) => tracing::debug!(client = %peer, "a handshake timed out"),
         }
     }
 
-    /// Serves requests until the client goes, is idle for too long, or we are to stop.
+    /// Serves requests until the client disconnects, a timeout expires or the listener shuts down.
     async fn serve_http<S>(&self, stream: S, peer: IpAddr, is_http2: bool)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -138,7 +138,7 @@ impl Server {
                 connection.await
             }
             () = busy.request_overdue(self.limits.request_timeout) => {
-                tracing::debug!(client = %peer, "a request took too long: closed its connection");
+                tracing::debug!(client = %peer, "a request timed out; closed its connection");
                 return;
             }
             () = busy.idle_for(self.limits.idle_timeout) => {
@@ -151,7 +151,7 @@ impl Server {
         }
     }
 
-    /// The version was settled in the handshake, so that nobody has to guess it from the first bytes.
+    /// Builds the server for the version that ALPN negotiated, so that hyper need not detect it from the first bytes.
     fn http_builder(&self, is_http2: bool) -> Builder<TokioExecutor> {
         let limits = &self.limits;
         let mut http = Builder::new(TokioExecutor::new());
@@ -169,7 +169,7 @@ impl Server {
     }
 }
 
-/// Tells of a task that ended by a panic: a fault of ours or of a handler, which cost one connection.
+/// Logs a task that panicked: a bug of ours or of a handler, which closed one connection.
 pub(crate) fn log_panic(joined: Result<(), JoinError>) {
     if let Err(error) = joined
         && error.is_panic()
@@ -178,11 +178,11 @@ pub(crate) fn log_panic(joined: Result<(), JoinError>) {
     }
 }
 
-/// The smallest buffer that the HTTP library works with.
+/// Smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8192;
 
 impl Tls {
-    /// Shakes hands with a client; nothing where it was an ACME server that has now seen what it wanted.
+    /// Performs the TLS handshake with a client; `None` if an ACME server has completed its challenge.
     async fn handshake(&self, stream: Patient) -> std::io::Result<Option<TlsStream<Patient>>> {
         let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
         let is_challenge = is_challenge(&hello.client_hello());
@@ -197,7 +197,7 @@ impl Tls {
     }
 }
 
-/// Whether this is the handshake of RFC 8737, which offers that one protocol and nothing else.
+/// True if this is a TLS-ALPN-01 handshake (RFC 8737), which offers that protocol and no other.
 fn is_challenge(hello: &rustls::server::ClientHello<'_>) -> bool {
     hello
         .alpn()

@@ -1,4 +1,4 @@
-//! What can go wrong with a listener, a certificate or a call.
+//! Errors of the listener, of certificates and of calls.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,32 +7,32 @@ use std::time::Duration;
 
 use switchboard_sys::files::FileError;
 
-/// Why a listener could not be started, a certificate not be had, or a call not be made.
+/// Error of a listener, a certificate or a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address} ({protocol}): {}", bind_hint(.source))]
     Bind {
         /// The address.
         address: SocketAddr,
         /// `TCP` or `UDP`.
         protocol: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Plain HTTP was to be served to more than this machine.
+    /// Plain HTTP would be served on an address other than loopback.
     #[error(
-        "{address} is not a loopback address: behind a proxy the listener speaks plain HTTP and believes a header; \
+        "{address} is not a loopback address: behind a proxy the listener speaks plain HTTP and trusts a header; \
          listen on 127.0.0.1 or ::1"
     )]
     NotLoopback {
         /// The address.
         address: SocketAddr,
     },
-    /// HTTP/3 was asked for where there is no TLS.
-    #[error("`http3` needs the certificate here: switch it off, or let the proxy serve HTTP/3")]
+    /// HTTP/3 was enabled without TLS.
+    #[error("`http3` requires TLS on this listener: disable it, or let the proxy serve HTTP/3")]
     Http3BehindProxy,
-    /// The trusted header has another form than a list of addresses.
+    /// The trusted header has a format other than a list of addresses.
     #[error("`{header}` is not a list of addresses; let the proxy set `x-forwarded-for` or `x-real-ip`")]
     BadHeader {
         /// The header.
@@ -41,183 +41,181 @@ pub enum Error {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file is not there.
-    #[error("{what}: there is no file {}", .path.display())]
+    /// A file does not exist.
+    #[error("{what}: {} does not exist", .path.display())]
     NoFile {
-        /// What the file is for.
+        /// Purpose of the file.
         what: &'static str,
-        /// Where it should be.
+        /// Expected path.
         path: PathBuf,
     },
-    /// A file does not hold what it should.
+    /// A file has no usable PEM block.
     #[error("{what}: {} has no {expected} in PEM", .path.display())]
     BadPem {
-        /// What the file is for.
+        /// Purpose of the file.
         what: &'static str,
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// What it should hold.
+        /// Expected PEM block.
         expected: &'static str,
     },
-    /// A private key that others may read.
+    /// Other users may read the private key.
     #[error("{} can be read or written by others (mode {mode:03o}): chmod 600 {0}", .path.display())]
     OpenKey {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// A certificate and a key that do not belong together.
-    #[error("the key in {} is not that of the certificate in {}", .key.display(), .cert.display())]
+    /// Certificate and key do not match.
+    #[error("the key in {} does not match the certificate in {}", .key.display(), .cert.display())]
     OtherKey {
-        /// The certificate's file.
+        /// Path of the certificate.
         cert: PathBuf,
-        /// The key's file.
+        /// Path of the key.
         key: PathBuf,
     },
-    /// A certificate, key or list that cannot be used.
+    /// A certificate, key or CRL is unusable.
     #[error("{what} cannot be used")]
     Unusable {
-        /// What it is.
+        /// Which one.
         what: &'static str,
-        /// What the TLS library said.
+        /// Error of the TLS library.
         source: rustls::Error,
     },
-    /// Neither the system nor the settings name a CA.
+    /// Neither the system nor the settings have a CA.
     #[error("no CA is trusted: install the system's CA certificates (ca-certificates), or name a CA file")]
     NoCa,
-    /// The ACME server's terms were not agreed to.
-    #[error("ACME needs your agreement to the terms of service of {directory}")]
+    /// The ACME server's terms of service were not agreed to.
+    #[error("ACME requires your agreement to the terms of service of {directory}")]
     TermsNotAgreed {
-        /// The server's directory.
+        /// URL of the server's directory.
         directory: String,
     },
-    /// A name that no certificate can be had for.
+    /// ACME issues no certificate for this name.
     #[error("`{}` cannot be in an ACME certificate: write a host name, without port or `*`", .name.escape_debug())]
     BadName {
-        /// The name as given.
+        /// Name from the settings.
         name: String,
     },
-    /// No name for the certificate.
+    /// The settings have no name for the certificate.
     #[error("ACME needs at least one host name for the certificate")]
     NoNames,
-    /// A directory that is not a URL of an ACME server.
+    /// The ACME directory is not an https URL.
     #[error("the ACME directory `{}` is not an https URL", .directory.escape_debug())]
     BadDirectory {
-        /// As given.
+        /// Value from the settings.
         directory: String,
     },
-    /// The ACME server refused, or could not be reached.
-    #[error("the ACME server {directory} refused or could not be reached")]
+    /// The ACME server rejected a request or could not be reached.
+    #[error("the ACME server {directory} rejected a request or could not be reached")]
     Acme {
-        /// The server's directory.
+        /// URL of the server's directory.
         directory: String,
-        /// What went wrong.
+        /// Error of the ACME library.
         source: Box<instant_acme::Error>,
     },
     /// The ACME server offers no challenge of the chosen kind.
     #[error("the ACME server offers no {challenge} challenge for {name}; choose the other kind")]
     NoChallenge {
-        /// The name.
+        /// Host name.
         name: String,
-        /// The kind that was chosen.
+        /// Chosen kind.
         challenge: &'static str,
     },
-    /// The ACME server could not convince itself that a name is ours.
-    #[error("the ACME server did not accept that {name} is ours: {reason}")]
+    /// The ACME server could not validate a name.
+    #[error("the ACME server could not validate {name}: {reason}")]
     NotOurs {
-        /// The name, or all of them.
+        /// The name, or all names.
         name: String,
-        /// What the server said.
+        /// Reason that the server reported.
         reason: String,
     },
-    /// A certificate could not be made.
-    #[error("cannot make a certificate or its request")]
+    /// A certificate or a signing request could not be created.
+    #[error("cannot create a certificate or a signing request")]
     Rcgen(#[from] rcgen::Error),
-    /// Something in the allow-list is neither network, address nor host name.
-    #[error("`{}` cannot be allowed: write a network (10.0.0.0/8), an address or a host name", .entry.escape_debug())]
+    /// An entry of the allow-list is no network, address or host name.
+    #[error("invalid allow-list entry `{}`: write a network (10.0.0.0/8), an address or a host name", .entry.escape_debug())]
     BadAllowed {
-        /// The entry as given.
+        /// Entry from the settings.
         entry: String,
     },
-    /// The client itself could not be made.
-    #[error("cannot make an HTTPS client")]
+    /// The HTTP client could not be created.
+    #[error("cannot create an HTTPS client")]
     NoClient(#[source] reqwest::Error),
-    /// A URL that is not called.
-    #[error("{url} is not called: {reason}")]
+    /// The egress policy rejects the URL.
+    #[error("{url} is blocked: {reason}")]
     BadUrl {
-        /// The URL, without its query.
+        /// URL without its query.
         url: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: &'static str,
     },
-    /// An address that is private or special.
-    #[error(
-        "{host} is not called: {address} is {range}; if it is meant to be reached, allow the host or its network"
-    )]
+    /// The address is private or special (SSRF protection).
+    #[error("{host} is blocked: {address} is {range}; to permit it, allow the host or its network")]
     Forbidden {
-        /// The host that was to be called.
+        /// Host of the URL.
         host: String,
         /// Its address.
         address: IpAddr,
-        /// What kind of address that is.
+        /// Special-purpose range of the address.
         range: &'static str,
     },
-    /// A name that could not be resolved.
-    #[error("cannot find the address of {host}")]
+    /// DNS has no address for the host.
+    #[error("cannot resolve {host}")]
     Unknown {
         /// The host.
         host: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The other end could not be reached, could not prove who it is, or broke off.
+    /// The connection failed, its certificate is not trusted, or it broke.
     #[error("the call to {host} failed")]
     Failed {
         /// The host.
         host: String,
-        /// What went wrong.
+        /// Error of the HTTP library.
         source: reqwest::Error,
     },
-    /// The call took too long.
+    /// The call timed out.
     #[error("{host} did not answer within {}", humane(*.limit))]
     TimedOut {
         /// The host.
         host: String,
-        /// How long it had.
+        /// Its timeout.
         limit: Duration,
     },
-    /// The answer was larger than the caller wants.
-    #[error("the answer of {host} has more than {limit} bytes")]
+    /// The response body exceeds the caller's limit.
+    #[error("the response of {host} exceeds {limit} bytes")]
     TooLarge {
         /// The host.
         host: String,
-        /// What the caller allows.
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
 impl Error {
-    /// Whether the same call can succeed later without anybody changing settings or URL.
+    /// True if a retry can succeed without a change of settings or URL.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Failed { .. } | Self::TimedOut { .. })
     }
 }
 
-/// What to do about an address that cannot be had.
+/// Returns the next step after a failed bind.
 fn bind_hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::AddrInUse => "something else listens there; end it, or choose another address",
+        io::ErrorKind::AddrInUse => "the port is in use; stop the other program, or choose another address",
         io::ErrorKind::PermissionDenied => {
-            "ports below 1024 are for root; choose another, put a proxy in front, or give the program the right \
+            "ports below 1024 require root; choose another, put a proxy in front, or grant the capability \
              (setcap cap_net_bind_service=+ep)"
         }
-        io::ErrorKind::AddrNotAvailable => "this machine has not got the address; choose one that it has",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have the address; choose one of its own",
         _ => "choose another address",
     }
 }
 
-/// A duration in the unit that a person would choose.
+/// Formats a duration in milliseconds or seconds.
 fn humane(duration: Duration) -> String {
     match duration.as_millis() {
         millis if millis < 1000 || !millis.is_multiple_of(1000) => format!("{millis} ms"),

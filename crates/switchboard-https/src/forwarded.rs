@@ -1,4 +1,4 @@
-//! Who a proxy says its client is.
+//! Client address from the header of a trusted proxy.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,21 +6,22 @@ use http::header::{FORWARDED, HeaderMap, HeaderName};
 
 use crate::error::Error;
 
-/// A header that names no address where it should.
+/// The header has no address where the client's is expected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the last entry of `{header}` is not an IP address: the proxy in front must set it")]
 pub(crate) struct ForwardedError {
     pub(crate) header: HeaderName,
 }
 
-/// Refuses headers that look otherwise than a list of addresses.
+/// Rejects headers whose value is not a list of addresses.
 pub(crate) fn validate_header(header: &HeaderName) -> Result<(), Error> {
     if *header == FORWARDED { Err(Error::BadHeader { header: header.clone() }) } else { Ok(()) }
 }
 
-/// The last address in the header: the proxy has put it there itself, while those before it came from its client.
+/// Returns the last address in the header, which the proxy added; the ones before it come from the client and can be
+/// spoofed.
 ///
-/// A request without the header did not come through the proxy, but from this machine; then it is `peer`'s.
+/// A request without the header did not come through the proxy but from this machine, and has the address of `peer`.
 pub(crate) fn client_address(
     headers: &HeaderMap,
     header: &HeaderName,
@@ -35,7 +36,7 @@ pub(crate) fn client_address(
     last.ok_or_else(|| ForwardedError { header: header.clone() })
 }
 
-/// An address as proxies write it: alone, with a port, or in brackets.
+/// Parses an address as proxies write it: bare, with a port, or in brackets.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let in_brackets = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let alone = in_brackets.unwrap_or(text).parse::<IpAddr>().ok();

@@ -3,7 +3,7 @@ use http::HeaderValue;
 use super::*;
 
 #[test]
-fn addresses_as_proxies_write_them() {
+fn address_formats_of_proxies_are_parsed() {
     for (text, expected) in [
         ("192.0.2.1", Some("192.0.2.1")),
         ("192.0.2.1:4711", Some("192.0.2.1")),
@@ -21,7 +21,7 @@ fn addresses_as_proxies_write_them() {
 }
 
 #[test]
-fn a_value_that_is_no_text_is_no_address() {
+fn non_text_value_is_rejected() {
     let header = HeaderName::from_static("x-forwarded-for");
     let peer = "127.0.0.1".parse().unwrap();
     let mut headers = HeaderMap::new();

@@ -1,11 +1,11 @@
-//! Host names, in one spelling.
+//! Validation and normalization of host names.
 
-/// One spelling for a host name: DNS knows no case, and the dot at the end means the same name.
+/// Normalizes a host name: DNS ignores case, and a trailing dot does not change the name.
 pub(crate) fn canonical(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// Whether a text is a host name. What ends in a number is meant to be an address.
+/// True if a text is a host name. A name whose last label is a number is meant as an address.
 pub(crate) fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

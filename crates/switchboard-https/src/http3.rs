@@ -1,4 +1,4 @@
-//! HTTP/3 on the UDP port of the same number.
+//! HTTP/3 listener, on the UDP port with the same number as the TCP port.
 
 mod metered;
 
@@ -27,27 +27,27 @@ use crate::connections::{Server, log_panic};
 use crate::error::Error;
 use crate::settings::ListenLimits;
 
-/// The name of HTTP/3 in a handshake.
+/// ALPN protocol of HTTP/3.
 pub(crate) const H3: &[u8] = b"h3";
 
-/// Streams in one direction at once: HTTP/3 needs three, and clients open one more to see that we do not mind.
+/// Maximum of concurrent unidirectional streams: HTTP/3 needs three, and clients open one more as GREASE.
 const MAX_UNI_STREAMS: u8 = 8;
 
-/// What a stream may have on its way to us: enough for a request without a pause.
+/// Receive window of a stream: enough for a request without a stall.
 const STREAM_WINDOW: u32 = 256 * 1024;
 
-/// What a connection may have on its way to us.
+/// Receive window of a connection.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// What a connection may have on its way to a client: little enough to arrive after the last word is written.
+/// Send window of a connection: small enough to be delivered within [`DRAIN_TIME`].
 const SEND_WINDOW: u64 = 256 * 1024;
 
-/// How long the last answers of a connection have to reach its client.
+/// How long the last responses of a connection have to reach the client.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
 
 type Stream = RequestStream<MeteredStream, Bytes>;
 
-/// Takes the UDP port.
+/// Binds the UDP port.
 pub(crate) fn bind(
     address: SocketAddr,
     tls: Arc<rustls::ServerConfig>,
@@ -70,12 +70,12 @@ pub(crate) fn bind(
     Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(TokioRuntime)).map_err(failed)
 }
 
-/// What clients of HTTP/1.1 and 2 are told.
+/// Returns the `Alt-Svc` value that announces HTTP/3 to clients of HTTP/1.1 and HTTP/2.
 pub(crate) fn alt_svc(port: u16) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400")).ok()
 }
 
-/// Serves connections until the server closes, then ends those that are left.
+/// Serves connections until the server closes, then shuts the remaining ones down.
 pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
     let mut connections = JoinSet::new();
     loop {
@@ -88,7 +88,8 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
             incoming = endpoint.accept() => incoming,
         };
         let Some(incoming) = incoming else { break };
-        // Anybody can write any address into a UDP packet; a place is only for those who receive there.
+        // The source address of a UDP packet can be spoofed; permits are only for clients that receive at their
+        // address.
         if !incoming.remote_address_validated() {
             if let Err(error) = incoming.retry() {
                 error.into_incoming().refuse();
@@ -117,7 +118,7 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
     }
     connections.shutdown().await;
     endpoint.close(VarInt::from_u32(0), b"");
-    // So that clients are told; those that are gone are not waited for.
+    // Sends the close to clients, and does not wait for those that are unreachable.
     let _ = timeout(DRAIN_TIME, endpoint.wait_idle()).await;
 }
 
@@ -131,7 +132,7 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
         .build::<_, Bytes>(metered)
         .await?;
     let busy = ActivityTracker::new();
-    // As many as there are streams, which the transport limits.
+    // Bounded by the number of streams, which the transport limits.
     let mut requests = JoinSet::new();
     loop {
         let resolver = tokio::select! {
@@ -145,10 +146,10 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
         };
         let Some(resolver) = resolver else { break };
         let (server, busy, meters) = (Arc::clone(&server), busy.clone(), meters.clone());
-        // Connections may move to another address, so each request is asked for its own.
+        // QUIC connections can migrate, so each request has its own peer address.
         let peer = quic.remote_address().ip();
         requests.spawn(async move {
-            // Also while its head is on its way, which has a time of its own.
+            // Counts the request while its header is received, which has a timeout of its own.
             let _active = busy.track_request();
             let answering = async {
                 let (request, stream) =
@@ -163,7 +164,7 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
     }
     let has_answers = !requests.is_empty();
     http.shutdown(0).await?;
-    // The connection works only while it is asked for more; the answers in flight need it.
+    // The connection makes progress only while `accept` is polled, and the responses in flight need it.
     while !requests.is_empty() {
         tokio::select! {
             Some(joined) = requests.join_next() => log_panic(joined),
@@ -174,13 +175,13 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
         log_panic(joined);
     }
     if has_answers {
-        // What was written last may not have left yet, and with the connection it would be gone.
+        // The last frames may not have been sent yet, and would be lost with the connection.
         let _ = timeout(DRAIN_TIME, quic.closed()).await;
     }
     Ok(())
 }
 
-/// Answers one request.
+/// Serves one request.
 async fn respond(
     server: &Server,
     request: Request<()>,
@@ -214,14 +215,15 @@ async fn respond(
     Ok(())
 }
 
-/// An answer on its way.
+/// Stream of a response, reset on drop unless it is complete.
 struct ResponseStream {
     stream: RequestStream<h3_quinn::SendStream<Bytes>, Bytes>,
     is_complete: bool,
 }
 
 impl Drop for ResponseStream {
-    /// A stream that is merely dropped looks finished, and its client would take a part for the whole.
+    /// Resets an incomplete stream. A stream that is dropped looks finished, and the client would accept a truncated
+    /// response as complete.
     fn drop(&mut self) {
         if !self.is_complete {
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
@@ -229,18 +231,17 @@ impl Drop for ResponseStream {
     }
 }
 
-/// The body of a request, as it comes.
+/// Streaming body of a request.
 struct RequestBody {
     stream: RequestStream<metered::MeteredRecv, Bytes>,
     meter: Arc<metered::Meter>,
-    /// What is still to come, where the request says how much it is. The library does not compare (RFC 9114 section
-    /// 4.1.2 asks for it).
+    /// Remaining bytes by `Content-Length`, if there is one. h3 does not check it (RFC 9114 section 4.1.2 requires it).
     remaining: Option<u64>,
     is_finished: bool,
 }
 
 impl RequestBody {
-    /// Notes what came, and complains where it is more or less than the request says.
+    /// Counts received data; fails if the body is longer or shorter than `Content-Length`.
     fn check_length(&mut self, data: Option<&Bytes>) -> Result<(), axum::BoxError> {
         let (Some(remaining), came) = (self.remaining, data.map_or(0, Bytes::len) as u64) else {
             return Ok(());
@@ -250,7 +251,7 @@ impl RequestBody {
                 self.remaining = Some(rest);
                 Ok(())
             }
-            _ => Err("the request's body is not as long as its head says".into()),
+            _ => Err("the length of the request body differs from Content-Length".into()),
         }
     }
 }
@@ -268,7 +269,7 @@ impl HttpBody for RequestBody {
         }
         let received = match ready!(self.stream.poll_recv_data(context)) {
             Ok(Some(mut data)) => Ok(Some(data.copy_to_bytes(data.remaining()))),
-            // Trailers are not read: no handler of a request asks for them.
+            // Trailers are not read: no request handler uses them.
             Ok(None) => Ok(None),
             Err(error) => Err(error.into()),
         };

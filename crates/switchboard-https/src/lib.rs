@@ -1,11 +1,11 @@
-//! HTTPS in both directions: the public listener, and the client for addresses that others have named.
+//! HTTPS in both directions: the public listener and the egress client.
 //!
-//! [`listen`] serves a router on one public address over HTTP/1.1, HTTP/2 and, where it is asked for, HTTP/3. The
-//! certificate comes from files or by ACME (RFC 8555); or a proxy in front has it, and the listener speaks plain HTTP on
-//! the loopback address. [`Client`] calls `https` URLs that strangers may have written: it connects to checked addresses
-//! only, and reads no more than it was told to.
+//! [`listen`] serves a router on one public address over HTTP/1.1, HTTP/2 and, if enabled, HTTP/3. The certificate
+//! comes from files or by ACME (RFC 8555); or a proxy terminates TLS, and the listener speaks plain HTTP on the
+//! loopback address. [`Client`] calls untrusted `https` URLs: it connects only to addresses that pass the SSRF check,
+//! and bounds each response.
 //!
-//! The crate knows nothing of swarms, agents or messages: what is served is the router's business.
+//! The crate knows nothing of swarms, agents or messages; those belong to the router.
 
 mod error;
 mod host;
@@ -34,6 +34,6 @@ pub use client::{Client, Response};
 pub use error::Error;
 pub use listen::{ListenerHandle, listen};
 pub use middleware::ClientAddress;
-/// The form in which URLs are given to [`Client`].
+/// URL type of [`Client`].
 pub use reqwest::Url;
 pub use settings::{Acme, Challenge, ClientSettings, Limits, ListenLimits, Mode, Settings};

@@ -1,4 +1,4 @@
-//! Serving a router on one public address.
+//! Starts the listener for a router on one public address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::permits::ConnectionPermits;
 use crate::settings::Settings;
 use crate::{http3, trust};
 
-/// A listener at work. It goes on until the shutdown that it was started with, also when this value is dropped.
+/// Handle of a running listener. Dropping it does not stop the listener; the shutdown token does.
 #[derive(Debug)]
 pub struct ListenerHandle {
     address: SocketAddr,
@@ -30,19 +30,18 @@ pub struct ListenerHandle {
 }
 
 impl ListenerHandle {
-    /// The address that clients connect to, with the port that was found where none was given.
+    /// Returns the bound address, with the actual port if the settings have port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// What certificate is shown, and every change of it. None while the first one is still to be obtained, and always
-    /// behind a proxy.
+    /// Subscribes to the current certificate. `None` until ACME has obtained the first one, and always behind a proxy.
     pub fn certificate(&self) -> watch::Receiver<Option<Certificate>> {
         self.certificate.clone()
     }
 
-    /// Waits until everything has ended after the shutdown. That takes the grace of the settings at most, and
-    /// over HTTP/3 a quarter of a second more.
+    /// Waits until all tasks have ended after the shutdown: the shutdown grace at most, and a quarter of a second more
+    /// with HTTP/3.
     pub async fn finished(&self) {
         self.tasks.wait().await;
     }
@@ -50,8 +49,8 @@ impl ListenerHandle {
 
 /// Serves `app` on the address of the settings until `shutdown`.
 ///
-/// Returns when clients can connect. What is wrong with the settings, or with certificate files, is said here. A
-/// certificate by ACME is obtained afterwards, as often as it takes, because its server has to reach us for it.
+/// Returns when clients can connect, or with the first error of the settings or the certificate files. An ACME
+/// certificate is obtained afterwards, with retries, because the ACME server has to reach this listener for it.
 ///
 /// Each request has the extension [`ClientAddress`](crate::ClientAddress).
 pub async fn listen(
@@ -61,7 +60,7 @@ pub async fn listen(
 ) -> Result<ListenerHandle, Error> {
     let limits = &settings.limits;
     let current = CurrentCertificate::none();
-    // Everything is checked and bound first, so that nothing runs when something is wrong.
+    // Everything is validated and bound first, so that no task runs after an error.
     let source = CertificateSource::prepare(&settings, &current).await?;
     let proxy_header = source.proxy_header();
     let tls = if proxy_header.is_some() {
@@ -102,7 +101,7 @@ pub async fn listen(
     Ok(ListenerHandle { address, certificate: current.watch(), tasks })
 }
 
-/// Takes a TCP port, and says which where any would do.
+/// Binds a TCP port; returns the socket and its actual address.
 pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
     let failed = |source| Error::Bind { address, protocol: "TCP", source };
     let socket = TcpListener::bind(address).await.map_err(failed)?;
@@ -110,7 +109,7 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr
     Ok((socket, address))
 }
 
-/// How hands are shaken for these protocols, the one we like best first.
+/// Builds the TLS server configuration for these ALPN protocols, in order of preference.
 pub(crate) fn tls_config(
     certificates: Arc<dyn ResolvesServerCert>,
     protocols: &[&[u8]],
@@ -122,7 +121,7 @@ pub(crate) fn tls_config(
         .with_no_client_auth()
         .with_cert_resolver(certificates);
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    // Clients that come back save a round trip, and we keep nothing for them.
+    // Stateless session tickets: returning clients save a round trip, and the server stores nothing for them.
     config.ticketer = Ticketer::new().map_err(unusable)?;
     Ok(Arc::new(config))
 }

@@ -1,4 +1,4 @@
-//! The listener on real sockets: real TLS with a CA of the test's own, real programs at the other end.
+//! Listener on real sockets, with real TLS, a test CA and real clients.
 
 mod acme;
 mod http2;

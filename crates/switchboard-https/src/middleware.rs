@@ -1,4 +1,4 @@
-//! What stands between a connection, whichever HTTP it speaks, and the router.
+//! Middleware between a connection of any HTTP version and the router.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -18,22 +18,22 @@ use tower::ServiceExt;
 use crate::activity::{ActiveRequest, ActivityTracker};
 use crate::forwarded;
 
-/// The address of whoever sent a request; behind a proxy, that of the proxy's client. An extension of every request.
+/// Address of the client; behind a proxy, of the proxy's client. An extension of each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
-/// The router, and what is added to its requests and answers.
+/// The router, and what is added to its requests and responses.
 pub(crate) struct Middleware {
     pub(crate) router: Router,
-    /// The header in which a proxy names its client.
+    /// Header in which a proxy names its client.
     pub(crate) proxy_header: Option<HeaderName>,
-    /// How clients are told of HTTP/3.
+    /// `Alt-Svc` value that announces HTTP/3.
     pub(crate) alt_svc: Option<HeaderValue>,
     pub(crate) body_timeout: Duration,
 }
 
 impl Middleware {
-    /// Answers a request that came from `peer`.
+    /// Serves a request from `peer`.
     pub(crate) async fn handle<B>(
         &self,
         request: Request<B>,
@@ -57,7 +57,7 @@ impl Middleware {
                 self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
             }
             Err(bad) => {
-                tracing::warn!(header = %bad.header, "the proxy's header names no address: request refused");
+                tracing::warn!(header = %bad.header, "the proxy's header has no address; rejected the request");
                 (StatusCode::BAD_REQUEST, bad.to_string()).into_response()
             }
         };
@@ -68,7 +68,7 @@ impl Middleware {
     }
 }
 
-/// The body of an answer, which keeps its connection busy.
+/// Response body that counts as an active request until it is dropped.
 struct TrackedBody {
     body: Body,
     _active: ActiveRequest,
@@ -94,7 +94,7 @@ impl HttpBody for TrackedBody {
     }
 }
 
-/// Gives a request's body a time by which all of it must have come.
+/// Wraps a request body with a timeout for the complete body.
 fn with_body_timeout<B>(body: B, limit: Duration) -> Body
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
@@ -103,11 +103,11 @@ where
     if body.is_end_stream() { Body::empty() } else { Body::new(TimedBody { body, limit, deadline: None }) }
 }
 
-/// The body of a request from a client that may send a byte a minute.
+/// Request body with a timeout, against clients that send a byte a minute (slowloris).
 struct TimedBody<B> {
     body: B,
     limit: Duration,
-    /// Runs from when the body is first waited for. Most come with their head and need none.
+    /// Starts when the body is first awaited. Most bodies arrive with their header and need no timer.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -129,7 +129,7 @@ where
         let limit = self.limit;
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(limit)));
         ready!(deadline.as_mut().poll(context));
-        Poll::Ready(Some(Err("the request's body took too long".into())))
+        Poll::Ready(Some(Err("the request body timed out".into())))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,4 +1,4 @@
-//! How many connections there are at once, in all and from one client.
+//! Connection limit, in total and per client.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Places for connections. Nobody waits for one: a connection beyond the limits is closed.
+/// Permits for connections. There is no queue: a connection beyond the limits is closed.
 #[derive(Clone)]
 pub(crate) struct ConnectionPermits {
     usage: Arc<Mutex<Usage>>,
     limit: usize,
-    /// None where all connections come from one proxy.
+    /// `None` if all connections come from one proxy.
     limit_per_client: Option<usize>,
 }
 
 #[derive(Default)]
 struct Usage {
     all: usize,
-    /// Has an entry only for those that have a connection, so it is as bounded as they are.
+    /// Has an entry only for clients with a connection, so the connection limit bounds it.
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// A place, given back when dropped.
+/// Permit for one connection, released on drop.
 pub(crate) struct Permit {
     usage: Arc<Mutex<Usage>>,
     client: IpAddr,
@@ -33,7 +33,7 @@ impl ConnectionPermits {
         Self { usage: Arc::default(), limit, limit_per_client }
     }
 
-    /// Takes a place for a connection from `address`, if there is one.
+    /// Acquires a permit for a connection from `address`; `None` at the limit.
     pub(crate) fn acquire(&self, address: IpAddr) -> Option<Permit> {
         let client = client(address);
         let mut usage = self.usage.lock();
@@ -60,7 +60,7 @@ impl Drop for Permit {
     }
 }
 
-/// Who counts as one client: an IPv6 client has at least 64 bits of addresses to itself.
+/// Returns the key of a client: an IPv6 client has at least 64 bits of addresses to itself.
 fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

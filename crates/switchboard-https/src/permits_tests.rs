@@ -5,7 +5,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn places_are_counted_in_all_and_per_client_and_given_back() {
+fn permits_are_limited_and_released() {
     let places = ConnectionPermits::new(3, Some(2));
     let first = places.acquire(ip("192.0.2.1")).unwrap();
     let second = places.acquire(ip("192.0.2.1")).unwrap();
@@ -20,7 +20,7 @@ fn places_are_counted_in_all_and_per_client_and_given_back() {
 }
 
 #[test]
-fn one_network_of_64_bits_is_one_client() {
+fn ipv6_network_is_one_client() {
     let places = ConnectionPermits::new(10, Some(1));
     let _place = places.acquire(ip("2001:db8:1:2::1")).unwrap();
     assert!(places.acquire(ip("2001:db8:1:2:ffff::9")).is_none());
@@ -28,7 +28,7 @@ fn one_network_of_64_bits_is_one_client() {
 }
 
 #[test]
-fn an_ipv4_address_is_one_client_however_it_is_written() {
+fn mapped_ipv4_address_is_same_client() {
     let places = ConnectionPermits::new(10, Some(1));
     let _place = places.acquire(ip("192.0.2.1")).unwrap();
     assert!(places.acquire(ip("::ffff:192.0.2.1")).is_none());
@@ -36,7 +36,7 @@ fn an_ipv4_address_is_one_client_however_it_is_written() {
 }
 
 #[test]
-fn behind_a_proxy_only_the_sum_counts() {
+fn proxy_has_only_total_limit() {
     let places = ConnectionPermits::new(2, None);
     let _places = (places.acquire(ip("127.0.0.1")).unwrap(), places.acquire(ip("127.0.0.1")).unwrap());
     assert!(places.acquire(ip("127.0.0.1")).is_none());

@@ -1,4 +1,4 @@
-//! What a listener and a client are told by their owner.
+//! Settings of the listener and the client.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,137 +7,138 @@ use std::time::Duration;
 use http::HeaderName;
 use switchboard_sys::clock::Clock;
 
-/// How one public address is served.
+/// Settings of a listener.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The address; port 0 takes any that is free. `[::]` means all addresses of both kinds where the system has both.
+    /// Address to bind; port 0 means any free port, `[::]` all addresses of both families where the system has both.
     pub address: SocketAddr,
-    /// Where the certificate comes from.
+    /// Source of the certificate.
     pub mode: Mode,
-    /// Whether HTTP/3 is served as well, on the UDP port of the same number.
+    /// True if HTTP/3 is served too, on the UDP port of the same number.
     pub http3: bool,
-    /// What a client may take up.
+    /// Limits per client and in total.
     pub limits: ListenLimits,
-    /// How often certificate files are looked at.
+    /// How often certificate files are checked for changes.
     pub poll_interval: Duration,
-    /// What tells when a certificate is due.
+    /// Clock for certificate expiry.
     pub clock: Clock,
 }
 
-/// Where the certificate of a listener comes from.
+/// Source of a listener's certificate.
 #[derive(Debug, Clone)]
 pub enum Mode {
-    /// From files that somebody else renews; they are read again when they change.
+    /// Files that another program renews; they are reloaded after a change.
     Files {
-        /// The chain in PEM, the listener's own certificate first.
+        /// Certificate chain in PEM, the listener's own certificate first.
         cert: PathBuf,
-        /// Its private key in PEM, which nobody but its owner may read.
+        /// Private key in PEM, which only its owner may read.
         key: PathBuf,
     },
-    /// By ACME.
+    /// Obtained by ACME.
     Acme(Acme),
-    /// A proxy has it; the listener speaks plain HTTP on the loopback address.
+    /// A proxy terminates TLS; the listener speaks plain HTTP on the loopback address.
     BehindProxy {
-        /// The header in which the proxy names its client, such as `x-forwarded-for`. Its last address counts: those
-        /// before it are what the client said of itself.
+        /// Header in which the proxy names its client, such as `x-forwarded-for`. Its last address is used: the client
+        /// can spoof the ones before it.
         header: HeaderName,
     },
 }
 
-/// How a certificate is obtained by ACME (RFC 8555).
+/// ACME settings (RFC 8555).
 #[derive(Debug, Clone)]
 pub struct Acme {
-    /// The server's directory URL.
+    /// URL of the server's directory.
     pub directory: String,
-    /// More CAs that the server's own certificate may come from, in PEM.
+    /// Additional CAs for the ACME server's own certificate, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// The host names that the certificate is for.
+    /// Host names for the certificate.
     pub names: Vec<String>,
-    /// Whom the server may write to, as `mailto:` URLs; may be empty.
+    /// Contacts for the server as `mailto:` URLs; may be empty.
     pub contact: Vec<String>,
-    /// Whether the owner agrees to the server's terms of service. Without it nothing is asked for.
+    /// True if the owner agrees to the server's terms of service. Otherwise nothing is requested.
     pub terms_agreed: bool,
-    /// How the names are shown to be ours.
+    /// Challenge type.
     pub challenge: Challenge,
-    /// The folder for the account and the certificate. It is made when it is missing.
+    /// Folder for the account and the certificate; created if it is missing.
     pub store: PathBuf,
-    /// How long to wait after a first failure; each further one doubles it, up to six hours.
+    /// Delay after the first failure; doubles with each further failure, up to six hours.
     pub first_retry: Duration,
 }
 
-/// How names are shown to be ours.
+/// ACME challenge type: how control of the names is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// By a certificate in a TLS handshake on the listener itself (RFC 8737), which the server reaches on port 443.
+    /// TLS-ALPN-01 (RFC 8737), on the listener itself, which the server reaches on port 443.
     TlsAlpn,
-    /// By an answer over plain HTTP, which the server asks for on port 80.
+    /// HTTP-01, over plain HTTP, which the server requests on port 80.
     Http {
-        /// Where to answer; nothing else is served there.
+        /// Address to serve the challenges on, and nothing else.
         address: SocketAddr,
     },
 }
 
-/// What clients of a listener may take up, and how long they may take.
+/// Limits and timeouts of a listener.
 #[derive(Debug, Clone)]
 pub struct ListenLimits {
-    /// Connections at once. Those beyond it are closed without a word.
+    /// Maximum of connections. Further ones are closed without a response.
     pub connections: usize,
-    /// Connections at once from one IPv4 address or one IPv6 network of 64 bits. Behind a proxy it does not count.
+    /// Maximum of connections from one IPv4 address or IPv6 /64 network. Not applied behind a proxy.
     pub connections_per_client: usize,
-    /// Requests at once on one connection; HTTP/1.1 has one.
+    /// Maximum of concurrent requests per connection; HTTP/1.1 has one.
     pub requests_per_connection: u32,
-    /// The bytes of a request's head.
+    /// Maximum size of a request header in bytes.
     pub head: usize,
-    /// How long a TLS or QUIC handshake may take.
+    /// Timeout of a TLS or QUIC handshake.
     pub handshake_timeout: Duration,
-    /// How long a request's head may take, and how long an HTTP/1.1 connection may be idle.
+    /// Timeout of a request header; also the idle timeout of HTTP/1.1 connections.
     pub header_timeout: Duration,
-    /// How long a request's body may take, as a whole.
+    /// Timeout of a complete request body.
     pub body_timeout: Duration,
-    /// How long a client may leave what it is sent unread.
+    /// Timeout of a write that the client does not read.
     pub write_timeout: Duration,
-    /// How long a request may take from its head to the last byte of its answer. A client can take no part of an answer
-    /// and yet be alive; its connection is then closed.
+    /// Timeout of a request, from its header to the last byte of the response. A client can be alive and yet read
+    /// nothing of a response; its connection is then closed.
     pub request_timeout: Duration,
-    /// How long an HTTP/2 or HTTP/3 connection may be idle.
+    /// Idle timeout of HTTP/2 and HTTP/3 connections.
     pub idle_timeout: Duration,
-    /// How long responses in flight may take once we are to stop.
+    /// How long responses in flight may take after the shutdown.
     pub shutdown_grace: Duration,
 }
 
-/// What the client for foreign addresses trusts and allows.
+/// Settings of the egress client.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// More CAs than those of the system, in PEM.
+    /// CAs in addition to those of the system, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// Lists of revoked certificates, in PEM.
+    /// Certificate revocation lists, in PEM.
     pub crl_files: Vec<PathBuf>,
-    /// What may be called although its address is private or special: networks (`10.0.0.0/8`), addresses and host names.
+    /// Egress allow-list: networks (`10.0.0.0/8`), addresses and host names that may be called although their addresses
+    /// are private or special.
     pub allow: Vec<String>,
-    /// Calls at once; those beyond it wait within their own time.
+    /// Maximum of concurrent calls; further ones wait within their own timeout.
     pub calls: usize,
-    /// Calls at once to one host, so that one that does not answer leaves room for others.
+    /// Maximum of concurrent calls to one host, so that a host that hangs leaves permits for others.
     pub calls_per_host: usize,
 }
 
-/// What one call may take.
+/// Limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How long, from the name's resolution to the last byte.
+    /// Timeout, from DNS resolution to the last byte.
     pub time: Duration,
-    /// How many bytes the answer's body may have.
+    /// Maximum size of the response body in bytes.
     pub body: usize,
 }
 
 impl Settings {
-    /// With the usual limits, and without HTTP/3.
+    /// Creates settings with default limits and without HTTP/3.
     pub fn new(address: SocketAddr, mode: Mode) -> Self {
         Self {
             address,
             mode,
             http3: false,
             limits: ListenLimits::default(),
-            // Two looks at two files: nothing beside what a request costs, and soon enough for a renewal.
+            // Two `stat` calls: negligible, and soon enough for a renewal.
             poll_interval: Duration::from_secs(5),
             clock: Clock::system(),
         }
@@ -145,13 +146,14 @@ impl Settings {
 }
 
 impl Acme {
-    /// The directory of Let's Encrypt, whose certificates everybody believes.
+    /// Directory URL of Let's Encrypt, a public CA that clients trust.
     pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-    /// How long to wait after a first failure: a public CA allows five failures of one name in an hour.
+    /// Delay after the first failure: public CAs allow five failed validations per name and hour.
     pub const FIRST_RETRY: Duration = Duration::from_mins(5);
 
-    /// From Let's Encrypt by TLS-ALPN-01, for names that are kept in `store`. The terms are still to be agreed to.
+    /// Creates settings for Let's Encrypt with TLS-ALPN-01; state is stored in `store`. The terms are not agreed to
+    /// yet.
     pub fn new(names: Vec<String>, store: PathBuf) -> Self {
         Self {
             directory: Self::LETS_ENCRYPT.to_owned(),
@@ -172,7 +174,7 @@ impl Default for ListenLimits {
             connections: 1024,
             connections_per_client: 32,
             requests_per_connection: 64,
-            // What nginx allows for.
+            // The same as nginx by default.
             head: 32 * 1024,
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
@@ -192,7 +194,7 @@ impl Default for ClientSettings {
 }
 
 impl Default for Limits {
-    /// Five seconds and 64 KiB: enough for what peers tell about themselves.
+    /// Five seconds and 64 KiB: enough for the profile of a peer.
     fn default() -> Self {
         Self { time: Duration::from_secs(5), body: 64 * 1024 }
     }

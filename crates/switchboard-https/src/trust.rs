@@ -1,4 +1,4 @@
-//! Whom outgoing connections believe, and the one crypto provider for both directions.
+//! Trusted CAs of outgoing connections, and the crypto provider of both directions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,18 +13,19 @@ use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use crate::certificate::read_file;
 use crate::error::Error;
 
-/// TLS 1.3 and 1.2; what is older is broken, and the library has not got it.
+/// TLS 1.3 and 1.2; rustls does not implement older versions, which are broken.
 pub(crate) const TLS_VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
-/// The provider, by name: there is then no process-wide default that somebody could have set before us.
+/// Returns the crypto provider. It is passed explicitly, so that no process-wide default set by other code applies.
 pub(crate) fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// The TLS side of a client: certificates are always checked, against the CAs of the system and those of `ca_file`.
+/// Builds the client's TLS configuration. Certificates are always verified, against the CAs of the system and of
+/// `ca_file`.
 ///
-/// A certificate that one of `crl_files` revokes is refused. One that no list speaks of is not: for public CAs nobody
-/// has all lists.
+/// A certificate that one of `crl_files` revokes is rejected. A certificate with unknown revocation status is accepted:
+/// the CRLs of all public CAs are not available.
 pub(crate) fn client_config(
     ca_file: Option<&Path>,
     crl_files: &[impl AsRef<Path>],
@@ -63,17 +64,17 @@ pub(crate) fn client_config(
     Ok(config)
 }
 
-/// The CAs of the system and of a file.
+/// Loads the CAs of the system and of a file.
 fn root_store(ca_file: Option<&Path>) -> Result<RootCertStore, Error> {
     let mut root_store = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {
         tracing::warn!(%error, "cannot read some of the system's CA certificates");
     }
-    // Systems keep a few that are too old for today's rules; the others count.
+    // Systems contain a few certificates that current rules reject; the others are used.
     let (_, unusable) = root_store.add_parsable_certificates(system.certs);
     if unusable > 0 {
-        tracing::debug!(unusable, "left out CA certificates of the system");
+        tracing::debug!(unusable, "skipped unusable CA certificates of the system");
     }
     if let Some(path) = ca_file {
         let what = "CA file";

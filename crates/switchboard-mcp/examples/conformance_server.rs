@@ -1,8 +1,8 @@
-//! A server with what the official MCP conformance suite asks for, on the same transports as the product.
+//! Test server for the official MCP conformance suite, on the same transports as the product.
 //!
-//! Only for tests. `--port N` listens there (0 for any port) and prints one line of JSON with the port and the
-//! token; `--no-token` lets everybody in, because the suite cannot send headers; `--stdio` serves the standard
-//! streams instead.
+//! `--port N` listens on that port (0 for any free one) and prints one line of JSON with the port and the token;
+//! `--no-token` disables the token, because the suite cannot send headers; `--stdio` serves the standard streams
+//! instead.
 
 #![allow(clippy::print_stdout, reason = "where the server is found goes to whoever started it")]
 

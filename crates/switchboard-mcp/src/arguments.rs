@@ -1,39 +1,39 @@
-//! Whether the arguments of a call fit the schema of its tool, said in the words of JSON.
+//! Validation of tool arguments against the tool's JSON Schema, with errors that a model understands.
 //!
-//! What reads arguments into the types of a program speaks of `usize` and of sequences when they do not fit. A model
-//! knows texts, numbers and lists. Only the few words of JSON Schema are known here that schemas of our own tools are made of;
-//! what they do not say is left to whoever reads the arguments.
+//! Serde errors mention Rust types such as `usize` and sequences; these errors mention texts, numbers and lists.
+//! Supports only the JSON Schema keywords that our own tool schemas contain. Constraints beyond them are left to the
+//! code that deserializes the arguments.
 
 use rmcp::model::JsonObject;
 use serde_json::{Map, Number, Value, json};
 use switchboard_core::nearest;
 
-/// The longest piece of a wrong value that is shown.
+/// Maximum length of a wrong value in an error.
 const MAX_SHOWN_CHARS: usize = 60;
 
-/// Why arguments do not fit.
+/// Reason why arguments are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentError {
-    /// Which argument, and what is wrong with it.
+    /// The argument and its error.
     pub problem: String,
-    /// What to do about it.
+    /// Next step for the caller.
     pub next: String,
 }
 
-/// Checks arguments against the schema of a tool. Whole numbers that are written as `20.0` are made whole: by JSON
-/// Schema they are.
+/// Validates arguments against a tool's schema. Integers written as `20.0` are normalized, because JSON Schema counts
+/// them as integers.
 pub fn validate_arguments(schema: &JsonObject, given: &mut JsonObject) -> Result<(), ArgumentError> {
     check_members(schema, given, "")
 }
 
-/// What is wrong with a number that is of the right kind and still was not taken.
+/// Describes a number of the right type that is out of range.
 pub fn out_of_range(schema: &JsonObject, name: &str, value: &Value) -> ArgumentError {
     let property = schema.get("properties").and_then(|properties| properties.get(name));
     let expected = if value.as_f64() < Some(0.0) { "a number from 0" } else { "a smaller number" };
     type_error(property.unwrap_or(&Value::Null), value, name, expected)
 }
 
-/// Checks the members of an object: none that is not known, none missing, and each as it should be.
+/// Checks the members of an object: none unknown, none missing, each of the right type.
 fn check_members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Result<(), ArgumentError> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
     let known: Vec<&str> = properties.keys().map(String::as_str).collect();
@@ -61,7 +61,7 @@ fn check_members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Res
         return Err(ArgumentError { problem, next: meaning });
     }
     for (key, value) in given {
-        // Nothing at all is as good as left out.
+        // `null` counts as missing.
         if let Some(property) = properties.get(key).filter(|_| !value.is_null()) {
             check(property, value, &join_path(path, key))?;
         }
@@ -100,10 +100,10 @@ fn check(schema: &Value, value: &mut Value, path: &str) -> Result<(), ArgumentEr
     }
 }
 
-/// Writes a number without a fraction as one, where that is what is asked for.
+/// Replaces a float without a fraction by an integer if the schema requires one.
 fn normalize_integer(schema: &Value, value: &mut Value) {
     let whole = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0);
-    // Written out without its fraction it is exactly the number that was meant, or none that fits.
+    // Formatted without its fraction, the number is either exact or does not parse as an integer.
     if let Some(number) = whole.filter(|_| schema_type(schema) == Some("integer"))
         && let Ok(number) = format!("{number:.0}").parse::<i64>()
     {
@@ -126,7 +126,7 @@ fn type_error(schema: &Value, value: &Value, path: &str, expected: &str) -> Argu
     }
 }
 
-/// What an argument is for, from its schema.
+/// Returns the description of an argument from its schema.
 fn describe_argument(schema: &Value, name: &str) -> String {
     match schema.get("description").and_then(Value::as_str) {
         Some(description) => format!("{name}: {description}"),
@@ -134,7 +134,7 @@ fn describe_argument(schema: &Value, name: &str) -> String {
     }
 }
 
-/// The one type that a schema asks for. `null` beside it says that it may be left out.
+/// Returns the single type that a schema allows, apart from `null`, which makes an argument optional.
 fn schema_type(schema: &Value) -> Option<&str> {
     match schema.get("type")? {
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
@@ -147,7 +147,7 @@ fn enum_values(schema: &Value) -> Vec<&str> {
     values.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// What a schema asks for.
+/// Names the type that a schema requires.
 fn type_name(schema: &Value) -> &'static str {
     match schema_type(schema) {
         Some("string") => "a text",
@@ -164,7 +164,7 @@ fn type_name(schema: &Value) -> &'static str {
     }
 }
 
-/// What was given instead.
+/// Describes a wrong value.
 fn describe_value(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) => value.to_string(),
@@ -175,12 +175,12 @@ fn describe_value(value: &Value) -> String {
     }
 }
 
-/// A value that fits, made of the one that does not where that is possible.
+/// Returns a valid example, derived from the wrong value where possible.
 fn example(schema: &Value, given: &Value) -> Value {
     if let Some(first) = enum_values(schema).first() {
         return json!(first);
     }
-    // Models write values as texts, and texts as values.
+    // Models often write values as strings, and strings as values.
     let read = given.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let as_read = |is_it: fn(&Value) -> bool| read.clone().filter(is_it);
     match schema_type(schema) {

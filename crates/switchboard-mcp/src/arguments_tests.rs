@@ -28,15 +28,15 @@ fn schema() -> JsonObject {
     schema
 }
 
-/// What is said of arguments that do not fit.
-fn refused(given: Value) -> String {
+/// Returns the error for invalid arguments.
+fn validation_error(given: Value) -> String {
     let Value::Object(mut given) = given else { panic!("an object") };
     let type_error = validate_arguments(&schema(), &mut given).expect_err("these do not fit");
     format!("{}. {}", type_error.problem, type_error.next)
 }
 
 #[test]
-fn what_does_not_fit_is_told_by_its_name_and_in_words_of_json() {
+fn errors_name_argument_and_json_type() {
     let table = [
         (json!({}), "The argument 'to' is missing. to: Whom it is for."),
         (json!({"to": null}), "The argument 'to' is missing. to: Whom it is for."),
@@ -116,12 +116,12 @@ fn what_does_not_fit_is_told_by_its_name_and_in_words_of_json() {
         ),
     ];
     for (given, expected) in table {
-        assert_eq!(refused(given), expected);
+        assert_eq!(validation_error(given), expected);
     }
 }
 
 #[test]
-fn what_fits_passes_and_a_whole_number_is_one_however_it_is_written() {
+fn valid_arguments_pass_and_integers_normalize() {
     let given = json!({
         "to": "a", "limit": 20.0, "seconds": 2, "force": null, "action": "execute", "extra": {"x": [1.5]},
         "files": [{"path": "a"}],
@@ -132,7 +132,7 @@ fn what_fits_passes_and_a_whole_number_is_one_however_it_is_written() {
 }
 
 #[test]
-fn a_number_that_was_not_taken_is_too_small_or_too_large() {
+fn out_of_range_number_is_described() {
     let said = |number: Value| out_of_range(&schema(), "limit", &number).problem;
     assert_eq!(said(json!(-1)), "limit: expected a number from 0, got the number -1");
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_number_that_was_not_taken_is_too_small_or_too_large() {
 }
 
 #[test]
-fn a_long_value_is_shown_in_part() {
-    let said = refused(json!({"to": "a", "limit": "x".repeat(100_000)}));
+fn long_value_is_truncated() {
+    let said = validation_error(json!({"to": "a", "limit": "x".repeat(100_000)}));
     assert!(said.len() < 300, "{said}");
 }

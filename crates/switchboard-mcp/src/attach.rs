@@ -1,12 +1,12 @@
-//! Attached session: a session over stdio that a running server answers, and that goes on without it.
+//! Attached session: a session over stdio that a running `serve` answers, with failover to this process.
 //!
-//! The program that a client starts passes lines on to the server, which has the hub, the servers behind suites and all
-//! else open already. It keeps what a new server would have to know ([`ReplayState`]). When the connection breaks, or the
-//! server is silent ([`Heartbeat`]), a server in this process is told that and then the calls without an answer, and the
-//! client notices nothing.
+//! The process that the client starts relays lines to the server, which already has the hub and the servers behind
+//! suites open. It records the state that a new server needs ([`ReplayState`]). When the connection breaks or the
+//! server is silent ([`Heartbeat`]), a server in this process gets a replay of that state and then the unanswered
+//! calls. The client does not notice.
 //!
-//! A silent server may be continued. The session closes its connection before it goes on, which fences that server off: it
-//! executes no call that it finds in a closed [`Connection`], and marks no mail as seen for it.
+//! A silent server may be continued later. The session closes its connection before the failover, which fences that
+//! server off: it executes no call from a closed [`Connection`], and marks no mail as seen for it.
 
 mod heartbeat;
 mod peer;
@@ -41,16 +41,16 @@ use crate::intake::Refusal;
 use crate::raw_calls::RawCallHandler;
 use crate::stdio::{LINE_LIMIT, Line, Lines, parent, serve, streams};
 
-/// Most sessions at once, and most heartbeats. One more session goes on by itself.
+/// Maximum of attached sessions, and of heartbeats. Further sessions run in their own process.
 const MAX_SESSIONS: usize = 512;
 
-/// How many of the client's lines may wait. When they are that many, no more are read, and the client's pipe fills up.
+/// Queue of client lines. When it is full, reading stops and the client's pipe fills up (backpressure).
 const LINE_QUEUE: usize = 64;
 
-/// How long a server may take to say that it is one.
+/// Timeout for the server's welcome.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the name of an agent may stay taken by a server that is about to end.
+/// How long a server that is shutting down may still hold the lease on the agent's name.
 const NAME_LEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// First line of a connection.
@@ -66,23 +66,23 @@ enum Greeting {
 /// Greeting of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The version of the program: another one may have other tools.
+    /// Version of the program: another version may have other tools.
     pub version: String,
-    /// The agent that the client was configured for.
+    /// Agent that the client was configured for.
     pub agent: Option<String>,
-    /// How many of the tools are listed.
+    /// Tool profile: which tools are listed.
     pub profile: String,
-    /// With this key the session takes over the lease on its agent's name, should the server stop.
+    /// Key with which the session takes over the lease on its agent's name if the server stops.
     pub lease_key: LeaseKey,
 }
 
-/// What the server says to that.
+/// Reply of the server to [`Hello`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Welcome {
     attached: bool,
 }
 
-/// Serves attached sessions until `shutdown`. `handler` makes the handler of a session, or `None` to refuse it.
+/// Serves attached sessions until `shutdown`. `handler` creates the handler of a session; `None` rejects the session.
 pub async fn serve_attached<H, P>(
     listener: OwnListener,
     handler: impl Fn(&Hello, Connection) -> Option<(H, P)> + Send + Sync + 'static,
@@ -93,7 +93,7 @@ pub async fn serve_attached<H, P>(
 {
     let (sessions, heartbeats) = (TaskTracker::new(), TaskTracker::new());
     let handler = Arc::new(handler);
-    // A heartbeat goes on until the last session has ended: its end would send the session away.
+    // Heartbeats outlive the sessions: the end of a heartbeat would make its session fail over.
     let over = CancellationToken::new();
     loop {
         let accepted = tokio::select! {
@@ -101,7 +101,7 @@ pub async fn serve_attached<H, P>(
             () = shutdown.cancelled() => break,
         };
         let stream = match accepted {
-            // As many again may be about to say whether they are a session or a heartbeat.
+            // As many connections again may not have sent their greeting yet.
             Ok(stream) if sessions.len() < 2 * MAX_SESSIONS => stream,
             Ok(_) => continue,
             Err(error) => {
@@ -137,7 +137,7 @@ pub async fn serve_attached<H, P>(
     over.cancel();
 }
 
-/// Reads the first line of a connection, byte by byte: what follows is not ours to read.
+/// Reads the first line byte by byte, so that the bytes after it remain in the stream.
 async fn read_greeting(mut stream: UnixStream) -> Option<(UnixStream, Greeting)> {
     let greeting = timeout(HANDSHAKE_TIMEOUT, read_first_line(&mut stream)).await.ok()?.ok()?;
     Some((stream, serde_json::from_slice(&greeting).ok()?))
@@ -154,7 +154,7 @@ async fn read_first_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     Err(io::ErrorKind::InvalidData.into())
 }
 
-/// Attaches to a server; nothing where that is not possible.
+/// Attaches to a server; `None` if that is not possible.
 pub async fn attach(path: &Path, hello: &Hello) -> Option<Attachment> {
     let mut stream = switchboard_sys::socket::connect(path).await.ok()?;
     write_line(&mut stream, serde_json::to_vec(hello).ok()?).await.ok()?;
@@ -164,21 +164,21 @@ pub async fn attach(path: &Path, hello: &Hello) -> Option<Attachment> {
     Some(Attachment { stream, heartbeat })
 }
 
-/// A connection to a server that waits for a session, and its heartbeat.
+/// Connection to a server that accepted the session, and its heartbeat.
 #[derive(Debug)]
 pub struct Attachment {
     stream: UnixStream,
     heartbeat: Heartbeat,
 }
 
-/// A server of this process, at the other end of a pair of pipes.
+/// Server in this process, connected by a pair of in-memory pipes.
 #[derive(Debug)]
 pub struct InProcessServer {
     stream: DuplexStream,
 }
 
 impl InProcessServer {
-    /// Starts to serve one session.
+    /// Starts the server for one session.
     pub fn start<H: rmcp::ServerHandler>(
         handler: H,
         raw_calls: impl RawCallHandler,
@@ -192,9 +192,10 @@ impl InProcessServer {
     }
 }
 
-/// Has `attached` serve the program at the other end of our standard streams, until that has enough or `shutdown`.
+/// Relays standard input and output to `attached` until the client ends the session or `shutdown`.
 ///
-/// `start_in_process` starts a server in this process, which is done at most once: when the connection breaks, or the server is silent.
+/// `start_in_process` starts the server for the failover. It is called at most once: when the connection breaks, or the
+/// server is silent.
 pub async fn serve_stdio_attached<F, E>(
     attached: Attachment,
     traits: ToolTraits,
@@ -232,13 +233,13 @@ where
     let end = {
         let mut ends = ServerStream::of(attached.stream);
         relay_lines(&mut ends, &mut lines, &mut output, &mut session, silence).await
-        // Here the connection is closed, which fences off a server that is only stopped.
+        // The connection is closed here, which fences off a server that is only stopped.
     };
     if end == EndedBy::Server {
-        tracing::warn!("the server has ended or stopped; this session goes on by itself");
+        tracing::warn!("the server has ended or stopped; this session continues in its own process");
         let mut ends = ServerStream::of(start_in_process().await?.stream);
         if let Err(error) = replay_session(&mut ends, &mut output, &mut session).await {
-            tracing::warn!(%error, "the session cannot go on");
+            tracing::warn!(%error, "the session cannot continue");
         } else {
             relay_lines(&mut ends, &mut lines, &mut output, &mut session, std::future::pending()).await;
         }
@@ -247,7 +248,7 @@ where
     Ok(())
 }
 
-/// The client's lines, or that one was too long.
+/// Reads the client's lines into the queue.
 async fn read(input: impl AsyncRead + Unpin, lines: mpsc::Sender<Line>) {
     let mut input = Lines::new(BufReader::with_capacity(64 << 10, input), LINE_LIMIT);
     while let Ok(Some(line)) = input.next().await {
@@ -257,7 +258,7 @@ async fn read(input: impl AsyncRead + Unpin, lines: mpsc::Sender<Line>) {
     }
 }
 
-/// Both directions of a stream to a server.
+/// Both halves of a stream to a server.
 struct ServerStream<S> {
     from: BufReader<ReadHalf<S>>,
     to: WriteHalf<S>,
@@ -270,14 +271,14 @@ impl<S: AsyncRead + AsyncWrite> ServerStream<S> {
     }
 }
 
-/// Who ended an exchange.
+/// The side that ended a relay.
 #[derive(Debug, PartialEq, Eq)]
 enum EndedBy {
     Client,
     Server,
 }
 
-/// Passes lines on in both directions until one side has ended, or the server is silent.
+/// Relays lines in both directions until one side ends, or the server is silent.
 async fn relay_lines<S: AsyncRead + AsyncWrite>(
     ServerStream { from, to }: &mut ServerStream<S>,
     lines: &mut mpsc::Receiver<Line>,
@@ -285,7 +286,7 @@ async fn relay_lines<S: AsyncRead + AsyncWrite>(
     session: &mut ReplayState,
     silence: impl Future<Output = ()>,
 ) -> EndedBy {
-    // Neither direction waits for the other: a server that cannot get rid of an answer would read no further.
+    // The directions run concurrently: a server that is blocked on writing an answer would read no further.
     let session = parking_lot::Mutex::new(session);
     let output = tokio::sync::Mutex::new(output);
     let is_over = CancellationToken::new();
@@ -310,7 +311,7 @@ async fn relay_lines<S: AsyncRead + AsyncWrite>(
         }
         is_over.cancel();
         let _ = to.shutdown().await;
-        // What is still being answered is passed on.
+        // Pending answers are still relayed.
         std::future::pending().await
     };
     let to_client = async {
@@ -327,9 +328,9 @@ async fn relay_lines<S: AsyncRead + AsyncWrite>(
                 return EndedBy::Client;
             }
         };
-        // A line to the client that was begun is ended.
+        // Waits until a line that is being written to the client is complete.
         let _output = output.lock().await;
-        // A server that ends has given up what is not answered by then; one that is silent has not.
+        // A server that closes the stream has dropped its unanswered calls; a silent server has not.
         let client_ended = is_over.is_cancelled() && !(is_silent && session.lock().has_pending());
         if client_ended { EndedBy::Client } else { EndedBy::Server }
     };
@@ -339,7 +340,7 @@ async fn relay_lines<S: AsyncRead + AsyncWrite>(
     }
 }
 
-/// Tells a new server what the old one knew, then what it had not answered.
+/// Replays the session's state to a new server, then the unanswered calls.
 async fn replay_session<S: AsyncRead + AsyncWrite>(
     ServerStream { from, to }: &mut ServerStream<S>,
     output: &mut (impl AsyncWrite + Unpin),
@@ -359,7 +360,7 @@ async fn replay_session<S: AsyncRead + AsyncWrite>(
                     ServerLine::Other => {}
                 }
             };
-            // The server that ends still has the agent's name, for a moment.
+            // A server that is shutting down holds the lease on the agent's name for a moment.
             if succeeded || Instant::now() > until {
                 break;
             }
@@ -377,7 +378,7 @@ async fn replay_session<S: AsyncRead + AsyncWrite>(
 
 async fn next_line(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Option<Vec<u8>> {
     let mut line = Vec::new();
-    // What was begun and not finished is no message.
+    // An incomplete last line is not a message.
     match from.read_until(b'\n', &mut line).await {
         Ok(_) if line.last() == Some(&b'\n') => {
             line.pop();

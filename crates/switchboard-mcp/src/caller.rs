@@ -1,4 +1,4 @@
-//! Who is at the other end of a session.
+//! Caller of a request: its transport, session and agent.
 
 use ::http::request::Parts;
 use rmcp::RoleServer;
@@ -6,46 +6,46 @@ use rmcp::model::Extensions;
 use rmcp::service::RequestContext;
 use tokio_util::sync::CancellationToken;
 
-/// The request header by which a client names the agent that it speaks for.
+/// Request header with the name of the agent that the client speaks for.
 pub const AGENT_HEADER: &str = "switchboard-agent";
 
-/// Who is at the other end, as far as the transport knows.
+/// Origin of a request, as far as the transport knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The way the request came.
+    /// Transport of the request.
     pub transport: Transport,
-    /// The session that the request belongs to; stdio and stateless requests have none.
+    /// Session id; `None` for stdio and stateless requests.
     pub session: Option<String>,
-    /// The agent that the client says it speaks for, a valid name. A session keeps the one it began with.
+    /// Agent that the client claims to speak for, a valid name. Fixed when the session opens.
     pub agent: Option<String>,
 }
 
-/// The ways a request can come.
+/// Transports of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// The program that started us, over our standard streams.
+    /// Standard streams of this process.
     Stdio,
-    /// A session over `/mcp`, as in the revisions up to 2025-11-25.
+    /// A session over `/mcp`, for protocol versions up to 2025-11-25.
     StreamableHttp,
-    /// A request over `/mcp` that belongs to no session, as in 2026-07-28.
+    /// A request without a session over `/mcp`, as of 2026-07-28.
     Stateless,
-    /// A session over `/sse` and `/messages`, as in 2024-11-05.
+    /// A session over `/sse` and `/messages`, as of 2024-11-05.
     Sse,
 }
 
 impl Caller {
-    /// The program that started us.
+    /// The parent process, over stdio.
     pub const STDIO: Self = Self { transport: Transport::Stdio, session: None, agent: None };
 
-    /// The caller of a request. Where no transport has left a note, it is stdio: only there is none needed.
+    /// Returns the caller of a request. Only stdio requests have no entry in their extensions.
     pub fn of(context: &RequestContext<RoleServer>) -> Self {
         Self::of_extensions(&context.extensions)
     }
 
-    /// The caller of a notification or a request, from the extensions of its context.
+    /// Returns the caller of a notification or a request, from the extensions of its context.
     pub fn of_extensions(extensions: &Extensions) -> Self {
-        // Our own transports leave the caller itself. `rmcp`'s hands the HTTP request through, and there it
-        // is among that request's extensions.
+        // Our own transports insert the caller directly. `rmcp`'s HTTP transport inserts the HTTP request, whose
+        // extensions contain it.
         let noted = extensions
             .get::<Self>()
             .or_else(|| extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>()));
@@ -53,14 +53,14 @@ impl Caller {
     }
 }
 
-/// In the extensions of a request of a session over `/mcp`: its answer has nobody to go to any more.
+/// Request extension: fires when the response of a request in a session over `/mcp` is closed.
 ///
-/// By MCP such a request is not cancelled: its client may come back for the answer.
+/// MCP does not cancel such a request: its client may resume the response.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseClosed(pub(crate) CancellationToken);
 
-/// Fires when the response that a request is to be answered by was closed. What a tool shows then reaches nobody,
-/// unless the client comes back for it.
+/// Returns a token that fires when the response to this request is closed. What a tool shows after that is lost unless
+/// the client resumes the response.
 pub fn response_closed(context: &RequestContext<RoleServer>) -> CancellationToken {
     context
         .extensions

@@ -9,13 +9,13 @@ fn http(session: Option<&str>) -> Caller {
 }
 
 #[test]
-fn without_a_note_it_is_stdio() {
+fn missing_extension_means_stdio() {
     let stdio = Caller { transport: Transport::Stdio, session: None, agent: None };
     assert_eq!(Caller::of_extensions(&Extensions::new()), stdio);
 }
 
 #[test]
-fn the_caller_is_found_among_the_parts_of_a_request() {
+fn caller_is_read_from_http_parts() {
     let (mut parts, ()) = ::http::Request::new(()).into_parts();
     parts.extensions.insert(http(None));
     let mut extensions = Extensions::new();
@@ -24,7 +24,7 @@ fn the_caller_is_found_among_the_parts_of_a_request() {
 }
 
 #[test]
-fn a_note_of_its_own_counts_more_than_the_request() {
+fn own_extension_precedes_http_parts() {
     let (mut parts, ()) = ::http::Request::new(()).into_parts();
     parts.extensions.insert(http(None));
     let mut extensions = Extensions::new();

@@ -1,47 +1,47 @@
-//! How the HTTP side is set up.
+//! Configuration of the HTTP server.
 
 use std::time::Duration;
 
-/// Which port to listen on.
+/// Port to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PortChoice {
-    /// 3100, or where that is taken the first free one of the four after it, as clients of the workspace
-    /// protocol expect; where all five are taken, any free one.
+    /// 3100, or the first free one of the four ports after it, as clients of the workspace protocol expect; any free
+    /// port if all five are taken.
     #[default]
     Default,
-    /// This port or none; 0 lets the system choose.
+    /// This port only; 0 lets the system choose.
     Exactly(u16),
 }
 
-/// What the HTTP side allows. The defaults suit one developer's machine.
+/// Limits and timeouts of the HTTP server. The defaults suit one developer's machine.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// The port to listen on.
+    /// Port to listen on.
     pub port: PortChoice,
-    /// Values of `Host` that are accepted beside the loopback names, as `name` or `name:port`.
+    /// Values of `Host` that are accepted in addition to the loopback names, as `name` or `name:port`.
     pub allowed_hosts: Vec<String>,
-    /// Values of `Origin` that are accepted beside our own, as `scheme://host[:port]`. A page of any other
-    /// origin is refused, whatever it knows.
+    /// Values of `Origin` that are accepted in addition to our own, as `scheme://host[:port]`. Pages of any other
+    /// origin are rejected, even with a valid token.
     pub allowed_origins: Vec<String>,
-    /// Whether every route but `/health` asks for the token. Only programs that test a server switch it off.
+    /// True if each route except `/health` requires the token. Only test programs disable it.
     pub require_token: bool,
-    /// The largest request body. 4 MiB is what the SDKs of MCP take.
+    /// Maximum request body. The MCP SDKs accept 4 MiB.
     pub body_limit: usize,
-    /// The largest request head. A token, a session id and what browsers add fit in a tenth of 32 KiB.
+    /// Maximum request header. A token, a session id and the headers of browsers need a tenth of 32 KiB.
     pub header_limit: usize,
-    /// How long a client may take for a request head; also how long an idle connection is kept.
+    /// Timeout of a request header; also the idle timeout of a connection.
     pub header_timeout: Duration,
-    /// How long a client may take for a request body.
+    /// Timeout of a request body.
     pub body_timeout: Duration,
-    /// How long a client may leave a response unread before its connection is closed.
+    /// Timeout of a write that the client does not read. Its connection is then closed.
     pub write_timeout: Duration,
-    /// How often an idle stream gets a comment, so that both sides notice when the other is gone.
+    /// Interval of keep-alive comments on an idle stream, which let both sides detect a broken connection.
     pub keep_alive: Duration,
-    /// How many connections there may be. One more is answered with 503 and closed.
+    /// Maximum of connections. Further ones get a 503 response and are closed.
     pub max_connections: usize,
-    /// How many sessions there may be, streamable and SSE together. One more is answered with 429.
+    /// Maximum of sessions, streamable and SSE together. Further ones get a 429 response.
     pub max_sessions: usize,
-    /// How long a streamable session lives on without any stream or request.
+    /// Idle timeout of a streamable session without a stream or request.
     pub session_idle_timeout: Duration,
 }
 

@@ -1,60 +1,60 @@
-//! What can go wrong with a transport as a whole.
+//! Errors of a transport as a whole.
 
 use std::io;
 
 use switchboard_sys::files::FileError;
 
-/// Why a transport could not be served, or its files not be kept.
+/// Error of a transport or of its files.
 #[derive(Debug, thiserror::Error)]
 pub enum McpError {
-    /// The chosen port cannot be had.
+    /// The port cannot be bound.
     #[error("cannot listen on 127.0.0.1:{port}; choose another port, or 0 for any")]
     Bind {
         /// The port.
         port: u16,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A standard stream could not be used.
+    /// A standard stream is unusable.
     #[error("cannot use {stream}")]
     Stdio {
         /// `stdin` or `stdout`.
         stream: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The system gave no random bytes for a token.
-    #[error("cannot draw a token: the system has no random numbers")]
+    /// The system returned no random bytes.
+    #[error("cannot generate a token: the system returned no random bytes")]
     NoRandomness,
-    /// A text that cannot be a token.
+    /// A text is not a valid token.
     #[error(
-        "the token has {length} characters or some that are not letters, digits, '-' or '_'; \
-         it needs {least} to {most} of those. Remove the file to have a new one made"
+        "the token has {length} characters, or some other than letters, digits, '-' and '_'; \
+         it must have {least} to {most} of them. Remove the file to generate a new one"
     )]
     BadToken {
-        /// How many characters the text has.
+        /// Length of the text in characters.
         length: usize,
-        /// The fewest that a token has.
+        /// Minimum length of a token.
         least: usize,
-        /// The most that a token has.
+        /// Maximum length of a token.
         most: usize,
     },
-    /// `server_info.json` is not what the protocol says.
+    /// `server_info.json` is malformed.
     #[error("{file} is not valid: {source}. Remove it when no server runs here")]
     BadServerInfo {
-        /// The file's name.
+        /// File name.
         file: &'static str,
-        /// What the parser said.
+        /// Error of the parser.
         source: serde_json::Error,
     },
-    /// A value that the configuration cannot hold.
+    /// An allowed host or origin is malformed.
     #[error("`{value}` cannot be an allowed {field}; write {expected}")]
     BadAllowed {
         /// `host` or `origin`.
         field: &'static str,
-        /// The value as given.
+        /// Value from the settings.
         value: String,
-        /// What such a value looks like.
+        /// Expected format.
         expected: &'static str,
     },
     /// A file could not be read or written.

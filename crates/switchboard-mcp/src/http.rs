@@ -1,4 +1,4 @@
-//! MCP over HTTP, on the loopback address.
+//! MCP over HTTP on the loopback address.
 
 mod admission;
 mod auth_rate_limit;
@@ -35,12 +35,12 @@ use crate::error::McpError;
 use crate::listener::Listener;
 use crate::token::Token;
 
-/// Serves MCP, `/health` and the `extra` routes to everybody who connects to `listener`, until `shutdown`.
+/// Serves MCP, `/health` and the `extra` routes on `listener` until `shutdown`.
 ///
-/// `factory` makes the handler of each session, and of each request that belongs to none; it is also asked
-/// for a handler whenever only a tool's schema is needed. So making one must be cheap and leave no trace.
-/// `health` adds what the product knows to what `/health` says. The `extra` routes stand behind the same
-/// checks as ours, and their handlers can count on a body that is JSON, whole and bounded.
+/// `factory` creates the handler of each session and of each stateless request; it is also called whenever only a
+/// tool's schema is needed. It must therefore be cheap and free of side effects. `health` adds fields to the response
+/// of `/health`. The `extra` routes are behind the same admission checks, and their handlers get a complete JSON body
+/// of bounded size.
 ///
 /// Returns within two seconds of `shutdown`, with all connections closed.
 pub async fn serve_http<H, F>(
@@ -58,7 +58,7 @@ where
 {
     let admission = Arc::new(Admission::new(&config, listener.port(), token.clone())?);
     let closing = shutdown.child_token();
-    // What runs beside the connections ends with this function, also when it is dropped.
+    // Background tasks end with this function, also when its future is dropped.
     let _closing = closing.clone().drop_guard();
     let permits = Arc::new(Semaphore::new(config.max_sessions));
     let sessions = Sessions::default();
@@ -90,7 +90,7 @@ where
     Ok(())
 }
 
-/// What `/health` is made of.
+/// State of the health endpoint.
 #[derive(Clone)]
 struct HealthState<G> {
     permits: Arc<Semaphore>,
@@ -99,7 +99,7 @@ struct HealthState<G> {
     health: G,
 }
 
-/// `GET /health`: says that the server runs, and how it is. Has no secrets, and waits for nobody.
+/// Serves `GET /health`: status and load of the server. Contains no secrets and never blocks.
 async fn health_response<G: Fn() -> Value>(State(state): State<HealthState<G>>) -> Response {
     let mut body = match (state.health)() {
         Value::Object(body) => body,
@@ -120,9 +120,9 @@ async fn health_response<G: Fn() -> Value>(State(state): State<HealthState<G>>) 
     json_response(StatusCode::OK, Value::Object(body).to_string()).into_response()
 }
 
-/// Looks after sessions that their clients have left without a word.
+/// Ends sessions whose clients disconnected without closing them.
 async fn end_idle_sessions(sessions: Sessions, limit: Duration, closing: CancellationToken) {
-    // Often enough that a session ends not much later than it should.
+    // Often enough that a session ends shortly after its timeout.
     let mut ticks = interval((limit / 10).clamp(Duration::from_millis(10), Duration::from_secs(30)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

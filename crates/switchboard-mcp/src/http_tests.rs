@@ -1,4 +1,4 @@
-//! Raw bytes over real sockets, and `rmcp`'s own client.
+//! HTTP server, tested with raw bytes over real sockets and with `rmcp`'s client.
 
 mod batches;
 mod faults;

@@ -1,8 +1,8 @@
-//! From bytes to a message of MCP, or to the answer that says why they are none.
+//! Parsing and validation of JSON-RPC messages, with an error answer for each invalid one.
 //!
-//! `rmcp` drops what it cannot read, answers it without its id, or takes it for a method that it does not
-//! know. Here such bytes get the answer that JSON-RPC 2.0 (section 5.1) asks for, whichever way they came, and
-//! `rmcp` is given messages only.
+//! `rmcp` drops messages that it cannot parse, answers them without their id, or treats them as an unknown method. Here
+//! they get the error that JSON-RPC 2.0 (section 5.1) requires, on all transports, and `rmcp` receives valid messages
+//! only.
 
 use std::fmt::{self, Display};
 
@@ -21,19 +21,19 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::validate_arguments;
 
-/// Most messages in one batch: as many as may wait for a session over `/sse`, so that all of them find a place or none.
+/// Maximum of messages in a batch: the size of the queue of a session over `/sse`, so that all of them fit or none.
 pub(crate) const MAX_BATCH: usize = 64;
 
-/// Bytes that are no message, with the answer to them.
+/// Error answer to an invalid message.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// The id as its sender wrote it, where one could be found.
+    /// Id as the sender wrote it, if there is one.
     id: Option<Box<RawValue>>,
-    /// What is wrong.
+    /// JSON-RPC error.
     error: ErrorData,
 }
 
-/// What every message of JSON-RPC has, each part still as it was written.
+/// Fields of a JSON-RPC message, each as raw JSON.
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Envelope<'a> {
@@ -48,7 +48,7 @@ struct Envelope<'a> {
 }
 
 impl Refusal {
-    /// The answer as one JSON object.
+    /// Serializes the error answer.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         #[derive(Serialize)]
         struct Answer<'a> {
@@ -57,21 +57,21 @@ impl Refusal {
             error: &'a ErrorData,
         }
         let answer = Answer { jsonrpc: "2.0", id: self.id.as_deref(), error: &self.error };
-        // An error of ours always serializes; should it not, an empty answer says no less than a crash.
+        // Our errors always serialize; an empty answer is no worse than a crash.
         serde_json::to_vec(&answer).unwrap_or_default()
     }
 
-    /// Whether the message was understood up to its parameters, so that over HTTP it was a good request.
+    /// True if only the params are invalid, so that the HTTP request itself was valid.
     pub(crate) fn is_about_params(&self) -> bool {
         self.error.code == rmcp::model::ErrorCode::INVALID_PARAMS
     }
 
-    /// A message that is too long to be read.
+    /// Rejects a message that exceeds the size limit.
     pub(crate) fn too_long(limit: usize) -> Self {
         Self::invalid(None, format!("a message has at most {limit} bytes; send a shorter one"))
     }
 
-    /// The refusal of a good message for which now is not the time.
+    /// Rejects a valid message that is not allowed now.
     pub(crate) fn of(message: &ClientJsonRpcMessage, error: ErrorData) -> Self {
         let id = match message {
             ClientJsonRpcMessage::Request(request) => serde_json::value::to_raw_value(&request.id).ok(),
@@ -85,29 +85,28 @@ impl Refusal {
     }
 }
 
-/// Reads one message.
+/// Parses and validates one message.
 pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refusal> {
     let envelope = envelope(bytes)?;
     let id = envelope.id.filter(|id| is_id(id.get()));
     if envelope.jsonrpc.map(RawValue::get) != Some(r#""2.0""#) {
-        return Err(Refusal::invalid(envelope.id, r#"`jsonrpc` has to be "2.0""#));
+        return Err(Refusal::invalid(envelope.id, r#"`jsonrpc` must be "2.0""#));
     }
-    // An answer of the client's may lack an id: that is how it says that it could not read ours.
+    // An error answer of the client may lack an id: JSON-RPC requires that if it could not parse our request.
     if envelope.method.is_some() && envelope.id.is_some() && id.is_none() {
-        let problem =
-            "`id` has to be a string or a whole number of at most 64 bits, written without a fraction";
+        let problem = "`id` must be a string or an integer of at most 64 bits, without a fraction";
         return Err(Refusal::invalid(envelope.id, problem));
     }
-    // `null` passes for none, as it does in `rmcp`.
+    // `null` counts as missing, as in `rmcp`.
     if envelope.method.is_some()
         && envelope.params.is_some_and(|params| !matches!(params.get().as_bytes(), [b'{', ..] | b"null"))
     {
-        return Err(Refusal::invalid(envelope.id, "`params` has to be an object"));
+        return Err(Refusal::invalid(envelope.id, "`params` must be an object"));
     }
     let message: ClientJsonRpcMessage = serde_json::from_slice(bytes).map_err(|error| {
-        Refusal::invalid(envelope.id, format!("this is no request, notification or answer: {error}"))
+        Refusal::invalid(envelope.id, format!("this is not a request, notification or response: {error}"))
     })?;
-    // A method that is known, and still nobody's: its parameters did not fit.
+    // A known method parsed as a custom request: its params are invalid.
     if let ClientJsonRpcMessage::Request(request) = &message
         && let ClientRequest::CustomRequest(custom) = &request.request
     {
@@ -120,9 +119,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refusal> {
     Ok(message)
 }
 
-/// Takes a batch apart; `None` for what is none. For sessions that may send any: see [`allows_batches`].
+/// Splits a batch; `None` if it is not one. Only for sessions with batches: see [`allows_batches`].
 ///
-/// What is in it is still as it was written, and each part may turn out to be no message.
+/// The parts are raw JSON, and each may turn out to be invalid.
 pub(crate) fn batch(bytes: &[u8]) -> Option<Result<Vec<&RawValue>, Refusal>> {
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return None;
@@ -147,22 +146,21 @@ pub(crate) fn batch(bytes: &[u8]) -> Option<Result<Vec<&RawValue>, Refusal>> {
     Some(Err(Refusal::invalid(None, problem)))
 }
 
-/// The protocol version of a session, if this message is the answer to `initialize`.
+/// Returns the negotiated protocol version if this message is the result of `initialize`.
 pub(crate) fn negotiated_version(message: &ServerJsonRpcMessage) -> Option<&ProtocolVersion> {
     let ServerJsonRpcMessage::Response(response) = message else { return None };
     let ServerResult::InitializeResult(result) = &response.result else { return None };
     Some(&result.protocol_version)
 }
 
-/// Whether a client of this version may send batches: only 2025-03-26 has them.
+/// True if clients of this version may send batches: only 2025-03-26 has them.
 pub(crate) fn allows_batches(version: &ProtocolVersion) -> bool {
     *version == ProtocolVersion::V_2025_03_26
 }
 
-/// Whether a message belongs to no session: every request of 2026-07-28 stands for itself.
+/// True if a message belongs to no session: as of 2026-07-28, requests are stateless.
 ///
-/// `named` is the version that the transport was told beside the message. The rule is the one by which
-/// `rmcp` decides.
+/// `named` is the version that the transport received outside the message. The rule is the same as in `rmcp`.
 pub(crate) fn is_stateless(message: Option<&ClientJsonRpcMessage>, named: Option<&str>) -> bool {
     let request = match message {
         Some(ClientJsonRpcMessage::Request(request)) => Some(&request.request),
@@ -180,17 +178,17 @@ pub(crate) fn is_stateless(message: Option<&ClientJsonRpcMessage>, named: Option
     }
 }
 
-/// Whether a message can be the first that `rmcp` is given: it ends a session that begins otherwise.
+/// True if a message can be the first one for `rmcp`, which otherwise ends the session.
 pub(crate) fn can_open(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(_))
 }
 
-/// Whether what follows this message may be anything: the session has begun, in one era or the other.
+/// True if any message may follow this one: the session is open, in either protocol era.
 pub(crate) fn opens_session(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Request(request) = message else { return false };
     match &request.request {
         ClientRequest::InitializeRequest(_) => true,
-        // Only a look: both eras are still possible after it.
+        // Discovery only: both eras are still possible after it.
         ClientRequest::DiscoverRequest(_) => false,
         request => {
             let meta = request.get_meta();
@@ -202,7 +200,7 @@ pub(crate) fn opens_session(message: &ClientJsonRpcMessage) -> bool {
     }
 }
 
-/// Whether an id comes back exactly as it was written: a string, or an integer in its shortest form.
+/// True if an id round-trips unchanged: a string, or an integer in its shortest form.
 pub(crate) fn is_id(written: &str) -> bool {
     written.starts_with('"') && serde_json::from_str::<String>(written).is_ok()
         || written.parse::<i64>().is_ok_and(|number| number.to_string() == written)
@@ -210,7 +208,7 @@ pub(crate) fn is_id(written: &str) -> bool {
 
 fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, Refusal> {
     match bytes.trim_ascii_start().first() {
-        // An array would pass for an object whose fields stand in order.
+        // Serde would deserialize an array as a struct, by field order.
         Some(b'[') => match serde_json::from_slice::<IgnoredAny>(bytes) {
             Ok(_) => Err(Refusal::invalid(
                 None,
@@ -224,7 +222,7 @@ fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, Refusal> {
 
 fn parse_error(error: &serde_json::Error) -> Refusal {
     match error.classify() {
-        Category::Data => Refusal::invalid(None, format!("this is no JSON-RPC message: {error}")),
+        Category::Data => Refusal::invalid(None, format!("this is not a JSON-RPC message: {error}")),
         Category::Syntax | Category::Eof | Category::Io => Refusal {
             id: None,
             error: ErrorData::parse_error(format!("this is not one JSON object: {error}"), None),
@@ -232,7 +230,7 @@ fn parse_error(error: &serde_json::Error) -> Refusal {
     }
 }
 
-/// The parts of a batch. Of one that has too many no more than that are kept.
+/// Parts of a batch, truncated to [`MAX_BATCH`], and their count.
 struct BatchParts<'a> {
     parts: Vec<&'a RawValue>,
     count: usize,
@@ -263,17 +261,17 @@ impl<'de> Deserialize<'de> for BatchParts<'de> {
     }
 }
 
-/// The methods that 2026-07-28 no longer has.
+/// Methods that 2026-07-28 removed.
 const REMOVED_METHODS: [&str; 5] =
     ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
-/// What is wrong with the parameters of a method that MCP knows; `None` for a method that it does not know.
+/// Describes the invalid params of a known method; `None` for an unknown method.
 fn params_error(request: &CustomRequest, is_modern: bool) -> Option<String> {
     let params = request.params.as_ref();
     if is_modern && REMOVED_METHODS.contains(&request.method.as_str()) {
         return None;
     }
-    // What they have to have and what they may have, by the kinds of values that can be told in a word.
+    // Required and optional params with their JSON types, and the error of serde as a fallback.
     let (required, optional, problem): (&[_], &[_], _) = match request.method.as_str() {
         "initialize" => (
             &[("protocolVersion", "string"), ("capabilities", "object"), ("clientInfo", "object")],
@@ -299,9 +297,7 @@ fn params_error(request: &CustomRequest, is_modern: bool) -> Option<String> {
         "completion/complete" => {
             (&[("ref", "object"), ("argument", "object")], &[], decode_error::<CompleteRequestParams>(params))
         }
-        "logging/setLevel" => {
-            (&[], &[], "`level` has to be one of the levels of syslog, such as \"info\"".to_owned())
-        }
+        "logging/setLevel" => (&[], &[], "`level` must be a syslog level, such as \"info\"".to_owned()),
         "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
             (&[], &[("cursor", "string")], decode_error::<PaginatedRequestParams>(params))
         }
@@ -309,10 +305,10 @@ fn params_error(request: &CustomRequest, is_modern: bool) -> Option<String> {
         _ => return None,
     };
     let problem = first_mismatch(required, optional, params).unwrap_or(problem);
-    Some(format!("the params of `{}` do not fit: {problem}", request.method))
+    Some(format!("invalid params of `{}`: {problem}", request.method))
 }
 
-/// What is missing or of the wrong kind, where that is all there is to say.
+/// Describes the first param that is missing or has the wrong type.
 fn first_mismatch(
     required: &[(&str, &str)],
     optional: &[(&str, &str)],
@@ -335,11 +331,11 @@ fn first_mismatch(
 fn decode_error<T: DeserializeOwned>(params: Option<&Value>) -> String {
     match serde_json::from_value::<T>(params.cloned().unwrap_or_default()) {
         Err(error) => error.to_string(),
-        Ok(_) => "they have a field that does not belong there".to_owned(),
+        Ok(_) => "they contain an unknown field".to_owned(),
     }
 }
 
-/// Keeps a value as it was written, and tells `null` from nothing at all.
+/// Returns a value as raw JSON; distinguishes `null` from a missing field.
 fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }

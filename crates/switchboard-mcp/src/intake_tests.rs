@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The answer to bytes that are no message.
+/// Returns the error answer to invalid bytes.
 fn refusal(bytes: impl AsRef<[u8]>) -> Value {
     let refused = read(bytes.as_ref()).expect_err("these bytes are no message");
     serde_json::from_slice(&refused.to_json()).unwrap()
@@ -18,7 +18,7 @@ fn ping(id: &str) -> String {
 }
 
 #[test]
-fn m8_an_id_comes_back_exactly_or_the_request_is_refused_with_it() {
+fn id_is_returned_exactly() {
     let long = format!("\"{}\"", "x".repeat(1 << 20));
     for id in ["1", "0", "-7", "9007199254740993", "9223372036854775807", r#""a""#, r#""""#, &long] {
         let message = read(ping(id).as_bytes()).unwrap();
@@ -36,7 +36,7 @@ fn m8_an_id_comes_back_exactly_or_the_request_is_refused_with_it() {
 }
 
 #[test]
-fn m9_what_is_not_json_is_a_parse_error_without_id() {
+fn invalid_json_is_parse_error() {
     let two = ping("1") + &ping("2");
     for bytes in ["{", "nonsense", r#"{"jsonrpc":"2.0","id":1,"#, &two, "\u{1}"] {
         assert_eq!(code_and_id(bytes), (-32700, Value::Null), "{bytes}");
@@ -45,7 +45,7 @@ fn m9_what_is_not_json_is_a_parse_error_without_id() {
 }
 
 #[test]
-fn m9_a_batch_is_refused_with_the_way_out() {
+fn batch_is_rejected_with_hint() {
     let answer = refusal(format!(" [{},{}]", ping("1"), ping("2")));
     let expected = json!({"jsonrpc": "2.0", "id": null, "error": {
         "code": -32600,
@@ -55,7 +55,7 @@ fn m9_a_batch_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn m9_a_batch_is_taken_apart_within_bounds() {
+fn batch_is_split_within_bounds() {
     assert!(batch(ping("1").as_bytes()).is_none());
     let text = format!(" [{} , 7,[{}],{{\"id\":2}}]", ping("1"), ping("2"));
     let parts = batch(text.as_bytes()).unwrap().unwrap();
@@ -82,7 +82,7 @@ fn m9_a_batch_is_taken_apart_within_bounds() {
 }
 
 #[test]
-fn json_that_is_no_message_is_an_invalid_request_with_its_id() {
+fn invalid_message_is_answered_with_its_id() {
     assert_eq!(code_and_id("7"), (-32600, Value::Null));
     let said = refusal("7")["error"]["message"].as_str().unwrap().to_owned();
     assert!(said.contains("expected an object"), "{said}");
@@ -94,7 +94,7 @@ fn json_that_is_no_message_is_an_invalid_request_with_its_id() {
 }
 
 #[test]
-fn json_nested_beyond_reason_is_refused() {
+fn deeply_nested_json_is_rejected() {
     let deep = format!(r#"{{"jsonrpc":"2.0","id":4,"method":"x","params":{{"a":{}}}}}"#, "[".repeat(100_000));
     assert_eq!(code_and_id(&deep), (-32700, Value::Null));
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
@@ -103,10 +103,10 @@ fn json_nested_beyond_reason_is_refused() {
 }
 
 #[test]
-fn m12_wrong_params_of_a_known_method_are_named() {
+fn invalid_params_are_named() {
     let answer = refusal(r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"arguments":{}}}"#);
     let expected = json!({"jsonrpc": "2.0", "id": 5, "error": {
-        "code": -32602, "message": "the params of `tools/call` do not fit: The argument 'name' is missing",
+        "code": -32602, "message": "invalid params of `tools/call`: The argument 'name' is missing",
     }});
     assert_eq!(answer, expected);
     for arguments in ["[1]", "5", r#""{}""#] {
@@ -117,7 +117,7 @@ fn m12_wrong_params_of_a_known_method_are_named() {
     }
     for params in ["[]", r#""x""#, "7"] {
         let request = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{params}}}"#);
-        assert_eq!(refusal(&request)["error"]["message"], "`params` has to be an object");
+        assert_eq!(refusal(&request)["error"]["message"], "`params` must be an object");
     }
     for method in ["initialize", "resources/read", "prompts/get", "completion/complete"] {
         let request = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"{method}","params":{{"x":1}}}}"#);
@@ -126,18 +126,18 @@ fn m12_wrong_params_of_a_known_method_are_named() {
 }
 
 #[test]
-fn a_method_of_nobody_is_left_to_the_handler() {
+fn unknown_method_reaches_the_handler() {
     assert!(read(br#"{"jsonrpc":"2.0","id":5,"method":"acme/thing","params":{"x":1}}"#).is_ok());
 }
 
 #[test]
-fn an_error_without_id_is_taken_and_never_answered() {
+fn error_without_id_is_accepted() {
     let message = read(br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}"#).unwrap();
     assert!(matches!(message, ClientJsonRpcMessage::Error(_)));
 }
 
 #[test]
-fn m11_the_era_is_told_by_the_request_itself() {
+fn era_is_detected_from_the_request() {
     let request = |method: &str, meta: Value| {
         let params = json!({"_meta": meta, "name": "t"});
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});

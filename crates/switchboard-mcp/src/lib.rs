@@ -1,18 +1,17 @@
-//! MCP sessions: stdio, streamable HTTP and the older HTTP+SSE, on one kind of handler.
+//! MCP transports: stdio, streamable HTTP and the older HTTP+SSE, with one kind of handler.
 //!
-//! The crate ends MCP transports. [`serve_stdio`] serves the program at the other end of our pipes,
-//! [`serve_http`] everybody who reaches the [`Listener`] and knows the [`Token`]. Both speak every revision
-//! that `rmcp` knows, from 2024-11-05 to 2026-07-28, and both put an `rmcp::ServerHandler` behind it; who is at
-//! the other end is told to that handler as a [`Caller`].
+//! [`serve_stdio`] serves the parent process over the standard streams, [`serve_http`] all clients that reach the
+//! [`Listener`] and have the [`Token`]. Both support all protocol versions that `rmcp` knows, from 2024-11-05 to
+//! 2026-07-28, and call an `rmcp::ServerHandler`, which gets the [`Caller`] of each request.
 //!
-//! What arrives is checked here before `rmcp` sees it, so that bad bytes get an answer and never end a
-//! session: see `intake.rs` for what a message has to be, `http/guard.rs` for what a request has to be.
+//! Input is validated before `rmcp` receives it, so that invalid bytes get an answer and never end a session: see
+//! `intake.rs` for messages and `http/admission.rs` for HTTP requests.
 //!
-//! Calls that only pass through to a server behind us go past `rmcp`, as they were written: see `raw_calls.rs`.
+//! Pass-through calls to a server behind us bypass `rmcp` as raw JSON: see `raw_calls.rs`.
 //!
-//! A session over stdio can be answered by a server that runs already, and go on without it: see `attach.rs`.
+//! A running server can answer a session over stdio, with failover to the session's own process: see `attach.rs`.
 //!
-//! It knows nothing of mailboxes or messages of Switchboard: what the tools do is the handler's business.
+//! The crate knows nothing of mailboxes or messages of Switchboard; those belong to the handler.
 
 mod arguments;
 mod attach;

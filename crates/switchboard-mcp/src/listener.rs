@@ -1,4 +1,4 @@
-//! The socket that HTTP clients connect to.
+//! Socket of the HTTP server.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -8,11 +8,11 @@ use tokio::net::TcpListener;
 use crate::config::PortChoice;
 use crate::error::McpError;
 
-/// The ports that clients of the workspace protocol look at when they know no better.
+/// Ports that clients of the workspace protocol try without `server_info.json`.
 const FIRST_PORT: u16 = 3100;
 const LAST_PORT: u16 = 3104;
 
-/// A socket bound to the loopback address, and to nothing else.
+/// Socket bound to the loopback address only.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -20,7 +20,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes a port on 127.0.0.1.
+    /// Binds a port on 127.0.0.1.
     pub async fn bind(choice: PortChoice) -> Result<Self, McpError> {
         match choice {
             PortChoice::Exactly(port) => {
@@ -34,18 +34,18 @@ impl Listener {
                         Err(source) => return Err(McpError::Bind { port, source }),
                     }
                 }
-                // Clients find any other port in `server_info.json`, and those of the protocol look there first.
+                // Clients find any other port in `server_info.json`, which clients of the protocol read first.
                 Self::bind_one(0).await.map_err(|source| McpError::Bind { port: 0, source })
             }
         }
     }
 
-    /// The port that clients connect to.
+    /// Returns the bound port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The socket itself.
+    /// Returns the socket.
     pub(crate) fn into_socket(self) -> TcpListener {
         self.socket
     }

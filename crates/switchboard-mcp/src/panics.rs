@@ -1,7 +1,7 @@
 //! Panic isolation: a request whose handler panics is answered with an internal error.
 //!
-//! Without it, `rmcp` never answers such a request, and a pass-through call takes the session down with it. The session, the
-//! other requests and the process go on; `switchboard_request_panics_total` counts the panics.
+//! Without it, `rmcp` never answers such a request, and a panic in a raw call ends the session. With it, the session,
+//! the other requests and the process continue; `switchboard_request_panics_total` counts the panics.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -21,7 +21,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 
-/// Answers with an internal error where the request panics.
+/// Catches a panic of the request and answers with an internal error.
 pub(crate) async fn catch_panic<T>(
     method: &str,
     request: impl Future<Output = Result<T, ErrorData>> + Send,
@@ -35,15 +35,15 @@ pub(crate) async fn catch_panic<T>(
 /// Counts and logs a panic; returns the error for the client.
 pub(crate) fn report_panic(method: &str) -> ErrorData {
     metrics::counter!("switchboard_request_panics_total").increment(1);
-    tracing::error!(method, "a request panicked; the session goes on");
-    let message = "the server failed at this request; its log has the reason, and the session goes on";
+    tracing::error!(method, "a request panicked; the session continues");
+    let message = "the server failed to process this request; see its log. The session continues";
     ErrorData::internal_error(message, None)
 }
 
 /// A handler whose requests are isolated from each other's panics.
 pub(crate) struct Isolated<H>(pub(crate) H);
 
-/// A request that is passed on, with its panic caught.
+/// Forwards requests and catches their panics.
 macro_rules! isolated {
     ($($method:ident($params:ty) -> $result:ty;)*) => {
         $(async fn $method(
@@ -56,7 +56,7 @@ macro_rules! isolated {
     };
 }
 
-/// A notification that is passed on, with its panic caught.
+/// Forwards notifications and catches their panics.
 macro_rules! isolated_notifications {
     ($($method:ident($params:ty);)*) => {
         $(async fn $method(&self, params: $params, context: NotificationContext<RoleServer>) {

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::{RawCall, RawCallHandler};
 
-/// A handler whose calls panic, except for `whole`.
+/// Handler whose calls panic, except `whole`.
 #[derive(Clone)]
 struct Panicking;
 
@@ -44,9 +44,9 @@ impl RawCallHandler for Panicking {
     }
 }
 
-/// D3: over the standard streams, past `rmcp` and through it. The session goes on.
+/// Over the standard streams, as a raw call and through `rmcp`. The session continues.
 #[tokio::test]
-async fn d3_panicking_request_is_answered_over_stdio() {
+async fn panicking_request_is_answered_over_stdio() {
     let (ours, theirs) = duplex(64 << 10);
     let (input, output) = split(theirs);
     let session = crate::stdio::serve(

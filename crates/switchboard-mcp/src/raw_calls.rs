@@ -1,12 +1,12 @@
-//! Tool calls, and lists of what can be called, that go past `rmcp`.
+//! Raw calls: tool calls and list requests that bypass `rmcp` (pass-through).
 //!
-//! `rmcp` reads messages into types, and what its types do not know is lost. A call that only passes through,
-//! to a server behind us, must come out as it went in, so it is handed on as it was written, and so is its
-//! result. That is quicker, too, and therefore good for calls that do not pass through as well.
+//! `rmcp` deserializes messages into types and loses fields that its types lack. A pass-through call to a server behind
+//! us must not change, so it is forwarded as raw JSON, and so is its result. That is also faster, and therefore used
+//! for other calls as well.
 //!
-//! Over stdio every call that [`RawCallHandler::accepts`] goes this way. Over streamable HTTP only those of which
-//! [`RawCallHandler::is_prompt`] says so: the others need a stream of events, which is `rmcp`'s. The handler of such a session
-//! offers its way with [`offer_raw_calls`].
+//! Over stdio, all calls that [`RawCallHandler::accepts`] accepts bypass `rmcp`. Over streamable HTTP, only those for
+//! which [`RawCallHandler::is_prompt`] is true: the others need an event stream, which `rmcp` serves. The handler of
+//! such a session registers its raw call handler with [`offer_raw_calls`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,66 +28,65 @@ use crate::caller::Caller;
 use crate::intake;
 use crate::panics::report_panic;
 
-/// How many calls of one session may be on their way at once. One more is refused.
+/// Maximum of calls in flight per session. Further calls are rejected.
 const MAX_IN_FLIGHT: usize = 256;
 
-/// The key of a request's `_meta` that says it belongs to no session.
+/// Key in a request's `_meta` that marks it as stateless.
 const PROTOCOL_VERSION_META: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// Whoever answers calls that pass through.
+/// Handler of raw calls.
 pub trait RawCallHandler: Clone + Send + Sync + 'static {
-    /// Whether it answers the calls of a tool.
+    /// True if it answers calls of the tool.
     fn accepts(&self, tool: &str) -> bool;
 
-    /// Whether the calls of a tool that it takes are answered soon and without a word to the client before the answer.
+    /// True if calls of an accepted tool are answered soon, without messages to the client before the answer.
     fn is_prompt(&self, _tool: &str) -> bool {
         false
     }
 
-    /// Answers a call with the whole result, as JSON, or with a JSON-RPC error as JSON.
+    /// Answers a call with the complete result as JSON, or with a JSON-RPC error as JSON.
     fn call(&self, call: RawCall) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send;
 
-    /// Whether it answers requests of a method that lists something: there is something on the list that `rmcp` would
-    /// not pass on as it is.
+    /// True if it answers requests of a list method: the list has entries that `rmcp` would not forward unchanged.
     fn handles_list(&self, _method: &str) -> bool {
         false
     }
 
-    /// Answers such a request in the same way.
+    /// Answers a list request in the same way.
     fn list(&self, _list: RawList) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send {
         std::future::ready(Err(RawValue::NULL.to_owned()))
     }
 }
 
-/// A call that passes through.
+/// Tool call as raw JSON.
 #[derive(Debug)]
 pub struct RawCall {
-    /// Who calls.
+    /// Caller of the request.
     pub caller: Caller,
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// Its arguments, as the client wrote them.
+    /// Arguments as the client wrote them.
     pub arguments: Option<Box<RawValue>>,
-    /// What the client said about the call, as it wrote it.
+    /// `_meta` of the call as the client wrote it.
     pub meta: Option<Box<RawValue>>,
-    /// By what the client wants to hear of progress, which stands in there as well.
+    /// Progress token, which is also in `meta`.
     pub progress_token: Option<Box<RawValue>>,
-    /// Fires when the client no longer wants the answer. Then none is sent.
+    /// Fires when the client cancels the call. No answer is sent then.
     pub cancelled: CancellationToken,
 }
 
-/// A list that passes through.
+/// List request as raw JSON.
 #[derive(Debug)]
 pub struct RawList {
-    /// The method that lists.
+    /// List method.
     pub method: String,
-    /// Its parameters, as the client wrote them.
+    /// Params as the client wrote them.
     pub params: Option<Box<RawValue>>,
-    /// Fires when the client no longer wants the answer. Then none is sent.
+    /// Fires when the client cancels the request. No answer is sent then.
     pub cancelled: CancellationToken,
 }
 
-/// For servers through which nothing passes.
+/// Handler for servers without raw calls.
 #[derive(Debug, Clone, Copy)]
 pub struct NoRawCalls;
 
@@ -101,11 +100,11 @@ impl RawCallHandler for NoRawCalls {
     }
 }
 
-/// A [`RawCallHandler`] of any kind, for its prompt calls.
+/// Type-erased [`RawCallHandler`], restricted to its prompt calls.
 #[derive(Clone)]
 pub(crate) struct PromptCallHandler(Arc<dyn PromptCalls>);
 
-/// What [`PromptCallHandler`] needs of a [`RawCallHandler`].
+/// Object-safe subset of [`RawCallHandler`].
 trait PromptCalls: Send + Sync {
     fn is_prompt(&self, tool: &str) -> bool;
 
@@ -142,7 +141,7 @@ impl fmt::Debug for PromptCallHandler {
     }
 }
 
-/// The place where the handler of a session over HTTP leaves its [`RawCallHandler`]. Clones share it.
+/// Slot in which the handler of a session over HTTP registers its [`RawCallHandler`]. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HandlerSlot(Arc<OnceLock<PromptCallHandler>>);
 
@@ -152,34 +151,34 @@ impl HandlerSlot {
     }
 }
 
-/// Has the prompt calls of a session go past `rmcp` from now on. `extensions` are those of the context of any message of
-/// the session; where its transport has no use for this, nothing happens.
-pub fn offer_raw_calls(extensions: &Extensions, passing: impl RawCallHandler) {
+/// Lets the prompt calls of a session bypass `rmcp` from now on. `extensions` are those of the context of any message
+/// of the session; without effect on transports that do not support it.
+pub fn offer_raw_calls(extensions: &Extensions, handler: impl RawCallHandler) {
     let parts = extensions.get::<Parts>();
     if let Some(slot) = parts.and_then(|parts| parts.extensions.get::<HandlerSlot>()) {
-        let _ = slot.0.set(PromptCallHandler(Arc::new(passing)));
+        let _ = slot.0.set(PromptCallHandler(Arc::new(handler)));
     }
 }
 
-/// The calls of one session that are on their way, by their ids as written. Clones share them.
+/// Raw calls in flight of one session, by raw id. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InFlight {
     calls: Arc<Mutex<HashMap<String, CancellationToken>>>,
-    /// Fires when the session is over: nobody wants any of the answers then.
+    /// Fires when the session ends; its answers are no longer needed.
     over: CancellationToken,
 }
 
-/// What a message is to whoever passes calls on.
+/// Classification of a message.
 pub(crate) enum Classified {
-    /// A call, with its id and what it is.
+    /// An accepted call and its id.
     Call(Box<RawValue>, RawCall),
-    /// A request for a list, with its id.
+    /// An accepted list request and its id.
     List(Box<RawValue>, RawList),
-    /// One that is not taken, with its id and the error that says why.
+    /// A rejected request: its id and the error.
     Refused(Box<RawValue>, Box<RawValue>),
-    /// The client no longer wants a call of ours. It has been told off.
+    /// The client cancelled a call in flight; its token has fired.
     Cancelled,
-    /// None of our business.
+    /// Any other message, which `rmcp` handles.
     Other,
 }
 
@@ -212,14 +211,14 @@ struct CancelParams<'a> {
 }
 
 impl InFlight {
-    /// Those of a session that is over when the token fires.
+    /// Creates the calls of a session that ends when the token fires.
     pub(crate) fn until(over: CancellationToken) -> Self {
         Self { calls: Arc::default(), over }
     }
 
-    /// Looks at a message. One that cannot be read here is somebody else's to refuse.
-    pub(crate) fn classify(&self, bytes: &[u8], passing: &impl RawCallHandler) -> Classified {
-        // A list would pass for an object whose fields stand in order.
+    /// Classifies a message. Invalid messages count as [`Classified::Other`] and are rejected later.
+    pub(crate) fn classify(&self, bytes: &[u8], handler: &impl RawCallHandler) -> Classified {
+        // Serde would deserialize an array as a struct, by field order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Classified::Other;
         }
@@ -232,17 +231,17 @@ impl InFlight {
         }
         match (envelope.method, envelope.id, envelope.params) {
             (Some("tools/call"), Some(id), Some(params)) if intake::is_id(id.get()) => {
-                self.classify_call(id, params, passing)
+                self.classify_call(id, params, handler)
             }
             (Some("notifications/cancelled"), None, Some(params)) => self.cancel(params),
-            (Some(method), Some(id), params) if passing.handles_list(method) && intake::is_id(id.get()) => {
+            (Some(method), Some(id), params) if handler.handles_list(method) && intake::is_id(id.get()) => {
                 self.classify_list(id, method, params)
             }
             _ => Classified::Other,
         }
     }
 
-    fn classify_call(&self, id: &RawValue, params: &RawValue, passing: &impl RawCallHandler) -> Classified {
+    fn classify_call(&self, id: &RawValue, params: &RawValue, handler: &impl RawCallHandler) -> Classified {
         let Ok(params) = serde_json::from_str::<CallParams<'_>>(params.get()) else {
             return Classified::Other;
         };
@@ -251,8 +250,8 @@ impl InFlight {
         }
         let meta = params.meta.map(|meta| serde_json::from_str::<HashMap<&str, &RawValue>>(meta.get()));
         let Ok(meta) = meta.transpose().map(Option::unwrap_or_default) else { return Classified::Other };
-        // A request of the newest revision has rules of its own, which `rmcp` knows.
-        if !passing.accepts(params.name) || meta.contains_key(PROTOCOL_VERSION_META) {
+        // Requests as of 2026-07-28 have rules of their own, which `rmcp` implements.
+        if !handler.accepts(params.name) || meta.contains_key(PROTOCOL_VERSION_META) {
             return Classified::Other;
         }
         let cancelled = match self.register(id) {
@@ -289,17 +288,17 @@ impl InFlight {
         Classified::List(id.to_owned(), RawList { method: method.to_owned(), params, cancelled })
     }
 
-    /// Notes a request as on its way; otherwise why it cannot be.
+    /// Registers a request as in flight; fails if its id is in use or the limit is reached.
     fn register(&self, id: &RawValue) -> Result<CancellationToken, Box<RawValue>> {
         let mut calls = self.calls.lock();
         if calls.contains_key(id.get()) {
-            // Two answers to one id could not be told apart.
-            let problem = format!("a call with the id {} is on its way already; use another", id.get());
+            // The client could not match two answers with the same id.
+            let problem = format!("a call with the id {} is already in flight; use another id", id.get());
             return Err(error(ErrorData::invalid_request(problem, None)));
         }
         if calls.len() >= MAX_IN_FLIGHT {
             let problem =
-                format!("{MAX_IN_FLIGHT} calls are on their way already; wait for one of them and try again");
+                format!("{MAX_IN_FLIGHT} calls are already in flight; wait for one of them and retry");
             return Err(error(ErrorData::internal_error(problem, None)));
         }
         let cancelled = self.over.child_token();
@@ -320,13 +319,13 @@ impl InFlight {
         }
     }
 
-    /// Notes that a call has come to its end. Says whether its answer is still wanted.
+    /// Removes a finished call; returns false if it was cancelled and needs no answer.
     pub(crate) fn finish(&self, id: &RawValue) -> bool {
         self.calls.lock().remove(id.get()).is_some_and(|call| !call.is_cancelled())
     }
 }
 
-/// The answer to a call, as one line.
+/// Encodes the answer to a call as one line.
 pub(crate) fn encode_answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<RawValue>>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Answer<'a> {
@@ -342,7 +341,7 @@ pub(crate) fn encode_answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<Ra
         Err(error) => (None, Some(&**error)),
     };
     let mut line = serde_json::to_vec(&Answer { jsonrpc: "2.0", id, result, error }).unwrap_or_default();
-    // Between the tokens of JSON a line may end; within them it cannot. Here the end of the line is the end.
+    // Line breaks are allowed between JSON tokens but never inside them; here they would end the message.
     for byte in &mut line {
         if matches!(byte, b'\n' | b'\r') {
             *byte = b' ';
@@ -351,7 +350,7 @@ pub(crate) fn encode_answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<Ra
     line
 }
 
-/// Answers with an internal error where the call panics.
+/// Catches a panic of the call and answers with an internal error.
 pub(crate) async fn isolated(
     method: &str,
     call: impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send,

@@ -24,7 +24,7 @@ fn call(id: impl Into<serde_json::Value>, tool: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_call_is_taken_as_it_was_written() {
+fn call_is_forwarded_as_raw_json() {
     let text = br#"{"jsonrpc":"2.0","id":"7","method":"tools/call","params":{"name":"echo_suite","arguments":{"z":1,"a":1e400,"n":12345678901234567890123},"_meta":{"progressToken":"p","more":1}}}"#;
     let calls = InFlight::default();
     let Classified::Call(id, call) = calls.classify(text, &Echo) else { panic!("a call") };
@@ -36,7 +36,7 @@ fn a_call_is_taken_as_it_was_written() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone() {
+fn other_messages_are_ignored() {
     let calls = InFlight::default();
     assert!(matches!(classify(&calls, &call(1, "send_message")), Classified::Other));
     assert!(matches!(
@@ -51,7 +51,7 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn m8_what_is_no_good_request_is_left_to_be_refused() {
+fn invalid_requests_are_not_handled_here() {
     let calls = InFlight::default();
     for (field, value) in
         [("jsonrpc", json!("1.0")), ("jsonrpc", json!(null)), ("id", json!(1.5)), ("id", json!({}))]
@@ -63,7 +63,7 @@ fn m8_what_is_no_good_request_is_left_to_be_refused() {
 }
 
 #[test]
-fn m7_two_calls_at_once_have_two_ids() {
+fn duplicate_id_in_flight_is_rejected() {
     let calls = InFlight::default();
     let Classified::Call(id, _first) = classify(&calls, &call(1, "echo_suite")) else { panic!("a call") };
     let Classified::Refused(refused, error) = classify(&calls, &call(1, "echo_suite")) else {
@@ -76,7 +76,7 @@ fn m7_two_calls_at_once_have_two_ids() {
 }
 
 #[test]
-fn a_call_can_be_called_off_and_then_has_no_answer() {
+fn cancelled_call_has_no_answer() {
     let calls = InFlight::default();
     let Classified::Call(id, ours) = classify(&calls, &call(3, "echo_suite")) else { panic!("a call") };
     let cancel =
@@ -88,7 +88,7 @@ fn a_call_can_be_called_off_and_then_has_no_answer() {
 }
 
 #[test]
-fn a_list_is_no_call_and_neither_are_lists_in_one() {
+fn arrays_are_not_calls() {
     let calls = InFlight::default();
     let good = call(1, "echo_suite");
     let positions = json!(["2.0", 1, "tools/call", good["params"]]);
@@ -103,7 +103,7 @@ fn a_list_is_no_call_and_neither_are_lists_in_one() {
 }
 
 #[test]
-fn there_is_room_for_so_many() {
+fn calls_in_flight_are_limited() {
     let calls = InFlight::default();
     for id in 0..MAX_IN_FLIGHT {
         assert!(matches!(classify(&calls, &call(id, "echo_suite")), Classified::Call(..)));
@@ -112,7 +112,7 @@ fn there_is_room_for_so_many() {
 }
 
 #[test]
-fn an_answer_is_one_line() {
+fn answer_is_one_line() {
     let id = RawValue::from_string("1".to_owned()).unwrap();
     let result = RawValue::from_string("{\r\n  \"text\": \"a\\nb\"\n}".to_owned()).unwrap();
     let line = String::from_utf8(encode_answer(&id, Ok(result))).unwrap();

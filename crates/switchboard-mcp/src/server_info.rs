@@ -1,4 +1,4 @@
-//! `server_info.json`, by which clients find the server: Switchboard Protocol, "Discovery".
+//! `server_info.json`, by which clients find the server (Switchboard Protocol, "Discovery").
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,33 +7,33 @@ use switchboard_sys::platform;
 
 use crate::error::McpError;
 
-/// The file's name.
+/// File name.
 const FILE: &str = "server_info.json";
 
-/// Where the running server is, in the words of the protocol.
+/// Endpoints of the running server, with the protocol's field names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
-    /// The port.
+    /// Port.
     pub port: u16,
-    /// The address, always the loopback one.
+    /// Address, always loopback.
     pub host: String,
-    /// `sse`, the only transport that the protocol knows.
+    /// `sse`, the only transport in the protocol.
     pub transport: String,
-    /// The path of the event stream.
+    /// Path of the event stream.
     pub sse_endpoint: String,
-    /// The path that messages are posted to.
+    /// Path for posted messages.
     pub messages_endpoint: String,
-    /// The path that says whether the server is well.
+    /// Path of the health endpoint.
     pub health_endpoint: String,
-    /// The server's process.
+    /// Process id of the server.
     pub pid: u32,
-    /// When the server started, ISO 8601 with milliseconds.
+    /// Start time, ISO 8601 with milliseconds.
     pub started_at: String,
 }
 
 impl ServerInfo {
-    /// What this process says of itself.
+    /// Describes this process.
     pub fn new(port: u16, started_at: Timestamp) -> Self {
         Self {
             port,
@@ -47,14 +47,14 @@ impl ServerInfo {
         }
     }
 
-    /// Writes the file, in place of one that an earlier server left.
+    /// Writes the file; replaces that of an earlier server.
     pub fn write(&self, folder: &Dir) -> Result<(), McpError> {
         let text = serde_json::to_vec_pretty(self)
             .map_err(|source| McpError::BadServerInfo { file: FILE, source })?;
         Ok(folder.replace(FILE, &text, 0o600)?)
     }
 
-    /// Reads the file; `None` when no server has left one.
+    /// Reads the file; `None` if it does not exist.
     pub fn read(folder: &Dir) -> Result<Option<Self>, McpError> {
         let Some(contents) = folder.read(FILE, 64 * 1024)? else { return Ok(None) };
         serde_json::from_slice(&contents.bytes)
@@ -62,24 +62,24 @@ impl ServerInfo {
             .map_err(|source| McpError::BadServerInfo { file: FILE, source })
     }
 
-    /// Removes the file if it is this server's, and says whether it did.
+    /// Removes the file if this server wrote it; returns true if it was removed.
     ///
-    /// Another server may have started meanwhile and written its own: that one stays.
+    /// Another server may have started in the meantime and written its own, which stays.
     pub fn remove(&self, folder: &Dir) -> Result<bool, McpError> {
         match Self::read(folder) {
             Ok(Some(found)) if found.pid == self.pid && found.started_at == self.started_at => {
                 Ok(folder.remove(FILE)?)
             }
-            // What cannot be read was not written by us.
+            // An unreadable file was not written by this program.
             Ok(_) | Err(McpError::BadServerInfo { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether the server's process is gone.
+    /// True if the server's process has ended.
     ///
-    /// A process with that number may be another one by now: when this says `false`, only an answer from
-    /// `/health` with the same pid shows that the server runs.
+    /// The pid may have been reused: if this is `false`, only a response of `/health` with the same pid proves that the
+    /// server runs.
     pub fn is_stale(&self) -> bool {
         platform::process_started(self.pid).is_none()
     }

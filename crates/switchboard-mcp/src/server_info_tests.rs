@@ -7,7 +7,7 @@ fn start() -> Timestamp {
 }
 
 #[test]
-fn the_file_has_exactly_the_fields_of_the_protocol() {
+fn file_has_exactly_the_protocol_fields() {
     let info = ServerInfo { pid: 12345, ..ServerInfo::new(3100, start()) };
     let expected = json!({
         "port": 3100,
@@ -23,7 +23,7 @@ fn the_file_has_exactly_the_fields_of_the_protocol() {
 }
 
 #[test]
-fn only_the_own_file_is_removed() {
+fn other_servers_file_is_preserved() {
     let home = tempfile::tempdir().unwrap();
     let folder = Dir::open_root(home.path()).unwrap();
     let ours = ServerInfo::new(3100, start());
@@ -39,7 +39,7 @@ fn only_the_own_file_is_removed() {
 }
 
 #[test]
-fn a_damaged_file_is_named_and_left() {
+fn damaged_file_is_reported_and_preserved() {
     let home = tempfile::tempdir().unwrap();
     let folder = Dir::open_root(home.path()).unwrap();
     folder.replace("server_info.json", b"{", 0o600).unwrap();
@@ -49,9 +49,9 @@ fn a_damaged_file_is_named_and_left() {
 }
 
 #[test]
-fn a_server_is_stale_when_its_process_is_gone() {
+fn server_without_process_is_stale() {
     let ours = ServerInfo::new(3100, start());
     assert!(!ours.is_stale());
-    // Above what Linux and macOS hand out, so nobody has it.
+    // Above the maximum pid of Linux and macOS.
     assert!(ServerInfo { pid: 2_000_000_000, ..ours }.is_stale());
 }

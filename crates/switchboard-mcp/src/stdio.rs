@@ -1,8 +1,8 @@
-//! MCP over the standard streams, for the program that started us.
+//! MCP over the standard streams, for the parent process.
 //!
-//! stdout belongs to the protocol: one object a line, written here and nowhere else. The server ends with the
-//! program that it serves, and within two seconds: when stdin ends, when nobody reads stdout any more, and
-//! when the parent process is gone although someone else still holds the pipe.
+//! stdout contains only protocol messages, one JSON object per line, written by this module alone. The server ends
+//! within two seconds of its client: at the end of stdin, when stdout is closed, or when the parent process has ended
+//! although another process still holds the pipe.
 
 mod lines;
 pub(crate) mod parent;
@@ -35,21 +35,20 @@ use crate::intake::{self, Refusal};
 use crate::panics::Isolated;
 use crate::raw_calls::{self, Classified, InFlight, RawCallHandler};
 
-/// The longest line. The same number as in `rmcp`'s clients, so that nothing they send is too long here.
+/// Maximum line length. The same number as in `rmcp`'s clients, so that this server accepts all of their messages.
 pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
 
-/// How many messages may wait for `rmcp` to take them. When they are that many, no more are read, and the
-/// client's pipe fills up.
+/// Queue of messages for `rmcp`. When it is full, reading stops and the client's pipe fills up (backpressure).
 const MESSAGE_QUEUE: usize = 64;
 
-/// How long calls in flight may go on once the client has said that it wants no more, or we are to stop.
-/// A client kills what has not ended after two seconds or so.
+/// How long calls in flight may continue after the end of the input or the shutdown. Clients kill a process that has
+/// not ended after about two seconds.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Serves the program at the other end of our standard streams until it has enough, or until `shutdown`.
+/// Serves the parent process over the standard streams until it ends the session, or until `shutdown`.
 ///
-/// Calls that `raw_calls` takes do not reach `handler`. On return calls may still be running. They have been told that
-/// nobody waits for their answers.
+/// Calls that `raw_calls` accepts do not reach `handler`. Calls may still be running on return; their cancellation
+/// tokens have fired.
 pub async fn serve_stdio<H: ServerHandler>(
     handler: H,
     raw_calls: impl RawCallHandler,
@@ -62,7 +61,7 @@ pub async fn serve_stdio<H: ServerHandler>(
     Ok(())
 }
 
-/// Serves the client at the other end of two streams: until it ends them, its connection is closed or it is gone.
+/// Serves the client of two streams until it ends the input, closes its connection or disconnects.
 pub(crate) async fn serve<H, P, R, W>(
     handler: H,
     raw_calls: P,
@@ -76,13 +75,13 @@ pub(crate) async fn serve<H, P, R, W>(
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    // Dropped after the guard of `over`: as long as an answer may be written, its connection counts as open. An answer that
-    // is written over a connection that counts as closed would show mail that stays unseen.
+    // Dropped after the guard of `over`: while an answer can be written, its connection counts as open. An answer on a
+    // connection that counts as closed would show mail that stays unseen.
     let mut client_gone = std::pin::pin!(client_gone);
     let output = Output::new(output);
     let (sender, messages) = mpsc::channel(MESSAGE_QUEUE);
     let input_ended = CancellationToken::new();
-    // A call that goes on to wait for mail would take it from the agent's next session.
+    // A call that continued to wait for mail would take it from the agent's next session.
     let over = CancellationToken::new();
     let _over = over.clone().drop_guard();
     let in_flight = InFlight::until(over);
@@ -95,7 +94,7 @@ pub(crate) async fn serve<H, P, R, W>(
     let work = async {
         match serve_server_with_ct(Isolated(handler), transport, session.clone()).await {
             Ok(running) => drop(running.waiting().await),
-            Err(error) => tracing::debug!(%error, "the session ended before it began"),
+            Err(error) => tracing::debug!(%error, "the session ended before it was initialized"),
         }
     };
     let grace_over = async {
@@ -107,15 +106,15 @@ pub(crate) async fn serve<H, P, R, W>(
     };
     tokio::select! {
         () = work => tracing::debug!("the session is over"),
-        () = grace_over => tracing::debug!("calls in flight were given up"),
-        () = output.is_broken.cancelled() => tracing::debug!("nobody reads stdout any more"),
+        () = grace_over => tracing::debug!("calls in flight were dropped"),
+        () = output.is_broken.cancelled() => tracing::debug!("stdout is closed"),
         () = &mut client_gone => tracing::debug!("the client is gone"),
     }
     session.cancel();
     reader.abort();
 }
 
-/// Hands on every message of the input, and answers what is none.
+/// Forwards each message of the input; answers invalid ones.
 async fn read<P, R, W>(input: R, mut reader: Reader<P, W>, ended: CancellationToken)
 where
     P: RawCallHandler,
@@ -125,7 +124,7 @@ where
     let ended = ended.drop_guard();
     let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), LINE_LIMIT);
     loop {
-        // Calls are polled outside of tokio's budget, so that the reader itself has to yield.
+        // Calls are polled outside of tokio's budget, so the reader itself has to yield.
         consume_budget().await;
         let accepted = match lines.next().await {
             Ok(Some(Line::Whole(bytes))) => reader.accept_line(&bytes).await,
@@ -141,25 +140,25 @@ where
         }
     }
     drop(ended);
-    // Once `rmcp` knows of the end, a call that still has something to say before its answer gets stuck.
+    // After `rmcp` knows of the end of input, a call that sends a message before its answer would hang.
     let mut unanswered = reader.output.unanswered.subscribe();
     let _ = unanswered.wait_for(|count| *count == 0).await;
 }
 
-/// Where messages go to.
+/// Dispatches messages to `rmcp` or the raw call handler.
 struct Reader<P, W> {
     output: Output<W>,
     raw_calls: P,
     in_flight: InFlight,
     messages: mpsc::Sender<ClientJsonRpcMessage>,
     connection: Connection,
-    /// Whether `rmcp` takes anything but requests already.
+    /// True once `rmcp` accepts messages other than requests.
     is_open: bool,
 }
 
 impl<P: RawCallHandler, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
-    /// Takes a message, or all messages of a batch; each is answered on its own, when its answer is there. An error says
-    /// that the session is over.
+    /// Dispatches a message, or all messages of a batch, each of which is answered separately. Fails when the session
+    /// is over.
     async fn accept_line(&mut self, line: &[u8]) -> io::Result<()> {
         match intake::batch(line).filter(|_| self.output.accepts_batches.load(Ordering::Acquire)) {
             None => self.accept(line).await,
@@ -174,7 +173,8 @@ impl<P: RawCallHandler, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
     }
 
     async fn accept(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // A session that closed it has had its calls answered elsewhere, or told its client that their outcome is not known.
+        // After a failover, another server answers the session's calls, or the client was told that their outcome is
+        // unknown.
         if self.connection.is_closed() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -185,9 +185,9 @@ impl<P: RawCallHandler, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
             Ok(message) => message,
             Err(refused) => return self.send_refusal(&refused).await,
         };
-        // `rmcp` takes nothing but requests before the session has begun, and would end here.
+        // Before the session is open, `rmcp` accepts only requests and would end the session.
         if !self.is_open && !intake::can_open(&message) {
-            tracing::debug!("skipped a message that came before the session began");
+            tracing::debug!("skipped a message before `initialize`");
             return Ok(());
         }
         self.is_open |= intake::opens_session(&message);
@@ -202,7 +202,7 @@ impl<P: RawCallHandler, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
     }
 }
 
-/// Passes a call on, or takes it back. Says whether the message was one of these. Does not wait for the answer.
+/// Starts or cancels a raw call without waiting for its answer; returns true if the message was one of these.
 async fn start_raw_call<P, W>(bytes: &[u8], raw_calls: &P, in_flight: &InFlight, output: &Output<W>) -> bool
 where
     P: RawCallHandler,
@@ -229,26 +229,26 @@ where
             Err(error) => (Err(error), true),
         };
         if is_wanted {
-            // When nobody reads any more, the session ends by that.
+            // If stdout is closed, the session ends by `is_broken`.
             let _ = output.write(raw_calls::encode_answer(&id, outcome)).await;
         }
         output.unanswered.send_modify(|count| *count = count.saturating_sub(1));
     });
-    // Most calls only read, and are answered here and now. The others go on beside what the client says next, and have
-    // reached the journal's queue in the client's order: tokio's budget must not hold a call back before that.
+    // Most calls only read and are answered here at once. The others run concurrently with the next messages, and have
+    // entered the journal's queue in the client's order: tokio's budget must not suspend a call before that.
     if poll!(unconstrained(&mut answered)).is_pending() {
         tokio::spawn(answered);
     }
     true
 }
 
-/// The one way to stdout.
+/// Writer of stdout, shared by all tasks.
 struct Output<W> {
     stream: Arc<Mutex<W>>,
     is_broken: CancellationToken,
-    /// How many requests were handed on and not yet answered.
+    /// Number of unanswered requests.
     unanswered: watch::Sender<usize>,
-    /// Whether the client was told a revision that has batches.
+    /// True if the negotiated protocol version has batches.
     accepts_batches: Arc<AtomicBool>,
 }
 
@@ -273,7 +273,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         }
     }
 
-    /// Writes one object as one line.
+    /// Writes one JSON object as one line.
     async fn write(&self, mut line: Vec<u8>) -> io::Result<()> {
         line.push(b'\n');
         let mut stream = self.stream.lock().await;
@@ -285,7 +285,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
     }
 }
 
-/// What `rmcp` reads from and writes to.
+/// Transport for `rmcp`: lines in, lines out.
 struct LineTransport<W> {
     output: Output<W>,
     messages: mpsc::Receiver<ClientJsonRpcMessage>,

@@ -1,4 +1,4 @@
-//! Real processes: the example server on pipes, sockets and files.
+//! The example server as a real process on pipes, sockets and files.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -15,10 +15,10 @@ use tokio::net::UnixStream;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-/// Long enough for a busy machine; nothing here waits for it to pass.
+/// Timeout that suffices on a busy machine; no test waits for it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The example server, which is built together with the tests.
+/// Returns the path of the example server, which is built with the tests.
 fn server() -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
@@ -28,7 +28,7 @@ fn server() -> PathBuf {
     path
 }
 
-/// A server on pipes, and what it says.
+/// A server on pipes.
 struct Piped {
     child: Child,
     input: Option<ChildStdin>,
@@ -49,9 +49,9 @@ impl Piped {
 
     async fn open() -> Self {
         let mut server = Self::start();
-        server.say(&initialize("2025-11-25")).await;
-        assert_eq!(server.hear().await["result"]["protocolVersion"], "2025-11-25");
-        server.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        server.send(&initialize("2025-11-25")).await;
+        assert_eq!(server.read().await["result"]["protocolVersion"], "2025-11-25");
+        server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         server
     }
 
@@ -59,28 +59,28 @@ impl Piped {
         self.input.as_mut().unwrap().write_all(bytes).await.unwrap();
     }
 
-    async fn say(&mut self, line: &str) {
+    async fn send(&mut self, line: &str) {
         self.write(format!("{line}\n").as_bytes()).await;
     }
 
-    async fn hear_line(&mut self) -> Option<String> {
+    async fn read_line(&mut self) -> Option<String> {
         timeout(PATIENCE, self.output.next_line()).await.expect("the server says something in time").unwrap()
     }
 
-    async fn hear(&mut self) -> Value {
-        let line = self.hear_line().await.expect("the server is still there");
+    async fn read(&mut self) -> Value {
+        let line = self.read_line().await.expect("the server is still there");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Asks and hears the answer to exactly that.
+    /// Sends a ping and checks its answer.
     async fn ping(&mut self, id: u32) {
-        self.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
-        assert_eq!(self.hear().await, json!({"jsonrpc": "2.0", "id": id, "result": {}}));
+        self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
+        assert_eq!(self.read().await, json!({"jsonrpc": "2.0", "id": id, "result": {}}));
     }
 
-    /// Waits for the end of everything the server says, which is its own end.
-    async fn hear_end(&mut self) {
-        while self.hear_line().await.is_some() {}
+    /// Waits for the end of the output, which is the end of the server.
+    async fn read_to_end(&mut self) {
+        while self.read_line().await.is_some() {}
     }
 }
 
@@ -95,17 +95,17 @@ fn call(id: u32, tool: &str) -> String {
 }
 
 #[tokio::test]
-async fn m9_a_batch_is_taken_where_the_revision_has_batches() {
+async fn batch_is_accepted_by_its_revision() {
     for (version, is_taken) in [("2025-03-26", true), ("2025-11-25", false)] {
         let mut server = Piped::start();
-        server.say(&initialize(version)).await;
-        assert_eq!(server.hear().await["result"]["protocolVersion"], version);
-        server.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        server.send(&initialize(version)).await;
+        assert_eq!(server.read().await["result"]["protocolVersion"], version);
+        server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         let ping = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-        server.say(&format!(r#"[{}, {{"id":3}}, {}]"#, ping(1), ping(2))).await;
+        server.send(&format!(r#"[{}, {{"id":3}}, {}]"#, ping(1), ping(2))).await;
         let mut answers = Vec::new();
         for _ in 0..if is_taken { 3 } else { 1 } {
-            let answer = server.hear().await;
+            let answer = server.read().await;
             answers.push((answer["id"].clone(), answer["error"]["code"].clone()));
         }
         answers.sort_by_key(|(id, _)| id.to_string());
@@ -114,8 +114,8 @@ async fn m9_a_batch_is_taken_where_the_revision_has_batches() {
                 answers,
                 [(json!(1), json!(null)), (json!(2), json!(null)), (json!(3), json!(-32600))]
             );
-            server.say("[]").await;
-            assert_eq!(server.hear().await["error"]["code"], -32600);
+            server.send("[]").await;
+            assert_eq!(server.read().await["error"]["code"], -32600);
         } else {
             assert_eq!(answers, [(json!(null), json!(-32600))]);
         }
@@ -124,17 +124,17 @@ async fn m9_a_batch_is_taken_where_the_revision_has_batches() {
 }
 
 #[tokio::test]
-async fn m8_ids_come_back_as_they_were_written() {
+async fn ids_are_returned_exactly() {
     let mut server = Piped::open().await;
     let long = format!("\"{}\"", "x".repeat(1 << 20));
     for id in [r#""a b""#, "9007199254740993", "-1", &long] {
-        server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
-        let answer = server.hear_line().await.unwrap();
+        server.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
+        let answer = server.read_line().await.unwrap();
         assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
     }
     for id in ["null", "1.5", "18446744073709551616"] {
-        server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
-        let answer = server.hear_line().await.unwrap();
+        server.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
+        let answer = server.read_line().await.unwrap();
         assert!(
             answer.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600"#)),
             "{answer}"
@@ -144,7 +144,7 @@ async fn m8_ids_come_back_as_they_were_written() {
 }
 
 #[tokio::test]
-async fn m9_bad_lines_are_answered_and_nothing_gets_out_of_step() {
+async fn invalid_lines_are_answered_in_order() {
     let mut server = Piped::open().await;
     let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     for (line, code) in [
@@ -154,57 +154,57 @@ async fn m9_bad_lines_are_answered_and_nothing_gets_out_of_step() {
         (format!("[{ping}]"), -32600),
         (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#.to_owned(), -32600),
     ] {
-        server.say(&line).await;
-        let answer = server.hear().await;
+        server.send(&line).await;
+        let answer = server.read().await;
         assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &Value::Null), "{line}");
         server.ping(7).await;
     }
     server.write(b"\r\n\n   \n{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"ping\"}\r\n").await;
-    assert_eq!(server.hear().await["id"], 8);
+    assert_eq!(server.read().await["id"], 8);
 }
 
 #[tokio::test]
-async fn m9_a_byte_order_mark_and_a_last_line_without_end_are_read() {
+async fn bom_and_unterminated_last_line_are_accepted() {
     let mut server = Piped::start();
     server.write(format!("\u{feff}{}\n", initialize("2024-11-05")).as_bytes()).await;
-    assert_eq!(server.hear().await["result"]["protocolVersion"], "2024-11-05");
+    assert_eq!(server.read().await["result"]["protocolVersion"], "2024-11-05");
     server.write(br#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#).await;
     server.input = None;
-    assert_eq!(server.hear().await["id"], 9);
+    assert_eq!(server.read().await["id"], 9);
 
     let mut server = Piped::open().await;
     server.write(br#"{"jsonrpc":"2.0","id":9,"meth"#).await;
     server.input = None;
-    assert_eq!(server.hear().await["error"]["code"], -32700);
+    assert_eq!(server.read().await["error"]["code"], -32700);
 }
 
 #[tokio::test]
-async fn m16_a_line_without_end_is_refused_and_then_skipped() {
+async fn endless_line_is_rejected_and_skipped() {
     let mut server = Piped::open().await;
     for _ in 0..17 {
         server.write(&vec![b'x'; 1 << 20]).await;
     }
     server.write(b"\n").await;
-    assert_eq!(server.hear().await["error"]["code"], -32600);
+    assert_eq!(server.read().await["error"]["code"], -32600);
     server.ping(3).await;
 }
 
 #[tokio::test]
-async fn m11_what_comes_before_the_session_does_not_end_it() {
+async fn early_messages_do_not_end_the_session() {
     let mut server = Piped::start();
-    server.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
-    server.say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
-    server.say(&call(2, "test_simple_text")).await;
-    assert_eq!(server.hear().await["error"]["code"], -32602);
+    server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
+    server.send(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    server.send(&call(2, "test_simple_text")).await;
+    assert_eq!(server.read().await["error"]["code"], -32602);
     server.ping(3).await;
-    server.say(&initialize("1999-01-01")).await;
-    assert_eq!(server.hear().await["result"]["protocolVersion"], "2025-11-25");
-    server.say(&call(4, "test_simple_text")).await;
-    assert_eq!(server.hear().await["id"], 4);
+    server.send(&initialize("1999-01-01")).await;
+    assert_eq!(server.read().await["result"]["protocolVersion"], "2025-11-25");
+    server.send(&call(4, "test_simple_text")).await;
+    assert_eq!(server.read().await["id"], 4);
 }
 
 #[tokio::test]
-async fn m11_a_client_of_the_newest_revision_needs_no_handshake() {
+async fn stateless_client_needs_no_initialize() {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -215,24 +215,24 @@ async fn m11_a_client_of_the_newest_revision_needs_no_handshake() {
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
     };
     let mut server = Piped::start();
-    server.say(&request(1, "server/discover", json!({}))).await;
-    let versions = server.hear().await["result"]["supportedVersions"].clone();
+    server.send(&request(1, "server/discover", json!({}))).await;
+    let versions = server.read().await["result"]["supportedVersions"].clone();
     assert!(versions.as_array().unwrap().contains(&json!("2026-07-28")), "{versions}");
-    server.say(&request(2, "tools/call", json!({"name": "test_simple_text"}))).await;
-    let result = server.hear().await["result"].clone();
+    server.send(&request(2, "tools/call", json!({"name": "test_simple_text"}))).await;
+    let result = server.read().await["result"].clone();
     assert_eq!(result["content"][0]["text"], "This is a simple text response for testing.");
 }
 
 #[tokio::test]
-async fn m19_stdout_has_messages_and_nothing_else() {
+async fn stdout_has_only_messages() {
     let spawn = Spawn::new(server()).args(["--stdio"]).env("RUST_LOG", "trace");
     let mut server = Piped::spawn(spawn);
-    server.say(&initialize("2025-11-25")).await;
-    server.say(&call(1, "test_tool_with_logging")).await;
-    server.say("nonsense").await;
+    server.send(&initialize("2025-11-25")).await;
+    server.send(&call(1, "test_tool_with_logging")).await;
+    server.send("nonsense").await;
     server.input = None;
     let mut heard = 0;
-    while let Some(line) = server.hear_line().await {
+    while let Some(line) = server.read_line().await {
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         assert_eq!(message["jsonrpc"], "2.0", "{line}");
         heard += 1;
@@ -241,53 +241,53 @@ async fn m19_stdout_has_messages_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn m20_the_server_ends_with_its_input() {
+async fn server_ends_with_its_input() {
     let mut server = Piped::open().await;
     server.ping(1).await;
     server.input = None;
-    server.hear_end().await;
+    server.read_to_end().await;
     assert!(timeout(PATIENCE, server.child.wait()).await.unwrap().unwrap().success());
 }
 
 #[tokio::test]
-async fn m20_the_server_ends_with_its_input_while_a_call_runs() {
+async fn server_ends_with_input_during_call() {
     let mut server = Piped::open().await;
-    server.say(&call(1, "test_wait")).await;
+    server.send(&call(1, "test_wait")).await;
     server.ping(2).await;
     server.input = None;
-    server.hear_end().await;
+    server.read_to_end().await;
 }
 
 #[tokio::test]
-async fn m20_the_server_ends_when_its_parent_is_killed_and_the_pipe_stays_open() {
-    // A shell starts the server and waits for it. We hold the other end of the pipe throughout.
+async fn server_ends_with_killed_parent() {
+    // A shell starts the server and waits for it. The test holds the other end of the pipe.
     let script = r#"exec 3<&0; "$0" --stdio <&3 & wait"#;
     let shell = Spawn::new("sh").args([std::ffi::OsStr::new("-c"), script.as_ref(), server().as_os_str()]);
     let mut server = Piped::spawn(shell);
-    server.say(&initialize("2025-11-25")).await;
-    server.hear().await;
-    server.say(&call(1, "test_wait")).await;
+    server.send(&initialize("2025-11-25")).await;
+    server.read().await;
+    server.send(&call(1, "test_wait")).await;
     server.ping(2).await;
     let shell = Pid::from_raw(i32::try_from(server.child.pid()).unwrap()).unwrap();
     kill_process(shell, Signal::KILL).unwrap();
-    server.hear_end().await;
+    server.read_to_end().await;
     assert!(server.input.is_some());
 }
 
 #[tokio::test]
-async fn m20_the_server_ends_behind_a_wrapper() {
+async fn server_ends_behind_wrapper() {
     let script = r#""$0" --stdio; exit 7"#;
     let shell = Spawn::new("sh").args([std::ffi::OsStr::new("-c"), script.as_ref(), server().as_os_str()]);
     let mut server = Piped::spawn(shell);
-    server.say(&initialize("2025-11-25")).await;
-    server.hear().await;
+    server.send(&initialize("2025-11-25")).await;
+    server.read().await;
     server.input = None;
-    server.hear_end().await;
+    server.read_to_end().await;
     assert_eq!(timeout(PATIENCE, server.child.wait()).await.unwrap().unwrap().code(), Some(7));
 }
 
 #[tokio::test]
-async fn m20_the_server_ends_when_nobody_reads_it() {
+async fn server_ends_when_stdout_closes() {
     let mut server = Piped::open().await;
     let Piped { mut child, input, output } = server;
     drop(output);
@@ -299,7 +299,7 @@ async fn m20_the_server_ends_when_nobody_reads_it() {
 }
 
 #[tokio::test]
-async fn sockets_do_as_well_as_pipes() {
+async fn sockets_are_served() {
     let (ours, theirs) = StdUnixStream::pair().unwrap();
     let both = [OwnedFd::from(theirs.try_clone().unwrap()), OwnedFd::from(theirs)];
     let [input, output] = both.map(Stdio::from);
@@ -317,7 +317,7 @@ async fn sockets_do_as_well_as_pipes() {
 }
 
 #[tokio::test]
-async fn files_do_as_well_as_pipes() {
+async fn files_are_served() {
     let home = tempfile::tempdir().unwrap();
     let folder = Dir::open_root(home.path()).unwrap();
     let script = format!("{}\n{}\n", initialize("2025-11-25"), call(1, "test_simple_text"));
@@ -333,7 +333,7 @@ async fn files_do_as_well_as_pipes() {
 }
 
 #[tokio::test]
-async fn a_shutdown_ends_the_session_in_time() {
+async fn shutdown_ends_the_session_in_time() {
     let (ours, theirs) = tokio::io::duplex(1024);
     let (read, write) = tokio::io::split(theirs);
     let shutdown = super::CancellationToken::new();
@@ -357,7 +357,7 @@ async fn a_shutdown_ends_the_session_in_time() {
     assert_eq!(rest, b"");
 }
 
-/// A handler that does what every handler does.
+/// Handler with default behaviour only.
 struct Quiet;
 
 impl rmcp::ServerHandler for Quiet {}

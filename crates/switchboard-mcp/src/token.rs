@@ -1,4 +1,4 @@
-//! The secret that opens the HTTP side.
+//! Bearer token of the HTTP server.
 
 use std::fmt;
 
@@ -7,27 +7,26 @@ use switchboard_sys::files::Dir;
 
 use crate::error::McpError;
 
-/// The file that programs of the same user read the token from.
+/// File from which programs of the same user read the token.
 const FILE: &str = "auth_token";
 
-/// How many characters a token has. 43 is what 256 bits have in base 64; ours has 64 of base 16.
+/// Allowed length of a token. 43 characters are 256 bits in base64; generated tokens have 64 hexadecimal digits.
 const MIN_CHARS: usize = 43;
 const MAX_CHARS: usize = 256;
 
-/// A bearer token. Whoever has it may do what the user may, so it is never printed.
+/// Bearer token. It grants all rights of the user, so it is redacted in debug output.
 #[derive(Clone)]
 pub struct Token(String);
 
 impl Token {
-    /// Draws a new one: 32 random bytes in base 16.
+    /// Generates a token: 32 random bytes in hexadecimal.
     pub fn generate() -> Result<Self, McpError> {
         random_hex::<32>().map(Self)
     }
 
-    /// Takes a token that was written down, or chosen by someone else.
+    /// Parses a token that was stored, or chosen by another program.
     ///
-    /// Only letters, digits, `-` and `_` are allowed, so that it can stand in a header and in an address as
-    /// it is.
+    /// Only letters, digits, `-` and `_` are allowed, so that it needs no escaping in a header or a URL.
     pub fn from_text(text: &str) -> Result<Self, McpError> {
         let text = text.trim();
         let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
@@ -38,12 +37,12 @@ impl Token {
         }
     }
 
-    /// The token itself, for whoever has to send it.
+    /// Returns the token, for a client that sends it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether `guess` is the token. How long that takes says nothing about where the two differ.
+    /// Compares in constant time.
     pub(crate) fn matches(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
@@ -63,31 +62,31 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Writes the token where the user's programs find it, readable by its owner alone.
+/// Writes the token file, readable by its owner only.
 pub fn write_token(folder: &Dir, token: &Token) -> Result<(), McpError> {
-    // Without a line end: there are clients that send the file's content as it is.
+    // Without a line break: some clients send the file's content unchanged.
     Ok(folder.replace(FILE, token.0.as_bytes(), 0o600)?)
 }
 
-/// Reads the token back; `None` when there is none.
+/// Reads the token file; `None` if it does not exist.
 pub fn read_token(folder: &Dir) -> Result<Option<Token>, McpError> {
     let Some(contents) = folder.read(FILE, 4096)? else { return Ok(None) };
     Token::from_text(&String::from_utf8_lossy(&contents.bytes)).map(Some)
 }
 
-/// A name that nobody can guess: 128 random bits, in base 16.
+/// Returns an unguessable name: 128 random bits in hexadecimal.
 pub fn random_id() -> Result<String, McpError> {
     random_hex::<16>()
 }
 
-/// `N` random bytes of the system, in base 16.
+/// Returns `N` random bytes of the system in hexadecimal.
 pub(crate) fn random_hex<const N: usize>() -> Result<String, McpError> {
     use std::fmt::Write;
 
     let mut bytes = [0_u8; N];
     getrandom::fill(&mut bytes).map_err(|_| McpError::NoRandomness)?;
     Ok(bytes.iter().fold(String::with_capacity(2 * N), |mut text, byte| {
-        // Writing to a `String` cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     }))

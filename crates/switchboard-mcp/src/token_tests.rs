@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 
 #[test]
-fn a_token_has_256_random_bits() {
+fn token_has_256_random_bits() {
     let (one, other) = (Token::generate().unwrap(), Token::generate().unwrap());
     assert_eq!(one.reveal().len(), 64);
     assert!(one.reveal().bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -11,7 +11,7 @@ fn a_token_has_256_random_bits() {
 }
 
 #[test]
-fn only_the_whole_token_is_the_token() {
+fn only_the_complete_token_matches() {
     let token = Token::generate().unwrap();
     let text = token.reveal();
     let other_end = if text.ends_with('0') { "1" } else { "0" };
@@ -22,13 +22,13 @@ fn only_the_whole_token_is_the_token() {
 }
 
 #[test]
-fn a_token_is_not_printed() {
+fn token_is_redacted_in_debug() {
     let token = Token::generate().unwrap();
     assert_eq!(format!("{token:?}"), "Token(…)");
 }
 
 #[test]
-fn what_is_short_or_does_not_fit_an_address_is_no_token() {
+fn short_or_unsafe_token_is_rejected() {
     for text in ["", "secret", &"a".repeat(42), &"a".repeat(257), &format!("{}+/", "a".repeat(50))] {
         assert!(matches!(Token::from_text(text), Err(McpError::BadToken { .. })), "{text}");
     }
@@ -37,7 +37,7 @@ fn what_is_short_or_does_not_fit_an_address_is_no_token() {
 }
 
 #[test]
-fn the_file_is_for_its_owner_alone_and_has_nothing_but_the_token() {
+fn token_file_is_private_and_exact() {
     let home = tempfile::tempdir().unwrap();
     let folder = Dir::open_root(home.path()).unwrap();
     assert_eq!(read_token(&folder).unwrap(), None);

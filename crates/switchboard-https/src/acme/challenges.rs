@@ -1,4 +1,4 @@
-//! What is shown to an ACME server so that it believes that a name is ours.
+//! Responses to ACME challenges, which prove control of a host name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use rustls::sign::CertifiedKey;
 use crate::error::Error;
 use crate::trust;
 
-/// The proofs of the order under way; empty most of the time.
+/// Challenges of the current order; empty most of the time.
 #[derive(Debug, Default)]
 pub(crate) struct Challenges {
-    /// By host name, for TLS-ALPN-01 (RFC 8737).
+    /// Challenge certificates by host name, for TLS-ALPN-01 (RFC 8737).
     certificates: RwLock<HashMap<String, Arc<CertifiedKey>>>,
-    /// By token, for HTTP-01 (RFC 8555 section 8.3).
+    /// Challenge responses by token, for HTTP-01 (RFC 8555 section 8.3).
     answers: RwLock<HashMap<String, String>>,
 }
 
 impl Challenges {
-    /// Has a certificate ready that carries the proof for a name.
+    /// Creates the self-signed TLS-ALPN-01 certificate for a name.
     pub(super) fn add_certificate(&self, name: &str, digest: &[u8]) -> Result<(), Error> {
         let mut params = CertificateParams::new([name.to_owned()])?;
         params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
@@ -37,24 +37,24 @@ impl Challenges {
             .key_provider
             .load_private_key(key)
             .map_err(|source| Error::Unusable { what: "the certificate of a challenge", source })?;
-        // Not compared with the certificate, whose extension the library does not know.
+        // Not checked against the certificate: rustls does not know its critical extension.
         let key = CertifiedKey::new(vec![certificate.der().clone()], key);
         self.certificates.write().insert(name.to_owned(), Arc::new(key));
         Ok(())
     }
 
-    /// Has an answer ready for a token.
+    /// Adds the HTTP-01 response for a token.
     pub(super) fn add_http_answer(&self, token: &str, answer: &str) {
         self.answers.write().insert(token.to_owned(), answer.to_owned());
     }
 
-    /// Forgets all proofs.
+    /// Removes all challenges.
     pub(super) fn clear(&self) {
         self.certificates.write().clear();
         self.answers.write().clear();
     }
 
-    /// What is served over plain HTTP: the answers, and nothing else.
+    /// Returns the router for plain HTTP, which serves the challenge responses and nothing else.
     pub(crate) fn router(self: Arc<Self>) -> Router {
         let answer = |State(challenges): State<Arc<Self>>, Path(token): Path<String>| async move {
             challenges.answers.read().get(&token).cloned().ok_or(StatusCode::NOT_FOUND)

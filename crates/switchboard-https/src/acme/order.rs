@@ -1,4 +1,4 @@
-//! One order, from the account to the certificate.
+//! One ACME order, from the account to the certificate.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::certificate::LoadedCertificate;
 use crate::error::Error;
 use crate::settings::Challenge;
 
-/// How often the server is asked how far it is.
+/// Poll interval and timeout for the state of an order.
 const POLL_POLICY: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_mins(2));
 
-/// What the server says of an account that it has forgotten, or never had.
+/// Error type for an account that the server deleted or never had.
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
 impl Issuer {
-    /// Obtains a certificate and keeps it.
+    /// Obtains a certificate and stores it.
     pub(super) async fn obtain(&self) -> Result<LoadedCertificate, Error> {
         let mut order = self.order().await?;
         let proven = self.prove_control(&mut order).await;
@@ -31,7 +31,7 @@ impl Issuer {
 
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(self.settings.names.clone())?;
-        // The names are in their extension; the server decides about the rest.
+        // The names are in the subject alternative name extension; the server sets the rest.
         params.distinguished_name = DistinguishedName::new();
         let request = params.serialize_request(&key)?;
         order.finalize_csr(request.der()).await.map_err(|error| self.failed(error))?;
@@ -39,14 +39,14 @@ impl Issuer {
         self.store.save_certificate(&key.serialize_pem(), &chain)
     }
 
-    /// Places the order, with the account that is kept, or a new one where there is none that the server knows.
+    /// Creates the order with the stored account, or with a new account if the server does not know the stored one.
     async fn order(&self) -> Result<Order, Error> {
         let names: Vec<_> = self.settings.names.iter().cloned().map(Identifier::Dns).collect();
         let order = NewOrder::new(&names);
         if let Some(account) = self.load_account().await? {
             match account.new_order(&order).await {
                 Err(instant_acme::Error::Api(problem)) if problem.r#type.as_deref() == Some(NO_ACCOUNT) => {
-                    tracing::warn!("the ACME server does not know our account any more: making a new one");
+                    tracing::warn!("the ACME server does not know the account; creating a new one");
                 }
                 placed => return placed.map_err(|error| self.failed(error)),
             }
@@ -88,7 +88,7 @@ impl Issuer {
         self.settings.contact.iter().map(String::as_str).collect()
     }
 
-    /// Shows the server that all names are ours.
+    /// Completes the challenges that prove control of all names.
     async fn prove_control(&self, order: &mut Order) -> Result<(), Error> {
         let (kind, kind_name) = match self.settings.challenge {
             Challenge::TlsAlpn => (ChallengeType::TlsAlpn01, "TLS-ALPN-01"),
@@ -97,7 +97,7 @@ impl Issuer {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization.map_err(|error| self.failed(error))?;
-            // The server remembers what it was shown not long ago.
+            // The server caches authorizations of recent orders.
             if authorization.status == AuthorizationStatus::Valid {
                 continue;
             }
@@ -120,7 +120,7 @@ impl Issuer {
         }
     }
 
-    /// What the server found, in its words.
+    /// Returns the validation error that the server reports.
     async fn validation_error(&self, order: &mut Order) -> Error {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -132,6 +132,9 @@ impl Issuer {
                 return Error::NotOurs { name, reason };
             }
         }
-        Error::NotOurs { name: self.settings.names.join(", "), reason: "it gave no reason".to_owned() }
+        Error::NotOurs {
+            name: self.settings.names.join(", "),
+            reason: "the server gave no reason".to_owned(),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The account and the certificate on disk, for their owner alone.
+//! ACME account and certificate on disk, readable by their owner only.
 
 use std::fmt::Write as _;
 use std::fs::DirBuilder;
@@ -14,33 +14,33 @@ use crate::certificate::{LoadedCertificate, PemError};
 use crate::error::Error;
 use crate::settings::Acme;
 
-/// Far more than an account or a chain with its key has.
+/// Far more than an account, or a chain with its key, needs.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// Nobody but the owner may read or write.
+/// Only the owner may read or write.
 const FILE_MODE: u32 = 0o600;
 
-/// A folder with the account and the certificate.
+/// Folder with the account and the certificate.
 ///
-/// Names carry a mark of what the file is for. So an account at another server, or a certificate for other names, is
-/// another file, and going back finds the old one.
+/// File names contain a digest of what the file is for. An account at another server, or a certificate for other names,
+/// is therefore another file, and reverting the settings finds the old one.
 pub(super) struct Store {
     dir: Dir,
     account: String,
     certificate: String,
 }
 
-/// An account as it is kept.
+/// Account as it is stored.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredAccount {
-    /// Whom the server was told that it may write to.
+    /// Contact URLs that the server has.
     pub(super) contact: Vec<String>,
-    /// The account's address and private key.
+    /// URL and private key of the account.
     pub(super) credentials: AccountCredentials,
 }
 
 impl Store {
-    /// Opens the folder of the settings, and makes it when it is missing.
+    /// Opens the folder of the settings; creates it if it is missing.
     pub(super) fn open(settings: &Acme) -> Result<Self, Error> {
         let path = &settings.store;
         let failed = |source| FileError::Io { action: "make", path: path.clone(), source };
@@ -53,7 +53,7 @@ impl Store {
         })
     }
 
-    /// The account that is kept. One that cannot be read counts as none: a new one costs nothing.
+    /// Returns the stored account. An unreadable one counts as none: a new account costs nothing.
     pub(super) fn account(&self) -> Result<Option<StoredAccount>, Error> {
         let Some(contents) = self.dir.read(&self.account, MAX_FILE_BYTES)? else { return Ok(None) };
         let read = serde_json::from_slice(&contents.bytes);
@@ -73,17 +73,17 @@ impl Store {
         Ok(self.dir.replace(&self.account, &bytes, FILE_MODE)?)
     }
 
-    /// The certificate that is kept. One that cannot be used counts as none.
+    /// Returns the stored certificate. An unusable one counts as none.
     pub(super) fn certificate(&self) -> Result<Option<LoadedCertificate>, Error> {
         let Some(contents) = self.dir.read(&self.certificate, MAX_FILE_BYTES)? else { return Ok(None) };
         let loaded = load(&contents.bytes);
         if loaded.is_err() {
-            tracing::warn!(file = %self.path(&self.certificate).display(), "cannot use the kept certificate");
+            tracing::warn!(file = %self.path(&self.certificate).display(), "cannot use the stored certificate");
         }
         Ok(loaded.ok())
     }
 
-    /// Keeps a certificate with its key, in one file: whatever happens, the two belong together.
+    /// Writes a certificate and its key to one file, so that a crash cannot separate them.
     pub(super) fn save_certificate(&self, key: &str, chain: &str) -> Result<LoadedCertificate, Error> {
         let both = format!("{}\n{}\n", key.trim_end(), chain.trim_end());
         let path = || self.path(&self.certificate);
@@ -107,12 +107,12 @@ fn load(both: &[u8]) -> Result<LoadedCertificate, PemError> {
     LoadedCertificate::from_pem("the certificate by ACME", both, both)
 }
 
-/// A short name for values of any length and content.
+/// Returns a short name for values of any length and content.
 fn short_digest(parts: &[&str]) -> String {
     let digest = Sha256::digest(parts.join("\n").as_bytes());
     let mut short_digest = String::new();
     for byte in digest.iter().take(8) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(short_digest, "{byte:02x}");
     }
     short_digest

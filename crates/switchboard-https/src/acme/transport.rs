@@ -1,4 +1,6 @@
-//! The way to an ACME server, which its owner has named: no guard, but the same checks of certificates.
+//! HTTPS transport to the ACME server.
+//!
+//! The owner configured the server, so there is no SSRF check; certificates are verified as for all other calls.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -13,13 +15,13 @@ use instant_acme::{BodyWrapper, BytesResponse, HttpClient};
 use crate::error::Error;
 use crate::trust;
 
-/// How long one request may take.
+/// Timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How large an answer may be: a chain of certificates has a few KiB.
+/// Maximum size of a response: a certificate chain has a few KiB.
 const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 
-/// An HTTPS client in the form that the ACME library wants.
+/// Adapter from `reqwest` to the client trait of `instant_acme`.
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
     http: reqwest::Client,

@@ -1,4 +1,4 @@
-//! Calls that are made, and how they end.
+//! Calls that succeed, and their limits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::{Client, Error, Limits, Url};
 const LIMITS: Limits = Limits { time: PATIENCE, body: 1024 };
 
 #[tokio::test]
-async fn http2_is_spoken_where_it_is_offered() {
+async fn client_negotiates_http2() {
     let rig = Rig::with(|_| {}).await;
     let client = Client::new(settings(&rig.ca.file())).unwrap();
     let url = Url::parse(&rig.url("/swarm/whoami")).unwrap();
@@ -39,7 +39,7 @@ async fn http2_is_spoken_where_it_is_offered() {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again() {
+async fn connection_is_reused() {
     let ca = PrivateCa::new();
     let server = Scripted::good(&ca, answer("200 OK", "Date: Mon, 16 Nov 2026 09:00:00 GMT\r\n", "{}")).await;
     let client = Client::new(settings(&ca.file())).unwrap();
@@ -53,7 +53,7 @@ async fn a_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn headers_go_there_and_come_back() {
+async fn headers_are_sent_and_returned() {
     let ca = PrivateCa::new();
     let server =
         Scripted::good(&ca, answer("429 Too Many Requests", "Retry-After: 7\r\nDate: soon\r\n", "")).await;
@@ -68,7 +68,7 @@ async fn headers_go_there_and_come_back() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer() {
+async fn redirect_is_not_followed() {
     let ca = PrivateCa::new();
     let elsewhere = Scripted::good(&ca, answer("200 OK", "", "")).await;
     let location = format!("Location: {}\r\n", elsewhere.url("localhost"));
@@ -80,13 +80,13 @@ async fn a_redirect_is_an_answer() {
 }
 
 #[tokio::test]
-async fn no_more_is_read_than_was_asked_for() {
+async fn response_body_is_bounded() {
     let ca = PrivateCa::new();
     let certificate = ca.issue(&["localhost"], Life::Long, 1);
     let client = Client::new(settings(&ca.file())).unwrap();
     let exactly = Scripted::good(&ca, answer("200 OK", "", &"x".repeat(1024))).await;
     assert_eq!(get(&client, &exactly.url("localhost")).await.unwrap().body.len(), 1024);
-    // One that says so, one that only does it, and one that says less than it does.
+    // One declares its length, one only exceeds the limit, and one declares less than it sends.
     let said = answer("200 OK", "", &"x".repeat(1025));
     let unsaid = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(100_000));
     let chunked = format!(
@@ -98,17 +98,17 @@ async fn no_more_is_read_than_was_asked_for() {
         let refused = get(&client, &server.url("localhost")).await;
         assert!(matches!(refused, Err(Error::TooLarge { limit: 1024, .. })), "{refused:?}");
     }
-    // What was packed small stays small: nothing is unpacked here.
+    // A compressed response stays compressed: the client decompresses nothing.
     let packed = Scripted::good(&ca, answer("200 OK", "Content-Encoding: gzip\r\n", "not gzip at all")).await;
     assert_eq!(&*get(&client, &packed.url("localhost")).await.unwrap().body, b"not gzip at all");
 }
 
 #[tokio::test]
-async fn a_call_has_its_time() {
+async fn call_times_out() {
     let ca = PrivateCa::new();
     let client = Client::new(settings(&ca.file())).unwrap();
     let limits = Limits { time: Duration::from_millis(200), body: 1024 };
-    // A server that never answers, one that stops in the middle, and one that does not even shake hands.
+    // A server that never responds, one that stops in the middle, and one that never completes the handshake.
     let silent = Scripted::good(&ca, "").await;
     let stopping = Scripted::good(&ca, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nab").await;
     let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -123,7 +123,7 @@ async fn a_call_has_its_time() {
 }
 
 #[tokio::test]
-async fn one_host_does_not_take_all_places() {
+async fn hanging_host_leaves_permits_for_others() {
     let rig = Rig::with(|_| {}).await;
     let ca = PrivateCa::new();
     let other =
@@ -145,7 +145,7 @@ async fn one_host_does_not_take_all_places() {
         })
         .collect();
     rig.gate.arrivals(1).await;
-    // While one call hangs and two more wait for it, another host is reached.
+    // While one call hangs and two wait behind it, another host is reachable.
     assert_eq!(&*get(&client, &other.url("127.0.0.1")).await.unwrap().body, b"ok");
     assert_eq!(rig.gate.arrived.available_permits(), 0);
     rig.gate.open.add_permits(3);

@@ -1,7 +1,7 @@
-//! Which URLs and addresses may be called: pure rules, no IO.
+//! SSRF guard: rules for the URLs and addresses that may be called. No IO.
 //!
-//! What counts as special is what IANA's registries of special-purpose addresses say (RFC 6890 and its updates). In IPv6
-//! it is the other way round: only what is handed out to the public (2000::/3) is not special.
+//! Special addresses are those of IANA's special-purpose registries (RFC 6890 and its updates). For IPv6 the rule is an
+//! allow-list: only global unicast (2000::/3) is public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,8 +11,8 @@ use reqwest::Url;
 use crate::error::Error;
 use crate::host::{canonical, is_host_name};
 
-/// The one port below 1024 that is called without being allowed. The others belong to services that speak something
-/// else, and some of those act on parts of what they do not understand.
+/// The only port below 1024 that needs no permission. The others belong to services with other protocols, some of which
+/// execute parts of a request that they cannot parse.
 const HTTPS: u16 = 443;
 
 const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
@@ -23,7 +23,7 @@ const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
 }
 
-/// What no public host has as its address.
+/// IPv4 ranges that no public host has.
 const SPECIAL_V4: [(Ipv4Net, &str); 16] = [
     (v4(0, 0, 0, 0, 8), "this network"),
     (v4(10, 0, 0, 0, 8), "private"),
@@ -43,7 +43,7 @@ const SPECIAL_V4: [(Ipv4Net, &str); 16] = [
     (v4(240, 0, 0, 0, 4), "reserved"),
 ];
 
-/// The same in IPv6: the parts of [`PUBLIC_V6`] that are special after all, and names for some of what lies outside it.
+/// IPv6 ranges: the special parts of [`PUBLIC_V6`], and names for some ranges outside of it.
 const SPECIAL_V6: [(Ipv6Net, &str); 12] = [
     (Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128), "loopback"),
     (Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 128), "unspecified"),
@@ -59,13 +59,13 @@ const SPECIAL_V6: [(Ipv6Net, &str); 12] = [
     (v6(0x3fff, 0, 0, 20), "for documentation"),
 ];
 
-/// What is handed out to the public.
+/// Global unicast addresses.
 const PUBLIC_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
 
-/// Where networks without IPv4 show the IPv4 internet (RFC 6052): such an address is what is in its last 32 bits.
+/// NAT64 prefix (RFC 6052): such an address stands for the IPv4 address in its last 32 bits.
 const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
-/// What the owner allows beyond the public internet.
+/// Egress policy: the owner's exceptions beyond the public internet.
 #[derive(Debug, Default)]
 pub(super) struct EgressPolicy {
     networks: Vec<IpNet>,
@@ -73,7 +73,7 @@ pub(super) struct EgressPolicy {
 }
 
 impl EgressPolicy {
-    /// Reads an allow-list: networks, addresses and host names.
+    /// Parses an allow-list of networks, addresses and host names.
     pub(super) fn new(allow: &[String]) -> Result<Self, Error> {
         let mut egress = Self::default();
         for entry in allow {
@@ -90,9 +90,9 @@ impl EgressPolicy {
         Ok(egress)
     }
 
-    /// Checks a URL, and the address in it where it has one instead of a name. Returns the host.
+    /// Checks a URL, including a literal IP address, and returns its host.
     ///
-    /// A URL's host is in its one normal form: `0x7f.1` has become `127.0.0.1` when it was parsed.
+    /// The URL parser has normalized the host: `0x7f.1` is already `127.0.0.1`.
     pub(super) fn check_url(&self, url: &Url) -> Result<String, Error> {
         let bad = |reason| Err(Error::BadUrl { url: redact_url(url), reason });
         if url.scheme() != "https" {
@@ -112,7 +112,7 @@ impl EgressPolicy {
         };
         if port < 1024 && port != HTTPS && !is_allowed {
             return bad(
-                "its port belongs to another service; use 443 or one from 1024 on, or allow the host",
+                "its port belongs to another service; use 443 or a port from 1024 on, or allow the host",
             );
         }
         if let Some(address) = address {
@@ -121,7 +121,7 @@ impl EgressPolicy {
         Ok(host)
     }
 
-    /// Checks an address that a host was found to have.
+    /// Checks a resolved address of a host.
     pub(super) fn check_address(&self, host: &str, address: IpAddr) -> Result<(), Error> {
         match special_range(address) {
             Some(range) if !self.is_allowed(address) && !self.hosts.contains(&canonical(host)) => {
@@ -136,7 +136,7 @@ impl EgressPolicy {
     }
 }
 
-/// What is special about an address; nothing about one of the public internet.
+/// Returns the special-purpose range of an address; `None` for a public address.
 pub(super) fn special_range(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
@@ -154,12 +154,12 @@ pub(super) fn special_range(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// A URL as it may be logged: what comes after the path can be a secret.
+/// Redacts a URL for logs: everything after the path may be a secret.
 fn redact_url(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Refused by URLs that cannot have them, which then have none.
+    // Fails for URLs that cannot have a password, so they have none.
     let _ = url.set_password(None);
     url.to_string()
 }

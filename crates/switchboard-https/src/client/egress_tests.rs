@@ -7,7 +7,7 @@ fn url(text: &str) -> Url {
 }
 
 #[test]
-fn public_addresses_are_not_special() {
+fn public_addresses_are_allowed() {
     for address in [
         "1.1.1.1",
         "9.255.255.255",
@@ -39,7 +39,7 @@ fn public_addresses_are_not_special() {
 }
 
 #[test]
-fn private_and_special_addresses_are_known_with_their_edges() {
+fn special_ranges_have_exact_edges() {
     for (range, addresses) in [
         ("this network", &["0.0.0.0", "0.255.255.255"][..]),
         (
@@ -90,7 +90,7 @@ fn private_and_special_addresses_are_known_with_their_edges() {
 }
 
 #[test]
-fn a_url_is_refused_whatever_way_its_address_is_written() {
+fn forbidden_address_is_rejected_in_every_encoding() {
     let egress = EgressPolicy::default();
     for text in [
         "https://169.254.169.254/latest/meta-data",
@@ -116,7 +116,7 @@ fn a_url_is_refused_whatever_way_its_address_is_written() {
 }
 
 #[test]
-fn only_plain_https_urls_are_called() {
+fn only_https_urls_without_credentials_pass() {
     let egress = EgressPolicy::default();
     for (text, reason) in [
         ("http://example.org/", "not https"),
@@ -145,14 +145,14 @@ fn only_plain_https_urls_are_called() {
 }
 
 #[test]
-fn a_secret_in_the_query_is_not_shown() {
+fn error_redacts_query() {
     let refused =
         EgressPolicy::default().check_url(&url("http://example.org/join?token=secret#secret")).unwrap_err();
-    assert_eq!(refused.to_string(), "http://example.org/join is not called: it is not https");
+    assert_eq!(refused.to_string(), "http://example.org/join is blocked: it is not https");
 }
 
 #[test]
-fn what_is_allowed_may_be_called() {
+fn allow_list_permits_private_addresses() {
     let allow = ["10.1.0.0/16", "192.168.7.7", "fd00:1::/32", "Peer.Example.", "localhost"];
     let egress = EgressPolicy::new(&allow.map(str::to_owned)).unwrap();
     let may = |text: &str| egress.check_url(&url(text)).is_ok();
@@ -165,7 +165,7 @@ fn what_is_allowed_may_be_called() {
     assert!(!may("https://192.168.7.8/"));
     assert!(!may("https://[fd00:2::5]/"));
     assert!(!may("https://other.example:636/"));
-    // A name that is allowed may have any address, another one only those of allowed networks.
+    // An allowed name may have any address; other names only those of allowed networks.
     let private = "172.16.0.1".parse().unwrap();
     assert!(egress.check_address("PEER.example", private).is_ok());
     assert!(egress.check_address("other.example", private).is_err());
@@ -173,7 +173,7 @@ fn what_is_allowed_may_be_called() {
 }
 
 #[test]
-fn an_allow_list_is_read_strictly() {
+fn allow_list_rejects_malformed_entries() {
     for entry in [
         "",
         "10.0.0.0/33",
@@ -190,9 +190,9 @@ fn an_allow_list_is_read_strictly() {
 }
 
 proptest! {
-    /// What the standard library knows to be special is special here, in every disguise.
+    /// All addresses that the standard library treats as special are special here, in every encoding.
     #[test]
-    fn no_special_ipv4_address_gets_through(bits: u32) {
+    fn special_ipv4_address_is_rejected(bits: u32) {
         let address = Ipv4Addr::from_bits(bits);
         let is_known = address.is_private() || address.is_loopback() || address.is_link_local()
             || address.is_multicast() || address.is_documentation() || address.is_broadcast()
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn no_special_ipv6_address_gets_through(bits: u128) {
+    fn special_ipv6_address_is_rejected(bits: u128) {
         let address = Ipv6Addr::from_bits(bits);
         let is_known = address.is_loopback() || address.is_unspecified() || address.is_multicast()
             || address.is_unique_local() || address.is_unicast_link_local() || bits >> 125 != 1;

@@ -1,4 +1,4 @@
-//! How many calls are made at once.
+//! Concurrency limit of outgoing calls, in total and per host.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -6,17 +6,17 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many hosts are remembered before those that nobody calls are forgotten.
+/// Number of entries at which those without a running call are removed.
 const HOSTS: usize = 256;
 
-/// Places for calls, in all and per host. Whoever finds none waits, within the time of its own call.
+/// Permits for calls, in total and per host. A call without a permit waits until its own timeout.
 pub(super) struct CallPermits {
     global: Arc<Semaphore>,
     hosts: Mutex<HashMap<String, Weak<Semaphore>>>,
     per_host: usize,
 }
 
-/// A place, given back when dropped.
+/// Permit for one call, released on drop.
 pub(super) struct CallPermit {
     _host: Option<OwnedSemaphorePermit>,
     _global: Option<OwnedSemaphorePermit>,
@@ -31,15 +31,15 @@ impl CallPermits {
         }
     }
 
-    /// Waits for a place. Those who wait for a host hold none of the places that others need.
+    /// Waits for a permit. A call that waits for its host holds no global permit, which others could use.
     pub(super) async fn acquire(&self, host: &str) -> CallPermit {
-        // Neither is ever closed, so both are granted.
+        // Neither semaphore is ever closed, so both acquisitions succeed.
         let host_semaphore = self.host_semaphore(host).acquire_owned().await.ok();
         let of_all = Arc::clone(&self.global).acquire_owned().await.ok();
         CallPermit { _host: host_semaphore, _global: of_all }
     }
 
-    /// The places of one host, which are there as long as somebody holds or awaits one.
+    /// Returns the semaphore of a host, which exists while a call holds it or waits for it.
     fn host_semaphore(&self, host: &str) -> Arc<Semaphore> {
         let mut hosts = self.hosts.lock();
         if let Some(places) = hosts.get(host).and_then(Weak::upgrade) {

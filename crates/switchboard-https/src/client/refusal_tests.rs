@@ -1,4 +1,4 @@
-//! Calls that must not be made, or must not be believed.
+//! Calls that are blocked (SSRF) or fail because a certificate is not trusted.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, TcpListener};
@@ -14,7 +14,7 @@ use super::test_server::{Scripted, answer, get, settings};
 use crate::listen_tests::PATIENCE;
 use crate::{Client, ClientSettings, Error, Limits, Url};
 
-/// A client whose names lead where a test says.
+/// Creates a client whose DNS lookups are faked.
 fn client_with(
     settings: ClientSettings,
     lookup: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static,
@@ -26,7 +26,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A socket on which nobody must be heard.
+/// Socket that must not receive a connection.
 struct Quiet(TcpListener);
 
 impl Quiet {
@@ -47,7 +47,7 @@ impl Quiet {
 }
 
 #[tokio::test]
-async fn nobody_around_us_is_connected_to() {
+async fn ssrf_to_local_addresses_is_blocked() {
     let quiet = Quiet::on("127.0.0.1:0").unwrap();
     let port = quiet.port();
     let quiet_v6 = Quiet::on(&format!("[::1]:{port}"));
@@ -79,14 +79,14 @@ async fn nobody_around_us_is_connected_to() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_inside_is_not_followed() {
+async fn name_with_private_address_is_blocked() {
     let quiet = Quiet::on("127.0.0.1:0").unwrap();
     let url = Url::parse(&format!("https://peer.example:{}/", quiet.port())).unwrap();
     for addresses in [
         vec!["127.0.0.1"],
         vec!["169.254.169.254"],
         vec!["10.0.0.1", "127.0.0.1"],
-        // One that is public does not make the others so.
+        // A public address does not make the others acceptable.
         vec!["1.1.1.1", "127.0.0.1"],
         vec!["127.0.0.1", "1.1.1.1"],
         vec!["::ffff:127.0.0.1"],
@@ -102,10 +102,10 @@ async fn a_name_that_leads_inside_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
+async fn dns_rebinding_is_blocked() {
     let ca = PrivateCa::new();
     let certificate = ca.issue(&["peer.example"], Life::Long, 1);
-    // Each answer ends its connection, so that every call makes a new one.
+    // The server closes after each response, so that each call opens a connection.
     let server = Scripted::start(
         &certificate,
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -116,7 +116,7 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
     let counted = Arc::clone(&lookups);
     let mut settings = settings(&ca.file());
     settings.allow = vec!["127.0.0.1".to_owned()];
-    // The name leads elsewhere from the second look on, as it does when somebody rebinds it.
+    // From the second lookup on, the name has another address (DNS rebinding).
     let client = client_with(settings, move |_| match counted.fetch_add(1, Ordering::SeqCst) {
         0 => vec![ip("127.0.0.1")],
         _ => vec![ip("127.0.0.2")],
@@ -133,44 +133,48 @@ async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_is_an_error() {
+async fn unresolved_name_is_an_error() {
     let client = client_with(ClientSettings::default(), |_| Vec::new());
     let unknown = get(&client, &Url::parse("https://peer.example/").unwrap()).await;
     assert!(matches!(&unknown, Err(error @ Error::Unknown { .. }) if error.is_temporary()), "{unknown:?}");
 }
 
-/// What a call came to that should have failed for want of trust.
-async fn distrust(ca: &PrivateCa, certificate: &Issued, change: impl FnOnce(&mut ClientSettings)) -> String {
+/// Returns the error of a call whose certificate must be rejected.
+async fn certificate_error(
+    ca: &PrivateCa,
+    certificate: &Issued,
+    change: impl FnOnce(&mut ClientSettings),
+) -> String {
     let server = Scripted::start(certificate, answer("200 OK", "", ""), false).await;
     let mut settings = settings(&ca.file());
     change(&mut settings);
     let client = Client::new(settings).unwrap();
     let failed = get(&client, &server.url("localhost")).await.unwrap_err();
     assert!(matches!(failed, Error::Failed { .. }), "{failed:?}");
-    // Not a word of a request was said.
+    // No byte of a request was sent.
     assert_eq!(server.requests.load(Ordering::SeqCst), 0);
     format!("{failed:?}")
 }
 
 #[tokio::test]
-async fn certificates_are_always_checked() {
+async fn invalid_certificates_are_rejected() {
     let (ca, other) = (PrivateCa::new(), PrivateCa::new());
     let good = ca.issue(&["localhost"], Life::Long, 7);
-    let expired = distrust(&ca, &ca.issue(&["localhost"], Life::Over, 1), |_| {}).await;
+    let expired = certificate_error(&ca, &ca.issue(&["localhost"], Life::Over, 1), |_| {}).await;
     assert!(expired.contains("Expired"), "{expired}");
-    let wrong_name = distrust(&ca, &ca.issue(&["peer.example"], Life::Long, 1), |_| {}).await;
+    let wrong_name = certificate_error(&ca, &ca.issue(&["peer.example"], Life::Long, 1), |_| {}).await;
     assert!(wrong_name.contains("NotValidForName"), "{wrong_name}");
-    let unknown = distrust(&ca, &other.issue(&["localhost"], Life::Long, 1), |_| {}).await;
+    let unknown = certificate_error(&ca, &other.issue(&["localhost"], Life::Long, 1), |_| {}).await;
     assert!(unknown.contains("UnknownIssuer") || unknown.contains("BadSignature"), "{unknown}");
-    let only_system = distrust(&ca, &good, |settings| {
-        // The system's CAs do not know the test's; one of them must be there for a client to be made.
+    let only_system = certificate_error(&ca, &good, |settings| {
+        // The system's CAs do not include the test's CA; one CA is required to create a client.
         settings.ca_file = Some(other.file());
     });
     let only_system = only_system.await;
     assert!(only_system.contains("UnknownIssuer") || only_system.contains("BadSignature"), "{only_system}");
-    let revoked = distrust(&ca, &good, |settings| settings.crl_files = vec![ca.revoke(7)]).await;
+    let revoked = certificate_error(&ca, &good, |settings| settings.crl_files = vec![ca.revoke(7)]).await;
     assert!(revoked.contains("Revoked"), "{revoked}");
-    // The same list does not touch another certificate.
+    // The same CRL does not affect another certificate.
     let server =
         Scripted::start(&ca.issue(&["localhost"], Life::Long, 8), answer("200 OK", "", ""), false).await;
     let mut settings = settings(&ca.file());
@@ -179,17 +183,17 @@ async fn certificates_are_always_checked() {
 }
 
 #[tokio::test]
-async fn a_self_signed_certificate_is_refused() {
+async fn self_signed_certificate_is_rejected() {
     let ca = PrivateCa::new();
     let key = rcgen::KeyPair::generate().unwrap();
     let own = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
     let own = Issued { cert: own.pem(), key: key.serialize_pem(), serial: 0 };
-    let refused = distrust(&ca, &own, |_| {}).await;
+    let refused = certificate_error(&ca, &own, |_| {}).await;
     assert!(refused.contains("UnknownIssuer"), "{refused}");
 }
 
 #[test]
-fn settings_that_cannot_work_are_refused() {
+fn invalid_settings_are_rejected() {
     let ca = PrivateCa::new();
     let refused = |change: &dyn Fn(&mut ClientSettings)| {
         let mut settings = settings(&ca.file());
@@ -205,28 +209,28 @@ fn settings_that_cannot_work_are_refused() {
     assert!(matches!(no_crl, Error::BadPem { expected: "X509 CRL", .. }), "{no_crl:?}");
 }
 
-/// Run by the test below, in a process whose environment names a proxy.
+/// Run by the test below, in a process with a proxy in its environment.
 #[tokio::test]
 #[ignore = "needs the environment that the test below gives it"]
-async fn call_with_a_proxy_in_the_environment() {
+async fn call_with_proxy_in_environment() {
     assert!(std::env::var("HTTPS_PROXY").is_ok());
     let ca = PrivateCa::new();
     let server = Scripted::good(&ca, answer("200 OK", "", "")).await;
     let client = Client::new(settings(&ca.file())).unwrap();
     let limits = Limits { time: PATIENCE, body: 0 };
     client.get(&server.url("localhost"), HeaderMap::new(), limits).await.unwrap();
-    // Nor is it used to get where we would not go ourselves.
+    // The proxy is not used to reach forbidden addresses either.
     let inside = Url::parse("https://10.0.0.1/").unwrap();
     let refused = client.get(&inside, HeaderMap::new(), limits).await;
     assert!(matches!(refused, Err(Error::Forbidden { .. })), "{refused:?}");
 }
 
 #[test]
-fn proxies_of_the_environment_are_not_used() {
+fn environment_proxies_are_ignored() {
     let quiet = Quiet::on("127.0.0.1:0").unwrap();
     let proxy = format!("http://127.0.0.1:{}", quiet.port());
     let mut test = command(std::env::current_exe().unwrap());
-    test.args(["--ignored", "--exact", "client::refusal_tests::call_with_a_proxy_in_the_environment"]);
+    test.args(["--ignored", "--exact", "client::refusal_tests::call_with_proxy_in_environment"]);
     for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"] {
         test.env(name, &proxy);
     }

@@ -1,4 +1,4 @@
-//! Finding a host's addresses, all of which must be allowed.
+//! DNS resolver that rejects hosts with a forbidden address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -10,32 +10,32 @@ use tokio::sync::Semaphore;
 use super::egress::EgressPolicy;
 use crate::error::Error;
 
-/// Names that are looked up at once. The system's resolver blocks a thread for as long as a name server pleases, and
-/// the threads are those that files are read with: a stranger's slow name server must not have them all.
+/// Maximum of concurrent lookups. The system's resolver blocks a thread for as long as a name server takes, and file
+/// reads use the same thread pool: an untrusted slow name server must not occupy all of it.
 const LOOKUPS: usize = 64;
 
-/// Where addresses come from.
+/// Source of addresses.
 #[derive(Clone)]
 pub(super) enum Lookup {
     /// The system's resolver.
     System,
-    /// A test's own.
+    /// A fake for tests.
     #[cfg(test)]
     Fake(Fake),
 }
 
-/// What a test's own says of a name.
+/// Returns the addresses of a name.
 #[cfg(test)]
 pub(super) type Fake = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
-/// The resolver behind every connection to a name. What it returns is what is connected to.
+/// Resolver for all connections to host names. A connection uses only addresses that it returned.
 pub(super) struct Resolver {
     egress: Arc<EgressPolicy>,
     lookup: Lookup,
     lookups: Arc<Semaphore>,
 }
 
-/// Why there is no address to connect to. It travels through the HTTP library and is found again in its error.
+/// Reason why a host has no usable address. `reqwest` wraps it, and `call_error` unwraps it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum ResolveError {
     /// One of the host's addresses is private or special.
@@ -43,15 +43,15 @@ pub(super) enum ResolveError {
     Forbidden {
         /// The address.
         address: IpAddr,
-        /// What kind of address that is.
+        /// Its special-purpose range.
         range: &'static str,
     },
     /// The name has no address.
     #[error("{text}")]
     Unknown {
-        /// What kind of error the system gave.
+        /// Kind of the system's error.
         kind: io::ErrorKind,
-        /// In its words.
+        /// Text of the system's error.
         text: String,
     },
 }
@@ -78,20 +78,20 @@ impl Resolve for Resolver {
             if addresses.is_empty() {
                 return Err(ResolveError::unknown(io::ErrorKind::NotFound.into()).into());
             }
-            // One that is forbidden among others is no accident: none of them is called.
+            // A forbidden address among public ones is no accident: the host is rejected.
             for &address in &addresses {
                 if let Err(Error::Forbidden { address, range, .. }) = egress.check_address(host, address) {
                     return Err(ResolveError::Forbidden { address, range }.into());
                 }
             }
-            // The port 0 stands for that of the URL.
+            // Port 0 means the port of the URL.
             let found: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
             Ok(found)
         })
     }
 }
 
-/// Asks the system. The place is held until it has answered, also when nobody waits for the answer any more.
+/// Queries the system's resolver. The blocking thread holds the permit, also after the caller has timed out.
 async fn lookup_system(host: String, lookups: Arc<Semaphore>) -> io::Result<Vec<IpAddr>> {
     let permit = lookups.acquire_owned().await.ok();
     let lookup = tokio::task::spawn_blocking(move || {
@@ -107,7 +107,7 @@ impl ResolveError {
         Self::Unknown { kind: error.kind(), text: error.to_string() }
     }
 
-    /// The same as an error of this crate.
+    /// Converts to the error of this crate.
     pub(super) fn to_error(&self, host: &str) -> Error {
         let host = host.to_owned();
         match self.clone() {

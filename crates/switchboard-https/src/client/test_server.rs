@@ -1,4 +1,4 @@
-//! A server that says exactly what it is told to say, over real TLS.
+//! Scripted server over real TLS.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::certificate::{CurrentCertificate, LoadedCertificate};
 use crate::listen::tls_config;
 use crate::{Client, ClientSettings, Error, Limits, Response, Url};
 
-/// A server with one certificate that answers every request with the same bytes, over HTTP/1.1.
+/// Server with one certificate that sends the same bytes for each request, over HTTP/1.1.
 pub(super) struct Scripted {
     pub(super) address: SocketAddr,
     pub(super) connections: Arc<AtomicUsize>,
@@ -26,7 +26,7 @@ pub(super) struct Scripted {
 }
 
 impl Scripted {
-    /// `answer` is what it says; `ends` whether it then closes the connection.
+    /// Starts the server. `answer` is the response; `ends` is true if it closes the connection after it.
     pub(super) async fn start(issued: &Issued, answer: impl Into<Bytes>, ends: bool) -> Self {
         let current = CurrentCertificate::none();
         current.show(
@@ -64,7 +64,7 @@ impl Scripted {
         Self { address, connections, requests, task }
     }
 
-    /// With a good certificate for `localhost`.
+    /// Starts a server with a valid certificate for `localhost`.
     pub(super) async fn good(ca: &PrivateCa, answer: impl Into<Bytes>) -> Self {
         Self::start(&ca.issue(&["localhost"], Life::Long, 1), answer, false).await
     }
@@ -80,7 +80,7 @@ impl Drop for Scripted {
     }
 }
 
-/// Settings that believe a CA and allow `localhost`.
+/// Returns settings that trust a CA and allow `localhost`.
 pub(super) fn settings(ca: &Path) -> ClientSettings {
     ClientSettings {
         ca_file: Some(ca.to_owned()),
@@ -93,7 +93,7 @@ pub(super) async fn get(client: &Client, url: &Url) -> Result<Response, Error> {
     client.get(url, HeaderMap::new(), Limits { time: crate::listen_tests::PATIENCE, body: 1024 }).await
 }
 
-/// An answer with a body, on a connection that stays open.
+/// Formats a response with a body, on a connection that stays open.
 pub(super) fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
 }

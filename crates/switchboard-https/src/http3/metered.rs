@@ -1,8 +1,8 @@
-//! QUIC streams that give the HTTP/3 library only so much to keep.
+//! QUIC streams that bound the memory of the HTTP/3 library.
 //!
-//! The library reads a frame that is not data as a whole before it looks at it, however large the frame says that it is.
-//! A client could so have it keep gigabytes. These streams stand between it and the transport, and end when it holds
-//! more than the head of a request may have.
+//! h3 buffers each frame other than DATA completely before it parses it, whatever length the frame declares. A client
+//! could make it buffer gigabytes. These streams wrap the transport and fail when h3 buffers more than a request header
+//! may have.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,34 +17,34 @@ use h3::quic::{
 };
 use parking_lot::Mutex;
 
-/// What the library may hold beside a request's head: what one read of the transport brings, and the heads of frames.
+/// Bytes that h3 may buffer beyond a request header: one read of the transport, and frame headers.
 const OVERHEAD: usize = 64 * 1024;
 
-/// What the library holds of one stream.
+/// Bytes that h3 buffers of one stream.
 #[derive(Debug)]
 pub(super) struct Meter {
     held: AtomicUsize,
     limit: usize,
 }
 
-/// The meters of a connection's streams.
+/// Meters of the streams of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Meters {
-    /// Has entries for streams that are there, and now and then for some that are gone.
+    /// Has an entry for each open stream, and temporarily for closed ones.
     of_streams: Arc<Mutex<HashMap<StreamId, Weak<Meter>>>>,
     limit: usize,
 }
 
 impl Meter {
-    /// Notes that the library has handed on so much of a body.
+    /// Subtracts bytes that h3 has returned as part of a body.
     pub(super) fn release(&self, bytes: usize) {
-        // Never more than was given, but a wrong sum here must not become a huge one.
+        // Saturates: a wrong sum must not underflow to a huge one.
         let _ = self
             .held
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| Some(held.saturating_sub(bytes)));
     }
 
-    /// Notes that the library was given so much; an error where it is too much.
+    /// Adds bytes that h3 has received; fails above the limit.
     fn charge(&self, bytes: usize) -> Result<(), StreamErrorIncoming> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if held > self.limit {
@@ -61,13 +61,13 @@ impl Meters {
         Self { of_streams: Arc::default(), limit: head + OVERHEAD }
     }
 
-    /// The meter of a stream.
+    /// Returns the meter of a stream.
     pub(super) fn for_stream(&self, stream: StreamId) -> Arc<Meter> {
         let mut of_streams = self.of_streams.lock();
         if let Some(meter) = of_streams.get(&stream).and_then(Weak::upgrade) {
             return meter;
         }
-        // The transport limits how many there are at once, so this sweep is rare and short.
+        // The transport limits the number of open streams, so this sweep is rare and short.
         if of_streams.len() >= 256 {
             of_streams.retain(|_, meter| meter.strong_count() > 0);
         }
@@ -77,7 +77,7 @@ impl Meters {
     }
 }
 
-/// A connection whose incoming streams are metered.
+/// Connection whose incoming streams are metered.
 pub(super) struct Metered {
     inner: h3_quinn::Connection,
     meters: Meters,
@@ -89,13 +89,13 @@ impl Metered {
     }
 }
 
-/// A metered stream in both directions.
+/// Metered bidirectional stream.
 pub(super) struct MeteredStream {
     inner: h3_quinn::BidiStream<Bytes>,
     meter: Arc<Meter>,
 }
 
-/// The incoming half of a stream, or a stream in that direction alone.
+/// Receiving half of a stream, or a unidirectional stream.
 pub(super) struct MeteredRecv {
     inner: h3_quinn::RecvStream,
     meter: Arc<Meter>,
@@ -126,7 +126,7 @@ impl Connection<Bytes> for Metered {
     }
 }
 
-/// What opens streams of our own.
+/// Opens streams to the client.
 pub(super) struct Opener {
     inner: h3_quinn::OpenStreams,
     meters: Meters,
@@ -163,7 +163,7 @@ macro_rules! opens_streams {
 opens_streams!(Metered);
 opens_streams!(Opener);
 
-/// Reads from a stream, and ends it when the library holds too much of it.
+/// Reads from a stream; stops it when h3 buffers too much of it.
 fn poll_metered<S: RecvStream<Buf = Bytes>>(
     stream: &mut S,
     meter: &Meter,

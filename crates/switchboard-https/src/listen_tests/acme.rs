@@ -1,4 +1,4 @@
-//! Certificates from a real ACME server: pebble, which checks challenges as public ones do.
+//! Certificates from a real ACME server: pebble, which validates challenges like public servers.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::http2::Http2;
 use super::http3::Http3;
-use super::rig::{Gate, any_port, app, ask, client, connect, shown, tls, within};
+use super::rig::{Gate, any_port, app, ask, certificate_serial, client, connect, tls, within};
 use crate::{Acme, Challenge, Error, ListenerHandle, Mode, Settings, listen};
 
 const LONG: Duration = Duration::from_hours(24 * 90);
 
-/// A server, a place for what is obtained from it, and the ports on which it looks for proofs.
+/// ACME server, the folder of the store, and the ports on which the server validates challenges.
 struct Scene {
     pebble: Pebble,
     folder: TempDir,
@@ -29,7 +29,7 @@ struct Scene {
 
 impl Scene {
     fn new(life: Duration) -> Result<Self, String> {
-        // An order fails in the background: what it says there is what a failed test is understood by.
+        // An order fails in the background; its log explains a failed test.
         let _ = tracing_subscriber::fmt().with_test_writer().try_init();
         let (tls_port, http_port) = (free_port(), free_port());
         let pebble = Pebble::start(http_port, tls_port, life)?;
@@ -69,7 +69,7 @@ impl Scene {
         (listen(settings, app(Gate::new()), shutdown.clone()).await.unwrap(), shutdown)
     }
 
-    /// The authority that pebble's chains end in, in a file.
+    /// Writes the root CA of pebble's chains to a file.
     async fn root(&self) -> PathBuf {
         let client = client(&self.pebble.ca().file()).build().unwrap();
         let root = client.get(self.pebble.root_url()).send().await.unwrap().text().await.unwrap();
@@ -98,7 +98,7 @@ fn modes(folder: &Path) -> Vec<(String, u32)> {
     modes
 }
 
-async fn obtained_and_kept(challenge: impl FnOnce(&Scene) -> Challenge, test: &str) {
+async fn obtain_and_reload(challenge: impl FnOnce(&Scene) -> Challenge, test: &str) {
     let scene = match Scene::new(LONG) {
         Ok(scene) => scene,
         Err(reason) => return tools::skip(test, &reason),
@@ -112,7 +112,7 @@ async fn obtained_and_kept(challenge: impl FnOnce(&Scene) -> Challenge, test: &s
     let response = client(&root).build().unwrap().get(&url).send().await.unwrap();
     assert_eq!(response.text().await.unwrap(), "127.0.0.1 HTTP/2.0");
 
-    // For its owner alone: the folder, the account and the certificate.
+    // Readable by the owner only: the folder, the account and the certificate.
     assert_eq!(scene.store().metadata().unwrap().mode() & 0o777, 0o700);
     let modes = modes(&scene.store());
     assert_eq!(modes.len(), 2, "{modes:?}");
@@ -120,7 +120,7 @@ async fn obtained_and_kept(challenge: impl FnOnce(&Scene) -> Challenge, test: &s
     shutdown.cancel();
     within(listening.finished()).await;
 
-    // The next run has it at once, and asks for no other.
+    // The next run has the certificate immediately, and orders no other.
     let (again, shutdown) = scene.listen(scene.settings(challenge)).await;
     assert_eq!(again.certificate().borrow().as_ref(), Some(&certificate));
     shutdown.cancel();
@@ -128,17 +128,17 @@ async fn obtained_and_kept(challenge: impl FnOnce(&Scene) -> Challenge, test: &s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn obtained_by_tls_alpn() {
-    obtained_and_kept(|_| Challenge::TlsAlpn, "obtained_by_tls_alpn").await;
+async fn certificate_is_obtained_by_tls_alpn() {
+    obtain_and_reload(|_| Challenge::TlsAlpn, "obtained_by_tls_alpn").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn obtained_by_http() {
-    obtained_and_kept(Scene::by_http, "obtained_by_http").await;
+async fn certificate_is_obtained_by_http() {
+    obtain_and_reload(Scene::by_http, "obtained_by_http").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewed_while_connections_stay_up() {
+async fn renewal_leaves_connections_open() {
     let scene = match Scene::new(Duration::from_secs(9)) {
         Ok(scene) => scene,
         Err(reason) => return tools::skip("renewed_while_connections_stay_up", &reason),
@@ -151,34 +151,34 @@ async fn renewed_while_connections_stay_up() {
     let mut tcp = connect(listening.local_addr(), tls(&root, &[b"http/1.1"])).await.unwrap();
     let mut http2 = Http2::connect_to(listening.local_addr(), tls(&root, &[b"h2"])).await;
     let mut quic = Http3::connect(port, &root).await;
-    let before = [shown(&tcp), quic.shown()];
+    let before = [certificate_serial(&tcp), quic.certificate_serial()];
     ask(&mut tcp, "/swarm/whoami").await.unwrap();
     http2.ask("/swarm/whoami").await;
     quic.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap();
 
     let second = certificate_after(&listening, Some(&first.serial)).await;
     assert!(second.not_after > first.not_after);
-    // Those from before go on, and who comes now sees another certificate.
+    // Existing connections continue, and a new one gets the new certificate.
     assert_eq!(ask(&mut tcp, "/swarm/whoami").await.unwrap(), "127.0.0.1 HTTP/1.1");
     assert_eq!(http2.ask("/swarm/whoami").await, "127.0.0.1 HTTP/2.0");
     quic.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap();
     let after = connect(listening.local_addr(), tls(&root, &[b"http/1.1"])).await.unwrap();
-    let after = [shown(&after), Http3::connect(port, &root).await.shown()];
+    let after = [certificate_serial(&after), Http3::connect(port, &root).await.certificate_serial()];
     assert!(before.iter().all(|serial| !after.contains(serial)), "{before:?} {after:?}");
     drop(quic);
     shutdown.cancel();
     within(listening.finished()).await;
 }
 
-/// The account as it is kept.
-fn kept_account(store: &Path) -> serde_json::Value {
+/// Reads the stored account.
+fn stored_account(store: &Path) -> serde_json::Value {
     let name =
         modes(store).into_iter().map(|(name, _)| name).find(|name| name.starts_with("account-")).unwrap();
     files::whole_json(&store.join(name)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_is_kept_changed_and_replaced() {
+async fn account_is_stored_updated_and_replaced() {
     let mut scene = match Scene::new(LONG) {
         Ok(scene) => scene,
         Err(reason) => return tools::skip("an_account_is_kept_changed_and_replaced", &reason),
@@ -194,15 +194,15 @@ async fn an_account_is_kept_changed_and_replaced() {
         within(listening.finished()).await;
         let mut found = certificate.names;
         found.sort();
-        (found, kept_account(&scene.store()))
+        (found, stored_account(&scene.store()))
     };
     let (_, first) = obtain(&scene, &["localhost"], "mailto:one@example.org").await;
-    // Other names need another certificate, but no other account; whom to write to is changed there.
+    // Other names require another certificate but not another account; the contact is updated.
     let (names, second) = obtain(&scene, &["peer.example", "LOCALHOST"], "mailto:two@example.org").await;
     assert_eq!(names, ["localhost", "peer.example"]);
     assert_eq!(first["credentials"], second["credentials"]);
     assert_eq!(second["contact"][0], "mailto:two@example.org");
-    // A server that has forgotten us gets a new account.
+    // A server that deleted the account gets a new one.
     let mut pebble = scene.pebble;
     pebble = tokio::task::spawn_blocking(move || {
         pebble.replace();
@@ -216,12 +216,12 @@ async fn an_account_is_kept_changed_and_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tried_again_until_the_proof_is_seen() {
+async fn order_is_retried_until_validation_succeeds() {
     let scene = match Scene::new(LONG) {
         Ok(scene) => scene,
         Err(reason) => return tools::skip("tried_again_until_the_proof_is_seen", &reason),
     };
-    // The server looks on a port where nobody answers.
+    // The server validates on a port that nothing listens on.
     let mut settings = scene.settings(Challenge::TlsAlpn);
     settings.address = any_port();
     let (listening, shutdown) = scene.listen(settings).await;
@@ -235,14 +235,14 @@ async fn tried_again_until_the_proof_is_seen() {
     });
     let scene = scene.await.unwrap();
     assert_eq!(*listening.certificate().borrow(), None);
-    // Without a certificate no hand is shaken, and nothing falls over.
+    // Without a certificate, handshakes fail and the listener continues.
     assert!(connect(listening.local_addr(), tls(&scene.pebble.ca().file(), &[])).await.is_err());
     shutdown.cancel();
     within(listening.finished()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_challenges_are_answered_over_plain_http() {
+async fn plain_http_serves_only_challenges() {
     let scene = match Scene::new(LONG) {
         Ok(scene) => scene,
         Err(reason) => return tools::skip("only_challenges_are_answered_over_plain_http", &reason),
@@ -259,7 +259,7 @@ async fn only_challenges_are_answered_over_plain_http() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_refused() {
+async fn invalid_settings_are_rejected() {
     let folder = TempDir::new().unwrap();
     let acme = || Acme {
         directory: "https://127.0.0.1:1/dir".to_owned(),

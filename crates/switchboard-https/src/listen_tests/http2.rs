@@ -1,4 +1,4 @@
-//! HTTP/2, frame by frame: a client that does what no library would.
+//! HTTP/2 frame by frame, for clients that violate the protocol.
 
 use std::net::SocketAddr;
 
@@ -9,13 +9,13 @@ use tokio_rustls::client::TlsStream;
 
 use super::rig::{Rig, connect, tls, within};
 
-/// A connection that stays the same whatever happens: no library opens another one in its place.
+/// A single connection, which is never reopened.
 pub(super) struct Http2 {
     stream: TlsStream<TcpStream>,
     next: u32,
 }
 
-/// What the other end said.
+/// Frame of the server.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) kind: u8,
@@ -46,9 +46,9 @@ impl Http2 {
         self.stream.write_all(&frame).await.unwrap();
     }
 
-    /// Sends a request without a body, and returns the number of its stream.
+    /// Sends a request without a body; returns its stream id.
     pub(super) async fn request(&mut self, path: &str) -> u32 {
-        // GET and https are entries of the table that everybody has; path and host are written out.
+        // GET and https are in the static table of HPACK; path and host are literals.
         let mut head = vec![0x82, 0x87];
         for (name, value) in [(4, path), (1, "localhost")] {
             head.extend([name, u8::try_from(value.len()).unwrap()]);
@@ -60,7 +60,7 @@ impl Http2 {
         stream
     }
 
-    /// Sends a request and reads the body of its answer.
+    /// Sends a request and returns the body of the response.
     pub(super) async fn ask(&mut self, path: &str) -> String {
         let stream = self.request(path).await;
         let mut answer = Vec::new();
@@ -75,7 +75,7 @@ impl Http2 {
         }
     }
 
-    /// Everything until the other end closes the connection.
+    /// Reads all frames until the server closes the connection.
     pub(super) async fn rest(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.frame().await {
@@ -84,7 +84,7 @@ impl Http2 {
         frames
     }
 
-    /// The next frame. Pings and settings are answered, as every client does.
+    /// Reads the next frame; answers pings and settings.
     async fn frame(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).await.ok()?;

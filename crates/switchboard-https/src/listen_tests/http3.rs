@@ -1,4 +1,4 @@
-//! HTTP/3 with a client on quinn and h3.
+//! HTTP/3 with a client built on quinn and h3.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::rig::{LONG, PATIENCE, Rig, tls, within};
 
-/// A client's connection, with the task that keeps it going.
+/// Client connection and the task that drives it.
 pub(super) struct Http3 {
     pub(super) quic: Connection,
     requests: h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>,
@@ -34,7 +34,7 @@ impl Http3 {
         Self { quic, requests, driver, _endpoint: endpoint }
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the complete response.
     pub(super) async fn ask(
         &mut self,
         method: Method,
@@ -44,7 +44,7 @@ impl Http3 {
         self.ask_with(method, path, None, body).await
     }
 
-    /// The same, with a length in the head that may be a lie.
+    /// Sends a request with the given `Content-Length`, which may be wrong.
     async fn ask_with(
         &mut self,
         method: Method,
@@ -70,8 +70,8 @@ impl Http3 {
         Ok((response.status(), answer))
     }
 
-    /// The serial number of the certificate that it was shown.
-    pub(super) fn shown(&self) -> String {
+    /// Returns the serial number of the server's certificate.
+    pub(super) fn certificate_serial(&self) -> String {
         let identity = self.quic.peer_identity().unwrap();
         let chain = identity.downcast::<Vec<rustls::pki_types::CertificateDer<'static>>>().unwrap();
         crate::Certificate::read(&chain[0]).unwrap().serial
@@ -102,7 +102,7 @@ async fn http3_is_served_and_announced() {
     let mut client = Http3::connect(port, &rig.ca.file()).await;
     let (status, body) = client.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap();
     assert_eq!((status.as_u16(), &*body), (200, &b"127.0.0.1 HTTP/3.0"[..]));
-    // More than the library may hold at once.
+    // More than the library may buffer.
     let large = Bytes::from(vec![b'y'; 1024 * 1024]);
     let (status, body) = client.ask(Method::POST, "/echo", large.clone()).await.unwrap();
     assert_eq!(status, 200);
@@ -114,7 +114,7 @@ async fn http3_is_served_and_announced() {
 }
 
 #[tokio::test]
-async fn a_body_is_as_long_as_its_head_says() {
+async fn body_must_match_content_length() {
     let rig = rig().await;
     let mut client = Http3::connect(rig.address().port(), &rig.ca.file()).await;
     for (length, status) in [(None, 200), (Some(4), 200), (Some(5), 400), (Some(3), 400), (Some(0), 400)] {
@@ -127,24 +127,24 @@ async fn a_body_is_as_long_as_its_head_says() {
 }
 
 #[tokio::test]
-async fn a_changed_certificate_is_shown_over_http3_too() {
+async fn http3_uses_reloaded_certificate() {
     let rig = rig().await;
     let port = rig.address().port();
     let mut old = Http3::connect(port, &rig.ca.file()).await;
-    assert_eq!(old.shown(), "01");
+    assert_eq!(old.certificate_serial(), "01");
     let mut certificate = rig.listening.certificate();
     certificate.mark_unchanged();
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
     rig.ca.issue(&["localhost"], Life::Long, 2).write(&cert, &key);
     within(certificate.changed()).await.unwrap();
-    assert_eq!(Http3::connect(port, &rig.ca.file()).await.shown(), "02");
+    assert_eq!(Http3::connect(port, &rig.ca.file()).await.certificate_serial(), "02");
     assert_eq!(old.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap().0, 200);
     drop(old);
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn an_answer_in_flight_is_finished_over_http3() {
+async fn http3_shutdown_finishes_responses_in_flight() {
     let rig = rig().await;
     let mut client = Http3::connect(rig.address().port(), &rig.ca.file()).await;
     let asking = tokio::spawn(async move { client.ask(Method::GET, "/wait-long", Bytes::new()).await });
@@ -157,8 +157,8 @@ async fn an_answer_in_flight_is_finished_over_http3() {
     within(rig.listening.finished()).await;
 }
 
-/// Writes the beginning of a frame that says it has a gigabyte, and then of that as much as it can.
-async fn pour(connection: &Connection, kind: u8) -> (usize, quinn::WriteError) {
+/// Declares a frame of a gigabyte, then writes as much of it as possible.
+async fn write_endless_frame(connection: &Connection, kind: u8) -> (usize, quinn::WriteError) {
     let (mut send, _recv) = connection.open_bi().await.unwrap();
     send.write_all(&[kind, 0xc0, 0, 0, 0, 0x40, 0, 0, 0]).await.unwrap();
     let piece = vec![0; 16 * 1024];
@@ -172,24 +172,24 @@ async fn pour(connection: &Connection, kind: u8) -> (usize, quinn::WriteError) {
 }
 
 #[tokio::test]
-async fn a_frame_without_end_is_not_kept() {
+async fn endless_frame_is_not_buffered() {
     let rig = rig().await;
     let mut client = Http3::connect(rig.address().port(), &rig.ca.file()).await;
-    // A head, and a frame of a kind that nobody knows.
+    // A HEADERS frame, and a frame of an unknown type.
     for kind in [1, 0x21] {
-        let (poured, error) = pour(&client.quic, kind).await;
-        // What was on its way when the stream was stopped, beside what the library may hold.
+        let (poured, error) = write_endless_frame(&client.quic, kind).await;
+        // Bytes in flight when the stream was stopped, and those that the library may buffer.
         assert!(poured < 2 * 1024 * 1024, "kind {kind}: {poured} bytes were taken");
         assert!(matches!(error, quinn::WriteError::Stopped(_)), "{error:?}");
     }
-    // The others on the connection do not notice.
+    // Other streams of the connection are not affected.
     assert_eq!(client.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap().0, 200);
     drop(client);
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn places_are_shared_with_tcp() {
+async fn permits_are_shared_with_tcp() {
     let rig = Rig::with(|settings| {
         settings.http3 = true;
         settings.limits.connections_per_client = 1;

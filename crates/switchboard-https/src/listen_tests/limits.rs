@@ -1,4 +1,4 @@
-//! Clients that are slow, silent, many or greedy.
+//! Slow, silent, greedy and too many clients.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::rig::{Rig, ask, within};
 
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Whether the other end has closed the connection, politely or not.
+/// True if the server has closed the connection, gracefully or not.
 async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
     let mut rest = Vec::new();
     match within(stream.read_to_end(&mut rest)).await {
@@ -24,10 +24,10 @@ async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
 }
 
 #[tokio::test]
-async fn a_handshake_has_its_time() {
+async fn handshake_times_out() {
     let rig = Rig::with(|settings| settings.limits.handshake_timeout = SHORT).await;
     let mut silent = TcpStream::connect(rig.address()).await.unwrap();
-    // The beginning of a first message, and then nothing.
+    // The start of a ClientHello, and nothing more.
     let mut slow = TcpStream::connect(rig.address()).await.unwrap();
     slow.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
     assert!(is_closed(&mut silent).await);
@@ -36,7 +36,7 @@ async fn a_handshake_has_its_time() {
 }
 
 #[tokio::test]
-async fn a_head_has_its_time() {
+async fn header_times_out() {
     let rig = Rig::with(|settings| settings.limits.header_timeout = SHORT).await;
     let mut stream = rig.connect(&[b"http/1.1"]).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: loc").await.unwrap();
@@ -45,7 +45,7 @@ async fn a_head_has_its_time() {
 }
 
 #[tokio::test]
-async fn a_body_has_its_time() {
+async fn body_times_out() {
     let rig = Rig::with(|settings| settings.limits.body_timeout = SHORT).await;
     let mut stream = rig.connect(&[b"http/1.1"]).await.unwrap();
     let request = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome";
@@ -58,7 +58,7 @@ async fn a_body_has_its_time() {
 }
 
 #[tokio::test]
-async fn a_head_has_its_size() {
+async fn oversized_header_is_rejected() {
     let rig = Rig::with(|settings| settings.limits.head = 8192).await;
     let mut stream = rig.connect(&[b"http/1.1"]).await.unwrap();
     let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Much: {}\r\n\r\n", "x".repeat(10_000));
@@ -75,7 +75,7 @@ async fn a_head_has_its_size() {
 }
 
 #[tokio::test]
-async fn one_client_has_only_so_many_connections() {
+async fn connections_per_client_are_limited() {
     let rig = Rig::with(|settings| settings.limits.connections_per_client = 2).await;
     let mut first = rig.connect(&[b"http/1.1"]).await.unwrap();
     let mut second = rig.connect(&[b"http/1.1"]).await.unwrap();
@@ -85,13 +85,13 @@ async fn one_client_has_only_so_many_connections() {
     }
     first.shutdown().await.unwrap();
     drop(first);
-    // The place is free as soon as the listener has seen the end.
+    // The permit is released as soon as the listener notices the close.
     within(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn who_does_not_read_is_put_out() {
+async fn client_that_does_not_read_is_disconnected() {
     let rig = Rig::with(|settings| {
         settings.limits.connections = 1;
         settings.limits.write_timeout = SHORT;
@@ -99,20 +99,20 @@ async fn who_does_not_read_is_put_out() {
     .await;
     let mut greedy = rig.connect(&[b"http/1.1"]).await.unwrap();
     greedy.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-    // Its place, the only one, goes to somebody else.
+    // Its permit, the only one, goes to another client.
     within(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn a_request_has_its_time_whatever_its_client_does() {
+async fn request_times_out_despite_pings() {
     let rig = Rig::with(|settings| settings.limits.request_timeout = SHORT).await;
-    // It is there and answers every ping, but allows nothing to be sent to it.
+    // The client is alive and answers pings, but its flow-control window stays closed.
     let mut client = Http2::connect(&rig).await;
     client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
     client.request("/swarm/whoami").await;
     assert!(within(client.rest()).await.iter().all(|frame| frame.kind != 0), "it was sent something");
-    // One whose answer does not come.
+    // A request whose response never starts.
     let mut waiting = rig.connect(&[b"http/1.1"]).await.unwrap();
     waiting.write_all(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     assert!(is_closed(&mut waiting).await);
@@ -120,7 +120,7 @@ async fn a_request_has_its_time_whatever_its_client_does() {
 }
 
 #[tokio::test]
-async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
+async fn idle_http2_connection_is_closed() {
     let rig = Rig::with(|settings| settings.limits.idle_timeout = SHORT).await;
     let busy = rig.client().http2_prior_knowledge().build().unwrap();
     let busy = tokio::spawn(busy.get(rig.url("/wait")).send());
@@ -136,7 +136,7 @@ async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_costs_its_own_connection() {
+async fn panic_closes_only_its_connection() {
     let rig = Rig::with(|settings| settings.http3 = true).await;
     let mut neighbour = rig.connect(&[b"http/1.1"]).await.unwrap();
     for client in [rig.client().http1_only(), rig.client().http2_prior_knowledge()] {
@@ -144,7 +144,7 @@ async fn a_handler_that_panics_costs_its_own_connection() {
     }
     let mut quic = Http3::connect(rig.address().port(), &rig.ca.file()).await;
     assert!(quic.ask(Method::GET, "/panic", Bytes::new()).await.is_err());
-    // Over HTTP/3 it is the stream alone.
+    // Over HTTP/3, only the stream fails.
     assert_eq!(quic.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap().0, 200);
     assert_eq!(ask(&mut neighbour, "/swarm/whoami").await.unwrap(), "127.0.0.1 HTTP/1.1");
     drop(quic);
@@ -152,7 +152,7 @@ async fn a_handler_that_panics_costs_its_own_connection() {
 }
 
 #[tokio::test]
-async fn half_an_answer_is_not_taken_for_a_whole_one() {
+async fn truncated_response_is_detected() {
     let rig = Rig::with(|settings| settings.http3 = true).await;
     for client in [rig.client().http1_only(), rig.client().http2_prior_knowledge()] {
         let sent = client.build().unwrap().get(rig.url("/half")).send().await;

@@ -1,4 +1,4 @@
-//! Behind a real nginx, with the configuration that the documentation gives.
+//! Listener behind a real nginx, with the configuration from the documentation.
 
 use http::HeaderName;
 use test_support::ca::PrivateCa;
@@ -18,7 +18,7 @@ async fn start() -> (ListenerHandle, CancellationToken) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nginx_says_who_the_client_is() {
+async fn nginx_forwards_client_address() {
     let (listening, shutdown) = start().await;
     let (ca, port) = (PrivateCa::new(), free_port());
     let config = documented(port, listening.local_addr().port(), &ca);
@@ -28,7 +28,7 @@ async fn nginx_says_who_the_client_is() {
     };
     let client = client(&ca.file()).build().unwrap();
     let url = format!("https://localhost:{port}/swarm/whoami");
-    // Whatever it says of itself, a client is known by where it came from.
+    // A spoofed header changes nothing: the client is identified by its own address.
     for claim in [None, Some("203.0.113.9"), Some("203.0.113.9, 10.0.0.1"), Some("rubbish")] {
         let mut request = client.get(&url);
         if let Some(claim) = claim {
@@ -38,10 +38,10 @@ async fn nginx_says_who_the_client_is() {
         assert_eq!(response.status(), 200);
         assert_eq!(response.text().await.unwrap(), "127.0.0.1 HTTP/1.1", "{claim:?}");
     }
-    // Nothing but the swarm's paths is passed on.
+    // Only the swarm's paths are forwarded.
     let elsewhere = client.get(format!("https://localhost:{port}/wait")).send().await.unwrap();
     assert_eq!(elsewhere.status(), 404);
-    // Large bodies end at the proxy.
+    // The proxy rejects large bodies.
     let large = client.post(&url).body(vec![b'x'; 2 * 1024 * 1024]).send().await.unwrap();
     assert_eq!(large.status(), 413);
     shutdown.cancel();
@@ -49,7 +49,7 @@ async fn nginx_says_who_the_client_is() {
 }
 
 #[tokio::test]
-async fn the_last_address_counts() {
+async fn last_forwarded_address_is_used() {
     let (listening, shutdown) = start().await;
     let url = format!("http://{}/swarm/whoami", listening.local_addr());
     let client = reqwest::Client::builder().no_proxy().build().unwrap();

@@ -1,4 +1,4 @@
-//! A listener with a small application, and clients for it.
+//! Test fixture: a listener with a small application, and clients for it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,22 +26,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ClientAddress, ListenerHandle, Mode, Settings, listen, trust};
 
-/// Long enough for a loaded machine.
+/// Timeout that suffices on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer that does not fit into one packet, nor into a hundred.
+/// A body of many packets.
 pub(crate) const LONG: &[u8] = &[b'x'; 1024 * 1024];
 
-/// What the application has in hand.
+/// Control over the application's `/wait` route.
 #[derive(Clone)]
 pub(crate) struct Gate {
     /// Requests to `/wait` that have arrived.
     pub(crate) arrived: Arc<Semaphore>,
-    /// Those that may go on.
+    /// Permits to complete them.
     pub(crate) open: Arc<Semaphore>,
 }
 
-/// A listener, and what it takes to reach it.
+/// A running listener and its CA.
 pub(crate) struct Rig {
     pub(crate) ca: PrivateCa,
     pub(crate) listening: ListenerHandle,
@@ -54,13 +54,13 @@ impl Gate {
         Self { arrived: Arc::new(Semaphore::new(0)), open: Arc::new(Semaphore::new(0)) }
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until `count` requests have arrived.
     pub(crate) async fn arrivals(&self, count: u32) {
         within(self.arrived.acquire_many(count)).await.unwrap().forget();
     }
 }
 
-/// Says who asked over what, echoes, waits, and answers at length.
+/// Routes that report the client, echo, wait, and return a long body.
 pub(crate) fn app(gate: Gate) -> Router {
     let whoami = |Extension(ClientAddress(address)): Extension<ClientAddress>, version: Version| async move {
         format!("{address} {version:?}")
@@ -93,7 +93,7 @@ pub(crate) fn app(gate: Gate) -> Router {
 }
 
 impl Rig {
-    /// With a certificate for `localhost` from files, and whatever else is to be different.
+    /// Starts a listener with a certificate for `localhost` from files, and modified settings.
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let ca = PrivateCa::new();
         let (cert, key) = ca.issue_files(&["localhost"], Life::Long);
@@ -113,17 +113,17 @@ impl Rig {
         format!("https://localhost:{}{path}", self.address().port())
     }
 
-    /// A client that believes the test's CA alone.
+    /// Returns a client that trusts only the test's CA.
     pub(crate) fn client(&self) -> reqwest::ClientBuilder {
         client(&self.ca.file())
     }
 
-    /// A connection over TLS, with nothing said yet.
+    /// Opens a TLS connection without a request.
     pub(crate) async fn connect(&self, protocols: &[&[u8]]) -> std::io::Result<TlsStream<TcpStream>> {
         connect(self.address(), tls(&self.ca.file(), protocols)).await
     }
 
-    /// Stops, and sees that everything ends.
+    /// Shuts the listener down and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         within(self.listening.finished()).await;
@@ -134,7 +134,7 @@ pub(crate) fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// Waits, but not for ever.
+/// Waits for a future with a timeout.
 pub(crate) async fn within<F: Future>(future: F) -> F::Output {
     timeout(PATIENCE, future).await.expect("waited in vain")
 }
@@ -144,7 +144,7 @@ pub(crate) fn client(ca: &Path) -> reqwest::ClientBuilder {
     reqwest::Client::builder().no_proxy().tls_certs_only([ca]).timeout(PATIENCE)
 }
 
-/// The TLS side of a raw client.
+/// Returns the TLS configuration of a raw client.
 pub(crate) fn tls(ca: &Path, protocols: &[&[u8]]) -> ClientConfig {
     let mut root_store = RootCertStore::empty();
     root_store.add(CertificateDer::from_pem_slice(&std::fs::read(ca).unwrap()).unwrap()).unwrap();
@@ -166,14 +166,14 @@ pub(crate) async fn connect(
     within(TlsConnector::from(Arc::new(config)).connect(name, stream)).await
 }
 
-/// Asks for a path on a connection that stays open, and returns the answer's body.
+/// Sends a request on a connection that stays open; returns the response body.
 pub(crate) async fn ask(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     within(read_answer(stream)).await
 }
 
-/// Reads one answer to its last byte, and not further.
+/// Reads exactly one response.
 pub(crate) async fn read_answer(stream: &mut TlsStream<TcpStream>) -> std::io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -186,8 +186,8 @@ pub(crate) async fn read_answer(stream: &mut TlsStream<TcpStream>) -> std::io::R
     Ok(String::from_utf8(body).unwrap())
 }
 
-/// The serial number of the certificate that a connection was shown.
-pub(crate) fn shown(stream: &TlsStream<TcpStream>) -> String {
+/// Returns the serial number of the server's certificate.
+pub(crate) fn certificate_serial(stream: &TlsStream<TcpStream>) -> String {
     let chain = stream.get_ref().1.peer_certificates().unwrap();
     crate::Certificate::read(&chain[0]).unwrap().serial
 }

@@ -1,4 +1,4 @@
-//! Ending while requests are being answered.
+//! Shutdown while requests are in flight.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use super::rig::{Rig, within};
 
 #[tokio::test]
-async fn answers_in_flight_are_finished() {
+async fn shutdown_finishes_responses_in_flight() {
     let rig = Rig::with(|settings| settings.limits.shutdown_grace = super::rig::PATIENCE).await;
     let first = rig.client().http1_only().build().unwrap().get(rig.url("/wait")).send();
     let second = rig.client().http2_prior_knowledge().build().unwrap().get(rig.url("/wait")).send();
     let (first, second) = (tokio::spawn(first), tokio::spawn(second));
     rig.gate.arrivals(2).await;
     rig.shutdown.cancel();
-    // Nobody gets in any more, as soon as the socket is closed.
+    // New connections fail as soon as the socket is closed.
     within(async { while TcpStream::connect(rig.address()).await.is_ok() {} }).await;
     rig.gate.open.add_permits(2);
     for answer in [first, second] {
@@ -25,7 +25,7 @@ async fn answers_in_flight_are_finished() {
 }
 
 #[tokio::test]
-async fn an_answer_that_never_comes_is_not_waited_for() {
+async fn shutdown_aborts_hanging_request() {
     let rig = Rig::with(|settings| settings.limits.shutdown_grace = Duration::from_millis(100)).await;
     let client = rig.client().build().unwrap();
     let hanging = tokio::spawn(client.get(rig.url("/wait")).send());

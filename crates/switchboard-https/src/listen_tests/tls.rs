@@ -1,4 +1,4 @@
-//! Certificates from files, versions of TLS and HTTP, and what settings are refused.
+//! Certificates from files, versions of TLS and HTTP, and rejected settings.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Gate, Rig, any_port, app, ask, shown, within};
+use super::rig::{Gate, Rig, any_port, app, ask, certificate_serial, within};
 use crate::{Error, Mode, Settings, listen};
 
 #[tokio::test]
-async fn both_versions_of_http_are_spoken() {
+async fn http1_and_http2_are_served() {
     let rig = Rig::with(|_| {}).await;
     for (client, version) in [
         (rig.client().http1_only(), Version::HTTP_11),
@@ -44,13 +44,13 @@ async fn curl_is_served() {
     rig.stop().await;
 }
 
-/// The first message of a client that knows TLS 1.1, or 1.2, and nothing newer.
+/// Builds the ClientHello of a client that supports at most TLS 1.1, or 1.2.
 fn hello(minor: u8) -> Vec<u8> {
     let mut body = vec![3, minor];
     body.extend([7; 32]);
-    // No session to resume, one cipher (TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256), no compression.
+    // No session id, one cipher suite (TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256), no compression.
     body.extend([0, 0, 2, 0xc0, 0x2b, 1, 0]);
-    // Its curve, how points are written, its signatures.
+    // Curve, point format and signature algorithms.
     let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3];
     body.extend([0, u8::try_from(extensions.len()).unwrap()]);
     body.extend(extensions);
@@ -71,17 +71,17 @@ async fn tls_1_1_is_refused() {
     stream.write_all(&hello(2)).await.unwrap();
     let mut answer = Vec::new();
     within(stream.read_to_end(&mut answer)).await.unwrap();
-    // An alert, fatal, with the reason "protocol version".
+    // Fatal alert `protocol_version`.
     assert_eq!((answer[0], &answer[5..]), (21, &[2, 70][..]), "{answer:?}");
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn a_changed_certificate_is_shown_and_drops_nobody() {
+async fn reloaded_certificate_leaves_connections_open() {
     let rig = Rig::with(|_| {}).await;
     let mut certificate = rig.listening.certificate();
     let mut old = rig.connect(&[b"http/1.1"]).await.unwrap();
-    assert_eq!(shown(&old), "01");
+    assert_eq!(certificate_serial(&old), "01");
     ask(&mut old, "/swarm/whoami").await.unwrap();
 
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
@@ -89,24 +89,24 @@ async fn a_changed_certificate_is_shown_and_drops_nobody() {
     rig.ca.issue(&["localhost"], Life::Long, 2).write(&cert, &key);
     within(certificate.changed()).await.unwrap();
 
-    assert_eq!(shown(&rig.connect(&[]).await.unwrap()), "02");
-    // The one from before is still at work, with what it was shown.
+    assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "02");
+    // The existing connection still works with its certificate.
     assert_eq!(ask(&mut old, "/swarm/whoami").await.unwrap(), "127.0.0.1 HTTP/1.1");
     rig.stop().await;
 }
 
 #[tokio::test]
-async fn a_broken_change_leaves_what_was_there() {
+async fn invalid_change_preserves_old_certificate() {
     let rig = Rig::with(|_| {}).await;
     let mut certificate = rig.listening.certificate();
     certificate.mark_unchanged();
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
-    // Another certificate without its key, then no certificate at all; each is looked at several times.
+    // Another certificate without its key, then no certificate; each is polled several times.
     files::put_by_rename(&cert, rig.ca.issue(&["localhost"], Life::Long, 3).cert);
-    assert_eq!(shown(&rig.connect(&[]).await.unwrap()), "01");
+    assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "01");
     files::put_by_rename(&cert, "nothing");
-    assert_eq!(shown(&rig.connect(&[]).await.unwrap()), "01");
-    // A whole one is taken afterwards, and is the first change that there was.
+    assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "01");
+    // A valid pair is loaded afterwards, as the first change.
     rig.ca.issue(&["localhost"], Life::Long, 4).write(&cert, &key);
     within(certificate.changed()).await.unwrap();
     assert_eq!(certificate.borrow().as_ref().unwrap().serial, "04");
@@ -114,7 +114,7 @@ async fn a_broken_change_leaves_what_was_there() {
 }
 
 #[tokio::test]
-async fn links_are_followed_to_the_files() {
+async fn symbolic_links_are_followed() {
     let rig = Rig::with(|settings| {
         let Mode::Files { cert, key } = &mut settings.mode else { unreachable!() };
         for path in [cert, key] {
@@ -129,7 +129,7 @@ async fn links_are_followed_to_the_files() {
     let other = rig.ca.issue(&["localhost"], Life::Long, 5);
     let (cert, key) = (rig.ca.file().with_file_name("c5.pem"), rig.ca.file().with_file_name("k5.pem"));
     other.write(&cert, &key);
-    // As certbot renews: the links lead elsewhere, and no file changes.
+    // Like certbot's renewal: the symbolic links get new targets, and no file changes.
     for (path, link) in [(&key, "key.link"), (&cert, "cert.link")] {
         let link = rig.ca.file().with_file_name(link);
         let temp = link.with_extension("new");
@@ -146,14 +146,14 @@ async fn refusal(settings: Settings) -> Error {
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_is_said_at_once() {
+async fn invalid_certificate_files_fail_at_start() {
     let rig = Rig::with(|_| {}).await;
     let file = |name: &str| rig.ca.file().with_file_name(name);
     let of_files = |cert: PathBuf, key: PathBuf| Settings::new(any_port(), Mode::Files { cert, key });
     let missing = refusal(of_files(file("none.pem"), file("key.pem"))).await;
     assert!(matches!(missing, Error::NoFile { what: "certificate", .. }), "{missing:?}");
     let no_key = refusal(of_files(file("cert.pem"), file("cert.pem"))).await;
-    // The certificate may be read by all, and so does not even count as a key.
+    // The certificate is world-readable, so it is rejected before it is parsed as a key.
     assert!(matches!(no_key, Error::OpenKey { .. }), "{no_key:?}");
     assert!(no_key.to_string().contains("chmod 600"), "{no_key}");
 
@@ -182,7 +182,7 @@ async fn what_cannot_be_served_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn a_key_that_others_may_read_is_refused() {
+async fn readable_private_key_is_rejected() {
     let rig = Rig::with(|_| {}).await;
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
     for (mode, is_fine) in [(0o600, true), (0o400, true), (0o644, false), (0o604, false), (0o660, false)] {

@@ -1,14 +1,14 @@
-//! What the suite expects to find: names, schemas and contents, in its own words.
+//! Names, schemas and contents that the conformance suite expects, with its own texts.
 
 use serde_json::{Value, json};
 
-/// A red dot.
+/// A red pixel.
 const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
-/// A WAV file without a sample.
+/// A WAV file without samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/// All tools, always in this order.
+/// Returns all tools, always in this order.
 pub(crate) fn tools() -> Value {
     let plain = |name: &str| json!({ "name": name, "description": format!("Fixture {name}"), "inputSchema": { "type": "object" } });
     let with = |name: &str, schema: Value| json!({ "name": name, "description": format!("Fixture {name}"), "inputSchema": schema });
@@ -28,7 +28,7 @@ pub(crate) fn tools() -> Value {
     Value::Array(tools)
 }
 
-/// The tools that take no arguments.
+/// Tools without arguments.
 const PLAIN_TOOLS: [&str; 25] = [
     "test_simple_text",
     "test_image_content",
@@ -57,7 +57,7 @@ const PLAIN_TOOLS: [&str; 25] = [
     "test_wait",
 ];
 
-/// What a tool without behaviour returns.
+/// Returns the content of a tool without behaviour.
 pub(crate) fn content(tool: &str) -> Option<Value> {
     let image = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
     let resource = |uri: &str, kind: &str, text: &str| json!({ "type": "resource", "resource": { "uri": uri, "mimeType": kind, "text": text } });
@@ -87,12 +87,12 @@ pub(crate) fn content(tool: &str) -> Option<Value> {
     Some(json!({ "content": content }))
 }
 
-/// A piece of text as content.
+/// Builds text content.
 pub(crate) fn text(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// The form that a tool shows to the user, where it does so.
+/// Returns the elicitation form of a tool, if it has one.
 pub(crate) fn form(tool: &str) -> Option<Value> {
     let options = json!(["option1", "option2", "option3"]);
     let titled = json!([
@@ -129,7 +129,7 @@ pub(crate) fn form(tool: &str) -> Option<Value> {
     Some(json!({ "type": "object", "properties": properties, "required": required }))
 }
 
-/// All resources that are not made from a template.
+/// Returns all resources without templates.
 pub(crate) fn resources() -> Value {
     let resource = |name: &str, kind: &str| {
         let uri = format!("test://{name}");
@@ -142,13 +142,13 @@ pub(crate) fn resources() -> Value {
     ])
 }
 
-/// The one template.
+/// Returns the only template.
 pub(crate) fn templates() -> Value {
     let template = "test://template/{id}/data";
     json!([{ "uriTemplate": template, "name": "template", "mimeType": "application/json" }])
 }
 
-/// What a resource holds.
+/// Returns the contents of a resource.
 pub(crate) fn resource(uri: &str) -> Option<Value> {
     let content = match uri {
         "test://static-text" => {
@@ -168,7 +168,7 @@ pub(crate) fn resource(uri: &str) -> Option<Value> {
     Some(json!({ "contents": [content] }))
 }
 
-/// All prompts.
+/// Returns all prompts.
 pub(crate) fn prompts() -> Value {
     let prompt = |name: &str, arguments: &[&str]| {
         let arguments: Vec<_> = arguments
@@ -186,7 +186,7 @@ pub(crate) fn prompts() -> Value {
     ])
 }
 
-/// What a prompt says. `argument` gives the value of an argument.
+/// Returns the messages of a prompt. `argument` returns the value of an argument.
 pub(crate) fn prompt(name: &str, argument: impl Fn(&str) -> String) -> Option<Value> {
     let contents = match name {
         "test_simple_prompt" => vec![text("This is a simple prompt for testing.")],
@@ -211,7 +211,7 @@ pub(crate) fn prompt(name: &str, argument: impl Fn(&str) -> String) -> Option<Va
     Some(messages(contents))
 }
 
-/// A prompt of these contents.
+/// Builds a prompt from contents.
 pub(crate) fn messages(contents: Vec<Value>) -> Value {
     let said: Vec<_> =
         contents.into_iter().map(|content| json!({ "role": "user", "content": content })).collect();

@@ -1,4 +1,4 @@
-//! Requests that need something from the client before they can be answered (2026-07-28, "input required").
+//! Requests that need input from the client before they are answered (2026-07-28, "input required").
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,21 +9,20 @@ use rmcp::model::{ClientCapabilities, InputResponses};
 use serde_json::{Map, Value, json};
 use switchboard_mcp::Token;
 
-/// The states that were handed out, each with the round that it stands for. A state that was changed on its
-/// way is none of them.
+/// Issued request states and their rounds. A modified state is unknown and rejected.
 #[derive(Clone, Default)]
 pub(crate) struct States(Arc<Mutex<HashMap<String, u8>>>);
 
-/// How a request goes on.
+/// Next step of a request.
 pub(crate) enum Round {
-    /// It needs this from the client first.
+    /// It needs this input from the client.
     Ask(Value),
     /// It is done, with this text.
     Done(String),
 }
 
 impl States {
-    /// What follows from the answers that a request brings; `None` for a name that never asks.
+    /// Returns the next step after the client's input; `None` for a name that needs no input.
     pub(crate) fn next(
         &self,
         name: &str,
@@ -87,7 +86,7 @@ impl States {
                 let mark = if has_state { " state-ok" } else { "" };
                 Round::Done(format!("Hello, {}!{mark}", said.join(", ")))
             }
-            // The first round of several is answered: on to the next.
+            // The first of several rounds is answered; the next one follows.
             Some(_) if is_known && !is_last => return self.next_round(name, capabilities),
             _ => {
                 let asked: Map<_, _> = keys.into_iter().map(str::to_owned).zip(asks).collect();
@@ -131,19 +130,19 @@ fn roots() -> Value {
     json!({ "method": "roots/list", "params": {} })
 }
 
-/// Some fields of the capabilities are on their way out of the SDK; on the wire they are all the same.
+/// The SDK has deprecated some fields of the capabilities; on the wire they are equal.
 pub(crate) fn declares(capabilities: &ClientCapabilities, name: &str) -> bool {
     serde_json::to_value(capabilities).is_ok_and(|capabilities| capabilities.get(name).is_some())
 }
 
-/// Whether an answer has the shape of one: a form that was filled in, a sample, or roots.
+/// True if an input has a valid shape: a completed form, a sample, or roots.
 fn is_answer(answer: &Value) -> bool {
     answer.get("action").is_some_and(Value::is_string)
         || answer.get("content").is_some_and(Value::is_object)
         || answer.get("roots").is_some_and(Value::is_array)
 }
 
-/// What an answer comes to, as text.
+/// Formats an input as text.
 fn said(answer: &Value) -> String {
     let content = answer.get("content").unwrap_or(answer);
     match ["name", "text", "context", "color", "ok"].iter().find_map(|field| content.get(*field)) {

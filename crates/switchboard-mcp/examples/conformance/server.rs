@@ -1,6 +1,6 @@
-//! The handler behind the fixtures.
+//! MCP handler for the fixtures.
 
-// The suite asks for logging, sampling and subscriptions, which the newest revision has deprecated.
+// The suite tests logging, sampling and subscriptions, which 2026-07-28 has deprecated.
 #![expect(deprecated, reason = "older revisions have them")]
 
 use std::time::Duration;
@@ -24,17 +24,17 @@ use tokio::time::sleep;
 use crate::fixtures;
 use crate::inputs::{Round, States, declares};
 
-/// How long a tool rests between two signs of life, as the suite suggests.
+/// Interval between two progress notifications, as the suite suggests.
 const REST: Duration = Duration::from_millis(50);
 
-/// One server for all sessions and requests. Clones share what changes.
+/// One handler for all sessions and requests. Clones share state.
 #[derive(Clone)]
 pub(crate) struct Fixture {
     states: States,
     changes: broadcast::Sender<Change>,
 }
 
-/// What a tool of the suite's can change.
+/// Change that a tool of the suite triggers.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Tools,
@@ -91,7 +91,7 @@ impl Fixture {
                 sleep(REST).await;
                 said("Still here")
             }
-            // Goes on until the client has enough of it.
+            // Runs until the client cancels it.
             "test_wait" => {
                 context.ct.cancelled().await;
                 said("Cancelled")
@@ -130,7 +130,7 @@ impl Fixture {
     }
 
     fn change(&self, change: Change) -> Result<CallToolResponse, ErrorData> {
-        // That nobody listens is no reason to fail.
+        // Not an error without subscribers.
         let _ = self.changes.send(change);
         said("Changed")
     }
@@ -276,7 +276,7 @@ impl ServerHandler for Fixture {
                 () = context.cancelled() => return Ok(()),
                 change = changes.recv() => change,
             };
-            // Who asked for other changes than this one is not told, and that is no failure.
+            // Clients that subscribed to other changes are not notified, which is not an error.
             let _ = match change {
                 Ok(Change::Tools) => context.sink().notify_tool_list_changed().await,
                 Ok(Change::Prompts) => context.sink().notify_prompt_list_changed().await,
@@ -286,13 +286,13 @@ impl ServerHandler for Fixture {
     }
 }
 
-/// Makes a result of the SDK's, and says that it is all there is: it does not do so by itself.
+/// Deserializes a result of the SDK and marks it as complete, which the SDK does not do itself.
 fn whole<T: DeserializeOwned>(mut result: Value) -> Result<T, ErrorData> {
     result["resultType"] = json!("complete");
     made(result)
 }
 
-/// Makes a value of the SDK's from what it looks like on the wire.
+/// Deserializes a value of the SDK from its wire format.
 fn made<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(failed)
 }
@@ -305,7 +305,7 @@ fn said(text: &str) -> Result<CallToolResponse, ErrorData> {
     Ok(whole::<CallToolResult>(json!({ "content": [fixtures::text(text)] }))?.into())
 }
 
-/// Says something to a client that wants to hear it: since 2026-07-28 each request asks for it.
+/// Sends a log message to clients that requested it: as of 2026-07-28, each request does.
 async fn log(context: &RequestContext<RoleServer>, text: &str) {
     let is_legacy = context.protocol_version().is_none_or(|version| version.has_initialize());
     if is_legacy || context.meta.log_level().is_some() {

@@ -1,7 +1,7 @@
-//! Heartbeat of an attached session, which tells a stopped server from a busy one.
+//! Heartbeat of an attached session, which distinguishes a stopped server from a busy one.
 //!
-//! The session sends a byte every two seconds over a connection of its own, and the server echoes it. No call delays an
-//! echo, however long it takes. A server that was stopped by a signal, by a debugger or with its container keeps all
+//! The session sends a byte every two seconds over a separate connection, and the server echoes it. A call never delays
+//! an echo, however long it takes. A server that was stopped by a signal, a debugger or its container keeps all
 //! connections open and echoes nothing.
 
 use std::io;
@@ -13,54 +13,54 @@ use tokio::time::{Duration, sleep, timeout};
 
 use super::HANDSHAKE_TIMEOUT;
 
-/// The greeting of a connection that is a heartbeat.
+/// Greeting of a heartbeat connection.
 const GREETING: &[u8] = b"{\"heartbeat\":true}\n";
 
-/// How often a session sends a byte, and how long it waits for the echo.
+/// Interval and timeout of a heartbeat.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     interval: Duration,
-    /// One of the [`Pace::SLICES`] in which an echo is awaited.
+    /// One of the [`Pace::SLICES`] of the timeout.
     slice: Duration,
 }
 
 impl Pace {
-    /// A stopped server is noticed within 4.5 s: 2 s until the next byte, 2.5 s without its echo.
+    /// A stopped server is detected within 4.5 s: 2 s until the next byte, 2.5 s without its echo.
     pub(super) const STANDARD: Self =
         Self { interval: Duration::from_secs(2), slice: Duration::from_millis(250) };
 
-    /// Of a session that was itself stopped for a while, only the slice in which that happened has passed. It reads the
-    /// echoes that came meanwhile before it calls the server silent.
+    /// If the session itself was stopped for a while, only the current slice elapses. It reads the echoes that arrived
+    /// in the meantime before it declares the server silent.
     const SLICES: u32 = 10;
 }
 
-/// Whether a server is at a socket, and answers.
+/// State of a server at a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
-    /// No process listens there.
+    /// No process listens.
     Absent,
     /// The server answers.
     Answers,
-    /// A process listens there and does nothing.
+    /// A process listens but does not answer.
     Silent,
 }
 
-/// Finds out whether a server answers at a socket. Takes at most two seconds.
+/// Probes whether a server answers at a socket. Takes at most two seconds.
 pub async fn probe(path: &Path) -> Liveness {
     let stream = match switchboard_sys::socket::connect(path).await {
         Ok(stream) => stream,
-        // As many connections as the system lets wait are waiting to be accepted.
+        // The listen backlog is full.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Liveness::Silent,
         Err(_) => return Liveness::Absent,
     };
     match timeout(HANDSHAKE_TIMEOUT, Heartbeat::open(stream)).await {
-        // A server that has no room for another heartbeat closes it.
+        // A server at its heartbeat limit closes the connection.
         Ok(_) => Liveness::Answers,
         Err(_) => Liveness::Silent,
     }
 }
 
-/// Echoes what a session sends until it closes the connection.
+/// Echoes the bytes of a session until it closes the connection.
 pub(super) async fn echo(mut stream: UnixStream) {
     let mut bytes = [0; 16];
     while let Ok(read @ 1..) = stream.read(&mut bytes).await {
@@ -70,13 +70,13 @@ pub(super) async fn echo(mut stream: UnixStream) {
     }
 }
 
-/// The session's end of a heartbeat.
+/// Session side of a heartbeat.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     stream: UnixStream,
 }
 
-/// Outcome of one byte.
+/// Outcome of one beat.
 #[derive(Debug, PartialEq, Eq)]
 enum BeatOutcome {
     Echoed,
@@ -85,7 +85,7 @@ enum BeatOutcome {
 }
 
 impl Heartbeat {
-    /// Opens a heartbeat with a server that answers.
+    /// Connects a heartbeat to a server and waits for its first echo.
     pub(super) async fn connect(path: &Path) -> io::Result<Self> {
         timeout(HANDSHAKE_TIMEOUT, Self::open(switchboard_sys::socket::connect(path).await?)).await?
     }
@@ -97,7 +97,7 @@ impl Heartbeat {
         Ok(Self { stream })
     }
 
-    /// Returns once the server is silent. The end of a server shows in the connection of the session itself.
+    /// Returns once the server is silent. The end of a server is detected on the session's own connection.
     pub(super) async fn wait_for_silence(mut self, pace: Pace) {
         loop {
             sleep(pace.interval).await;

@@ -2,10 +2,10 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Far below what a test may take; only the silence of a server takes as long as it says.
+/// Far below the timeout of a test.
 const FAST: Pace = Pace { interval: Duration::from_millis(5), slice: Duration::from_millis(20) };
 
-/// A server at a socket that does with each connection what it is told to.
+/// Starts a server that handles each connection with a closure.
 async fn server(
     answer: impl Fn(UnixStream) -> JoinHandle<()> + Send + 'static,
 ) -> (tempfile::TempDir, std::path::PathBuf) {
@@ -68,7 +68,7 @@ async fn server_that_closes_the_heartbeat_is_not_silent() {
 }
 
 #[tokio::test]
-async fn probe_tells_three_servers_apart() {
+async fn probe_distinguishes_three_server_states() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(probe(&folder.path().join("nothing")).await, Liveness::Absent);
     let (_folder, path) =

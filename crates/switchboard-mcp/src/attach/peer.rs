@@ -1,7 +1,8 @@
-//! Whether the program at the other end of a socket has only said all it has to say, or is gone.
+//! Detects whether the client of a socket has closed only its write half, or is gone.
 //!
-//! A client that closes its stdin still reads answers. One that was killed does not, and a call that went on for it would
-//! take mail that nobody is shown. Both are the end of the input; what tells them apart is that the socket hangs up.
+//! A client that closes its stdin still reads answers. A killed client does not, and a call that continued for it would
+//! take mail that no client is shown. Both cause an end of file; only in the second case does the socket report a
+//! hang-up.
 
 use std::future::Future;
 use std::io;
@@ -16,16 +17,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How often to look after the end of the input. The session is over soon then in any case.
+/// Poll interval after the end of the input. The session ends soon after it in any case.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Connection of a session: tells at any moment whether the client has closed it.
+/// Connection of a session, which can be checked for a hang-up at any moment.
 ///
-/// A process that was stopped and is continued first finds what its clients sent before they went away. A call that is
-/// executed then is executed twice, and mail that is shown then is lost: the session goes on elsewhere.
+/// A process that was stopped and continued first finds the requests that its clients sent before they disconnected.
+/// Executing such a call would execute it twice, and mail shown then would be lost, because the session has failed
+/// over.
 #[derive(Debug, Clone, Default)]
 pub struct Connection {
-    /// The socket, which the session itself keeps open; `None` where the transport cannot tell.
+    /// The socket, which the session keeps open; `None` if the transport cannot detect a hang-up.
     socket: Option<Weak<OwnedFd>>,
 }
 
@@ -37,7 +39,7 @@ impl Connection {
     }
 }
 
-/// Socket of a session, apart from the stream that reads and writes it.
+/// Socket of a session, separate from the stream that reads and writes it.
 pub(super) struct Socket(Arc<OwnedFd>);
 
 impl Socket {
@@ -50,7 +52,7 @@ impl Socket {
     }
 }
 
-/// The two directions of a session's stream, and what fires when the other end is gone.
+/// Splits a session's stream; the returned future completes when the client hangs up.
 pub(super) fn watch_hangup(
     stream: UnixStream,
     socket: Socket,
@@ -67,14 +69,14 @@ pub(super) fn watch_hangup(
     (input, output, client_gone)
 }
 
-/// True if the other end neither writes nor reads any more.
+/// True if the peer neither writes nor reads any more.
 fn has_hung_up(socket: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(socket, PollFlags::empty())];
     let found = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     found.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
-/// An input that tells of its end.
+/// Input that cancels a token at its end of file.
 struct EofWatcher<R> {
     input: R,
     ended: Option<DropGuard>,

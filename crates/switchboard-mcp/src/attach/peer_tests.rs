@@ -3,11 +3,11 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// Longer than it takes to notice, shorter than a test may take.
+/// Longer than the detection takes, shorter than the timeout of a test.
 const WHILE: Duration = Duration::from_millis(300);
 
 #[tokio::test]
-async fn who_only_stops_talking_is_still_there_and_who_hangs_up_is_gone() {
+async fn half_closed_client_differs_from_hangup() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let socket = Socket::of(&ours).unwrap();
     let connection = socket.connection();

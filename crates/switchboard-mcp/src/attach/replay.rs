@@ -1,4 +1,4 @@
-//! What a session's client has said that a new server would have to know.
+//! Replay state of an attached session: what a new server needs to continue it.
 
 use rmcp::model::ProtocolVersion;
 use serde::Deserialize;
@@ -9,30 +9,30 @@ use crate::error::McpError;
 use crate::intake;
 use crate::token::random_id;
 
-/// What tools are like, as far as it matters when a call has to be made again.
+/// Properties of tools that decide how their calls are replayed.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolTraits {
-    /// Whether a tool says whom the session speaks for, or something else that has to be said again.
+    /// True if the tool sets state of the session, such as its agent, and must be replayed.
     pub is_session_state: fn(&str) -> bool,
-    /// Whether a tool may be called again where nobody knows whether the call was done.
+    /// True if a call may be retried although it may have been executed.
     pub is_retryable: fn(&str) -> bool,
-    /// The argument by which a tool recognises a call that it has got before.
+    /// Returns the argument that carries the tool's idempotency key.
     pub idempotency_key: fn(&str) -> Option<&'static str>,
 }
 
-/// What has been said.
+/// State and unanswered requests of a session.
 pub(super) struct ReplayState {
     traits: ToolTraits,
-    /// By what calls of this session are recognised, with the number of the call. Its id would not do: some clients use
-    /// one for more than one call.
+    /// Prefix of the session's idempotency keys, followed by the number of the call. The JSON-RPC id is unsuitable:
+    /// some clients reuse one.
     name: String,
     calls: u64,
-    /// The messages that opened the session, then what has to be said again.
+    /// Requests that opened the session, then those that set its state.
     opening: Vec<Vec<u8>>,
     session_state: Vec<Vec<u8>>,
-    /// What has not been answered, in its order.
+    /// Unanswered requests, in order.
     pending: Vec<OpenRequest>,
-    /// Whether the client was told a revision that has batches.
+    /// True if the negotiated protocol version has batches.
     accepts_batches: bool,
 }
 
@@ -44,13 +44,13 @@ struct OpenRequest {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    /// It opens the session.
+    /// Opens the session.
     Initialize,
-    /// It has to be said again to a new server.
+    /// Sets state of the session; replayed to a new server.
     SessionState,
-    /// It may be said again.
+    /// May be sent again.
     Retryable,
-    /// Nobody knows what saying it again would do.
+    /// May have been executed, and must not be sent again.
     NonIdempotent,
 }
 
@@ -87,17 +87,17 @@ struct Cancelled<'a> {
     request_id: &'a RawValue,
 }
 
-/// What a line of the server is to a request.
+/// Relation of a server's line to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ServerLine {
-    /// Its answer.
+    /// The answer to the request.
     Answer { is_error: bool },
-    /// Something else.
+    /// Any other message.
     Other,
 }
 
 fn parse(line: &[u8]) -> Option<Envelope<'_>> {
-    // A list would pass for an object whose fields stand in order.
+    // Serde would deserialize an array as a struct, by field order.
     line.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(line).ok()).flatten()
 }
 
@@ -113,8 +113,8 @@ impl ReplayState {
         Ok(Self { traits, name, calls: 0, opening, session_state, pending, accepts_batches: false })
     }
 
-    /// Notes what a line of the client says, and returns it as the server is to get it: a batch is taken apart, because
-    /// parts of it may have to be said again and others not.
+    /// Records a line of the client and returns the lines for the server. Batches are split, because some of their
+    /// calls may be retried and others not.
     pub(super) fn record_line(&mut self, line: Vec<u8>) -> Vec<Vec<u8>> {
         let batch = intake::batch(&line).filter(|_| self.accepts_batches);
         let Some(Ok(parts)) = batch else { return vec![self.record_request(line)] };
@@ -163,7 +163,7 @@ impl ReplayState {
         }
     }
 
-    /// Notes what the server says.
+    /// Records a line of the server.
     pub(super) fn record_answer(&mut self, line: &[u8]) {
         let Some(envelope) = parse(line) else { return };
         let (None, Some(id)) = (envelope.method, envelope.id) else { return };
@@ -180,12 +180,13 @@ impl ReplayState {
         }
     }
 
-    /// What a new server has to be told, in this order. Its answers are not for the client.
+    /// Returns the lines that restore the session on a new server, in order. Their answers are not relayed to the
+    /// client.
     pub(super) fn opening_lines(&self) -> Vec<Vec<u8>> {
         self.opening.iter().chain(&self.session_state).cloned().collect()
     }
 
-    /// What nobody has answered, and the answer that the client gets instead where it cannot be said again.
+    /// Returns the unanswered requests. A request that must not be retried comes with an error result for the client.
     pub(super) fn drain_unanswered(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let (non_idempotent, retryable): (Vec<OpenRequest>, Vec<OpenRequest>) =
             std::mem::take(&mut self.pending)
@@ -201,17 +202,17 @@ impl ReplayState {
         all
     }
 
-    /// True if a request of the client has no answer yet.
+    /// True if a request of the client is unanswered.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether a line of the client is one that is answered.
+    /// True if a line of the client is a request.
     pub(super) fn expects_answer(line: &[u8]) -> bool {
         parse(line).is_some_and(|envelope| envelope.id.is_some())
     }
 
-    /// What a line of the server is to a line of the client.
+    /// Classifies a line of the server as the answer to `line` or as another message.
     pub(super) fn classify(answer: &[u8], line: &[u8]) -> ServerLine {
         match (parse(answer), parse(line)) {
             (Some(answer), Some(line))
@@ -230,7 +231,7 @@ fn outcome(answer: &Envelope<'_>) -> ServerLine {
     ServerLine::Answer { is_error: answer.error.is_some() || answer.result.is_some_and(failed) }
 }
 
-/// The revision that the answer to `initialize` names.
+/// Returns the protocol version in the result of `initialize`.
 fn revision(answer: &Envelope<'_>) -> Option<ProtocolVersion> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -240,7 +241,7 @@ fn revision(answer: &Envelope<'_>) -> Option<ProtocolVersion> {
     serde_json::from_str::<Negotiated>(answer.result?.get()).ok().map(|agreed| agreed.protocol_version)
 }
 
-/// A call with the argument by which it is recognised, unless it has one.
+/// Adds the idempotency key to a call that has none.
 fn with_idempotency_key(line: &[u8], key: &str, value: &str) -> Option<Vec<u8>> {
     let mut message: Map<String, Value> = serde_json::from_slice(line).ok()?;
     let arguments = message.get_mut("params")?.get_mut("arguments")?.as_object_mut()?;
@@ -250,10 +251,10 @@ fn with_idempotency_key(line: &[u8], key: &str, value: &str) -> Option<Vec<u8>> 
     serde_json::to_vec(&message).ok()
 }
 
-/// What a client is told of a call that may or may not have been done.
+/// Builds the error result of a call that may or may not have been executed.
 fn unknown_outcome(id: &str) -> Vec<u8> {
-    let text = "The server that did this ended before it answered: whether it was done is not known. Look before you \
-                try again.";
+    let text = "The outcome is not known: the server ended before it answered, and the call may have been executed. \
+                Check before you retry.";
     let content = json!([{ "type": "text", "text": text }]);
     let result = json!({ "content": content, "isError": true });
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()

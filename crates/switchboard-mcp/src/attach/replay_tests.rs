@@ -6,7 +6,7 @@ const TRAITS: ToolTraits = ToolTraits {
     idempotency_key: |tool| (tool == "send").then_some("key"),
 };
 
-fn said(lines: &[Vec<u8>]) -> Vec<String> {
+fn texts(lines: &[Vec<u8>]) -> Vec<String> {
     lines.iter().map(|line| String::from_utf8(line.clone()).unwrap()).collect()
 }
 
@@ -26,7 +26,7 @@ fn answer(id: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_new_server_is_told_what_opened_the_session_and_who_it_is() {
+fn new_server_gets_initialize_and_agent() {
     let mut session = remembered();
     let initialize = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.to_vec();
     let initialized = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec();
@@ -39,14 +39,14 @@ fn a_new_server_is_told_what_opened_the_session_and_who_it_is() {
         session.record_answer(result.as_bytes());
     }
     assert_eq!(
-        said(&session.opening_lines()),
-        said(&[initialize, initialized, call(r#""two""#, "register")])
+        texts(&session.opening_lines()),
+        texts(&[initialize, initialized, call(r#""two""#, "register")])
     );
     assert!(session.drain_unanswered().is_empty());
 }
 
 #[test]
-fn what_is_not_answered_is_said_again_unless_that_could_do_harm() {
+fn unanswered_calls_are_retried_unless_unsafe() {
     let mut session = remembered();
     for (id, tool) in [("1", "look"), ("2", "once"), ("3", "look"), ("4", "look")] {
         session.record_request(call(id, tool));
@@ -62,13 +62,13 @@ fn what_is_not_answered_is_said_again_unless_that_could_do_harm() {
     let (_, refusal) = drain_unanswered.iter().find(|(_, refusal)| refusal.is_some()).unwrap();
     let refusal: Value = serde_json::from_slice(refusal.as_ref().unwrap()).unwrap();
     assert_eq!((&refusal["id"], &refusal["result"]["isError"]), (&json!(2), &json!(true)));
-    // Its answer will still come.
+    // Its answer is still pending.
     session.record_answer(&answer("1"));
     assert!(session.drain_unanswered().is_empty());
 }
 
 #[test]
-fn a_call_gets_a_key_of_its_own_unless_it_has_one() {
+fn call_gets_idempotency_key() {
     let mut session = remembered();
     let idempotency_key = |line: Vec<u8>| {
         let line: Value = serde_json::from_slice(&line).unwrap();
@@ -89,7 +89,7 @@ fn a_call_gets_a_key_of_its_own_unless_it_has_one() {
 }
 
 #[test]
-fn what_is_no_message_is_passed_on_as_it_is() {
+fn invalid_lines_are_relayed_unchanged() {
     let mut session = remembered();
     for line in ["nonsense", "[]", "{}", r#"{"id":null}"#, "\u{0}"] {
         assert_eq!(session.record_request(line.as_bytes().to_vec()), line.as_bytes());
@@ -99,7 +99,7 @@ fn what_is_no_message_is_passed_on_as_it_is() {
 }
 
 #[test]
-fn an_id_that_is_used_again_is_another_call() {
+fn reused_id_is_another_call() {
     let mut session = remembered();
     let idempotency_key =
         |line: Vec<u8>| serde_json::from_slice::<Value>(&line).unwrap()["params"]["arguments"]["key"].clone();
@@ -107,13 +107,13 @@ fn an_id_that_is_used_again_is_another_call() {
     session.record_answer(&answer("1"));
     let second = idempotency_key(session.record_request(call("1", "send")));
     assert!(first.is_string() && second.is_string() && first != second, "{first} {second}");
-    // Said again to another server, it is the same call.
+    // Replayed to another server, it has the same idempotency key.
     let again = session.drain_unanswered().pop().unwrap().0;
     assert_eq!(idempotency_key(again), second);
 }
 
 #[test]
-fn a_batch_is_remembered_by_its_parts_where_the_client_may_send_one() {
+fn batch_is_recorded_by_parts() {
     let batch = [b"[", call("1", "look").as_slice(), b",", &call("2", "once"), b"]"].concat();
     for (version, is_taken) in [("2025-03-26", true), ("2025-11-25", false)] {
         let mut session = remembered();

@@ -1,7 +1,7 @@
-//! What every request has to pass before any route sees it.
+//! Admission checks that each request passes before it is routed.
 //!
-//! In this order: it is meant for us (`Host`), it does not come from a foreign page (`Origin`), it knows the
-//! token, it says in whose name it comes, and what it brings is JSON of bounded size, brought in time.
+//! In this order: `Host` (DNS rebinding), `Origin` (cross-site requests), token, agent name, content type, and a body
+//! of bounded size within a timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,20 +25,20 @@ use crate::config::HttpConfig;
 use crate::error::McpError;
 use crate::token::Token;
 
-/// The path that needs no token.
+/// Path that requires no token.
 pub(super) const HEALTH: &str = "/health";
-/// The paths of the older transport, whose clients may not be able to send a header.
+/// Paths of the older transport, whose clients may be unable to send a header.
 pub(super) const SSE: &str = "/sse";
 pub(super) const MESSAGES: &str = "/messages";
 
-/// The names of this machine that only it can mean.
+/// Names that always mean the local machine.
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
-/// How long a body that is too large is still read, so that a client which sends it all before it reads
-/// gets to see the answer.
+/// How long the rest of an oversized body is read, so that a client which sends all of it first still gets the
+/// response.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What requests are measured by.
+/// Admission rules.
 #[derive(Debug)]
 pub(super) struct Admission {
     hosts: Vec<Host>,
@@ -49,24 +49,24 @@ pub(super) struct Admission {
     body_timeout: Duration,
 }
 
-/// A host that requests may be meant for.
+/// An accepted `Host`.
 #[derive(Debug, PartialEq, Eq)]
 struct Host {
     name: String,
-    /// None stands for any: what leads a browser here is the name.
+    /// `None` matches any port: DNS rebinding is a matter of the name.
     port: Option<u16>,
 }
 
-/// What a request turned out to be, for the routes.
+/// Result of the admission, an extension for the routes.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
-    /// The agent in whose name it comes.
+    /// Agent that the request speaks for.
     pub(super) agent: Option<Name>,
-    /// Whether the token stood in the address.
+    /// True if the token was in the query.
     pub(super) has_query_token: bool,
 }
 
-/// What the addresses of the older transport may carry.
+/// Query parameters of the older transport.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct SseQuery {
     #[serde(rename = "sessionId")]
@@ -127,7 +127,7 @@ impl Admission {
         let query =
             if matches!(path, SSE | MESSAGES) { SseQuery::parse(&parts.uri)? } else { SseQuery::default() };
         let has_query_token = self.check_token(&parts.headers, query.token.as_deref())?;
-        // From here on nobody needs it, and what nobody has nobody prints.
+        // Removed so that no later code can log it.
         parts.headers.remove(AUTHORIZATION);
         let agent = parse_agent(&parts.headers, query.agent.as_deref())?;
         parts.extensions.insert(Admitted { agent, has_query_token });
@@ -143,7 +143,7 @@ impl Admission {
 
     fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpError> {
         let named = single_value(headers, &HOST).and_then(Host::parse).ok_or(HttpError::NoHost)?;
-        // A request line can name a host as well, and then it is that one which counts.
+        // An absolute URI in the request line takes precedence over `Host`.
         let on_line =
             uri.authority().map(|authority| Host::parse(authority.as_str()).ok_or(HttpError::NoHost));
         for host in [Some(Ok(named)), on_line].into_iter().flatten() {
@@ -165,7 +165,7 @@ impl Admission {
         }
     }
 
-    /// Checks the token, and says whether it stood in the address.
+    /// Checks the token; returns true if it was in the query.
     fn check_token(&self, headers: &HeaderMap, in_query: Option<&str>) -> Result<bool, HttpError> {
         let Some(token) = &self.token else { return Ok(in_query.is_some()) };
         let problem = match (headers.contains_key(AUTHORIZATION), in_query) {
@@ -180,7 +180,7 @@ impl Admission {
         }
     }
 
-    /// Reads the whole body, so that behind this point no client can keep anyone waiting for the rest of it.
+    /// Reads the complete body, so that no handler behind this point waits for a slow client.
     async fn read_body(&self, headers: &HeaderMap, mut body: Body) -> Result<Body, HttpError> {
         let too_large = HttpError::TooLarge { limit: self.body_limit };
         let announced = single_value(headers, &CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
@@ -202,7 +202,7 @@ impl Admission {
     }
 }
 
-/// The layer in front of every route.
+/// Middleware in front of all routes.
 pub(super) async fn admit_request(
     State(admission): State<Arc<Admission>>,
     request: Request,
@@ -217,11 +217,11 @@ pub(super) async fn admit_request(
 impl Host {
     fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok()?;
-        // `user@host` is an authority too, and no host.
+        // `user@host` is an authority but not a host.
         if text.contains('@') || authority.host().is_empty() {
             return None;
         }
-        // A port that is no number is not the same as none.
+        // An invalid port is not the same as no port.
         if authority.port_u16().is_none() && text.len() != authority.host().len() {
             return None;
         }
@@ -234,7 +234,7 @@ impl Host {
     }
 }
 
-/// Brings an origin into the form in which origins are compared; `None` for what is none, such as `null`.
+/// Normalizes an origin for comparison; `None` for a value that is not an origin, such as `null`.
 fn normalize_origin(text: &str) -> Option<String> {
     let uri: Uri = text.parse().ok()?;
     let (scheme, host) = (uri.scheme_str()?, Host::parse(uri.authority()?.as_str())?);
@@ -250,7 +250,7 @@ fn normalize_origin(text: &str) -> Option<String> {
     Some(format!("{scheme}://{}:{port}", host.name))
 }
 
-/// The agent that the request names.
+/// Returns the agent that the request names.
 fn parse_agent(headers: &HeaderMap, in_query: Option<&str>) -> Result<Option<Name>, HttpError> {
     let name: HeaderName = HeaderName::from_static(AGENT_HEADER);
     let text = if headers.contains_key(&name) {
@@ -262,7 +262,7 @@ fn parse_agent(headers: &HeaderMap, in_query: Option<&str>) -> Result<Option<Nam
     text.map(Name::parse).transpose().map_err(|error| HttpError::BadAgent { problem: error.to_string() })
 }
 
-/// Only JSON passes: whatever a browser sends without asking first is of another type.
+/// Accepts only JSON: without a CORS preflight, browsers can send only other content types.
 fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {
     let kind =
         single_value(headers, &CONTENT_TYPE).and_then(|value| value.split(';').next()).unwrap_or_default();
@@ -274,7 +274,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {
     if is_json && is_plain { Ok(()) } else { Err(HttpError::NotJson) }
 }
 
-/// The value of a header that is there exactly once.
+/// Returns the value of a header that occurs exactly once.
 fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -288,7 +288,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Takes in what is left of a body, and keeps nothing of it.
+/// Reads and discards the rest of a body.
 async fn drain_body(mut body: Body) {
     let _ = timeout(DRAIN_TIMEOUT, async { while let Some(Ok(_)) = body.frame().await {} }).await;
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn hosts_are_read_with_and_without_port() {
+fn hosts_parse_with_and_without_port() {
     let host = |name: &str, port| Some(Host { name: name.to_owned(), port });
     assert_eq!(Host::parse("LocalHost"), host("localhost", None));
     assert_eq!(Host::parse("127.0.0.1:3100"), host("127.0.0.1", Some(3100)));
@@ -23,7 +23,7 @@ fn origins_are_compared_with_their_port() {
 }
 
 #[test]
-fn what_cannot_be_allowed_is_named() {
+fn invalid_allow_entry_is_named() {
     let admission = |config: HttpConfig| Admission::new(&config, 1, Token::generate().unwrap());
     let config = HttpConfig { allowed_hosts: vec!["a b".to_owned()], ..HttpConfig::default() };
     assert_eq!(

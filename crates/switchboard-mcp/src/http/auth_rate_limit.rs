@@ -1,25 +1,24 @@
-//! A limit on wrong tokens.
+//! Rate limit on requests with a wrong token.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How many wrong tokens in a row are just answered: a client that was restarted with an old token tries a
-/// few times on each of its routes.
+/// Burst size: a client restarted with an old token retries a few times on each of its routes.
 const BURST: u32 = 20;
 
-/// After how long one more is.
+/// Time after which one more wrong token is answered normally.
 const REFILL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Counts wrong tokens. Right ones are not counted and never wait: everybody who can reach the port shares
-/// this limit, and none of them must be able to lock the user out.
+/// Rate limit on wrong tokens. Correct tokens are not counted and never delayed: all clients that can reach the port
+/// share the limit, and none of them must be able to lock the user out.
 ///
-/// What keeps a token from being guessed is its length. The limit keeps a misled client, or an attacker,
-/// from filling the log and the processor.
+/// The length of a token prevents guessing. The limit prevents a misconfigured client, or an attacker, from filling the
+/// log and using up the CPU.
 #[derive(Debug)]
 pub(super) struct AuthRateLimit {
-    /// When all wrong tokens so far will have been forgotten.
+    /// When all wrong tokens so far are forgotten.
     drained: Mutex<Instant>,
 }
 
@@ -28,7 +27,7 @@ impl AuthRateLimit {
         Self { drained: Mutex::new(Instant::now()) }
     }
 
-    /// Counts one more. When it is one too many, says after how many seconds the next is looked at.
+    /// Counts a wrong token. Beyond the limit, returns the seconds until the next one is accepted.
     pub(super) fn record_failure(&self) -> Result<(), u64> {
         let now = Instant::now();
         let mut drained = self.drained.lock();

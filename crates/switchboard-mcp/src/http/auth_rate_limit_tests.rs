@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_few_at_once_then_one_a_second() {
+async fn burst_then_one_per_second() {
     let guesses = AuthRateLimit::new();
     for _ in 0..BURST {
         assert_eq!(guesses.record_failure(), Ok(()));
@@ -15,7 +15,7 @@ async fn a_few_at_once_then_one_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_are_forgotten_in_time() {
+async fn limit_recovers_over_time() {
     let guesses = AuthRateLimit::new();
     while guesses.record_failure().is_ok() {}
     tokio::time::advance(REFILL_INTERVAL * BURST).await;

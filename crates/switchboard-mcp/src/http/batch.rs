@@ -1,8 +1,8 @@
-//! The response to a batch, which clients of 2025-03-26 may send over `/mcp`.
+//! Response to a JSON-RPC batch, which clients of 2025-03-26 may send over `/mcp`.
 //!
-//! `rmcp` knows no batches: each message of one is handed to it as a request of its own. What it answers comes back as one
-//! array where every answer is there soon and nothing else is said on the way; otherwise as one stream of events, so
-//! that a call which waits keeps no other waiting and can tell how far it is.
+//! `rmcp` does not support batches, so each message is handled as a request of its own. If all answers arrive soon and
+//! there are no other messages, the response is one array; otherwise it is one event stream, so that a slow call delays
+//! no other and can report progress.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use super::deferred_response::events;
 use super::error::json_response;
 use super::sse::stream_headers;
 
-/// What is said in answer to one message.
+/// Event stream that answers one message.
 type Events = BoxStream<'static, Result<Bytes, axum::Error>>;
 
-/// The response that says what all of `responses` say. They begin in order, and go on side by side.
+/// Merges `responses` into one response. The messages start in order and run concurrently.
 pub(super) async fn response(responses: Vec<Response>, prompt: Duration) -> Response {
     let answers = responses.into_iter().filter(|response| response.status() != StatusCode::ACCEPTED);
     let streams: Vec<Events> =
@@ -42,7 +42,7 @@ pub(super) async fn response(responses: Vec<Response>, prompt: Duration) -> Resp
     (stream_headers(), Body::from_stream(all)).into_response()
 }
 
-/// Collects events until all has been said, or one comes that is no answer; says whether the former is the case.
+/// Collects events until the streams end; returns false at the first event that is not an answer.
 async fn collect_answers(
     events: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin),
     first: &mut Vec<Bytes>,
@@ -58,8 +58,8 @@ async fn collect_answers(
     true
 }
 
-/// An event without its id, by which a client could come back for the rest of one answer and would miss the others. One
-/// that says nothing but its id says nothing then.
+/// Removes the id of an event: a client could resume one answer by it and would miss the others. `None` for an event
+/// that has only an id.
 fn without_id(event: Result<Bytes, axum::Error>) -> Option<Result<Bytes, axum::Error>> {
     let event = match event {
         Ok(event) => event,
@@ -72,7 +72,7 @@ fn without_id(event: Result<Bytes, axum::Error>) -> Option<Result<Bytes, axum::E
     Some(Ok(lines.collect::<Vec<&[u8]>>().join(&b'\n').into()))
 }
 
-/// The message in an event; comments and signs of life have none.
+/// Returns the message in an event; comments have none.
 fn event_data(event: &[u8]) -> Option<&[u8]> {
     let mut lines = event.split(|byte| *byte == b'\n');
     let data = lines.find_map(|line| line.strip_prefix(b"data:"))?.trim_ascii();

@@ -1,4 +1,4 @@
-//! Accepting connections, and ending them.
+//! Accept loop and connection lifecycle.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -20,14 +20,13 @@ use tower::ServiceExt;
 use super::error::HttpError;
 use crate::config::HttpConfig;
 
-/// How long responses in flight may take once we are to stop. Less than the two seconds that a whole
-/// shutdown has.
+/// How long responses in flight may take after the shutdown. Less than the two seconds of a complete shutdown.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// How long to wait when the system has no more sockets for us.
+/// Delay after `accept` failed, usually because the process has too many open files.
 const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
 
-/// Serves connections until `closing`, then ends those that are left.
+/// Serves connections until `closing`, then shuts the remaining ones down.
 pub(super) async fn serve(
     socket: TcpListener,
     router: Router,
@@ -38,10 +37,10 @@ pub(super) async fn serve(
     http.timer(TokioTimer::new())
         .header_read_timeout(config.header_timeout)
         .max_header_size(config.header_limit)
-        // A request that was read while another is answered waits here; bodies pass through piece by piece.
+        // Holds a pipelined request while the previous one is answered; bodies are streamed.
         .max_buf_size(config.header_limit.max(64 * 1024));
     let permits = Arc::new(Semaphore::new(config.max_connections));
-    let full = HttpError::TooManyConnections { limit: config.max_connections }.to_raw_response();
+    let full = HttpError::TooManyConnections { limit: config.max_connections }.into_raw_response();
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -58,13 +57,13 @@ pub(super) async fn serve(
             }
         };
         let Ok(permit) = permits.clone().try_acquire_owned() else {
-            // As much as fits without waiting, which on a new connection is all of it.
+            // Writes as much as fits without blocking, which on a new connection is all of it.
             let _ = stream.try_write(full.as_bytes());
             continue;
         };
-        // Without this, a small event waits for the client's acknowledgement of the one before it.
+        // Without `TCP_NODELAY`, a small event waits until the client acknowledges the previous one.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "cannot switch Nagle's algorithm off");
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let (http, router, closing) = (http.clone(), router.clone(), closing.clone());
         let stream = Patient::new(stream, config.write_timeout);

@@ -1,8 +1,8 @@
-//! The response to a request that takes its time.
+//! Deferred response: headers first, the answer of a slow request later.
 //!
-//! Without a session `rmcp` begins a response when there is something to say, because until then the answer may
-//! decide its status. A call that waits for half an hour would leave its client without a byte, and clients give up after
-//! a minute. So the response begins before the answer is there, as a stream of events that says nothing yet.
+//! Without a session, `rmcp` starts a response only when it has an event, because the answer determines the status. A
+//! call that waits for half an hour would leave its client without a byte, and clients time out after a minute. The
+//! response therefore starts before the answer exists, as an event stream with keep-alive comments.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,7 +17,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::sse::{KEEP_ALIVE_COMMENT, event, stream_headers};
 
-/// A response that begins now and says what `answer` says, once there is one. Closing it gives the request up.
+/// Starts an event stream that ends with `answer`. Closing the response drops `answer`.
 pub(super) fn response(
     answer: impl Future<Output = Response> + Send + 'static,
     keep_alive: Duration,
@@ -28,26 +28,26 @@ pub(super) fn response(
     (stream_headers(), Body::from_stream(body)).into_response()
 }
 
-/// An answer as the events of a stream.
+/// Converts an answer to the events of a stream.
 pub(super) fn events(answer: Response) -> BoxStream<'static, Result<Bytes, axum::Error>> {
     let kind = answer.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_owned()).unwrap_or_default();
     if kind.starts_with(b"text/event-stream") {
         answer.into_body().into_data_stream().boxed()
     } else if kind.starts_with(b"application/json") {
-        // What would have been the whole body is the only event.
+        // The complete JSON body becomes the only event.
         let whole =
             async { axum::body::to_bytes(answer.into_body(), usize::MAX).await.map(|json| event(&json)) };
         whole.into_stream().boxed()
     } else {
-        // `rmcp` has no answer: the server ends.
+        // `rmcp` returns no answer while the server shuts down.
         empty().boxed()
     }
 }
 
-/// The body.
+/// Body of the event stream.
 struct Deferred {
     answer: BoxStream<'static, Result<Bytes, axum::Error>>,
-    /// Signs of life until the answer begins, which has its own.
+    /// Keep-alive comments until the answer starts, which sends its own.
     keep_alive: Option<Interval>,
 }
 

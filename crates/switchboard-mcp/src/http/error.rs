@@ -1,4 +1,4 @@
-//! Why a request is refused, and the one place that says it over HTTP.
+//! HTTP errors, and their one conversion to a response.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -9,59 +9,59 @@ use serde_json::json;
 use crate::caller::AGENT_HEADER;
 use crate::intake::Refusal;
 
-/// Everything that we refuse ourselves. What a handler refuses comes back inside JSON-RPC.
+/// All errors of our own HTTP code. Errors of a handler are inside JSON-RPC.
 #[derive(Debug)]
 pub(super) enum HttpError {
-    /// There is no `Host`, more than one, or one that cannot be read.
+    /// `Host` is missing, repeated or malformed.
     NoHost,
-    /// The request was meant for another host: DNS was bent to lead here.
+    /// `Host` names another host: DNS rebinding.
     ForeignHost,
-    /// The request comes from a page that is not ours.
+    /// The request comes from a page of another origin.
     ForeignOrigin,
-    /// A browser asks whether a foreign page may call us.
+    /// CORS preflight of a page.
     Preflight,
-    /// There is no token.
+    /// The token is missing.
     NoToken,
-    /// The token is not the right one.
+    /// The token is wrong.
     WrongToken,
-    /// There were too many wrong tokens.
+    /// Rate limit on wrong tokens; `wait` is in seconds.
     AuthRateLimited { wait: u64 },
-    /// The agent's name is not a name.
+    /// The agent's name is invalid.
     BadAgent { problem: String },
-    /// The address has a query that cannot be read.
+    /// The query is malformed.
     BadQuery { problem: String },
-    /// The session began in another agent's name.
+    /// The session belongs to another agent.
     OtherAgent,
-    /// There is no such session.
+    /// The session does not exist.
     UnknownSession,
-    /// No further session fits.
+    /// The session limit is reached.
     TooManySessions { limit: usize },
-    /// No further connection fits.
+    /// The connection limit is reached.
     TooManyConnections { limit: usize },
-    /// The session has more unread messages than it may.
+    /// The session's queue is full.
     SessionBusy,
-    /// There is nothing at this path.
+    /// No route has this path.
     NoSuchPath,
-    /// The path takes other methods.
+    /// The route does not support the method.
     WrongMethod,
-    /// The body is not JSON, or packed.
+    /// The body is not JSON, or is compressed.
     NotJson,
     /// The body is too large.
     TooLarge { limit: usize },
-    /// The body did not come in time.
+    /// The body timed out.
     TooSlow,
-    /// The body broke off.
+    /// The body was cut off.
     BrokenBody,
-    /// A session could not be made.
+    /// A session could not be created.
     NoSession,
-    /// The address names no session.
+    /// The query has no session id.
     NoSessionId,
-    /// `rmcp` refused with a status and a plain sentence.
+    /// `rmcp` responded with an error status and plain text.
     Refusal { status: StatusCode, message: String },
 }
 
 impl HttpError {
-    /// Status, code, what is wrong, what to do next.
+    /// Returns status, code, message and hint.
     fn details(self) -> (StatusCode, &'static str, String, String) {
         use StatusCode as S;
 
@@ -82,7 +82,7 @@ impl HttpError {
             Self::ForeignOrigin => (
                 S::FORBIDDEN,
                 "origin_not_allowed",
-                "requests of this Origin are not allowed".to_owned(),
+                "requests from this Origin are not allowed".to_owned(),
                 "call from a program, or add the origin to `http.allowedOrigins` in your settings".to_owned(),
             ),
             Self::Preflight => (
@@ -118,20 +118,20 @@ impl HttpError {
             Self::BadQuery { problem } => (
                 S::BAD_REQUEST,
                 "bad_query",
-                format!("the query of the address cannot be read: {problem}"),
-                "give each of `sessionId`, `token` and `agent` at most once".to_owned(),
+                format!("the query is malformed: {problem}"),
+                "send each of `sessionId`, `token` and `agent` at most once".to_owned(),
             ),
             Self::OtherAgent => (
                 S::FORBIDDEN,
                 "other_agent",
-                "the session began in another agent's name".to_owned(),
-                format!("send the {AGENT_HEADER} that it began with, or begin a new session"),
+                "the session belongs to another agent".to_owned(),
+                format!("send the {AGENT_HEADER} of that session, or start a new session"),
             ),
             Self::UnknownSession => (
                 S::NOT_FOUND,
                 "session_unknown",
                 "there is no such session, or it has ended".to_owned(),
-                "begin a new session".to_owned(),
+                "start a new session".to_owned(),
             ),
             Self::TooManySessions { limit } => (
                 S::TOO_MANY_REQUESTS,
@@ -154,19 +154,19 @@ impl HttpError {
             Self::NoSuchPath => (
                 S::NOT_FOUND,
                 "path_unknown",
-                "there is nothing at this path".to_owned(),
-                "MCP is at /mcp; older clients use /sse; /health says how the server is".to_owned(),
+                "no route has this path".to_owned(),
+                "MCP is at /mcp; older clients use /sse; /health reports its status".to_owned(),
             ),
             Self::WrongMethod => (
                 S::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
-                "this path does not take that method".to_owned(),
+                "this path does not support that method".to_owned(),
                 "use a method that the header Allow names".to_owned(),
             ),
             Self::NotJson => (
                 S::UNSUPPORTED_MEDIA_TYPE,
                 "not_json",
-                "the body has to be JSON, and not compressed".to_owned(),
+                "the body must be uncompressed JSON".to_owned(),
                 "send `Content-Type: application/json` and no `Content-Encoding`".to_owned(),
             ),
             Self::TooLarge { limit } => (
@@ -178,26 +178,26 @@ impl HttpError {
             Self::TooSlow => (
                 S::REQUEST_TIMEOUT,
                 "body_too_slow",
-                "the body did not come in time".to_owned(),
+                "the body timed out".to_owned(),
                 "send the request again, all at once".to_owned(),
             ),
             Self::BrokenBody => (
                 S::BAD_REQUEST,
                 "body_broken",
-                "the body broke off".to_owned(),
+                "the body was cut off".to_owned(),
                 "send the request again".to_owned(),
             ),
             Self::NoSession => (
                 S::INTERNAL_SERVER_ERROR,
                 "no_session",
-                "a session could not be made".to_owned(),
-                "try again; the server's log says more".to_owned(),
+                "a session could not be created".to_owned(),
+                "retry; see the server's log for the cause".to_owned(),
             ),
             Self::NoSessionId => (
                 S::BAD_REQUEST,
                 "session_missing",
-                "the address has no `sessionId`".to_owned(),
-                "post to the address that the `endpoint` event of /sse gave".to_owned(),
+                "the URL has no `sessionId`".to_owned(),
+                "post to the URL from the `endpoint` event of /sse".to_owned(),
             ),
             Self::Refusal { status, message } => {
                 let hint = match status {
@@ -210,15 +210,15 @@ impl HttpError {
         (status, code, message, hint)
     }
 
-    /// The body that says it.
+    /// Builds the JSON body.
     fn into_json(self) -> (StatusCode, String) {
         let (status, code, message, hint) = self.details();
         tracing::debug!(status = status.as_u16(), code, "refused a request");
         (status, json!({ "error": { "code": code, "message": message, "hint": hint } }).to_string())
     }
 
-    /// The whole answer as text, for a connection that no request is read from.
-    pub(super) fn to_raw_response(self) -> String {
+    /// Builds the complete response as text, for a connection on which no request is read.
+    pub(super) fn into_raw_response(self) -> String {
         let (status, body) = self.into_json();
         let length = body.len();
         format!(
@@ -227,7 +227,7 @@ impl HttpError {
         )
     }
 
-    /// Whether the connection is to be given up, because more of the same would follow on it.
+    /// True if the connection is closed after the response, because more bad requests would follow.
     fn ends_connection(&self) -> bool {
         matches!(
             self,
@@ -235,7 +235,7 @@ impl HttpError {
         )
     }
 
-    /// The header that belongs to the status.
+    /// Returns the header that the status requires.
     fn header(&self) -> Option<(http::HeaderName, HeaderValue)> {
         match self {
             Self::NoToken | Self::WrongToken => {
@@ -263,14 +263,14 @@ impl IntoResponse for HttpError {
 }
 
 impl IntoResponse for Refusal {
-    /// The answer of JSON-RPC. The HTTP request itself was good where only the parameters are not.
+    /// Responds with the JSON-RPC error. Invalid params are a valid HTTP request.
     fn into_response(self) -> Response {
         let status = if self.is_about_params() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
         json_response(status, self.to_json())
     }
 }
 
-/// A response that was made early, so that `?` can end a route with it.
+/// Early response, which `?` returns from a route.
 pub(super) struct Rejection(pub(super) Response);
 
 impl From<HttpError> for Rejection {
@@ -291,7 +291,7 @@ impl IntoResponse for Rejection {
     }
 }
 
-/// A response with a JSON body.
+/// Builds a response with a JSON body.
 pub(super) fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;

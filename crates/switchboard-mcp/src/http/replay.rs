@@ -31,24 +31,24 @@ pub(super) type RequestNumber = u64;
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplayCache(Arc<Mutex<BTreeMap<RequestNumber, watch::Receiver<Option<CachedEvents>>>>>);
 
-/// The latest events of a response.
+/// Latest events of a response.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CachedEvents(VecDeque<ServerSseMessage>);
 
-/// A `Last-Event-ID` of the response to a request.
+/// `Last-Event-ID` of the response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastEventId {
     index: usize,
 }
 
 impl LastEventId {
-    /// Reads `INDEX/REQUEST`; `None` for an event of the session's own stream, which is `INDEX`.
+    /// Parses `INDEX/REQUEST`; `None` for an event of the session's own stream, which is `INDEX`.
     pub(super) fn parse(id: &str) -> Option<Self> {
         let (index, _) = id.split_once('/')?;
         Some(Self { index: index.parse().ok()? })
     }
 
-    /// True if an event of the same response is later.
+    /// True if `event` is a later event of the same response.
     pub(super) fn precedes(self, event: &ServerSseMessage) -> bool {
         let found = event.event_id.as_deref().and_then(Self::parse);
         found.is_none_or(|event| event.index > self.index)
@@ -77,7 +77,7 @@ impl ReplayCache {
         mut events: CachedEvents,
         mut rest: mpsc::Receiver<ServerSseMessage>,
     ) {
-        // A response that is dropped with the runtime has no client that could come back.
+        // A response that is dropped with the runtime has no client that could resume it.
         let Ok(runtime) = Handle::try_current() else { return };
         let (complete, kept) = watch::channel(None);
         {
@@ -103,13 +103,13 @@ impl ReplayCache {
             }
             drop(complete);
             if let Some(closed) = closed.upgrade() {
-                // The response may have been closed again meanwhile, and that entry stays.
+                // The response may have been closed again in the meantime; that entry stays.
                 closed.lock().retain(|_, kept| kept.has_changed().is_ok());
             }
         });
     }
 
-    /// Events of a response after the last one that the client has. `None` if the response is not cached.
+    /// Returns the events after the last one that the client received. `None` if the response is not cached.
     pub(super) async fn replay_after(
         &self,
         request: RequestNumber,

@@ -1,16 +1,14 @@
-//! The sessions of streamable HTTP, as the revisions up to 2025-11-25 have them.
+//! Sessions of streamable HTTP, for protocol versions up to 2025-11-25.
 //!
-//! The work is `rmcp`'s: each session is one of its workers. What its own manager lacks is here: ids with 128
-//! random bits, the agent that a session belongs to, and an end for sessions that nobody uses. Its manager
-//! would end a session after a time without messages, in the middle of a call that waits; here a session
-//! is idle only while no response of it is open.
+//! Each session is a worker of `rmcp`. This session manager adds ids with 128 random bits, the agent of a session, and
+//! an idle timeout. `rmcp`'s own manager would end a session after a time without messages, in the middle of a call
+//! that waits; here a session is idle only while none of its responses is open.
 //!
-//! A priming event, which has an id, a `retry` and empty data, is sent only to sessions of 2025-11-25 or later: clients of
-//! older revisions take the empty data for a broken message and give the connection up.
+//! A priming event, which has an id, a `retry` and empty data, is sent only to sessions of 2025-11-25 or later: clients
+//! of older versions fail on the empty data and close the connection.
 //!
-//! Messages to a client wait in a channel of 16 per response, `rmcp`'s own number. When it is full, the
-//! session waits, and only that session; the connection is closed when the client has read nothing for
-//! `HttpConfig::write_timeout`.
+//! Each response has a channel of 16 messages, `rmcp`'s own number. When it is full, only that session waits; the
+//! connection is closed when the client has read nothing for `HttpConfig::write_timeout`.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -42,13 +40,13 @@ use crate::intake;
 use crate::raw_calls::{HandlerSlot, InFlight, PromptCallHandler};
 use crate::token::random_id;
 
-/// A place among the sessions that there may be. Given back when the session ends.
+/// Permit of a session, released when the session ends.
 pub(super) type SessionPermit = Arc<OwnedSemaphorePermit>;
 
-/// How long a client waits before it connects again, as the priming event tells it; `rmcp`'s own number.
+/// Reconnect delay in the priming event; `rmcp`'s own number.
 const RECONNECT_DELAY: Duration = Duration::from_secs(3);
 
-/// The open sessions. Clones share them.
+/// Open sessions. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sessions {
     open: Arc<Mutex<HashMap<SessionId, Session>>>,
@@ -57,57 +55,57 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 struct Session {
     handle: LocalSessionHandle,
-    /// The agent that the session began for. Set with the first message, like the place.
+    /// Agent of the session. Set by the first message, like the permit.
     agent: Option<Name>,
     permit: Option<SessionPermit>,
-    /// The calls that go past `rmcp`, and the handler's way for them.
+    /// Raw calls in flight, and the handler for them.
     calls: InFlight,
-    passing: HandlerSlot,
+    handler: HandlerSlot,
     replay_cache: ReplayCache,
-    /// Cancels those calls with the session.
+    /// Cancels those calls when the session ends.
     _ended: DropGuard,
-    /// Whether its client may send batches.
+    /// True if its protocol version has batches.
     accepts_batches: bool,
-    /// Whether its revision has priming events.
+    /// True if its protocol version has priming events.
     is_primed: bool,
-    /// How many responses are being streamed.
+    /// Number of open responses.
     streams: usize,
-    /// When the last of them ended, or the last request without one came.
+    /// When the last of them ended, or the last request without one arrived.
     idle_since: Instant,
 }
 
-/// The way of a session's prompt calls past `rmcp`.
+/// Handler and state for the raw calls of a session.
 pub(super) struct RawCallRoute {
-    /// The agent that the session belongs to.
+    /// Agent of the session.
     pub(super) agent: Option<Name>,
     pub(super) calls: InFlight,
-    pub(super) passing: PromptCallHandler,
+    pub(super) handler: PromptCallHandler,
 }
 
-/// A session that is being used, and therefore does not count as idle.
+/// Guard that keeps a session from being idle.
 #[derive(Debug)]
 pub(super) struct InUse {
     sessions: Sessions,
     id: SessionId,
 }
 
-/// Why a session could not do what was asked.
+/// Error of the session manager.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
     #[error("the session has ended; begin a new one")]
     Ended,
-    #[error("no id could be drawn for the session")]
+    #[error("no session id could be generated")]
     NoId,
     #[error(transparent)]
     Session(#[from] SessionError),
-    #[error("Last-Event-ID is none of ours: {0}")]
+    #[error("unknown Last-Event-ID: {0}")]
     EventId(#[from] EventIdParseError),
 }
 
 impl Sessions {
-    /// Whether `agent` may use the session, and whose it is.
+    /// Checks that `agent` may use the session; returns the session's agent.
     ///
-    /// Who names no agent is taken for the one that the session belongs to: it knows the id.
+    /// A request without an agent speaks for the session's agent: it knows the session id.
     pub(super) fn admit(&self, id: &str, agent: Option<&Name>) -> Result<Option<Name>, HttpError> {
         let mut open = self.open.lock();
         let session = open.get_mut(id).ok_or(HttpError::UnknownSession)?;
@@ -118,22 +116,22 @@ impl Sessions {
         Ok(session.agent.clone())
     }
 
-    /// The session's way past `rmcp`, if it has one and `agent` may use the session.
+    /// Returns the raw call handler of the session, if there is one and `agent` may use the session.
     pub(super) fn raw_call_route(&self, id: &str, agent: Option<&Name>) -> Option<RawCallRoute> {
         let mut open = self.open.lock();
         let session =
             open.get_mut(id).filter(|session| agent.is_none() || agent == session.agent.as_ref())?;
-        let passing = session.passing.get()?.clone();
+        let handler = session.handler.get()?.clone();
         session.idle_since = Instant::now();
-        Some(RawCallRoute { agent: session.agent.clone(), calls: session.calls.clone(), passing })
+        Some(RawCallRoute { agent: session.agent.clone(), calls: session.calls.clone(), handler })
     }
 
-    /// Where the session's handler may leave its way past `rmcp`.
+    /// Returns the slot in which the session's handler registers its raw call handler.
     pub(super) fn handler_slot(&self, id: &str) -> Option<HandlerSlot> {
-        self.open.lock().get(id).map(|session| session.passing.clone())
+        self.open.lock().get(id).map(|session| session.handler.clone())
     }
 
-    /// Keeps the session from being idle.
+    /// Marks the session as in use until the guard is dropped.
     pub(super) fn in_use(&self, id: SessionId) -> InUse {
         if let Some(session) = self.open.lock().get_mut(&id) {
             session.streams += 1;
@@ -141,18 +139,18 @@ impl Sessions {
         InUse { sessions: self.clone(), id }
     }
 
-    /// Whether the session's client may send batches.
+    /// True if the session's protocol version has batches.
     pub(super) fn accepts_batches(&self, id: &str) -> bool {
         self.open.lock().get(id).is_some_and(|session| session.accepts_batches)
     }
 
-    /// Ends the sessions without a stream that nobody has used for `limit`.
+    /// Ends sessions that have no open response and were not used for `limit`.
     pub(super) async fn end_idle(&self, limit: Duration) {
         let is_idle = |session: &Session| session.streams == 0 && session.idle_since.elapsed() >= limit;
         let ended: Vec<_> = self.open.lock().extract_if(|_, session| is_idle(session)).collect();
         for (_, session) in ended {
             tracing::debug!("ended an idle session");
-            // An error says that it has ended already.
+            // Fails only if the session has already ended.
             let _ = session.handle.close().await;
         }
     }
@@ -169,7 +167,7 @@ impl Sessions {
         self.open.lock().get(id).map(|session| session.handle.clone()).ok_or(SessionsError::Ended)
     }
 
-    /// Opens a response that streams `messages`. The session is in use for as long as it is open.
+    /// Opens a response that streams `messages`. The session is in use until it is dropped.
     fn open_response(
         &self,
         id: &SessionId,
@@ -211,7 +209,7 @@ impl SessionManager for Sessions {
             agent: None,
             permit: None,
             calls: InFlight::until(ended.clone()),
-            passing: HandlerSlot::default(),
+            handler: HandlerSlot::default(),
             replay_cache: ReplayCache::default(),
             _ended: ended.drop_guard(),
             accepts_batches: false,
@@ -298,7 +296,7 @@ impl SessionManager for Sessions {
         let (handle, last) = (self.handle(id)?, LastEventId::parse(&last_event_id));
         let (request, messages) = match (handle.resume(last_event_id.parse()?).await, last) {
             (Ok(StreamableHttpMessageReceiver { http_request_id, inner, .. }), _) => (http_request_id, inner),
-            // Its answer has been given.
+            // The call was answered.
             (Err(error @ SessionError::ChannelClosed(Some(request))), Some(last)) => {
                 let cache = self.open.lock().get(id).map(|session| session.replay_cache.clone());
                 let replayed = cache.ok_or(SessionsError::Ended)?.replay_after(request, last).await;
@@ -312,7 +310,7 @@ impl SessionManager for Sessions {
     }
 }
 
-/// What the layer in front has put into the request that opens a session.
+/// Returns the caller and the permit that the route put into the request that opens a session.
 fn session_opener(message: &ClientJsonRpcMessage) -> (Option<Caller>, Option<SessionPermit>) {
     let ClientJsonRpcMessage::Request(request) = message else { return (None, None) };
     let parts = request.request.extensions().get::<Parts>();
@@ -322,20 +320,20 @@ fn session_opener(message: &ClientJsonRpcMessage) -> (Option<Caller>, Option<Ses
 
 type Messages = Receiver<ServerSseMessage>;
 
-/// One response of a session, as a stream of its events.
+/// Response of a session, as a stream of events.
 struct SessionResponse {
-    /// `None` after its end.
+    /// `None` after the end of the stream.
     messages: Option<Messages>,
-    /// Whether events without a message are passed on.
+    /// True if events without a message are sent.
     is_primed: bool,
-    /// The last event that the client has already.
+    /// Last event that the client received.
     after: Option<LastEventId>,
-    /// The request that it answers; the session's own stream answers none.
+    /// Request that it answers; `None` for the session's own stream.
     request: Option<RequestNumber>,
     sent: CachedEvents,
     replay_cache: ReplayCache,
     _in_use: InUse,
-    /// Tells the request that its client is gone.
+    /// Fires the request's [`ResponseClosed`] token.
     _closed: Option<DropGuard>,
 }
 
@@ -363,7 +361,7 @@ impl Stream for SessionResponse {
 
 impl Drop for SessionResponse {
     fn drop(&mut self) {
-        // Closed before its end: the client may come back for the rest.
+        // Closed before its end: the client may resume it.
         if let (Some(request), Some(rest)) = (self.request, self.messages.take()) {
             self.replay_cache.cache_response(request, std::mem::take(&mut self.sent), rest);
         }

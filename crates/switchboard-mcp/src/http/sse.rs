@@ -1,6 +1,6 @@
-//! `/sse` and `/messages`: the HTTP+SSE transport of 2024-11-05, as the workspace protocol asks for it.
+//! `/sse` and `/messages`: the HTTP+SSE transport of 2024-11-05, which the workspace protocol requires.
 //!
-//! A client opens a stream, learns from its first event where to post, posts messages there and reads the
+//! A client opens a stream, whose first event names the endpoint for messages, posts messages there and reads the
 //! answers on the stream. A session lives exactly as long as its stream.
 
 use std::collections::HashMap;
@@ -37,17 +37,17 @@ use crate::intake::{self, Refusal};
 use crate::panics::Isolated;
 use crate::token::{Token, random_id};
 
-/// How many posted messages may wait for the handler. One more is answered with 429.
+/// Queue of messages for the handler. A message beyond it gets a 429 response.
 const INBOUND_QUEUE: usize = 64;
 
-/// How many messages may wait to be read by the client. When they are that many, this session waits, and no
-/// other; a client that reads nothing for `HttpConfig::write_timeout` loses its connection.
+/// Queue of messages for the client. When it is full, only this session waits; a client that reads nothing for
+/// `HttpConfig::write_timeout` loses its connection.
 const OUTBOUND_QUEUE: usize = 64;
 
-/// What a client reads past: a sign that the other side is there.
+/// Keep-alive comment, which clients ignore.
 pub(super) const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
-/// What the two routes share.
+/// State of both routes.
 #[derive(Clone)]
 pub(super) struct Sse<F> {
     pub(super) factory: F,
@@ -59,13 +59,13 @@ pub(super) struct Sse<F> {
     pub(super) closing: CancellationToken,
 }
 
-/// The open streams. Clones share them.
+/// Open streams. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Streams {
     open: Arc<Mutex<HashMap<String, OpenStream>>>,
 }
 
-/// What is known of an open stream.
+/// An open stream.
 #[derive(Clone)]
 struct OpenStream {
     agent: Option<Name>,
@@ -73,13 +73,13 @@ struct OpenStream {
     messages: mpsc::Sender<ClientJsonRpcMessage>,
     /// To the client.
     answers: mpsc::Sender<Vec<u8>>,
-    /// Whether `rmcp` takes anything but requests already.
+    /// True once `rmcp` accepts messages other than requests.
     is_open: Arc<AtomicBool>,
-    /// Whether the client was told a revision that has batches.
+    /// True if the negotiated protocol version has batches.
     accepts_batches: Arc<AtomicBool>,
 }
 
-/// `GET /sse`: opens a session.
+/// Serves `GET /sse`: opens a session.
 pub(super) async fn open<H, F>(
     State(sse): State<Sse<F>>,
     Extension(admitted): Extension<Admitted>,
@@ -98,7 +98,7 @@ where
     let (messages, to_handler) = mpsc::channel(INBOUND_QUEUE);
     let (answers, to_client) = mpsc::channel(OUTBOUND_QUEUE);
 
-    // Clients that cannot send a header have the token in the address, and will post to the one given here.
+    // A client that cannot send a header has the token in its URL, and needs it in the endpoint URL too.
     let mut address = format!("{MESSAGES}?sessionId={id}");
     if admitted.has_query_token {
         address = format!("{address}&token={}", sse.token.reveal());
@@ -120,7 +120,7 @@ where
         async move {
             match serve_server_with_ct(Isolated(handler), transport, session.clone()).await {
                 Ok(running) => drop(running.waiting().await),
-                Err(error) => tracing::debug!(%error, "an SSE session ended before it began"),
+                Err(error) => tracing::debug!(%error, "an SSE session ended before it was initialized"),
             }
             session.cancel();
         }
@@ -142,7 +142,7 @@ where
     Ok((stream_headers(), Body::from_stream(events)).into_response())
 }
 
-/// The headers of a stream of events, which nobody on the way is to keep or collect.
+/// Returns the headers of an event stream, which proxies must not cache or buffer.
 pub(super) fn stream_headers() -> [(HeaderName, HeaderValue); 3] {
     [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -151,7 +151,7 @@ pub(super) fn stream_headers() -> [(HeaderName, HeaderValue); 3] {
     ]
 }
 
-/// `POST /messages?sessionId=…`: hands a message to a session, which answers on its stream.
+/// Serves `POST /messages?sessionId=…`: enqueues a message for a session, which answers on its stream.
 pub(super) async fn post<F>(
     State(sse): State<Sse<F>>,
     Extension(admitted): Extension<Admitted>,
@@ -163,7 +163,7 @@ pub(super) async fn post<F>(
     let accepts_batches = stream.accepts_batches.load(Ordering::Acquire);
     match intake::batch(&body).filter(|_| accepts_batches) {
         None => match intake::read(&body) {
-            // A good request with bad parameters gets its answer where all answers are.
+            // Invalid params are answered on the stream, like all requests.
             Err(refused) if !refused.is_about_params() => return Err(refused.into()),
             read => stream.enqueue(vec![read], &id)?,
         },
@@ -175,7 +175,7 @@ pub(super) async fn post<F>(
 }
 
 impl OpenStream {
-    /// Takes all of the messages or none: who is told that there is no room sends all of them again. What is no message is
+    /// Enqueues all messages or none: a client that gets a 429 response sends all of them again. Invalid messages are
     /// answered on the stream.
     fn enqueue(&self, read: Vec<Result<ClientJsonRpcMessage, Refusal>>, id: &str) -> Result<(), HttpError> {
         let is_open = self.is_open.load(Ordering::Acquire);
@@ -226,14 +226,14 @@ fn accepted_response() -> Response {
     (StatusCode::ACCEPTED, "Accepted").into_response()
 }
 
-/// What `rmcp` reads from and writes to.
+/// Transport for `rmcp`: posted messages in, events out.
 struct PostTransport {
     messages: mpsc::Receiver<ClientJsonRpcMessage>,
     answers: mpsc::Sender<Vec<u8>>,
     accepts_batches: Arc<AtomicBool>,
 }
 
-/// Why an answer could not be sent.
+/// Reason why an answer was not sent.
 #[derive(Debug, thiserror::Error)]
 enum PostError {
     #[error("the client has closed its stream")]
@@ -265,7 +265,7 @@ impl RmcpTransport<RoleServer> for PostTransport {
     }
 }
 
-/// The body of the stream.
+/// Body of the stream.
 struct EventStream {
     first: Option<String>,
     answers: mpsc::Receiver<Vec<u8>>,
@@ -297,12 +297,12 @@ impl Stream for EventStream {
     }
 }
 
-/// One message as an event. JSON as we write it has no line ends, so it is one line of data.
+/// Formats a message as an event. Our JSON contains no line breaks, so it is one `data` line.
 pub(super) fn event(json: &[u8]) -> Bytes {
     [b"event: message\ndata: ".as_slice(), json, b"\n\n"].concat().into()
 }
 
-/// Ends the session with its stream: forgets it, stops its calls, gives its place back.
+/// Ends the session with its stream: removes it, cancels its calls and releases its permit.
 struct SessionGuard {
     streams: Streams,
     id: String,

@@ -1,7 +1,7 @@
-//! `/mcp`: streamable HTTP in every revision, with and without sessions.
+//! `/mcp`: streamable HTTP in all protocol versions, with and without sessions.
 //!
-//! `rmcp` serves it. In front of it stands what it leaves to others or answers in a way that does not help: who
-//! may use a session, how many there may be, and answers for what is no message.
+//! `rmcp` serves it. This module adds the checks that `rmcp` lacks (access to a session, the session limit) and clear
+//! errors for invalid messages.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -37,14 +37,14 @@ use crate::raw_calls::{self, Classified, RawCallHandler};
 const SESSION_HEADER: &str = "mcp-session-id";
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
-/// The longest refusal of `rmcp`'s that is passed on.
+/// Maximum size of an error text of `rmcp` that is forwarded.
 const REFUSAL_LIMIT: usize = 4096;
 
-/// How long a request without a session may take before its response begins without its answer. Until then the answer
-/// can still decide the status.
+/// How long a stateless request may take before its response is deferred. Until then, the answer can still determine
+/// the status.
 const DEFER_AFTER: Duration = Duration::from_secs(1);
 
-/// What the route needs.
+/// State of the route.
 pub(super) struct Streamable<H> {
     service: StreamableHttpService<Isolated<H>, Sessions>,
     sessions: Sessions,
@@ -73,12 +73,12 @@ impl<H: ServerHandler> Streamable<H> {
         permits: Arc<Semaphore>,
         closing: CancellationToken,
     ) -> Self {
-        // The guard has looked at Host, Origin and size; asking again would only answer differently.
+        // The admission layer has checked Host, Origin and size; a second check could only differ.
         let rmcp = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_sse_keep_alive(Some(config.keep_alive))
-            // `rmcp` would prime streams of every revision; `Sessions` primes those of the revisions that know it.
+            // `rmcp` would prime streams of all protocol versions; `Sessions` primes those of versions that support it.
             .with_sse_retry(None)
             .with_max_request_body_bytes(config.body_limit)
             .with_cancellation_token(closing);
@@ -96,14 +96,14 @@ impl<H: ServerHandler> Streamable<H> {
             && let Some(id) = session.filter(|id| self.sessions.accepts_batches(id))
             && let Some(batch) = intake::batch(&body)
         {
-            // Who may not use the session is told so once, and not for each message.
+            // A client without access to the session gets one error, not one for each message.
             self.sessions.admit(id, agent_of(&parts).as_ref())?;
             let mut responses = Vec::new();
             for part in batch? {
                 let part = Bytes::copy_from_slice(part.get().as_bytes());
                 let answer = self.answer_one(parts.clone(), part).await;
                 let answer = answer.unwrap_or_else(|Rejection(rejection)| rejection);
-                // What is wrong with more than one message is wrong with the request.
+                // An error other than a JSON-RPC error concerns the whole request.
                 if is_error(answer.status())
                     && !(answer.status() == StatusCode::BAD_REQUEST && is_json(&answer))
                 {
@@ -121,13 +121,14 @@ impl<H: ServerHandler> Streamable<H> {
         self.answer_one(parts, body).await
     }
 
-    /// Answers a prompt call of a session, past `rmcp`. `None` for any other request, and for those that `rmcp` refuses.
+    /// Answers a prompt call of a session without `rmcp`. `None` for all other requests, including those that `rmcp`
+    /// must reject.
     async fn answer_raw_call(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
         let session =
             header_text(&parts.headers, SESSION_HEADER).filter(|_| allows_raw_calls(&parts.headers))?;
-        let RawCallRoute { agent, calls, passing } =
+        let RawCallRoute { agent, calls, handler } =
             self.sessions.raw_call_route(session, agent_of(parts).as_ref())?;
-        let (id, mut call) = match calls.classify(body, &passing) {
+        let (id, mut call) = match calls.classify(body, &handler) {
             Classified::Call(id, call) => (id, call),
             Classified::Refused(id, error) => {
                 return Some(json_response(StatusCode::OK, raw_calls::encode_answer(&id, Err(error))));
@@ -140,19 +141,19 @@ impl<H: ServerHandler> Streamable<H> {
             Caller { transport: Transport::StreamableHttp, session: Some(session.to_owned()), agent };
         let in_use = self.sessions.in_use(session.into());
         let mut answered = Box::pin(async move {
-            let outcome = passing.call(call).await;
+            let outcome = handler.call(call).await;
             drop(in_use);
             if calls.finish(&id) {
                 json_response(StatusCode::OK, raw_calls::encode_answer(&id, outcome))
             } else {
-                // The client has cancelled the call and wants no answer.
+                // The client has cancelled the call and expects no answer.
                 (stream_headers(), Body::empty()).into_response()
             }
         });
         if let Poll::Ready(response) = poll!(&mut answered) {
             return Some(response);
         }
-        // A call that was begun is finished, also if its client hangs up.
+        // A call that has started is completed, also if its client disconnects.
         let mut answered = tokio::spawn(answered);
         let Ok(finished) = timeout(DEFER_AFTER, &mut answered).await else {
             let answer = async { answered.await.unwrap_or_else(|_| panic_response()) };
@@ -161,7 +162,7 @@ impl<H: ServerHandler> Streamable<H> {
         Some(finished.unwrap_or_else(|_| panic_response()))
     }
 
-    /// Answers a request that has one message, or none.
+    /// Answers a request with at most one message.
     async fn answer_one(&self, mut parts: Parts, body: Bytes) -> Result<Response, Rejection> {
         let agent = agent_of(&parts);
         let message = match parts.method {
@@ -207,7 +208,7 @@ impl<H: ServerHandler> Streamable<H> {
         } else {
             handled.await
         };
-        // The session has ended when this is said. "Accepted", as `rmcp` has it, some clients take for a failure.
+        // The session has ended at this point. Some clients treat `rmcp`'s 202 as a failure.
         if ends && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
@@ -233,7 +234,7 @@ pub(super) async fn serve<H: ServerHandler>(
     }
 }
 
-/// Whether `rmcp` would take a request with these headers in a session, and has nothing to compare with its body.
+/// True if `rmcp` would accept a session request with these headers and has no header to compare with the body.
 fn allows_raw_calls(headers: &HeaderMap) -> bool {
     let accepts = header_text(headers, ACCEPT.as_str())
         .is_some_and(|kinds| kinds.contains("application/json") && kinds.contains("text/event-stream"));
@@ -252,12 +253,12 @@ fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The response to a call whose tool has panicked.
+/// Returns the response to a call whose tool panicked.
 fn panic_response() -> Response {
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
-/// The agent in whose name a request comes.
+/// Returns the agent that a request speaks for.
 fn agent_of(parts: &Parts) -> Option<Name> {
     parts.extensions.get::<Admitted>().and_then(|admitted| admitted.agent.clone())
 }
@@ -267,14 +268,14 @@ fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
         if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// Whether this is the request that asks what there is, before any session.
+/// True for `server/discover`, which is sent before a session.
 fn is_discover(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request)
         if matches!(request.request, ClientRequest::DiscoverRequest(_)))
 }
 
-/// Refuses a version that nobody knows, with the list of those that are. Where the message names a version
-/// itself, `rmcp` compares the two.
+/// Rejects an unknown protocol version with a list of the known ones. If the message itself has a version, `rmcp`
+/// compares the two.
 fn check_version(message: &ClientJsonRpcMessage, headers: &HeaderMap) -> Result<(), Refusal> {
     let names_one = match message {
         ClientJsonRpcMessage::Request(request) => {
@@ -296,7 +297,7 @@ fn check_version(message: &ClientJsonRpcMessage, headers: &HeaderMap) -> Result<
 }
 
 fn no_session(message: &ClientJsonRpcMessage) -> Refusal {
-    let problem = "the request belongs to no session; send `initialize` first and then its Mcp-Session-Id, \
+    let problem = "the request has no session; send `initialize` first and then its Mcp-Session-Id, \
                    or name 2026-07-28 in the MCP-Protocol-Version header and in `_meta`";
     Refusal::of(message, ErrorData::invalid_request(problem, None))
 }
@@ -310,7 +311,7 @@ fn is_json(response: &Response) -> bool {
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-/// Brings a refusal of `rmcp`'s that is a plain sentence into the form of all others.
+/// Converts a plain text error of `rmcp` to our error format.
 async fn with_hint(response: Response) -> Response {
     let status = response.status();
     if is_json(&response) || !is_error(status) {

@@ -1,4 +1,4 @@
-//! Batches: 2025-03-26 has them, and no other revision.
+//! Batches, which only 2025-03-26 has.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::rig::{Reply, Rig, call, initialize};
 
 const BATCHED: &str = "2025-03-26";
 
-/// Opens a session over `/mcp` in a revision, and gives the header that belongs to it.
+/// Opens a session over `/mcp` with a protocol version; returns its header.
 async fn session(rig: &Rig, version: &str) -> String {
     let reply = rig.ask("POST /mcp", &[], &initialize(version)).await;
     format!("Mcp-Session-Id: {}", reply.header("mcp-session-id").unwrap())
@@ -16,7 +16,7 @@ async fn post(rig: &Rig, session: &str, body: &str) -> Reply {
     rig.ask("POST /mcp", &[session], body).await
 }
 
-/// Which answers there are: the ids, in the order of their texts.
+/// Returns the ids of the answers, sorted as text.
 fn ids(answers: &Value) -> Vec<String> {
     let answers = answers.as_array().unwrap_or_else(|| panic!("{answers}"));
     let mut ids: Vec<String> = answers.iter().map(|answer| answer["id"].to_string()).collect();
@@ -25,7 +25,7 @@ fn ids(answers: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn m9_a_batch_is_answered_with_an_array_where_the_revision_has_batches() {
+async fn batch_is_answered_with_array() {
     let rig = Rig::start().await;
     let session = session(&rig, BATCHED).await;
     let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -45,33 +45,33 @@ async fn m9_a_batch_is_answered_with_an_array_where_the_revision_has_batches() {
 }
 
 #[tokio::test]
-async fn m9_a_batch_that_takes_its_time_is_a_stream_in_which_nobody_waits_for_another() {
+async fn slow_batch_is_answered_on_stream() {
     let rig = Rig::start().await;
     let session = session(&rig, BATCHED).await;
     let body = format!("[{},{}]", call(1, "later"), call(2, "echo"));
     let mut stream = rig.connect(rig.request("POST /mcp", &[&session], &body)).await;
-    let heard = stream.hear_until("\"id\":2").await;
+    let heard = stream.read_until("\"id\":2").await;
     assert!(heard.contains("content-type: text/event-stream"), "{heard}");
     assert!(!heard.contains("at last") && !heard.contains("\nid:") && !heard.contains("data: \n"), "{heard}");
     rig.record.released.notify_one();
-    stream.hear_until("at last").await;
-    stream.hear_until("0\r\n\r\n").await;
+    stream.read_until("at last").await;
+    stream.read_until("0\r\n\r\n").await;
 }
 
 #[tokio::test]
-async fn m9_a_batch_can_tell_how_far_it_is_and_ends_with_its_connection() {
+async fn batch_reports_progress_and_ends_with_connection() {
     let rig = Rig::start().await;
     let session = session(&rig, BATCHED).await;
     let body = format!("[{},{}]", call(1, "flood"), call(2, "unheard"));
     let mut stream = rig.connect(rig.request("POST /mcp", &[&session], &body)).await;
-    stream.hear_until("notifications/progress").await;
+    stream.read_until("notifications/progress").await;
     rig.record.waiting.notified().await;
     drop(stream);
     rig.record.cancelled.notified().await;
 }
 
 #[tokio::test]
-async fn m9_a_batch_is_refused_elsewhere_and_where_it_is_none() {
+async fn invalid_batches_are_rejected() {
     let rig = Rig::start().await;
     let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#;
     assert_eq!(rig.ask("POST /mcp", &[], batch).await.problem(), (400, json!(-32600)));
@@ -97,19 +97,19 @@ async fn m9_a_batch_is_refused_elsewhere_and_where_it_is_none() {
 }
 
 #[tokio::test]
-async fn m9_a_batch_over_sse_is_answered_on_the_stream() {
+async fn sse_batch_is_answered_on_stream() {
     let rig = Rig::start().await;
     for (version, is_taken) in [(BATCHED, true), ("2024-11-05", false)] {
         let (mut stream, endpoint) = rig.sse("", &[]).await;
         let address = format!("POST {endpoint}");
         assert_eq!(rig.ask(&address, &[], &initialize(version)).await.status, 202);
-        stream.hear_until("\"serverInfo\"").await;
+        stream.read_until("\"serverInfo\"").await;
         let body = format!("[{},7,{}]", call(1, "one"), call(2, "two"));
         let reply = rig.ask(&address, &[], &body).await;
         if is_taken {
             assert_eq!(reply.status, 202, "{reply:?}");
-            for said in ["\"text\":\"one\"", "\"text\":\"two\"", "\"id\":null,\"error\""] {
-                stream.hear_until(said).await;
+            for text in ["\"text\":\"one\"", "\"text\":\"two\"", "\"id\":null,\"error\""] {
+                stream.read_until(text).await;
             }
         } else {
             assert_eq!(reply.problem(), (400, json!(-32600)));

@@ -1,4 +1,4 @@
-//! Who gets in, and what is answered to those who do not.
+//! Admission of requests, and the responses to rejected ones.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const ROUTES: [&str; 6] =
     ["GET /health", "GET /sse", "POST /messages?sessionId=x", "POST /mcp", "GET /extra", "GET /nowhere"];
 
 #[tokio::test]
-async fn m1_a_request_for_another_host_is_refused_on_every_route() {
+async fn foreign_host_is_rejected_on_every_route() {
     let rig = Rig::start().await;
     for route in ROUTES {
         for host in ["evil.com", "0.0.0.0", "127.0.0.1:1", "localhost.evil.com", "127.0.0.1.nip.io"] {
@@ -37,7 +37,7 @@ async fn m1_a_request_for_another_host_is_refused_on_every_route() {
 }
 
 #[tokio::test]
-async fn m2_a_page_of_another_origin_is_refused_on_every_route() {
+async fn foreign_origin_is_rejected_on_every_route() {
     let config =
         HttpConfig { allowed_origins: vec!["https://app.example".to_owned()], ..HttpConfig::default() };
     let rig = Rig::with(config).await;
@@ -56,7 +56,7 @@ async fn m2_a_page_of_another_origin_is_refused_on_every_route() {
 }
 
 #[tokio::test]
-async fn m3_nothing_that_a_browser_sends_unasked_gets_through() {
+async fn browser_requests_without_preflight_are_rejected() {
     let rig = Rig::start().await;
     let (port, token, body) = (rig.port, rig.token.reveal(), initialize("2025-11-25"));
     for kind in ["text/plain", "application/x-www-form-urlencoded", "text/plain; application/json", ""] {
@@ -77,7 +77,7 @@ async fn m3_nothing_that_a_browser_sends_unasked_gets_through() {
 }
 
 #[tokio::test]
-async fn m4_only_the_token_opens_and_guessing_is_slowed_down() {
+async fn wrong_token_is_rejected_and_rate_limited() {
     let rig = Rig::start().await;
     let token = rig.token.reveal();
     let last = if token.ends_with('0') { "1" } else { "0" };
@@ -105,7 +105,7 @@ async fn m4_only_the_token_opens_and_guessing_is_slowed_down() {
 }
 
 #[tokio::test]
-async fn m5_a_token_in_the_address_opens_the_older_transport_only() {
+async fn query_token_is_accepted_only_for_sse() {
     let rig = Rig::start().await;
     let token = rig.token.reveal();
     let bare = |line: &str| format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -117,7 +117,7 @@ async fn m5_a_token_in_the_address_opens_the_older_transport_only() {
     assert_eq!(wrong.problem(), (401, json!("token_wrong")));
 
     let mut stream = rig.connect(bare(&format!("GET /sse?token={token}"))).await;
-    let heard = stream.hear_until("\n\n").await;
+    let heard = stream.read_until("\n\n").await;
     let endpoint = heard.split_once("data: ").unwrap().1.lines().next().unwrap().to_owned();
     assert!(endpoint.ends_with(&format!("&token={token}")), "{endpoint}");
     let body = initialize("2024-11-05");
@@ -127,7 +127,7 @@ async fn m5_a_token_in_the_address_opens_the_older_transport_only() {
         body.len()
     );
     assert_eq!(rig.send(post).await.status, 202);
-    stream.hear_until("event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\"").await;
+    stream.read_until("event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\"").await;
 
     let (_stream, endpoint) = rig.sse("", &[]).await;
     assert!(!endpoint.contains("token"), "{endpoint}");
@@ -137,7 +137,7 @@ async fn m5_a_token_in_the_address_opens_the_older_transport_only() {
     assert_eq!(without.await.problem(), (401, json!("token_missing")));
 }
 
-/// Keeps everything that is logged.
+/// Log writer that stores everything.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -153,7 +153,7 @@ impl Write for Log {
 }
 
 #[tokio::test]
-async fn m5_no_token_gets_into_the_log() {
+async fn token_is_never_logged() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -173,7 +173,7 @@ async fn m5_no_token_gets_into_the_log() {
     );
     let bare = format!("GET /sse?token={token} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut stream = rig.connect(bare).await;
-    stream.hear_until("\n\n").await;
+    stream.read_until("\n\n").await;
     rig.send(format!("GET /mcp?token={token} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
 
     let text = String::from_utf8_lossy(&log.0.lock()).into_owned();
@@ -181,14 +181,14 @@ async fn m5_no_token_gets_into_the_log() {
     assert!(!text.contains(token), "{text}");
 }
 
-/// D3: over streamable HTTP and SSE, past `rmcp` and through it.
+/// Over streamable HTTP and SSE, as raw calls and through `rmcp`.
 #[tokio::test]
-async fn d3_panicking_request_is_answered_over_http() {
+async fn panicking_request_is_answered_over_http() {
     let rig = Rig::start().await;
     let session = rig.prompt_session(&[]).await;
     assert_eq!(rig.call(&session, "whoami", &[]).await.status, 200);
     let is_internal_error = |answer: &Value| answer["error"]["code"] == -32603 && answer["id"] == 1;
-    // The same id each time: a panic leaves no call on its way.
+    // The same id each time: after a panic, the call is no longer in flight.
     for tool in ["panic", "prompt panic", "prompt panic later", "panic"] {
         let reply = rig.call(&session, tool, &[]).await;
         let answer = if reply.body.starts_with('{') { reply.json() } else { reply.event() };
@@ -204,13 +204,13 @@ async fn d3_panicking_request_is_answered_over_http() {
     for body in [initialize("2024-11-05"), call(1, "panic"), call(2, "whoami")] {
         assert_eq!(rig.ask(&format!("POST {endpoint}"), &[], &body).await.status, 202);
     }
-    let heard = stream.hear_until("\"id\":2,").await;
+    let heard = stream.read_until("\"id\":2,").await;
     assert!(heard.contains("-32603"), "{heard}");
     assert_eq!(rig.health().await["status"], "ok");
 }
 
 #[tokio::test]
-async fn m8_m9_what_is_no_message_is_answered_as_json_rpc_asks() {
+async fn invalid_messages_get_json_rpc_errors() {
     let rig = Rig::start().await;
     let (_stream, endpoint) = rig.sse("", &[]).await;
     for path in ["/mcp", &endpoint] {
@@ -228,7 +228,7 @@ async fn m8_m9_what_is_no_message_is_answered_as_json_rpc_asks() {
 }
 
 #[tokio::test]
-async fn m10_versions_that_differ_or_are_unknown_are_refused() {
+async fn unknown_or_differing_versions_are_rejected() {
     let rig = Rig::start().await;
     let with = |version: &str| {
         [
@@ -251,7 +251,7 @@ async fn m10_versions_that_differ_or_are_unknown_are_refused() {
 }
 
 #[tokio::test]
-async fn m11_both_eras_live_on_one_endpoint() {
+async fn both_eras_share_one_endpoint() {
     let rig = Rig::start().await;
     let early = rig.ask("POST /mcp", &[], &call(1, "whoami")).await;
     assert_eq!((early.problem(), &early.json()["id"]), ((400, json!(-32600)), &json!(1)));
@@ -259,9 +259,9 @@ async fn m11_both_eras_live_on_one_endpoint() {
     let session = rig.session(&[]).await;
     let headers = modern_headers("whoami");
     let stateless = rig.ask("POST /mcp", &listed(&headers), &modern_call("2026-07-28", "whoami")).await;
-    assert_eq!(stateless.said(), r#"{"agent":null,"session":false,"transport":"Stateless"}"#);
+    assert_eq!(stateless.text(), r#"{"agent":null,"session":false,"transport":"Stateless"}"#);
     let in_session = rig.call(&session, "whoami", &[]).await;
-    assert_eq!(in_session.said(), r#"{"agent":null,"session":true,"transport":"StreamableHttp"}"#);
+    assert_eq!(in_session.text(), r#"{"agent":null,"session":true,"transport":"StreamableHttp"}"#);
 
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -274,7 +274,7 @@ async fn m11_both_eras_live_on_one_endpoint() {
 }
 
 #[tokio::test]
-async fn a_version_that_nobody_knows_is_answered_with_the_newest_that_has_a_handshake() {
+async fn unknown_version_negotiates_newest_with_initialize() {
     let rig = Rig::start().await;
     for (asked, given) in
         [("1999-01-01", "2025-11-25"), ("2026-07-28", "2025-11-25"), ("2024-11-05", "2024-11-05")]
@@ -285,7 +285,7 @@ async fn a_version_that_nobody_knows_is_answered_with_the_newest_that_has_a_hand
 }
 
 #[tokio::test]
-async fn paths_and_methods_that_are_not_there_are_named() {
+async fn unknown_paths_and_methods_are_rejected() {
     let rig = Rig::start().await;
     assert_eq!(rig.ask("GET /nowhere", &[], "").await.problem(), (404, json!("path_unknown")));
     assert_eq!(rig.ask("DELETE /sse", &[], "").await.problem(), (405, json!("method_not_allowed")));
@@ -298,7 +298,7 @@ async fn paths_and_methods_that_are_not_there_are_named() {
 }
 
 #[tokio::test]
-async fn health_needs_no_token_and_says_what_the_product_adds() {
+async fn health_needs_no_token() {
     let rig = Rig::start().await;
     let (_stream, _) = rig.sse("", &[]).await;
     rig.session(&[]).await;

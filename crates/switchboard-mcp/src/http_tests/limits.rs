@@ -1,4 +1,4 @@
-//! Clients that send too much, too slowly, or do not read.
+//! Clients that send too much or too slowly, or do not read.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::rig::{PATIENCE, Rig, call, initialize};
 use crate::HttpConfig;
 
 #[tokio::test]
-async fn m16_a_body_that_is_too_large_is_refused() {
+async fn oversized_body_is_rejected() {
     let rig = Rig::with(HttpConfig { body_limit: 1024, ..HttpConfig::default() }).await;
     let body = format!("\"{}\"", "x".repeat(100_000));
     let too_large = (413, json!("body_too_large"));
@@ -28,7 +28,7 @@ async fn m16_a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn m16_a_chunked_body_that_is_too_large_gets_its_answer() {
+async fn oversized_chunked_body_is_rejected() {
     let rig = Rig::with(HttpConfig { body_limit: 1024, ..HttpConfig::default() }).await;
     let head = rig.request("POST /mcp", &[], "").replace("Content-Length: 0", "Transfer-Encoding: chunked");
     let reply = rig.send(format!("{head}1000\r\n{}\r\n0\r\n\r\n", "x".repeat(0x1000))).await;
@@ -36,7 +36,7 @@ async fn m16_a_chunked_body_that_is_too_large_gets_its_answer() {
 }
 
 #[tokio::test]
-async fn m16_a_body_that_does_not_come_is_not_waited_for() {
+async fn body_times_out() {
     let rig =
         Rig::with(HttpConfig { body_timeout: Duration::from_millis(100), ..HttpConfig::default() }).await;
     let head = rig.request("POST /mcp", &[], "").replace("Content-Length: 0", "Content-Length: 9");
@@ -44,19 +44,19 @@ async fn m16_a_body_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn m16_a_head_that_does_not_come_is_not_waited_for() {
+async fn header_times_out() {
     let rig = Rig::with(HttpConfig { header_timeout: Duration::from_secs(1), ..HttpConfig::default() }).await;
     for begun in ["", "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         let mut stream = rig.connect(begun).await;
-        stream.hear_end().await;
+        stream.read_to_end().await;
     }
     let mut idle = rig.connect("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
-    idle.hear_until("\"status\":\"ok\"").await;
-    idle.hear_end().await;
+    idle.read_until("\"status\":\"ok\"").await;
+    idle.read_to_end().await;
 }
 
 #[tokio::test]
-async fn m16_packed_bodies_and_huge_heads_are_refused() {
+async fn compressed_bodies_and_huge_headers_are_rejected() {
     let rig = Rig::start().await;
     let reply = rig.ask("POST /mcp", &["Content-Encoding: gzip"], &initialize("2025-11-25")).await;
     assert_eq!(reply.problem(), (415, json!("not_json")));
@@ -65,7 +65,7 @@ async fn m16_packed_bodies_and_huge_heads_are_refused() {
 }
 
 #[tokio::test]
-async fn m14_who_does_not_read_loses_the_connection_and_nobody_else_notices() {
+async fn client_that_does_not_read_is_disconnected() {
     let config = HttpConfig { write_timeout: Duration::from_millis(300), ..HttpConfig::default() };
     let rig = Rig::with(config).await;
     let (mut deaf, endpoint) = rig.sse("", &[]).await;
@@ -80,26 +80,26 @@ async fn m14_who_does_not_read_loses_the_connection_and_nobody_else_notices() {
     for body in [initialize("2024-11-05"), call(1, "unhurt")] {
         assert_eq!(rig.ask(&format!("POST {other}"), &[], &body).await.status, 202);
     }
-    good.hear_until("unhurt").await;
-    // The session that nobody reads ends, and with it the place where its messages waited.
-    rig.handlers_left(2).await;
+    good.read_until("unhurt").await;
+    // The unread session ends and releases its permit.
+    rig.wait_for_handlers(2).await;
     assert_eq!(rig.health().await["sessions"], 2);
-    rig.floods_over().await;
-    assert!(deaf.hear_end().await < 64_000_000, "the flood was cut off");
-    assert!(deaf_too.hear_end().await < 64_000_000, "the flood was cut off");
-    assert_eq!(rig.call(&session, "alive", &[]).await.said(), "alive");
+    rig.wait_for_floods().await;
+    assert!(deaf.read_to_end().await < 64_000_000, "the flood was cut off");
+    assert!(deaf_too.read_to_end().await < 64_000_000, "the flood was cut off");
+    assert_eq!(rig.call(&session, "alive", &[]).await.text(), "alive");
 }
 
 #[tokio::test]
-async fn m14_streams_are_kept_alive() {
+async fn streams_send_keep_alive() {
     let rig = Rig::with(HttpConfig { keep_alive: Duration::from_millis(50), ..HttpConfig::default() }).await;
     let (mut stream, _) = rig.sse("", &[]).await;
-    let heard = stream.hear_until(": keep-alive\n\n\r\n").await;
+    let heard = stream.read_until(": keep-alive\n\n\r\n").await;
     assert!(heard.contains("cache-control: no-cache, no-transform"), "{heard}");
 }
 
 #[tokio::test]
-async fn m14_a_thousand_idle_streams_are_no_burden() {
+async fn thousand_idle_streams_are_served() {
     let limits = getrlimit(Resource::Nofile);
     let enough = rustix::process::Rlimit { current: limits.maximum, maximum: limits.maximum };
     setrlimit(Resource::Nofile, enough).unwrap();
@@ -113,11 +113,11 @@ async fn m14_a_thousand_idle_streams_are_no_burden() {
     for body in [initialize("2024-11-05"), call(1, "through")] {
         assert_eq!(rig.ask(&format!("POST {endpoint}"), &[], &body).await.status, 202);
     }
-    stream.hear_until("through").await;
+    stream.read_until("through").await;
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so() {
+async fn excess_connection_gets_503() {
     let rig = Rig::with(HttpConfig { max_connections: 1, ..HttpConfig::default() }).await;
     let (_stream, _) = rig.sse("", &[]).await;
     let reply = rig.ask("GET /extra", &[], "").await;

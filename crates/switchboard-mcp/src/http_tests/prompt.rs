@@ -1,4 +1,4 @@
-//! Prompt calls of sessions, which go past `rmcp`.
+//! Prompt calls of sessions, which bypass `rmcp`.
 
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -7,7 +7,7 @@ use super::rig::{PATIENCE, Reply, Rig, call};
 use crate::AGENT_HEADER;
 
 impl Rig {
-    /// A session over `/mcp` whose handler has offered its way past `rmcp`.
+    /// Opens a session over `/mcp` whose handler has registered a raw call handler.
     pub(super) async fn prompt_session(&self, headers: &[&str]) -> String {
         let session = self.session(headers).await;
         let header = format!("Mcp-Session-Id: {session}");
@@ -39,14 +39,14 @@ async fn prompt_call_is_answered_with_plain_json() {
     let caller = json!({"transport": "StreamableHttp", "session": session, "agent": "codex"});
     let result = json!({"caller": caller, "arguments": arguments});
     assert_eq!(reply.json(), json!({"jsonrpc": "2.0", "id": "seven", "result": result}));
-    // Other tools, and sessions whose handler offers nothing, are answered by `rmcp`.
-    assert_eq!(rig.call(&session, "echo", &[]).await.said(), "echo");
+    // `rmcp` answers other tools, and sessions without a raw call handler.
+    assert_eq!(rig.call(&session, "echo", &[]).await.text(), "echo");
     let other = rig.session(&[]).await;
-    assert_eq!(rig.call(&other, "prompt", &[]).await.said(), "prompt");
+    assert_eq!(rig.call(&other, "prompt", &[]).await.text(), "prompt");
 }
 
 #[tokio::test]
-async fn prompt_call_passes_the_same_checks() {
+async fn prompt_call_is_subject_to_admission() {
     let rig = Rig::start().await;
     let session = rig.prompt_session(&[&format!("{AGENT_HEADER}: codex")]).await;
     let header = format!("Mcp-Session-Id: {session}");
@@ -56,8 +56,8 @@ async fn prompt_call_passes_the_same_checks() {
         assert_eq!(rig.call("guess", tool, &[]).await.problem(), (404, json!("session_unknown")));
         let unknown = rig.call(&session, tool, &["MCP-Protocol-Version: 1999-01-01"]).await;
         assert_eq!(unknown.status, 400, "{unknown:?}");
-        // Headers that say what the body says are for `rmcp` to compare.
-        assert_eq!(rig.call(&session, tool, &["Mcp-Method: tools/list"]).await.said(), tool);
+        // `rmcp` compares headers that repeat fields of the body.
+        assert_eq!(rig.call(&session, tool, &["Mcp-Method: tools/list"]).await.text(), tool);
         let one_kind = rig
             .request("POST /mcp", &[&header], &call(1, tool))
             .replace("application/json, text/event-stream", "application/json");
@@ -81,25 +81,25 @@ async fn cancelled_prompt_call_has_no_answer() {
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
     assert_eq!(rig.post(&session, &cancelled, &[]).await.status, 202);
     timeout(PATIENCE, rig.record.cancelled.notified()).await.unwrap();
-    let heard = first.hear_until("\r\n\r\n").await;
+    let heard = first.read_until("\r\n\r\n").await;
     assert!(heard.contains("text/event-stream") && heard.contains("content-length: 0"), "{heard}");
 }
 
 #[tokio::test]
-async fn prompt_call_that_takes_long_is_answered_on_a_stream() {
+async fn slow_prompt_call_is_answered_on_stream() {
     let rig = Rig::start().await;
     let session = rig.prompt_session(&[]).await;
     let header = format!("Mcp-Session-Id: {session}");
     let later = request(8.into(), "prompt later", json!({})).to_string();
     let mut stream = rig.connect(rig.request("POST /mcp", &[&header], &later)).await;
-    stream.hear_until("text/event-stream").await;
+    stream.read_until("text/event-stream").await;
     rig.record.released.notify_one();
-    let heard = stream.hear_until("0\r\n\r\n").await;
+    let heard = stream.read_until("0\r\n\r\n").await;
     assert!(heard.contains(r#"data: {"jsonrpc":"2.0","id":8,"result":"at last"}"#), "{heard}");
 }
 
 #[tokio::test]
-async fn prompt_call_goes_on_without_its_client() {
+async fn prompt_call_continues_without_its_client() {
     let rig = Rig::start().await;
     let session = rig.prompt_session(&[]).await;
     let header = format!("Mcp-Session-Id: {session}");
@@ -121,5 +121,5 @@ async fn session_end_cancels_its_prompt_calls() {
     timeout(PATIENCE, rig.record.waiting.notified()).await.unwrap();
     assert_eq!(rig.ask("DELETE /mcp", &[&header], "").await.status, 204);
     timeout(PATIENCE, rig.record.cancelled.notified()).await.unwrap();
-    rig.handlers_left(0).await;
+    rig.wait_for_handlers(0).await;
 }

@@ -1,4 +1,4 @@
-//! A server to test, and clients that send exactly what a test says.
+//! Test fixture: an HTTP server, and clients that send exact bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,35 +25,35 @@ use crate::{
     response_closed, serve_http,
 };
 
-/// Long enough for a busy machine; nothing waits for it to pass.
+/// Timeout that suffices on a busy machine; no test waits for it.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What handlers tell the tests.
+/// Events and counts of the handlers.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// How many handlers there are.
+    /// Number of live handlers.
     pub(super) handlers: AtomicUsize,
-    /// A call of `wait` has begun.
+    /// A call of `wait` has started.
     pub(super) waiting: Notify,
     /// A call of `wait` was cancelled.
     pub(super) cancelled: Notify,
-    /// What calls of `later` wait for.
+    /// Releases calls of `later`.
     pub(super) released: Notify,
-    /// A call of `prompt later` was finished.
+    /// A call of `prompt later` has finished.
     pub(super) finished: Notify,
-    /// A handler has offered its way past `rmcp`.
+    /// A handler has registered its raw call handler.
     pub(super) offered: Notify,
-    /// How many calls of `flood` are at work.
+    /// Number of running calls of `flood`.
     pub(super) floods: AtomicUsize,
     /// A handler or a call of `flood` was dropped.
     pub(super) dropped: Notify,
 }
 
-/// A call of `flood`.
+/// Guard of a call of `flood`.
 struct Flood<'a>(&'a Record);
 
 impl<'a> Flood<'a> {
-    fn begin(record: &'a Record) -> Self {
+    fn start(record: &'a Record) -> Self {
         record.floods.fetch_add(1, Ordering::SeqCst);
         Self(record)
     }
@@ -66,7 +66,7 @@ impl Drop for Flood<'_> {
     }
 }
 
-/// A handler whose tools show what the transport does.
+/// Handler whose tools exercise the transport.
 pub(super) struct Shown(Arc<Record>);
 
 impl Shown {
@@ -83,7 +83,7 @@ impl Drop for Shown {
     }
 }
 
-/// The prompt tools of [`Shown`].
+/// Raw call handler for the prompt tools of [`Shown`].
 #[derive(Clone)]
 struct Prompt(Arc<Record>);
 
@@ -97,7 +97,7 @@ impl RawCallHandler for Prompt {
     }
 
     async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
-        let said = match call.tool.as_str() {
+        let text = match call.tool.as_str() {
             "prompt wait" => {
                 self.0.waiting.notify_one();
                 call.cancelled.cancelled().await;
@@ -122,7 +122,7 @@ impl RawCallHandler for Prompt {
                 json!({"caller": caller, "arguments": call.arguments})
             }
         };
-        Ok(to_raw_value(&said).unwrap())
+        Ok(to_raw_value(&text).unwrap())
     }
 }
 
@@ -146,7 +146,7 @@ impl ServerHandler for Shown {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let said = match request.name.as_ref() {
+        let text = match request.name.as_ref() {
             "whoami" => {
                 let caller = Caller::of(&context);
                 let transport = format!("{:?}", caller.transport);
@@ -174,9 +174,9 @@ impl ServerHandler for Shown {
                 return Err(ErrorData::invalid_params("failed at last", None));
             }
             "panic" => panic!("on purpose"),
-            // More than any buffer on the way holds.
+            // More than all buffers together hold.
             "flood" => {
-                let _flood = Flood::begin(&self.0);
+                let _flood = Flood::start(&self.0);
                 let token = context.meta.get_progress_token().unwrap();
                 for step in 0..1_000_u32 {
                     let progress = ProgressNotificationParam::new(token.clone(), f64::from(step))
@@ -189,11 +189,11 @@ impl ServerHandler for Shown {
             }
             other => other.to_owned(),
         };
-        Ok(CallToolResult::success(vec![ContentBlock::text(said)]).into())
+        Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
     }
 }
 
-/// A server on a port of its own.
+/// A server on its own port.
 pub(super) struct Rig {
     pub(super) port: u16,
     pub(super) token: Token,
@@ -229,7 +229,7 @@ impl Rig {
         Self { port, token, record, shutdown, served }
     }
 
-    /// A request as a good client sends it, with the given headers added.
+    /// Formats a valid request with additional headers.
     pub(super) fn request(&self, line: &str, headers: &[&str], body: &str) -> String {
         let (port, token, length) = (self.port, self.token.reveal(), body.len());
         let mut head =
@@ -245,7 +245,7 @@ impl Rig {
         format!("{head}\r\n{body}")
     }
 
-    /// Sends bytes and reads the answer to them.
+    /// Sends bytes and reads the response.
     pub(super) async fn send(&self, bytes: impl AsRef<[u8]>) -> Reply {
         let mut stream = self.connect(bytes).await;
         stream.reply().await
@@ -255,14 +255,14 @@ impl Rig {
         self.send(self.request(line, headers, body)).await
     }
 
-    /// Sends bytes and leaves the answer to be read.
+    /// Sends bytes and returns the connection.
     pub(super) async fn connect(&self, bytes: impl AsRef<[u8]>) -> Conversation {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
         stream.write_all(bytes.as_ref()).await.unwrap();
         Conversation { stream, heard: Vec::new() }
     }
 
-    /// Opens a session over `/mcp` and gives its id.
+    /// Opens a session over `/mcp`; returns its id.
     pub(super) async fn session(&self, headers: &[&str]) -> String {
         let reply = self.ask("POST /mcp", headers, &initialize("2025-11-25")).await;
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -276,28 +276,28 @@ impl Rig {
         self.ask("POST /mcp", &headers, &call(1, tool)).await
     }
 
-    /// Opens a session over `/sse` and gives the address to post to.
+    /// Opens a session over `/sse`; returns the endpoint for messages.
     pub(super) async fn sse(&self, query: &str, headers: &[&str]) -> (Conversation, String) {
         let mut stream = self.connect(self.request(&format!("GET /sse{query}"), headers, "")).await;
-        let heard = stream.hear_until("\n\n").await;
+        let heard = stream.read_until("\n\n").await;
         let (_, data) = heard.split_once("event: endpoint\ndata: ").unwrap_or_else(|| panic!("{heard}"));
         (stream, data.lines().next().unwrap().to_owned())
     }
 
-    /// Waits until there are no more than `count` handlers.
-    pub(super) async fn handlers_left(&self, count: usize) {
-        self.left(&self.record.handlers, count).await;
+    /// Waits until at most `count` handlers are alive.
+    pub(super) async fn wait_for_handlers(&self, count: usize) {
+        self.wait_for_count(&self.record.handlers, count).await;
     }
 
-    /// Waits until no call of `flood` is at work. One whose client does not read ends with its connection.
-    pub(super) async fn floods_over(&self) {
-        self.left(&self.record.floods, 0).await;
+    /// Waits until no call of `flood` runs. A call whose client does not read ends with its connection.
+    pub(super) async fn wait_for_floods(&self) {
+        self.wait_for_count(&self.record.floods, 0).await;
     }
 
-    async fn left(&self, counted: &AtomicUsize, count: usize) {
+    async fn wait_for_count(&self, counted: &AtomicUsize, count: usize) {
         let wait = async {
             loop {
-                // From here on no drop goes unnoticed.
+                // Registered before the check, so that no drop is missed.
                 let dropped = self.record.dropped.notified();
                 if counted.load(Ordering::SeqCst) <= count {
                     return;
@@ -314,54 +314,54 @@ impl Rig {
     }
 }
 
-/// A connection, and what came over it.
+/// A connection and the bytes that it received.
 pub(super) struct Conversation {
     pub(super) stream: TcpStream,
     heard: Vec<u8>,
 }
 
 impl Conversation {
-    /// Reads until something was said, and gives all that was.
-    pub(super) async fn hear_until(&mut self, what: &str) -> String {
+    /// Reads until the received text contains `what`; returns all of it.
+    pub(super) async fn read_until(&mut self, what: &str) -> String {
         let wait = async {
             loop {
                 let heard = String::from_utf8_lossy(&self.heard).into_owned();
                 if heard.contains(what) {
                     return heard;
                 }
-                assert_ne!(self.hear_some().await, 0, "closed after: {heard}");
+                assert_ne!(self.read_some().await, 0, "closed after: {heard}");
             }
         };
         timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("nobody said {what:?}"))
     }
 
-    /// Reads to the end of the connection, and gives how many bytes came.
-    pub(super) async fn hear_end(&mut self) -> usize {
-        timeout(PATIENCE, async { while self.hear_some().await > 0 {} }).await.expect("an end");
+    /// Reads to the end of the connection; returns the number of bytes.
+    pub(super) async fn read_to_end(&mut self) -> usize {
+        timeout(PATIENCE, async { while self.read_some().await > 0 {} }).await.expect("an end");
         self.heard.len()
     }
 
-    async fn hear_some(&mut self) -> usize {
+    async fn read_some(&mut self) -> usize {
         let mut piece = vec![0; 64 * 1024];
-        // A connection that is reset has ended as well.
+        // A reset connection has ended as well.
         let length = self.stream.read(&mut piece).await.unwrap_or(0);
         self.heard.extend_from_slice(&piece[..length]);
         length
     }
 
-    /// One whole answer, by its length or its last chunk.
+    /// Reads one response, by its length or its last chunk.
     async fn reply(&mut self) -> Reply {
-        let head = self.hear_until("\r\n\r\n").await;
+        let head = self.read_until("\r\n\r\n").await;
         let (head, _) = head.split_once("\r\n\r\n").unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         let reply = Reply { status, head: head.to_owned(), body: String::new() };
         match reply.header("content-length").map(|length| length.parse::<usize>().unwrap()) {
             Some(length) => {
                 while self.heard.len() < head.len() + 4 + length {
-                    assert_ne!(self.hear_some().await, 0, "{head}");
+                    assert_ne!(self.read_some().await, 0, "{head}");
                 }
             }
-            None if head.contains("transfer-encoding: chunked") => drop(self.hear_until("0\r\n\r\n").await),
+            None if head.contains("transfer-encoding: chunked") => drop(self.read_until("0\r\n\r\n").await),
             None => {}
         }
         let body = String::from_utf8_lossy(&self.heard[head.len() + 4..]).into_owned();
@@ -369,7 +369,7 @@ impl Conversation {
     }
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -387,7 +387,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The status, and the code of our refusal or of JSON-RPC.
+    /// Returns the status, and our error code or the JSON-RPC error.
     pub(super) fn problem(&self) -> (u16, Value) {
         let json = self.json();
         assert!(json["error"]["message"].is_string(), "{json}");
@@ -395,14 +395,14 @@ impl Reply {
         (self.status, json["error"]["code"].clone())
     }
 
-    /// The last message of an event stream.
+    /// Returns the last message of an event stream.
     pub(super) fn event(&self) -> Value {
         let data = self.body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
         serde_json::from_str(data.unwrap_or_else(|| panic!("{self:?}"))).unwrap()
     }
 
-    /// What a tool said.
-    pub(super) fn said(&self) -> String {
+    /// Returns the text of a tool result.
+    pub(super) fn text(&self) -> String {
         let event = self.event();
         event["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{event}")).to_owned()
     }
@@ -419,7 +419,7 @@ pub(super) fn call(id: u32, tool: &str) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
 }
 
-/// A call as 2026-07-28 has it, without the headers that belong to it.
+/// Formats a call as of 2026-07-28, without its headers.
 pub(super) fn modern_call(version: &str, tool: &str) -> String {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": version,
@@ -429,7 +429,7 @@ pub(super) fn modern_call(version: &str, tool: &str) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
 }
 
-/// The headers that belong to it.
+/// Returns the headers of such a call.
 pub(super) fn modern_headers(tool: &str) -> [String; 3] {
     [
         "MCP-Protocol-Version: 2026-07-28".to_owned(),
@@ -438,7 +438,7 @@ pub(super) fn modern_headers(tool: &str) -> [String; 3] {
     ]
 }
 
-/// The headers of a list, as a request takes them.
+/// Borrows a list of headers.
 pub(super) fn listed(headers: &[String]) -> Vec<&str> {
     headers.iter().map(String::as_str).collect()
 }

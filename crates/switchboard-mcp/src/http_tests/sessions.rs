@@ -1,4 +1,4 @@
-//! Whose a session is, how long it lives, and what it says.
+//! Ownership, lifetime and isolation of sessions.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn named(agent: &str) -> String {
 }
 
 #[tokio::test]
-async fn m6_a_session_of_others_cannot_be_used() {
+async fn session_of_other_agent_is_rejected() {
     let rig = Rig::start().await;
     let session = rig.session(&[&named("codex")]).await;
     let (_stream, endpoint) = rig.sse("", &[&named("codex")]).await;
@@ -47,23 +47,23 @@ async fn m6_a_session_of_others_cannot_be_used() {
 }
 
 #[tokio::test]
-async fn the_caller_is_told_for_every_transport() {
+async fn caller_is_reported_for_every_transport() {
     let rig = Rig::start().await;
     let session = rig.session(&[&named("codex")]).await;
     for headers in [vec![], vec![named("codex")]] {
-        let said = rig.call(&session, "whoami", &listed(&headers)).await.said();
-        assert_eq!(said, r#"{"agent":"codex","session":true,"transport":"StreamableHttp"}"#);
+        let text = rig.call(&session, "whoami", &listed(&headers)).await.text();
+        assert_eq!(text, r#"{"agent":"codex","session":true,"transport":"StreamableHttp"}"#);
     }
     let mut headers = modern_headers("whoami").to_vec();
     headers.push(named("gemini"));
-    let said = rig.ask("POST /mcp", &listed(&headers), &modern_call("2026-07-28", "whoami")).await.said();
-    assert_eq!(said, r#"{"agent":"gemini","session":false,"transport":"Stateless"}"#);
+    let text = rig.ask("POST /mcp", &listed(&headers), &modern_call("2026-07-28", "whoami")).await.text();
+    assert_eq!(text, r#"{"agent":"gemini","session":false,"transport":"Stateless"}"#);
 
     let (mut stream, endpoint) = rig.sse("?agent=lead%20coder", &[]).await;
     for body in [initialize("2024-11-05"), call(1, "whoami")] {
         assert_eq!(rig.ask(&format!("POST {endpoint}"), &[], &body).await.status, 202);
     }
-    stream.hear_until(r#"{\"agent\":\"lead coder\",\"session\":true,\"transport\":\"Sse\"}"#).await;
+    stream.read_until(r#"{\"agent\":\"lead coder\",\"session\":true,\"transport\":\"Sse\"}"#).await;
 
     for agent in ["../x", "all", ""] {
         let reply = rig.ask("GET /sse", &[&named(agent)], "").await;
@@ -72,7 +72,7 @@ async fn the_caller_is_told_for_every_transport() {
 }
 
 #[tokio::test]
-async fn m7_clients_with_the_same_ids_get_their_own_answers() {
+async fn clients_with_equal_ids_are_isolated() {
     let rig = Rig::start().await;
     let mut streams = Vec::new();
     for _ in 0..8 {
@@ -83,26 +83,26 @@ async fn m7_clients_with_the_same_ids_get_their_own_answers() {
     for (number, (_, endpoint, session)) in streams.iter().enumerate() {
         let tool = format!("echo-{number}-");
         assert_eq!(rig.ask(&format!("POST {endpoint}"), &[], &call(1, &tool)).await.status, 202);
-        assert_eq!(rig.call(session, &tool, &[]).await.said(), tool);
+        assert_eq!(rig.call(session, &tool, &[]).await.text(), tool);
     }
     for (number, (stream, _, _)) in streams.iter_mut().enumerate() {
-        let heard = stream.hear_until("echo-").await;
+        let heard = stream.read_until("echo-").await;
         assert!(heard.contains(&format!("echo-{number}-")), "{heard}");
         assert_eq!(heard.matches("echo-").count(), 1, "{heard}");
     }
 }
 
 #[tokio::test]
-async fn m12_wrong_params_are_answered_on_the_stream() {
+async fn invalid_params_are_answered_on_stream() {
     let rig = Rig::start().await;
     let (mut stream, endpoint) = rig.sse("", &[]).await;
     let body = r#"{"jsonrpc":"2.0","id":"q","method":"tools/call","params":{}}"#;
     assert_eq!(rig.ask(&format!("POST {endpoint}"), &[], body).await.status, 202);
-    stream.hear_until(r#""id":"q","error":{"code":-32602"#).await;
+    stream.read_until(r#""id":"q","error":{"code":-32602"#).await;
 }
 
 #[tokio::test]
-async fn m13_leaving_a_request_of_the_newest_revision_cancels_it() {
+async fn disconnect_cancels_stateless_request() {
     let rig = Rig::start().await;
     let headers = modern_headers("wait");
     let request = rig.request("POST /mcp", &listed(&headers), &modern_call("2026-07-28", "wait"));
@@ -113,21 +113,21 @@ async fn m13_leaving_a_request_of_the_newest_revision_cancels_it() {
 }
 
 #[tokio::test]
-async fn m13_leaving_a_request_of_a_session_lets_it_go_on() {
+async fn disconnect_does_not_cancel_session_request() {
     let rig = Rig::start().await;
     let session = rig.session(&[]).await;
     let header = format!("Mcp-Session-Id: {session}");
     let stream = rig.connect(rig.request("POST /mcp", &[&header], &call(9, "wait"))).await;
     timeout(PATIENCE, rig.record.waiting.notified()).await.unwrap();
     drop(stream);
-    assert_eq!(rig.call(&session, "still here", &[]).await.said(), "still here");
+    assert_eq!(rig.call(&session, "still here", &[]).await.text(), "still here");
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}"#;
     assert_eq!(rig.ask("POST /mcp", &[&header], cancel).await.status, 202);
     timeout(PATIENCE, rig.record.cancelled.notified()).await.unwrap();
 }
 
 #[tokio::test]
-async fn m13_a_request_of_a_session_learns_that_nobody_hears_its_answer() {
+async fn disconnect_fires_response_closed() {
     let rig = Rig::start().await;
     let session = rig.session(&[]).await;
     let header = format!("Mcp-Session-Id: {session}");
@@ -138,33 +138,33 @@ async fn m13_a_request_of_a_session_learns_that_nobody_hears_its_answer() {
 }
 
 #[tokio::test]
-async fn m15_a_response_begins_before_its_answer_is_there() {
+async fn response_starts_before_its_answer() {
     let rig = Rig::start().await;
-    let begin = async |tool: &str| {
+    let start = async |tool: &str| {
         let headers = modern_headers(tool);
         let request = rig.request("POST /mcp", &listed(&headers), &modern_call("2026-07-28", tool));
         let mut stream = rig.connect(request).await;
-        let heard = stream.hear_until(": keep-alive\n\n").await;
+        let heard = stream.read_until(": keep-alive\n\n").await;
         assert!(heard.starts_with("HTTP/1.1 200 ") && heard.contains("text/event-stream"), "{heard}");
         stream
     };
-    for (tool, said) in [("later", r#""text":"at last""#), ("fails later", r#""message":"failed at last""#)] {
-        let mut stream = begin(tool).await;
+    for (tool, text) in [("later", r#""text":"at last""#), ("fails later", r#""message":"failed at last""#)] {
+        let mut stream = start(tool).await;
         rig.record.released.notify_one();
-        let heard = stream.hear_until("0\r\n\r\n").await;
+        let heard = stream.read_until("0\r\n\r\n").await;
         let data =
             heard.lines().find_map(|line| line.strip_prefix("data: {")).unwrap_or_else(|| panic!("{heard}"));
-        assert!(data.contains(said), "{heard}");
+        assert!(data.contains(text), "{heard}");
     }
-    // Whoever closes it gives the request up, as before it began.
-    let stream = begin("wait").await;
+    // Closing the deferred response cancels the request, as it does before the response starts.
+    let stream = start("wait").await;
     timeout(PATIENCE, rig.record.waiting.notified()).await.unwrap();
     drop(stream);
     timeout(PATIENCE, rig.record.cancelled.notified()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_stream_and_takes_its_handler_along() {
+async fn sse_session_ends_with_its_stream() {
     let rig = Rig::start().await;
     let (stream, endpoint) = rig.sse("", &[]).await;
     for body in [initialize("2024-11-05"), call(1, "wait")] {
@@ -173,40 +173,40 @@ async fn a_session_ends_with_its_stream_and_takes_its_handler_along() {
     timeout(PATIENCE, rig.record.waiting.notified()).await.unwrap();
     drop(stream);
     timeout(PATIENCE, rig.record.cancelled.notified()).await.unwrap();
-    rig.handlers_left(0).await;
+    rig.wait_for_handlers(0).await;
     let reply = rig.ask(&format!("POST {endpoint}"), &[], &call(2, "x")).await;
     assert_eq!(reply.problem(), (404, json!("session_unknown")));
     assert_eq!(rig.health().await["sessions"], 0);
 }
 
 #[tokio::test]
-async fn a_deleted_session_is_gone() {
+async fn deleted_session_is_unknown() {
     let rig = Rig::start().await;
     let session = rig.session(&[]).await;
     let reply = rig.ask("DELETE /mcp", &[&format!("Mcp-Session-Id: {session}")], "").await;
     assert_eq!(reply.status, 204);
     assert_eq!(rig.call(&session, "x", &[]).await.problem(), (404, json!("session_unknown")));
-    rig.handlers_left(0).await;
+    rig.wait_for_handlers(0).await;
 }
 
 #[tokio::test]
-async fn a_session_without_a_stream_ends_after_a_while() {
+async fn idle_session_ends() {
     let config = HttpConfig { session_idle_timeout: Duration::from_secs(2), ..HttpConfig::default() };
     let rig = Rig::with(config).await;
-    let (left, kept) = (rig.session(&[]).await, rig.session(&[]).await);
+    let (wait_for_count, kept) = (rig.session(&[]).await, rig.session(&[]).await);
     let headers = [format!("Mcp-Session-Id: {kept}"), "Accept: text/event-stream".to_owned()];
     let mut stream = rig.connect(rig.request("GET /mcp", &listed(&headers), "")).await;
-    stream.hear_until("text/event-stream").await;
+    stream.read_until("text/event-stream").await;
     let waiting = rig.connect(rig.request("POST /mcp", &[&headers[0]], &call(1, "wait"))).await;
-    rig.handlers_left(1).await;
-    assert_eq!(rig.call(&left, "x", &[]).await.problem(), (404, json!("session_unknown")));
-    assert_eq!(rig.call(&kept, "x", &[]).await.said(), "x");
+    rig.wait_for_handlers(1).await;
+    assert_eq!(rig.call(&wait_for_count, "x", &[]).await.problem(), (404, json!("session_unknown")));
+    assert_eq!(rig.call(&kept, "x", &[]).await.text(), "x");
     drop((waiting, stream));
-    rig.handlers_left(0).await;
+    rig.wait_for_handlers(0).await;
 }
 
 #[tokio::test]
-async fn one_session_too_many_is_refused_until_another_ends() {
+async fn session_limit_is_enforced() {
     let rig = Rig::with(HttpConfig { max_sessions: 2, ..HttpConfig::default() }).await;
     let session = rig.session(&[]).await;
     let (stream, _) = rig.sse("", &[]).await;
@@ -217,17 +217,17 @@ async fn one_session_too_many_is_refused_until_another_ends() {
     }
     let headers = modern_headers("x");
     let stateless = rig.ask("POST /mcp", &listed(&headers), &modern_call("2026-07-28", "x")).await;
-    assert_eq!(stateless.said(), "x", "who needs no session is not held up");
+    assert_eq!(stateless.text(), "x", "who needs no session is not held up");
     drop(stream);
-    rig.handlers_left(1).await;
+    rig.wait_for_handlers(1).await;
     rig.ask("DELETE /mcp", &[&format!("Mcp-Session-Id: {session}")], "").await;
-    rig.handlers_left(0).await;
+    rig.wait_for_handlers(0).await;
     rig.session(&[]).await;
     rig.session(&[]).await;
 }
 
 #[tokio::test]
-async fn the_sdks_own_client_is_served() {
+async fn rmcp_client_is_served() {
     let rig = Rig::start().await;
     let uri = format!("http://127.0.0.1:{}/mcp", rig.port);
     let config = StreamableHttpClientTransportConfig::with_uri(uri).auth_header(rig.token.reveal());
@@ -235,13 +235,13 @@ async fn the_sdks_own_client_is_served() {
     client.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
     let client = client.serve(StreamableHttpClientTransport::from_config(config)).await.unwrap();
     let result = client.call_tool(CallToolRequestParams::new("whoami")).await.unwrap();
-    let said = serde_json::to_value(result).unwrap()["content"][0]["text"].clone();
-    assert_eq!(said, r#"{"agent":null,"session":true,"transport":"StreamableHttp"}"#);
+    let text = serde_json::to_value(result).unwrap()["content"][0]["text"].clone();
+    assert_eq!(text, r#"{"agent":null,"session":true,"transport":"StreamableHttp"}"#);
     client.cancel().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_shutdown_closes_everything_in_time() {
+async fn shutdown_closes_all_connections_in_time() {
     let rig = Rig::start().await;
     let (mut stream, endpoint) = rig.sse("", &[]).await;
     for body in [initialize("2024-11-05"), call(1, "wait")] {
@@ -251,11 +251,11 @@ async fn a_shutdown_closes_everything_in_time() {
     let session = rig.session(&[]).await;
     let headers = [format!("Mcp-Session-Id: {session}"), "Accept: text/event-stream".to_owned()];
     let mut standalone = rig.connect(rig.request("GET /mcp", &listed(&headers), "")).await;
-    standalone.hear_until("text/event-stream").await;
+    standalone.read_until("text/event-stream").await;
 
     rig.shutdown.cancel();
     timeout(PATIENCE, rig.served).await.unwrap().unwrap().unwrap();
-    stream.hear_end().await;
-    standalone.hear_end().await;
+    stream.read_to_end().await;
+    standalone.read_to_end().await;
     assert!(tokio::net::TcpStream::connect(("127.0.0.1", rig.port)).await.is_err());
 }

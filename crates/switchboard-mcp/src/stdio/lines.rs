@@ -1,19 +1,19 @@
-//! Lines of bounded length from a stream of bytes.
+//! Line reader with a length limit.
 
 use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// One line, without its end.
+/// One line, without its line break.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// The bytes of it.
+    /// The complete line.
     Whole(Vec<u8>),
-    /// It was longer than allowed and has been skipped up to its end.
+    /// The line exceeded the limit and was skipped.
     TooLong,
 }
 
-/// Reads lines, none of them longer than `limit` bytes. Never holds more than that.
+/// Reads lines of at most `limit` bytes, and never buffers more than that.
 pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
@@ -25,15 +25,15 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         Self { input, limit, is_first: true }
     }
 
-    /// The next line that is not blank; `None` at the end.
+    /// Returns the next line that is not blank; `None` at the end.
     ///
-    /// What follows the last line end counts as a line as well: a script that pipes one message in may
-    /// leave it out. Not to be cancelled: a line that was begun would be lost.
+    /// Text after the last line break counts as a line: a script that pipes in one message may omit it. Not cancel
+    /// safe: a partial line would be lost.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let Some(line) = self.next_raw().await? else { return Ok(None) };
             let Line::Whole(mut bytes) = line else { return Ok(Some(line)) };
-            // Some editors and shells begin a file with a byte order mark.
+            // Some editors and shells write a byte order mark at the start of a file.
             if std::mem::take(&mut self.is_first) && bytes.starts_with(b"\xef\xbb\xbf") {
                 bytes.drain(..3);
             }

@@ -2,7 +2,7 @@ use tokio::io::BufReader;
 
 use super::*;
 
-/// All lines of `input`, which is read `step` bytes at a time.
+/// Reads all lines of `input`, `step` bytes at a time.
 async fn lines(input: &[u8], step: usize) -> Vec<Line> {
     let mut lines = Lines::new(BufReader::with_capacity(step, input), 8);
     let mut found = Vec::new();
@@ -17,7 +17,7 @@ fn whole(text: &str) -> Line {
 }
 
 #[tokio::test]
-async fn m9_ends_marks_and_blank_lines_are_not_part_of_a_message() {
+async fn line_breaks_bom_and_blanks_are_removed() {
     let input = b"\xef\xbb\xbfone\r\n\n  \r\ntwo\nlast";
     for step in [1, 2, 3, 100] {
         assert_eq!(lines(input, step).await, [whole("one"), whole("two"), whole("last")], "step {step}");
@@ -25,7 +25,7 @@ async fn m9_ends_marks_and_blank_lines_are_not_part_of_a_message() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_is_skipped_up_to_its_end() {
+async fn long_line_is_skipped() {
     for step in [1, 5, 100] {
         let found = lines(b"12345678\n123456789\n12345678901234567890\nok\n123456789", step).await;
         let expected = [whole("12345678"), Line::TooLong, Line::TooLong, whole("ok"), Line::TooLong];
@@ -34,7 +34,7 @@ async fn a_line_that_is_too_long_is_skipped_up_to_its_end() {
 }
 
 #[tokio::test]
-async fn nothing_is_no_line() {
+async fn empty_input_has_no_lines() {
     assert_eq!(lines(b"", 10).await, []);
     assert_eq!(lines(b"\n\n", 10).await, []);
 }

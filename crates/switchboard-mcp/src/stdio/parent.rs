@@ -1,25 +1,25 @@
-//! Noticing that the program which started us is gone.
+//! Detects the end of the parent process.
 
 use std::time::Duration;
 
 use rustix::process::getppid;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often to look. Twice within the second that is left of the two in which the server has to end.
+/// Poll interval. Two polls fit into the second that remains of the two in which the server has to end.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Ends when the process that is our parent now has ended.
+/// Waits until the current parent process has ended.
 ///
-/// The end of stdin tells the same in most cases, but not where the parent was killed and another of its
-/// children still holds the pipe. A process whose parent ends gets another one, on every Unix; there is no
-/// event for it, so this is found by looking. Only the parent itself is watched: an ancestor further up may
-/// end for good reasons, as a launcher does that starts an editor in the background.
+/// The end of stdin usually indicates the same, except when the parent was killed and another of its children still
+/// holds the pipe. On all Unix systems, a process whose parent ends gets a new parent; there is no event for it, so
+/// this polls. Only the direct parent is watched: an ancestor may end for good reasons, for example a launcher that
+/// starts an editor in the background.
 pub(crate) fn wait_for_exit() -> impl Future<Output = ()> {
-    // Asked at once, not when somebody begins to wait: by then it may be another.
+    // Read immediately, not at the first poll of the future: the parent could have changed by then.
     let parent = getppid();
     async move {
         if parent.is_none() {
-            // Inside a container the parent can be a process outside, which has no number here.
+            // In a container, the parent can be a process outside of the PID namespace, which has no pid here.
             return std::future::pending().await;
         }
         let mut ticks = interval(POLL_INTERVAL);

@@ -1,8 +1,8 @@
-//! Our standard streams as something that can be waited for.
+//! Standard streams as asynchronous streams.
 //!
-//! Tokio's own handles read and write on other threads, one hand-over per message, and a read that is
-//! waiting keeps the runtime from ending. So a pipe or a socket is put on the event loop, each side by
-//! itself: shells make pipes, Node makes a pair of sockets. What remains is a terminal or a file.
+//! Tokio's own handles read and write on other threads, with one hand-over per message, and a pending read keeps the
+//! runtime from shutting down. Pipes and sockets are therefore registered with the event loop, each stream separately:
+//! shells create pipes, Node a pair of sockets. The rest are terminals and files.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,11 +15,11 @@ use tokio::net::unix::pipe;
 
 use crate::error::McpError;
 
-/// Opens stdin. Needs a Tokio runtime with IO.
+/// Opens stdin. Requires a Tokio runtime with IO.
 pub fn input() -> Result<Box<dyn AsyncRead + Send + Unpin>, McpError> {
     let failed = |source| McpError::Stdio { stream: "stdin", source };
-    // Opened anew, so that the flag for not waiting is ours alone and not also that of other programs which
-    // have the same pipe. Where there is no `/proc`, and where this is no pipe, there is nothing to open.
+    // Reopened, so that `O_NONBLOCK` is set for this process only and not for other processes that share the pipe.
+    // Fails without `/proc`, and if stdin is not a pipe.
     if let Ok(pipe) = pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
         return Ok(Box::new(pipe));
     }
@@ -27,20 +27,20 @@ pub fn input() -> Result<Box<dyn AsyncRead + Send + Unpin>, McpError> {
     if is_socket(stdin.as_fd()) {
         return Ok(Box::new(socket(stdin.as_fd()).map_err(failed)?));
     }
-    // A terminal must keep waiting for the shell that shares it, and a file cannot be waited for. A thread
-    // of our own does the waiting, and unlike one of Tokio's it does not keep the process from ending.
+    // A terminal must stay in blocking mode for the shell that shares it, and a file cannot be polled. A separate
+    // thread blocks on the read; unlike a thread of Tokio, it does not keep the process from ending.
     let (reader, mut writer) = io::pipe().map_err(failed)?;
     std::thread::Builder::new()
         .name("stdin".to_owned())
         .spawn(move || {
-            // Whatever ends this, the other end of the pipe sees the end of its input.
+            // In all cases the reader of the pipe sees an end of file.
             let _ = io::copy(&mut io::stdin().lock(), &mut writer);
         })
         .map_err(failed)?;
     Ok(Box::new(pipe::Receiver::from_owned_fd(reader.into()).map_err(failed)?))
 }
 
-/// Opens stdout. Needs a Tokio runtime with IO.
+/// Opens stdout. Requires a Tokio runtime with IO.
 pub fn output() -> Result<Box<dyn AsyncWrite + Send + Unpin>, McpError> {
     if let Ok(pipe) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
         return Ok(Box::new(pipe));

@@ -23,7 +23,7 @@ pub(crate) struct Thread {
 
 pub(crate) async fn run(args: Thread, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
-    let id = workspace.find(&args.id).await?;
+    let id = workspace.resolve_id(&args.id).await?;
     let Some(stored) = workspace.hub().message(id).await? else {
         return Err(switchboard_hub::HubError::UnknownMessage { id: args.id }.into());
     };

@@ -114,7 +114,7 @@ async fn arrival(
         if !is_own && !mail.is_empty() {
             return Ok((mail, None));
         }
-        let hold = open.workspace.hold_unseen(owner, &mail, DisplayMode::Pull).await?;
+        let hold = open.workspace.lease_unseen_of(owner, &mail, DisplayMode::Pull).await?;
         mail.retain(|mail| hold.contains(mail.stored.message.id));
         if !mail.is_empty() {
             return Ok((mail, Some(hold)));
