@@ -11,7 +11,7 @@ use switchboard_core::IdClock;
 
 use crate::load::{Load, Round, Template, new_id};
 
-/// One round in an empty folder, with one thread per sender.
+/// Runs one round in an empty folder, with one thread per sender.
 pub(crate) fn round(folder: &Path, load: Load) -> anyhow::Result<Round> {
     let (template, directory, window) = (Template::new(), File::open(folder)?, load.window());
     let send = || {

@@ -1,25 +1,26 @@
-//! Baseline: what this disk needs to make one page durable.
+//! Baseline: the time this disk takes to make one page durable.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A page of SQLite, and of most file systems.
+/// Page size of SQLite, and of most file systems.
 const PAGE: usize = 4096;
 
-/// Overwrites one page and waits for it with fsync, `count` times. The file has its size and its blocks
-/// from the start, so this is the least that an fsync of written data costs.
+/// Overwrites one page and waits for its fsync, `count` times.
+///
+/// The file is allocated in advance, so this is the least that an fsync of written data costs.
 pub(crate) fn overwriting(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> {
     measure(&folder.join("page"), count, |_| 0)
 }
 
-/// Appends one page and waits for it with fdatasync, `count` times: a log that grows.
+/// Appends one page and waits for its fdatasync, `count` times: a growing log.
 pub(crate) fn growing(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> {
     measure(&folder.join("log"), count, |number| (1 + number) * PAGE as u64)
 }
 
-/// Writes and syncs `count` pages of a new file; `place` says where each goes.
+/// Writes and syncs `count` pages of a new file; `place` returns the offset of each.
 fn measure(path: &Path, count: usize, place: impl Fn(u64) -> u64) -> anyhow::Result<Vec<Duration>> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
     file.write_all_at(&[0; PAGE], 0)?;

@@ -1,6 +1,6 @@
-//! Baseline: the bare group commit. One SQLite table, one writer thread, nothing else.
+//! Baseline: bare group commit. One SQLite table and one writer thread.
 //!
-//! The settings and the queue are those of the hub, so that what differs is what the hub does beyond keeping bytes.
+//! Settings and queue are those of the hub, so the difference is the hub's work beyond storing bytes.
 
 use std::path::Path;
 use std::thread;
@@ -13,20 +13,21 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::load::{Load, Round, Template, new_id};
 
-/// As in the hub: a sender beyond that waits for a place.
+/// Queue length as in the hub: further senders wait.
 const QUEUE: usize = 1024;
 
-/// More than there are senders: all who wait share the next commit, which is best where nothing else is done meanwhile.
+/// More than there are senders: all waiting senders share the next commit, which is optimal without other
+/// work.
 const BATCH: usize = 256;
 
-/// A message to keep, and whom to tell.
+/// Message to store, with the channel for the reply.
 struct Insert {
     id: MessageId,
     bytes: Vec<u8>,
     reply: oneshot::Sender<()>,
 }
 
-/// One round in an empty folder.
+/// Runs one round in an empty folder.
 pub(crate) async fn round(folder: &Path, load: Load) -> anyhow::Result<Round> {
     let connection = open(&folder.join("baseline.db"))?;
     let (queue, jobs) = mpsc::channel(QUEUE);
@@ -60,7 +61,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Ends when the last sender is gone.
+/// Writes until the last sender has ended.
 fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Insert>) -> rusqlite::Result<()> {
     while let Some(first) = jobs.blocking_recv() {
         let mut batch = vec![first];
@@ -77,7 +78,7 @@ fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Insert>) -> rusqlite
         }
         transaction.commit()?;
         for job in batch {
-            // A sender that has gone needs no answer.
+            // A sender that has ended needs no reply.
             let _ = job.reply.send(());
         }
     }

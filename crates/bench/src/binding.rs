@@ -1,16 +1,16 @@
-//! The key that binds the databases of workspaces which are made within this process.
+//! Key that binds databases of workspaces that this process creates.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use switchboard_hub::HubKey;
 
-/// The key of the user whose home this is.
+/// Returns the key of the user with this home folder.
 pub(crate) fn key_of(home: &Path) -> anyhow::Result<HubKey> {
     Ok(HubKey::load_or_create(&home.join(".config/switchboard"))?)
 }
 
-/// The key of the user who runs the benchmark, which programs without a home of their own have.
+/// Returns the key of the user who runs the benchmark, for programs without their own home.
 pub(crate) fn own_key() -> anyhow::Result<HubKey> {
     key_of(&own_home()?)
 }

@@ -1,7 +1,7 @@
-//! `bench channels`: how soon a post wakes whoever waits for it, and what waiting costs; then how fast hubs catch up.
+//! `bench channels`: wake-up latency of readers and watchers, the cost of waiting, and catching up over NATS.
 //!
-//! The baseline of waking is as little as can be done with the same promise: one durable file, and a process that
-//! waits on bare inotify. The protocol's own way, a look every two seconds, stands beside it.
+//! The baseline for waking gives the same guarantee with the least work: one durable file, and a process that
+//! waits on bare inotify. The protocol's own way, a poll every two seconds, is measured as well.
 
 mod idle;
 mod reader;
@@ -15,14 +15,14 @@ pub(crate) use self::reader::{By, program, run as reader};
 
 const BENCH: &str = "channels";
 
-/// How long and how often.
+/// Number and length of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
-    /// Wakes, of each kind.
+    /// Wake-ups of each kind.
     wakes: usize,
-    /// Wakes of a reader that looks every two seconds.
+    /// Wake-ups of a reader that polls every two seconds.
     looks: usize,
-    /// For how many seconds to watch those who wait.
+    /// Seconds during which waiting processes are observed.
     seconds: u64,
 }
 

@@ -1,7 +1,7 @@
-//! `bench cli`: whole processes, from their start to their end, beside `/bin/true`.
+//! `bench cli`: complete processes, from start to end, compared with `/bin/true`.
 //!
-//! All are started the same way and take turns. The mailboxes are warm: they were read before, so that
-//! the time is that of looking again.
+//! All are started alike and take turns. The mailboxes are warm: they were read before, so the time is that
+//! of a repeated read.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::stats::{median, millis};
 const BENCH: &str = "cli";
 const TRUE: &str = "/bin/true";
 
-/// How many messages wait in the small mailbox and in the large one.
+/// Messages in the small mailbox and in the large one.
 const FEW: usize = 10;
 const MANY: usize = 10_000;
 
-/// Who sends, one message a turn.
+/// Sender of one message per turn.
 const SENDER: &str = "sender";
 
-/// Turns before it counts.
+/// Uncounted turns.
 const WARM_UP: usize = 5;
 
-/// A command that takes its turn.
+/// Command that takes its turn.
 struct Job {
     program: PathBuf,
     args: Vec<&'static str>,
     folder: PathBuf,
-    /// Whether somebody changes the mailbox folder just before.
+    /// True if the mailbox folder is changed just before.
     disturbed: bool,
     times: Vec<Duration>,
 }
@@ -43,8 +43,8 @@ impl Job {
         Self { program, args: args.to_vec(), folder, disturbed: false, times: Vec::new() }
     }
 
-    /// The same after somebody has changed the mailbox folder, as each delivery does: what the last look
-    /// has seen no longer counts.
+    /// The same after a change of the mailbox folder, as each delivery makes it: the cached listing is then
+    /// stale.
     fn disturbed(program: &Path, args: &[&'static str], folder: &Path) -> Self {
         Self { disturbed: true, ..Self::new(program, args, folder) }
     }
@@ -84,7 +84,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
         Job::new(&program, &send, &sent),
     ];
     take_turns(&mut jobs, turns).await?;
-    // Afterwards, not in turn with the others: they would find the folders changed as well.
+    // Run afterwards: in turn with the others they would change the folders for those as well.
     let mut changed = [Job::disturbed(&program, &inbox, &few), Job::disturbed(&program, &inbox, &many)];
     take_turns(&mut changed, turns).await?;
     let [nothing, help, few, many, who, send] = jobs.map(|job| job.p50());

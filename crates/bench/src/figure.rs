@@ -1,4 +1,4 @@
-//! One measured number and its line of JSON.
+//! One measured figure and its line of JSON.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::progress::say;
 
-/// One measured number, beside what it is compared with.
+/// Measured figure, with its baseline.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figure {
     bench: &'static str,
@@ -17,11 +17,11 @@ pub(crate) struct Figure {
     baseline_value: Option<f64>,
     /// `value / baseline_value`.
     ratio: Option<f64>,
-    /// How many single measurements `value` is made of.
+    /// Number of single measurements behind `value`.
     n: usize,
 }
 
-/// What a figure's ratio should be. Told on stderr; nothing fails on it.
+/// Target of a figure's ratio. Reported on stderr; a miss is no failure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Target {
     AtLeast(f64),
@@ -40,7 +40,7 @@ impl Figure {
         Self { bench, metric, value, unit, baseline: None, baseline_value: None, ratio: None, n }
     }
 
-    /// The same figure beside a baseline.
+    /// Adds the baseline.
     pub(crate) fn beside(mut self, baseline: &'static str, value: f64) -> Self {
         self.baseline = Some(baseline);
         self.baseline_value = Some(value);
@@ -57,7 +57,7 @@ impl Figure {
         Ok(())
     }
 
-    /// Prints the line, and on stderr whether the ratio is what it should be.
+    /// Prints the line, and on stderr whether the ratio meets the target.
     pub(crate) fn print_against(self, target: Target) -> anyhow::Result<()> {
         let ratio = self.ratio.unwrap_or_default();
         let (met, sign, bound) = match target {
@@ -71,7 +71,7 @@ impl Figure {
     }
 }
 
-/// Four significant digits: more would claim more than a run can tell.
+/// Rounds to four significant digits: more would exceed the precision of a run.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

@@ -1,9 +1,9 @@
-//! `bench grid`: how long a message takes from one door to each other.
+//! `bench grid`: latency from each door to each other door.
 //!
-//! Everything is the shipped binary in processes of its own: a hub that serves, a second hub of the same owner over a real
-//! nats-server, and the hub of another owner over TLS. A time begins when a sender begins to send, which for the command
-//! line and the channel means a new process, and ends when the message is before its reader: its file is in the mailbox or
-//! the channel, the tool that waits has answered, or the worker has been given it.
+//! All processes run the shipped binary: a hub with `serve`, a second hub of the same owner over a real
+//! nats-server, and another owner's hub over TLS. A measurement starts when the sender starts to send, which
+//! for the command line and the channel means a new process. It ends when the message has reached its reader:
+//! its file is in the mailbox or the channel, the waiting tool has returned, or the worker has received it.
 
 mod door;
 mod stage;
@@ -24,7 +24,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let rounds = if quick { 12 } else { 200 };
     bring_up_to_date().await?;
     let mut stage = Stage::build(place, &shipped()?)?;
-    // What is started with the first message is not measured.
+    // A warm-up round: start-up work of the first message is not measured.
     round(&mut stage, 0)?;
     let mut times = vec![Vec::new(); FROM.len() * INTO.len()];
     for number in 1..=rounds {
@@ -55,7 +55,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One message from each door to each other, one after the other.
+/// Sends one message from each door to each other, one after the other.
 fn round(stage: &mut Stage, number: usize) -> anyhow::Result<Vec<(usize, std::time::Duration)>> {
     let mut times = Vec::new();
     for (row, from) in FROM.into_iter().enumerate() {
@@ -70,7 +70,8 @@ fn round(stage: &mut Stage, number: usize) -> anyhow::Result<Vec<(usize, std::ti
     Ok(times)
 }
 
-/// A sender writes to everybody but itself; who sends by the command line has a mailbox and is not the one that is read.
+/// True if the pair is measured: a sender writes to every reader but itself, and a command-line sender has a
+/// mailbox other than the one that is read.
 fn is_measured(from: From, into: Into) -> bool {
     !matches!(
         (from, into),

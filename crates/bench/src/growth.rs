@@ -1,8 +1,8 @@
-//! `bench growth`: what each job costs in a hub of many messages, beside the same job in a hub of few.
+//! `bench growth`: cost of each job in a hub with many messages, compared with a hub with few.
 //!
-//! Two workspaces are filled through the door, so that every message has its mailbox file and its receipt. All wait unread.
-//! Before it counts, `serve` runs in each until it has nothing left to compare. Then the jobs take turns in both. What does
-//! not read everything by nature is to cost the same in both.
+//! Two workspaces are filled through the door, so every message has its mailbox file and its receipt. All are
+//! unread. First, `serve` runs in each until it has nothing left to reconcile. Then the jobs take turns in
+//! both. A job that does not inherently read everything should cost the same in both.
 
 mod fill;
 mod serving;
@@ -22,21 +22,21 @@ use crate::stats::{median, millis};
 
 const BENCH: &str = "growth";
 
-/// Long enough for `serve` to look at an empty hub.
+/// Long enough for `serve` to scan an empty hub.
 const STARTUP: Duration = Duration::from_secs(3);
 
 const FEW: &str = "few_messages";
 
-/// What is flat may cost twice as much.
+/// Target for a constant cost: at most twice as much.
 const FLAT: Target = Target::AtMost(2.0);
 
-/// How much and how long.
+/// Size and length of the benchmark.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     few: usize,
     many: usize,
     turns: usize,
-    /// How long `serve` is watched.
+    /// How long `serve` is observed.
     serving: Duration,
 }
 
@@ -44,7 +44,7 @@ const FULL: Extent = Extent { few: 10_000, many: 1_000_000, turns: 15, serving: 
 
 const QUICK: Extent = Extent { few: 10_000, many: 100_000, turns: 7, serving: Duration::from_secs(15) };
 
-/// A job that is done as a whole process.
+/// Job that runs as a complete process.
 struct Job {
     name: &'static str,
     args: Vec<String>,
@@ -81,14 +81,14 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let (few, many) = (place.fresh()?, place.fresh()?);
     for (folder, count) in [(&few, extent.few), (&many, extent.many)] {
         fill::prepare(folder).await?;
-        // The first `serve` after a start of the machine compares all files, in the large hub for many minutes.
+        // The first `serve` after boot compares all files, which takes many minutes in the large hub.
         serve_for(&program, folder, STARTUP).await?;
         let began = Instant::now();
         fill(folder, count).await?;
         say!("{count} messages in {:.0} s", began.elapsed().as_secs_f64());
     }
     space(&few, &many, extent)?;
-    // The search index and the folders' stamps are brought up to date before anything counts.
+    // Updates the search index and the folder stamps before the measurement.
     for folder in [&few, &many] {
         serve_for(&program, folder, extent.serving).await?;
     }
@@ -101,7 +101,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     retention(&few, extent.few).await
 }
 
-/// The figure of a job in the large hub beside the same in the small one.
+/// Builds the figure of a job in the large hub, with the small one as baseline.
 fn figure(metric: &str, [few, many]: [f64; 2], unit: &'static str, n: usize) -> Figure {
     Figure::new(BENCH, metric, many, unit, n).beside(FEW, few)
 }
@@ -111,7 +111,7 @@ async fn take_turns(job: &Job, program: &Path, folders: [&PathBuf; 2], extent: E
     for turn in 0..=extent.turns {
         for (folder, times) in folders.into_iter().zip(&mut times) {
             let time = job.turn(program, folder).await?;
-            // The first one reads what the disk has.
+            // The first turn reads from disk.
             if turn > 0 {
                 times.push(time);
             }
@@ -120,7 +120,7 @@ async fn take_turns(job: &Job, program: &Path, folders: [&PathBuf; 2], extent: E
     figure(job.name, times.map(|times| median(&millis(&times))), "ms", extent.turns).print_against(FLAT)
 }
 
-/// From the start of `switchboard mcp` without `serve` until the client has the list of tools.
+/// Measures from the start of `switchboard mcp` without `serve` until the client has the tool list.
 async fn sessions(folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> {
     let mut times = [Vec::new(), Vec::new()];
     for turn in 0..=extent.turns {
@@ -138,9 +138,9 @@ async fn sessions(folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> 
         .print_against(FLAT)
 }
 
-/// What `serve` takes right after its start.
+/// Measures the load of `serve` right after its start.
 async fn serving(program: &Path, folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> {
-    /// Fault row D4: a million messages and 200 clients within 256 MB; without clients half of that.
+    /// Fault row D4: a million messages and 200 clients within 256 MB; half of that without clients.
     const MEMORY: f64 = 128.0;
     let few = serve_for(program, folders[0], extent.serving).await?;
     let many = serve_for(program, folders[1], extent.serving).await?;
@@ -152,7 +152,7 @@ async fn serving(program: &Path, folders: [&PathBuf; 2], extent: Extent) -> anyh
     Ok(())
 }
 
-/// Files and bytes of each message, in mailbox and outbox, and in the database.
+/// Measures files and bytes per message, in mailbox and outbox, and in the database.
 fn space(few: &Path, many: &Path, extent: Extent) -> anyhow::Result<()> {
     let counts = [extent.few, extent.many];
     let mut files = [0.0; 2];
@@ -171,11 +171,11 @@ fn space(few: &Path, many: &Path, extent: Extent) -> anyhow::Result<()> {
     figure("database_bytes_per_message", database, "B", extent.many).print_against(FLAT)
 }
 
-/// How much of the database is left when everybody is done with all messages and retention has removed them.
+/// Measures how much of the database remains after all messages are handled and retention has removed them.
 async fn retention(folder: &Path, count: usize) -> anyhow::Result<()> {
     let [before, after] = fill::retire(folder).await?;
     Figure::new(BENCH, "database_after_retention", after, "MiB", count)
         .beside("database_before", before)
-        // The hub keeps 4 MiB for what comes next, which is about half of this database.
+        // The hub retains 4 MiB for reuse, which is about half of this database.
         .print_against(Target::AtMost(0.6))
 }

@@ -1,8 +1,9 @@
-//! `bench hubs`: what one more hub costs the others, the server and the machine.
+//! `bench hubs`: cost of one more linked hub for the other hubs, the server and the machine.
 //!
-//! Real `serve` processes on one real nats-server, ten agents each, once at rest and once with messages, posts and changing
-//! presence. The load per hub is the same for every number of hubs, and a channel always has readers on five hubs, so any
-//! growth is that of the link. What the figures come to for a thousand hubs is a straight line through them.
+//! Real `serve` processes on one real nats-server, ten agents each, first idle and then with messages, posts
+//! and presence changes. The load per hub is the same for every number of hubs, and a channel always has
+//! readers on five hubs, so any growth is that of the link. The figures are extrapolated to a thousand hubs
+//! by a straight line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,25 +25,25 @@ use crate::progress::say;
 
 const BENCH: &str = "hubs";
 
-/// Agents of each hub.
+/// Agents per hub.
 const AGENTS: usize = 10;
 
-/// Hubs that have readers of one channel.
+/// Hubs with readers of one channel.
 const READERS: usize = 5;
 
-/// Each agent sends a message that often, to a channel one time in five.
+/// Interval of each agent's messages; one in five goes to a channel.
 const SENDS: Duration = Duration::from_secs(30);
 
-/// Each agent gives a sign of life that often. Of ten agents two do something else within 30 s.
+/// Interval of each agent's heartbeats. Of ten agents, two change their activity within 30 s.
 const BEATS: Duration = Duration::from_secs(10);
 
-/// The text of a message.
+/// Text length of a message.
 const BODY: usize = 2048;
 
-/// Hubs that have not heard of each other by then never will.
+/// Timeout for the discovery among hubs.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// For how many hubs the figures are extrapolated.
+/// Number of hubs to which the figures are extrapolated.
 const FAR: f64 = 1000.0;
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
@@ -92,7 +93,7 @@ struct One {
     hub: Hub,
 }
 
-/// What the server and the hubs have used so far.
+/// Resources that the server and the hubs have used so far.
 struct Usage {
     server: Value,
     server_ticks: u64,
@@ -130,7 +131,7 @@ impl Hubs {
         Ok(all)
     }
 
-    /// Waits until every hub knows every agent and the channel that it reads.
+    /// Waits until every hub knows every agent and its channel.
     async fn wait_until_known(&self) -> anyhow::Result<()> {
         let expected = (self.members.len() - 1) * AGENTS;
         let began = Instant::now();
@@ -149,9 +150,9 @@ impl Hubs {
         Ok(())
     }
 
-    /// What hubs use on average while nothing happens, or while agents are at work.
+    /// Measures the average load of hubs while idle, or while agents are active.
     async fn measure(&self, phase: &str, window: Duration) -> anyhow::Result<Vec<(&'static str, f64)>> {
-        // What the start and the phase before left is done with.
+        // Lets work left over from the start and the previous phase finish.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = self.usage()?;
         if phase == "busy" {
@@ -165,7 +166,7 @@ impl Hubs {
             let count = |usage: &Usage| usage.server[key].as_f64().unwrap_or_default();
             (count(&after) - count(&before)) / seconds / hubs
         };
-        // A tick is a hundredth of a second on every Linux that matters here.
+        // A tick is a hundredth of a second on every relevant Linux.
         let share = |ticks: u64| as_f64(usize::try_from(ticks).unwrap_or_default()) / seconds;
         let memory =
             self.members.iter().map(|one| resident_mb(one.serve.id())).sum::<anyhow::Result<f64>>()?;
@@ -187,7 +188,7 @@ impl Hubs {
         Ok(Usage { server: varz(self.monitor)?, server_ticks, hub_ticks, at: Instant::now() })
     }
 
-    /// Agents send messages and give signs of life.
+    /// Sends messages and heartbeats of all agents.
     async fn work(&self, window: Duration) -> anyhow::Result<()> {
         let (count, body) = (self.members.len(), "x".repeat(BODY));
         let agents = count * AGENTS;
@@ -198,7 +199,7 @@ impl Hubs {
         };
         while began.elapsed() < window {
             while sent < due(SENDS) {
-                // Neighbours in turn are of different hubs.
+                // Consecutive senders are on different hubs.
                 let (number, agent) = (sent % count, sent / count % AGENTS);
                 let to = if sent % 5 == 4 {
                     Address::Group(GroupId::Channel(channel(number)?))
@@ -222,7 +223,7 @@ impl Hubs {
         Ok(())
     }
 
-    /// The agents of a hub give a sign of life, as their watchers do.
+    /// Writes the heartbeats of a hub's agents, as their watchers do.
     fn beat(&self, number: usize, round: usize) -> anyhow::Result<()> {
         let one = &self.members[number];
         let folder = one.sandbox.file("signals/presence");
@@ -257,7 +258,7 @@ fn channel(hub: usize) -> anyhow::Result<Name> {
     Ok(Name::parse(&format!("channel-{}", hub / READERS))?)
 }
 
-/// The server's own counts.
+/// Reads the server's own counters.
 fn varz(port: u16) -> anyhow::Result<Value> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n")?;
@@ -267,10 +268,10 @@ fn varz(port: u16) -> anyhow::Result<Value> {
     Ok(serde_json::from_str(body)?)
 }
 
-/// Processor time of a process, in hundredths of a second.
+/// Returns the CPU time of a process, in hundredths of a second.
 fn cpu_ticks(pid: u32) -> anyhow::Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name of the program, in parentheses, may hold anything.
+    // The program name, in parentheses, may contain any character.
     let (_, fields) = stat.rsplit_once(')').context("no process")?;
     let mut fields = fields.split_whitespace().skip(11);
     let mut next = || fields.next().context("a short /proc/stat").and_then(|field| Ok(field.parse::<u64>()?));
@@ -289,7 +290,7 @@ fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
-/// The value at `x` of the straight line nearest to these points.
+/// Returns the value at `x` of the least-squares line through these points.
 fn line_at(points: &[(f64, f64)], x: f64) -> f64 {
     let count = as_f64(points.len());
     let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;

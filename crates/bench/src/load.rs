@@ -1,4 +1,4 @@
-//! Senders that wait for their own answer, over a window of time.
+//! Senders that wait for their own reply, over a time window.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,36 +10,36 @@ use switchboard_core::{IdClock, MessageId};
 use switchboard_sys::clock::Clock;
 use tokio::task::JoinSet;
 
-/// How long the body of each message is.
+/// Body length of each message.
 const BODY: usize = 1024;
 
-/// Who writes and reads.
+/// Sender and reader.
 pub(crate) const READER: &str = "reader";
 
-/// How many senders there are, and for how long.
+/// Number of senders, and duration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) senders: usize,
-    /// Before the window: files reach their size, statements are prepared.
+    /// Time before the window, in which files reach their size and statements are prepared.
     pub(crate) warm_up: Duration,
     pub(crate) length: Duration,
 }
 
-/// The window in which answers count.
+/// Window in which replies count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window {
     start: Instant,
     end: Instant,
 }
 
-/// What one round came to.
+/// Result of one round.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    /// How long each send waited for its answer, for the answers within the window.
+    /// Latencies of the replies within the window.
     pub(crate) latencies: Vec<Duration>,
-    /// The window's length.
+    /// Length of the window.
     pub(crate) length: Duration,
-    /// All sends, also those before and after the window.
+    /// All sends, including those before and after the window.
     pub(crate) all: usize,
 }
 
@@ -77,7 +77,7 @@ impl Load {
 }
 
 impl Window {
-    /// The time now, unless the window is over.
+    /// Returns the current time, unless the window is over.
     pub(crate) fn is_open(self) -> Option<Instant> {
         let now = Instant::now();
         (now < self.end).then_some(now)
@@ -85,7 +85,7 @@ impl Window {
 }
 
 impl Round {
-    /// Notes an answer that came just now.
+    /// Records a reply that has just arrived.
     pub(crate) fn note(&mut self, window: Window, began: Instant) {
         let now = Instant::now();
         self.all += 1;
@@ -94,19 +94,19 @@ impl Round {
         }
     }
 
-    /// Adds what another sender did in the same window.
+    /// Adds the results of another sender in the same window.
     pub(crate) fn add(&mut self, other: Self) {
         self.latencies.extend(other.latencies);
         self.all += other.all;
     }
 }
 
-/// The text of every message.
+/// Returns the text of every message.
 pub(crate) fn body() -> String {
     "The quick brown fox jumps over the lazy dog. ".chars().cycle().take(BODY).collect()
 }
 
-/// A message file as it lies in a mailbox, with room for another id: the bytes that the baselines keep.
+/// Message file with a variable id: the bytes that the baselines store.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
     bytes: Vec<u8>,
@@ -134,7 +134,7 @@ impl Template {
         Self { bytes, id_at }
     }
 
-    /// The bytes of a message with this id.
+    /// Returns the bytes of a message with this id.
     pub(crate) fn with(&self, id: MessageId) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for (place, byte) in bytes.iter_mut().skip(self.id_at).zip(to_native(id).bytes()) {
@@ -144,12 +144,12 @@ impl Template {
     }
 }
 
-/// The name of a sender.
+/// Returns the name of a sender.
 pub(crate) fn sender(number: usize) -> String {
     format!("sender-{number}")
 }
 
-/// An id made as the hub makes its own.
+/// Creates an id as the hub does.
 pub(crate) fn new_id(ids: &mut IdClock) -> MessageId {
     ids.next(Clock::system().now(), fastrand::u128(..))
 }

@@ -1,10 +1,10 @@
-//! `bench mailbox`: durable sends for 1, 8 and 64 senders, and how soon a waiting reader wakes.
+//! `bench mailbox`: durable sends of 1, 8 and 64 senders, and the wake-up latency of a reader.
 //!
-//! A send counts when its sender was told that it is accepted, which is when it is in the journal, on
-//! disk. `accepted` is what the journal takes while another process is to deliver, which is what the
-//! baselines of the same name do. `serving` is the same with the door at work in the same process, as in `switchboard
-//! serve`, where two files per message are written meanwhile. `delivered` counts messages from the first
-//! send until the last one is in its mailbox and has its receipt.
+//! A send counts when its sender has the acknowledgement: the message is in the journal, on disk. `accepted`
+//! is the rate of the journal while another process delivers, as in the baselines of the same name. `serving`
+//! is the same with the door in the same process, as in `switchboard serve`, which also writes two files per
+//! message. `delivered` counts messages from the first send until the last one is in its mailbox and has its
+//! receipt.
 
 use std::time::Duration;
 
@@ -23,18 +23,18 @@ const FSYNC: &str = "fsync_4k";
 const GROWING: &str = "fdatasync_growing_file";
 const BARE: &str = "bare_files_two_threads";
 
-/// How many senders there are at once.
+/// Numbers of concurrent senders.
 const SENDERS: [usize; 3] = [1, 8, 64];
 
-/// How long and how often.
+/// Number and length of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     rounds: usize,
     warm_up: Duration,
     length: Duration,
-    /// Waits for the disk per round.
+    /// Syncs per round.
     fsyncs: usize,
-    /// How often a reader is woken: one that stays, and one that is started anew each time.
+    /// Wake-ups of a reader: one that keeps running, and one that is restarted each time.
     wakes: (usize, usize),
 }
 
@@ -54,7 +54,7 @@ const QUICK: Extent = Extent {
     wakes: (40, 5),
 };
 
-/// One number per round, and how many measurements they stand for.
+/// One number per round, and the count of measurements behind it.
 #[derive(Debug, Default)]
 struct Series {
     rates: Vec<f64>,

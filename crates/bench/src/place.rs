@@ -1,4 +1,4 @@
-//! Where the benchmarks write: one folder on a real disk, for ours and for the baselines.
+//! Folder that the benchmarks write to: on a real disk, for ours and for the baselines.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use tempfile::TempDir;
 
 use crate::progress::say;
 
-/// A folder for one run, removed at its end.
+/// Folder of one run, removed at its end.
 #[derive(Debug)]
 pub(crate) struct Place {
     root: TempDir,
 }
 
 impl Place {
-    /// A new folder in `asked`, or in the build folder that this program lies in.
+    /// Creates a folder in `asked`, or in the build folder of this program.
     pub(crate) fn find(asked: Option<&Path>) -> anyhow::Result<Self> {
         let parent = match asked {
             Some(dir) => dir.to_owned(),
@@ -36,35 +36,35 @@ impl Place {
         self.root.path()
     }
 
-    /// A new folder for one round.
+    /// Creates a folder for one round.
     ///
-    /// It stays until the run ends: removing thousands of files would burden the round that follows.
+    /// It stays until the run ends: removing thousands of files would slow down the next round.
     pub(crate) fn fresh(&self) -> anyhow::Result<PathBuf> {
         Ok(tempfile::tempdir_in(self.path())?.keep())
     }
 
-    /// Waits until everything written so far is on disk, so that no round pays for the one before.
+    /// Waits until everything written so far is on disk, so that no round pays for the previous one.
     pub(crate) fn settle() {
         rustix::fs::sync();
     }
 }
 
-/// `target/`, two levels above this program.
+/// Returns `target/`, two levels above this program.
 fn build_folder() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.ancestors().nth(2).context("this program is not in a build folder; use --dir")?;
     Ok(folder.to_owned())
 }
 
-/// Has ext4 put each folder in here somewhere else on the disk.
+/// Makes ext4 spread the folders in here over the disk.
 ///
-/// It takes no inode again for minutes after its file was removed, and searches past all of them. Without
-/// this a run would pay for the files that the run before has left and removed.
+/// ext4 does not reuse an inode for minutes after its file was removed, and searches past all of them.
+/// Without this, a run would pay for the removed files of the previous run.
 #[cfg(target_os = "linux")]
 fn spread(dir: &Path) {
     use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
     let Ok(dir) = std::fs::File::open(dir) else { return };
-    // A file system that knows no such flag has no such trouble.
+    // A file system without this flag does not have the issue.
     let _ = ioctl_getflags(&dir).and_then(|flags| ioctl_setflags(&dir, flags | IFlags::TOPDIR));
 }
 

@@ -1,4 +1,4 @@
-//! The shipped binary: brought up to date, found, and run as a whole process.
+//! The shipped binary: built, found, and run as a complete process.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use switchboard_sys::process::Spawn;
 
 use crate::progress::say;
 
-/// `switchboard` beside this program.
+/// Returns the path of `switchboard` next to this program.
 pub(crate) fn shipped() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe()?.with_file_name("switchboard");
     let found = program.is_file();
@@ -18,8 +18,8 @@ pub(crate) fn shipped() -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// Has cargo bring the binary up to date, where this program was started by cargo. It is a matter of
-/// milliseconds where nothing has changed. Otherwise what lies beside this program is measured.
+/// Builds the binary if cargo started this program, which takes milliseconds if nothing has changed.
+/// Otherwise measures the existing one.
 pub(crate) async fn bring_up_to_date() -> anyhow::Result<()> {
     let (Some(cargo), Some(manifest)) = (std::env::var_os("CARGO"), std::env::var_os("CARGO_MANIFEST_DIR"))
     else {
@@ -46,7 +46,7 @@ pub(crate) async fn bring_up_to_date() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a program to its end, and says how long that took.
+/// Runs a program to its end and returns the duration.
 pub(crate) async fn whole(program: &Path, args: &[&str], cwd: &Path) -> anyhow::Result<Duration> {
     let spawn = Spawn::new(program).args(args.iter().copied()).cwd(cwd).stderr(Stdio::null());
     let began = Instant::now();

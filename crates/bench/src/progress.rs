@@ -1,10 +1,10 @@
-//! What is told on the way, on stderr: stdout belongs to the figures.
+//! Progress on stderr; stdout has the figures.
 
 /// Writes a line to stderr.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        // A closed stderr is no reason to stop measuring.
+        // A closed stderr must not stop the measurement.
         let _ = writeln!(std::io::stderr(), $($text)*);
     }};
 }

@@ -1,7 +1,7 @@
-//! `bench suites`: what it costs to have Switchboard between a client and the servers behind it.
+//! `bench suites`: cost of Switchboard between a client and the servers behind it.
 //!
-//! The same call is made directly and through the suite, by turns: to a server that does nothing but answer, and
-//! to a real one in Node. Then what twenty servers cost that nobody has called yet, and a hundred clients of one.
+//! The same call is made directly and through the suite, in turn: to an echo server, and to a real one in
+//! Node. Then the cost of twenty servers without calls, and of a hundred clients of one server.
 
 mod echo;
 
@@ -29,19 +29,19 @@ pub(crate) use self::echo::run as echo_child;
 
 const BENCH: &str = "suites";
 
-/// Where `tools/install.sh` puts the real server, below the folder that it names.
+/// Path where `tools/install.sh` puts the real server, below the folder that it names.
 const EVERYTHING: &str = "npm/@modelcontextprotocol/server-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
 
-/// How many servers there are that nobody calls.
+/// Servers without calls.
 const IDLE: usize = 20;
 
-/// How many clients share one server.
+/// Clients that share one server.
 const HOSTS: usize = 100;
 
-/// How many calls of one kind before the other has its turn.
+/// Calls of one kind before the other has its turn.
 const TURN: usize = 20;
 
-/// How long and how often.
+/// Number and length of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     /// Turns of calls, of each kind.
@@ -66,7 +66,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     shared(place, &native, extent.calls).await
 }
 
-/// A user with a workspace, for whom the servers are trusted.
+/// User with a workspace who trusts the servers.
 struct User {
     home: PathBuf,
     workspace: PathBuf,
@@ -101,7 +101,7 @@ impl User {
     }
 }
 
-/// What the suite adds to a call.
+/// Measures the overhead of the suite per call.
 async fn added(
     place: &Place,
     kind: &'static str,
@@ -139,7 +139,7 @@ async fn added(
     figure("added", ours - least).beside("bound", bound).print_against(Target::AtMost(1.0))
 }
 
-/// What servers cost that nobody has called yet.
+/// Measures the cost of servers without calls.
 async fn idle(place: &Place, command: &[OsString], starts: usize) -> anyhow::Result<()> {
     let user = User::new(place).await?;
     for number in 0..IDLE {
@@ -164,7 +164,7 @@ async fn idle(place: &Place, command: &[OsString], starts: usize) -> anyhow::Res
         .print_against(Target::AtMost(1.0))
 }
 
-/// A hundred clients of one server, all at once. Each must get its own answers.
+/// Runs a hundred concurrent clients of one server. Each must get its own results.
 async fn shared(place: &Place, command: &[OsString], calls: usize) -> anyhow::Result<()> {
     let user = User::new(place).await?;
     user.adds("echo", command).await?;

@@ -1,10 +1,11 @@
-//! `bench swarm`: signed messages of other owners, taken in over HTTPS, and a broadcast to peers that are slow.
+//! `bench swarm`: signed messages of other owners over HTTPS, and a broadcast to slow peers.
 //!
-//! The hub is the shipped binary running `serve` with a certificate of a CA that was made for the run. Eight clients, and then
-//! 64, keep a connection each and send messages that were signed beforehand, one after the other. In turns with them run the
-//! two things that no such hub can do without: the bare verification of as many signatures on all cores, and the bare
-//! journal, to which as many tasks of one process write the same messages. Clients and hub share the machine. The hub
-//! also delivers what it accepts, two files a message; the bare journal does not.
+//! The hub is the shipped binary running `serve`, with a certificate of a CA created for the run. Eight
+//! clients, and then 64, each use one connection and send messages that were signed beforehand, one after the
+//! other. In turn run the two things that no such hub can avoid: the bare verification of as many signatures
+//! on all cores, and the bare journal, to which as many tasks of one process write the same messages. Clients
+//! and hub share the machine. The hub also delivers what it accepts, two files per message; the bare journal
+//! does not.
 
 mod authority;
 mod baseline;
@@ -34,10 +35,10 @@ use crate::stats::{median, millis, percentile, rate};
 
 const BENCH: &str = "swarm";
 
-/// How many clients there are, each with a connection and a key of its own.
+/// Numbers of clients, each with its own connection and key.
 const CLIENTS: [usize; 2] = [8, 64];
 
-/// How often and how much.
+/// Number and size of the measurements.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     rounds: usize,
@@ -70,20 +71,20 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     broadcast::run(place, &authority, extent.broadcasts).await
 }
 
-/// How many messages a second are verified, in the journal, and answered.
+/// Measures messages per second that are verified, journaled and answered.
 async fn accepted(
     place: &Place,
     authority: &Authority,
     extent: Extent,
     clients: usize,
 ) -> anyhow::Result<()> {
-    // A sender that has signed a whole envelope once must always do so: two kinds of senders.
+    // A sender that has once signed a complete envelope must always do so: two kinds of senders.
     let (plain, whole) = (Letters::new(clients, "plain"), Letters::new(clients, "whole"));
     let peers: Vec<Peer> = plain.peers().chain(whole.peers()).collect();
     let stage = Stage::build(place, authority, &peers).await?;
     let serve = stage.serve().await?;
     let pid = serve.pid().to_string();
-    // Statements, and the first pages of everything.
+    // Warms up prepared statements and page caches.
     for (letters, seal) in [(&plain, Seal::Message), (&whole, Seal::Envelope)] {
         let written = letters.write(&stage, clients, seal)?;
         taken_in(&mut connect(authority, &stage, clients).await?, &written).await?;
@@ -101,7 +102,7 @@ async fn accepted(
         Place::settle();
         journal.push(hub.write(&written).await?);
         Place::settle();
-        // New ones for each round: the hub closes connections that are idle for long.
+        // New connections for each round: the hub closes idle ones.
         let mut connections = connect(authority, &stage, clients).await?;
         let cores = Cores::now(&pid);
         ours.push(taken_in(&mut connections, &written).await?);
@@ -151,7 +152,7 @@ impl Series {
     }
 }
 
-/// A connection for each client.
+/// Opens a connection for each client.
 async fn connect(authority: &Authority, stage: &Stage, clients: usize) -> anyhow::Result<Vec<Client>> {
     let mut connections = Vec::new();
     for number in 0..clients {
@@ -160,7 +161,8 @@ async fn connect(authority: &Authority, stage: &Stage, clients: usize) -> anyhow
     Ok(connections)
 }
 
-/// Has the hub take in messages, those of each client on its own connection; how long each of them and all of them took.
+/// Sends each client's messages on its connection; returns the latency of each message and the total
+/// duration.
 async fn taken_in(clients: &mut [Client], letters: &[Letter]) -> anyhow::Result<(Vec<Duration>, Duration)> {
     let began = Instant::now();
     let count = clients.len();
@@ -178,7 +180,7 @@ async fn taken_in(clients: &mut [Client], letters: &[Letter]) -> anyhow::Result<
     Ok((times, began.elapsed()))
 }
 
-/// The time now, as a message has it.
+/// Returns the current time in the format of a message.
 fn stamp() -> String {
     Clock::system().now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! The waiting reader: a process of its own that answers with a byte for each message that arrives.
+//! The waiting reader: a separate process that writes a byte for each message that arrives.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -11,16 +11,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::load::READER;
 
-/// Said once, when everything after it will be noticed.
+/// Written once, when every later message will be noticed.
 pub(crate) const READY: u8 = b'r';
 
-/// Asked for, and answered with itself.
+/// Request byte, which is echoed.
 pub(crate) const ECHO: u8 = b'e';
 
-/// Said for each message.
+/// Written for each message.
 pub(crate) const MAIL: u8 = b'm';
 
-/// Waits for mail in this workspace until stdin is closed.
+/// Waits for messages in this workspace until stdin is closed.
 pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     let workspace = Workspace::open(folder, Config::default(), |_| {}).await?;
     let (hub, agent) = (workspace.hub(), READER.parse::<AgentId>()?);
@@ -47,7 +47,7 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers what comes in with itself; at the end of it, the program is over.
+/// Echoes its input; the program ends with it.
 fn echo(over: &CancellationToken) {
     let (mut stdin, mut byte) = (std::io::stdin(), [0]);
     while stdin.read_exact(&mut byte).and_then(|()| say(byte[0])).is_ok() {}

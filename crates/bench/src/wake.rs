@@ -1,8 +1,8 @@
-//! How soon a waiting reader in another process wakes, from the call of `send` on.
+//! Wake-up latency of a reader in another process, from the call of `send` on.
 //!
 //! Two readers: a process of this program that does what any waiting program does ([`crate::waiter`]),
-//! beside a byte echoed over the same pipes; and the shipped `switchboard wait`, whose time until its
-//! line is there includes the printing.
+//! compared with a byte echoed over the same pipes; and the shipped `switchboard wait`, whose time includes
+//! printing its line.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -25,13 +25,13 @@ use crate::waiter::{ECHO, MAIL, READY};
 
 const PIPE: &str = "pipe_echo";
 
-/// Not measured: what a reader may take to wake.
+/// A bound, not a measurement: the longest acceptable wake-up.
 const BOUND: &str = "bound_10_ms";
 
-/// Longer than any wake that is not a fault.
+/// Timeout: longer than any wake-up without a fault.
 const TOO_LONG: Duration = Duration::from_secs(20);
 
-/// How long a started `switchboard wait` gets until it waits: it does not say when it does.
+/// Time for a started `switchboard wait` to begin waiting: it does not report when it does.
 const STARTING: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(place: &Place, bench: &'static str, wakes: (usize, usize)) -> anyhow::Result<()> {
@@ -43,7 +43,7 @@ pub(crate) async fn run(place: &Place, bench: &'static str, wakes: (usize, usize
     serving.close().await?;
     say!("woke a waiting reader {wakes} times");
     Place::settle();
-    // A mailbox of its own: `switchboard wait` returns at once where something unseen waits.
+    // A separate mailbox: `switchboard wait` returns at once if a message is unseen.
     let folder = place.fresh()?;
     let serving = Serving::make(&folder, At::Everything).await?;
     let mut waited = Vec::with_capacity(starts);
@@ -87,7 +87,7 @@ impl Reader {
     }
 }
 
-/// Echoes and wakes in turn, in that order.
+/// Measures echoes and wake-ups in turn, in that order.
 async fn staying_reader(
     serving: &Serving,
     folder: &Path,
@@ -97,7 +97,7 @@ async fn staying_reader(
     reader.expect(READY).await?;
     let (mut echoes, mut woken) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for _ in 0..count {
-        // Uneven, so that no timer of either side stays in step; long enough for both to fall idle.
+        // Random, so that it stays out of step with every timer; long enough for both sides to be idle.
         tokio::time::sleep(Duration::from_millis(fastrand::u64(20..50))).await;
         let began = Instant::now();
         reader.ask.write_u8(ECHO).await?;
@@ -117,8 +117,9 @@ async fn staying_reader(
     Ok((echoes, woken))
 }
 
-/// Starts `switchboard wait`, sends, and waits for its line. The reader is the owner of the mailbox, so
-/// that what it was shown counts as seen and the next one waits anew.
+/// Starts `switchboard wait`, sends a message, and waits for its line.
+///
+/// The reader owns the mailbox, so a message it was shown counts as seen and the next call waits again.
 async fn shipped_reader(serving: &Serving, folder: &Path) -> anyhow::Result<Duration> {
     let mut child = Spawn::new(shipped()?)
         .args(["--from", READER, "wait", "--json", "--timeout", "30"])

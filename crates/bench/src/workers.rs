@@ -1,8 +1,8 @@
-//! `bench workers`: what the router adds between a program and its agents.
+//! `bench workers`: overhead of the router between a program and its agents.
 //!
-//! The worker is the one that only echoes. How soon an injection is acknowledged and complete, beside a bare submit
-//! to a journal of its own, by turns; how many pieces of an answer reach two clients, beside a pipe that copies the
-//! same lines; and what the router holds in memory after a hundred jobs.
+//! The worker only echoes. Measures how soon an injection is acknowledged and complete, compared with a bare
+//! submit to its own journal, in turn; how many pieces of an answer reach two clients, compared with a pipe
+//! that copies the same lines; and the router's memory after a hundred jobs.
 
 mod pipe;
 
@@ -28,16 +28,16 @@ use crate::stats::{median, millis, percentile};
 
 const BENCH: &str = "workers";
 
-/// The same message, journaled and nothing more.
+/// The same message, only journaled.
 const JOURNAL: &str = "journal_submit";
 
-/// How many pieces an answer has.
+/// Pieces of an answer.
 const PIECES: usize = 100_000;
 
-/// How many jobs are history.
+/// Jobs in the history.
 const JOBS: usize = 100;
 
-/// Longer than anything takes that is not stuck.
+/// Timeout: longer than any operation that is not stuck.
 const TOO_LONG: Duration = Duration::from_mins(2);
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
@@ -89,7 +89,7 @@ async fn launch(client: &mut Client, payload: &Value) -> anyhow::Result<String> 
     Ok(launched.data["job_id"].as_str().context("a job without an id")?.to_owned())
 }
 
-/// The time until each of these events has come for an injection.
+/// Measures the time until each of these events of an injection.
 async fn inject(
     client: &mut Client,
     job: &str,
@@ -143,7 +143,7 @@ fn draft(hub: &Hub, text: &str) -> anyhow::Result<Draft> {
     Ok(hub.draft(Door::Workers, from, to, Kind::delegate_task(), text))
 }
 
-/// Two clients read one long answer; a pipe copies its lines.
+/// Measures two clients that read one long answer, and a pipe that copies its lines.
 async fn pieces(router: &Router, client: &mut Client, rounds: usize) -> anyhow::Result<()> {
     Place::settle();
     let job = launch(client, &json!({ "agent": "echo", "echo": { "deltas": PIECES } })).await?;
@@ -176,7 +176,7 @@ async fn pieces(router: &Router, client: &mut Client, rounds: usize) -> anyhow::
         .print_against(Target::AtLeast(0.25))
 }
 
-/// Lets the client that injects come to the end of the answer as well.
+/// Lets the injecting client reach the end of the answer as well.
 async fn client_skips(client: &mut Client) -> anyhow::Result<()> {
     loop {
         let event = timeout(TOO_LONG, client.next()).await.context("no end")??;

@@ -1,7 +1,7 @@
-//! Old messages out of the way: moved to dated folders inside their channel, where they can still be read.
+//! Archives old messages in dated folders inside their channel, where they can still be read.
 //!
-//! A channel of many thousand files takes time to list. Nothing moves by itself: other programs that share the
-//! folder may want to read it all.
+//! Listing a channel of many thousand files is slow. Nothing is archived automatically, because other
+//! programs that share the folder may want to read all of it.
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::Name;
@@ -12,24 +12,23 @@ use crate::error::ChannelError;
 use crate::ids::{id_of_file, month_of, second_of};
 use crate::tree::{blocking, create_archive};
 
-/// A file that was written less than this ago stays, however old its name: whoever reads the channel has to have
-/// had the time to see it.
+/// Files written more recently stay, however old their name: readers of the channel need time to see them.
 const FRESH: SignedDuration = SignedDuration::from_hours(1);
 
-/// What was moved.
+/// Result of archiving a channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArchiveSummary {
-    /// Messages that are in the archive now and were not before.
+    /// Messages that were moved to the archive.
     pub moved: usize,
-    /// Old files that stay where they are: they could not be taken in, or came a moment ago.
+    /// Old files that stay in place: not ingested, or too recent.
     pub skipped: usize,
 }
 
 impl Channels {
     /// Moves the messages of a channel that are older than `age` to `archive/YYYY-MM/` in its folder.
     ///
-    /// What the journal does not have is taken in first, and what cannot be taken in stays: nothing disappears
-    /// before it was delivered. A move that was interrupted is ended by the next one.
+    /// Scans the channel first and skips what could not be ingested, so nothing is archived before it was
+    /// delivered. The next call completes an interrupted move.
     pub async fn archive(&self, channel: &Name, age: SignedDuration) -> Result<ArchiveSummary, ChannelError> {
         self.check_writable().await?;
         self.scan_channel(channel).await?;
@@ -48,7 +47,7 @@ impl Channels {
         let mut archived = ArchiveSummary::default();
         for name in dir.names()? {
             let Some(id) = id_of_file(&name) else { continue };
-            // A name without a time tells nothing about its age, and the file itself does.
+            // A name without a time says nothing about the age; the file's modification time does.
             let named = second_of(id);
             if named.is_some_and(|at| !is_older(at, age)) {
                 continue;

@@ -3,7 +3,8 @@ use crate::test_channels::{TestChannels, file, name, soon, write_carelessly};
 
 const MONTH: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// A channel with an old message in each of two months, and one of now; forty days have passed since they came.
+/// Creates a channel with an old message in each of two months and a current one; forty days have passed
+/// since.
 async fn aged() -> TestChannels {
     let test = TestChannels::new(&[]).await;
     for (id, at) in [
@@ -20,7 +21,7 @@ async fn aged() -> TestChannels {
 }
 
 #[tokio::test]
-async fn old_messages_move_to_folders_by_month_and_are_still_read() {
+async fn archived_messages_move_by_month_and_stay_readable() {
     let test = aged().await;
     let general = name("general");
     let archived = test.channels.archive(&general, MONTH).await.unwrap();
@@ -46,7 +47,7 @@ async fn old_messages_move_to_folders_by_month_and_are_still_read() {
 }
 
 #[tokio::test]
-async fn what_is_archived_is_not_taken_in_again_and_wakes_no_reader() {
+async fn archived_messages_are_not_ingested_again() {
     let test = aged().await;
     let general = name("general");
     test.channels.scan().await.unwrap();
@@ -62,7 +63,7 @@ async fn what_is_archived_is_not_taken_in_again_and_wakes_no_reader() {
 }
 
 #[tokio::test]
-async fn what_could_not_be_taken_in_and_what_came_a_moment_ago_stays() {
+async fn rejected_and_recent_files_are_not_archived() {
     let test = TestChannels::new(&[]).await;
     let general = name("general");
     write_carelessly(&test.path("channels/general/msg-20200101-000000-codex-0001.json"), "{");
@@ -80,7 +81,7 @@ async fn what_could_not_be_taken_in_and_what_came_a_moment_ago_stays() {
 }
 
 #[tokio::test]
-async fn a_move_that_was_interrupted_is_ended_and_read_once() {
+async fn interrupted_move_is_completed_and_read_once() {
     let test = aged().await;
     let general = name("general");
     let id = "msg-20200115-101010-codex-0001.json";

@@ -1,4 +1,4 @@
-//! The channels, as the command line and the watchers use them.
+//! The channels of one shared folder, as the command line and the watchers use them.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ use crate::tree::{Tree, blocking};
 use crate::wire::{ChannelMessage, Content, iso};
 use crate::writer::ChannelWriter;
 
-/// Under this topic the hub remembers the identity of each channels root, by its path.
+/// Note topic of the identity of each channels root, by its path.
 const ROOT: &str = "root";
 
-/// Under this topic the hub remembers where a channels root is that could not be marked yet, by its path.
+/// Note topic of the device and inode of a root that could not be given an identity yet, by its path.
 const UNMARKED: &str = "unmarked-root";
 
-/// The channels of one shared folder, with the hub behind them. Clones are handles on the same.
+/// Handle to the channels of one shared folder and their hub. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Channels {
     inner: Arc<Inner>,
@@ -37,52 +37,52 @@ struct Inner {
     hub: Hub,
     tree: Tree,
     config: Config,
-    /// What tells the folder from every other, where hubs that are linked have to know.
+    /// Identity of the folder, if this hub is linked with others.
     folder: Option<String>,
     writer: ChannelWriter,
-    /// By the spelling of the folder, of which there can be several.
+    /// By the spelling of the folder name, of which there can be several.
     channel_states: Mutex<HashMap<String, ChannelState>>,
     scan_lock: tokio::sync::Mutex<()>,
-    /// Files that were found to be altered and have been told of, by channel and id.
+    /// Files that were reported as tampered with, by channel and id.
     reported: Mutex<HashSet<(Name, String)>>,
 }
 
-/// A message that somebody of this hub puts into a channel.
+/// Message that an agent of this hub posts to a channel.
 #[derive(Debug, Clone)]
 pub struct Post {
-    /// Who writes.
+    /// Sender.
     pub from: AgentId,
-    /// Where.
+    /// Channel.
     pub channel: Name,
-    /// An agent, or `all`.
+    /// Recipient: an agent, or `all`.
     pub to: String,
-    /// What for: `chat`, `task_assign` …; any word passes.
+    /// Message type, such as `chat` or `task_assign`; any type is accepted.
     pub kind: String,
-    /// The text.
+    /// Text.
     pub text: String,
-    /// A block of code, if any.
+    /// Code block, if any.
     pub code: Option<String>,
     /// References to files.
     pub artifacts: Vec<String>,
-    /// The message of the channel that it answers.
+    /// Id of the channel message that this one answers.
     pub in_reply_to: Option<String>,
-    /// Whatever else it carries.
+    /// Further metadata.
     pub metadata: Map<String, Value>,
 }
 
-/// A message that is in its channel and in the journal.
+/// Message that is in the journal and in its file.
 #[derive(Debug)]
 pub struct PostedMessage {
-    /// The message as its file has it.
+    /// The message as written to its file.
     pub message: ChannelMessage,
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the hub made of it.
+    /// Result of the journal.
     pub accepted: Accepted,
 }
 
 impl Post {
-    /// A plain post to everyone in a channel.
+    /// Creates a plain post to everyone in a channel.
     pub fn new(from: AgentId, channel: Name, text: impl Into<String>) -> Self {
         Self {
             from,
@@ -97,7 +97,7 @@ impl Post {
         }
     }
 
-    /// The message, but for the id and the time that it gets when it is written.
+    /// Converts the post to a message without id and time, which are set when it is written.
     pub(crate) fn into_message(self) -> ChannelMessage {
         let mut metadata = self.metadata;
         metadata.entry("mode").or_insert_with(|| "chat".into());
@@ -126,8 +126,8 @@ impl Post {
 impl Channels {
     /// Opens the channels below `config.root`, which must exist.
     ///
-    /// A root that can be a mount is given an identity at its first use, in `signals/folder`. From then on a folder without
-    /// that identity is an error: it is the bare mount point, or another disk.
+    /// A root that can be a mount gets an identity at its first use, in `signals/folder`. From then on a
+    /// folder without that identity is an error: it is the bare mount point, or another disk.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
         let key = config.root.display().to_string();
         let known = if config.shared { hub.get_note(Door::Channels, ROOT, &key).await? } else { None };
@@ -144,14 +144,14 @@ impl Channels {
         })
         .await?;
         if is_first && identity.is_none() && seen != place {
-            // On a full disk it cannot be noted either.
+            // On a full disk this note fails as well.
             let _ = hub.put_note(Door::Channels, UNMARKED, key.clone(), place).await;
         } else if is_first && identity.is_some() {
             match hub.put_note(Door::Channels, ROOT, key.clone(), identity.clone()).await {
                 Ok(()) => {
                     tracing::info!(root = %key, "first use of this channels root: from now on it is known by signals/folder");
                 }
-                // On a full disk channels are still read.
+                // On a full disk channels can still be read.
                 Err(error) => tree = tree.into_read_only(error.into()),
             }
         }
@@ -169,7 +169,7 @@ impl Channels {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Takes the folder that is at `config.root` now for the channels, whatever was there before.
+    /// Accepts the folder that is now at `config.root`, whatever its identity.
     pub async fn accept_root(config: &Config, hub: &Hub) -> Result<(), ChannelError> {
         let root = config.root.clone();
         let identity = blocking(move || Tree::open(&root, true, None)?.identity()).await?;
@@ -177,33 +177,33 @@ impl Channels {
         Ok(hub.put_note(Door::Channels, ROOT, key, Some(identity)).await?)
     }
 
-    /// The hub behind them.
+    /// Returns the hub.
     pub fn hub(&self) -> &Hub {
         &self.inner.hub
     }
 
-    /// The shared folder.
+    /// Returns the shared folder.
     pub fn tree(&self) -> &Tree {
         &self.inner.tree
     }
 
-    /// Checks that the folder is mounted and known by its identity, so that it may be written into.
+    /// Checks that the folder is mounted and has the known identity, so that it may be written to.
     pub async fn check_writable(&self) -> Result<(), ChannelError> {
         let tree = self.tree().clone();
         blocking(move || tree.writable_root().map(drop)).await
     }
 
-    /// The door's settings.
+    /// Returns the settings of the door.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }
 
-    /// What tells the folder from every other, where this hub is linked with others.
+    /// Returns the identity of the folder, if this hub is linked with others.
     pub(crate) fn folder(&self) -> Option<&str> {
         self.inner.folder.as_deref()
     }
 
-    /// What this hub is called by those that it is linked with.
+    /// Returns the name of this hub among the linked hubs.
     pub(crate) async fn own_name(&self) -> Result<Option<Name>, ChannelError> {
         Ok(if self.folder().is_some() { self.hub().own_name().await? } else { None })
     }
@@ -224,8 +224,8 @@ impl Channels {
         &self.inner.reported
     }
 
-    /// Makes the agents of the configured watchers known as readers of their channels. From then on what is said
-    /// to them waits for them.
+    /// Registers the agents of the configured watchers as readers of their channels. From then on messages to
+    /// them are queued.
     pub async fn register_watchers(&self) -> Result<(), ChannelError> {
         for watcher in &self.config().watchers {
             self.join(&watcher.agent.clone().into(), &watcher.channel).await?;
@@ -233,22 +233,22 @@ impl Channels {
         Ok(())
     }
 
-    /// Puts a message into its channel. It is in the journal and its file is on disk when this returns.
+    /// Posts a message to its channel. On return it is in the journal and its file is on disk.
     ///
-    /// The journal comes first; the file says which of its messages it is. If the file cannot be written, the answer is
-    /// [`ChannelError::NotWritten`], and the channels door of any process writes it later. So it does if this process
-    /// dies between the two.
+    /// The journal comes first, and the file names its journal entry. If the file cannot be written, the
+    /// error is [`ChannelError::NotWritten`] and the channels door of any process writes it later; so it does
+    /// if this process dies between the two steps.
     pub async fn post(&self, post: Post) -> Result<PostedMessage, ChannelError> {
         let mut post = self.validate(post).await?;
         let channel = post.channel.clone();
-        // Before the journal has it: where the folder is not mounted, nothing is accepted.
+        // Checked before journaling: nothing is accepted while the folder is not mounted.
         self.check_writable().await?;
         let parent = match &post.in_reply_to {
             Some(id) => Some(self.find(&channel, id).await?),
             None => None,
         };
         self.join(&post.from, &channel).await?;
-        // As the journal will spell it: the file has to be told for its own.
+        // The journal's spelling, so that the file is recognised as that of this message.
         post.from = self.hub().directory().await?.canonical(&post.from);
         let agent = in_file_name(&post.from);
         self.resume_order(&channel, &agent).await?;
@@ -271,7 +271,7 @@ impl Channels {
             Ok(written) => written,
             Err(error) => return Err(self.postpone(id, leased, error).await),
         };
-        // The file is there. Its name and the report are found out again from it, so that they may fail.
+        // The file is written. Its name and the report can be recovered from it, so both may fail.
         if let Err(error) = self.record_name(&channel, id, &message.id).await {
             tracing::warn!(error = %error, "the name of a message file could not be noted");
         } else {
@@ -284,8 +284,10 @@ impl Channels {
         Ok(PostedMessage { message, path, accepted })
     }
 
-    /// Has what an agent posts come after what it posted before, also where another process did that and the clock was set
-    /// back since. A clock that was not is enough by itself.
+    /// Makes an agent's next message sort after its earlier ones, even if another process wrote those and the
+    /// clock was set back since.
+    ///
+    /// Returns early if the clock was not set back.
     pub(crate) async fn resume_order(&self, channel: &Name, agent: &str) -> Result<(), ChannelError> {
         if self.writer().has_posted(channel, agent) {
             return Ok(());
@@ -306,7 +308,7 @@ impl Channels {
         .await
     }
 
-    /// Notes what a channel calls a message, so that answers find it and its file is not taken for a new one.
+    /// Records the channel's id of a message, so that answers find it and its file is not ingested as new.
     pub(crate) async fn record_name(
         &self,
         channel: &Name,
@@ -318,7 +320,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Checks what can be checked before anything is written: a file in a channel stays there.
+    /// Validates a post before anything is written: a file in a channel is never removed.
     async fn validate(&self, mut post: Post) -> Result<Post, ChannelError> {
         let field = |field, problem: String| ChannelError::Field { field, problem };
         let name = post.from.to_string();
@@ -351,7 +353,7 @@ impl Channels {
             return Err(field("text", problem));
         }
         let to = crate::translate::recipient(&post.clone().into_message(), &post.channel)?;
-        // Within a channel anyone can be named; what lies behind another door has to be known.
+        // Within a channel any agent can be named; a recipient behind another door must be known.
         if let switchboard_core::Address::Agent(agent) = &to
             && agent.realm.is_none()
         {
@@ -367,12 +369,12 @@ impl Channels {
         }
     }
 
-    /// The message that a channel calls by this id, or that any protocol does.
+    /// Finds a message by its id in the channel, or in any other protocol.
     pub async fn find(&self, channel: &Name, id: &str) -> Result<MessageId, ChannelError> {
         if let Some(id) = self.known_message(channel, id).await? {
             return Ok(id);
         }
-        // It may have been dropped a moment ago.
+        // Its file may be new.
         self.scan_channel(channel).await?;
         let found = self.known_message(channel, id).await?;
         found.ok_or_else(|| ChannelError::UnknownMessage { id: id.to_owned(), channel: channel.clone() })

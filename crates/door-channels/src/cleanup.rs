@@ -1,4 +1,4 @@
-//! What writers leave that are killed in the middle: files that never got their name.
+//! Cleanup of temporary files whose writers were killed.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::error::ChannelError;
 use crate::tree::{Tree, archives, blocking};
 
 impl Channels {
-    /// Removes the unfinished files of writers that are gone; returns how many.
+    /// Removes temporary files of writers that are gone; returns how many.
     pub(crate) async fn remove_unfinished(&self) -> Result<usize, ChannelError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         blocking(move || remove_stale_temps(&tree, now)).await
@@ -18,7 +18,7 @@ fn remove_stale_temps(tree: &Tree, now: Timestamp) -> Result<usize, ChannelError
     let mut folders = tree.lease_folders()?;
     folders.push(tree.presence()?);
     for channel in tree.channel_names()? {
-        // What is called like a channel and is no folder is none of ours.
+        // A plain file may have the name of a channel; it is ignored.
         if let Ok(Some(channel)) = tree.channel(&channel) {
             folders.extend(archives(&channel)?);
             folders.push(channel);

@@ -3,7 +3,7 @@ use jiff::SignedDuration;
 use crate::test_channels::{TestChannels, file, write_carelessly};
 
 #[tokio::test]
-async fn what_killed_writers_left_is_removed_wherever_they_write_and_nothing_else() {
+async fn temporary_files_of_killed_writers_are_removed() {
     let test = TestChannels::new(&[]).await;
     test.drop_file(&file("msg-20260111-163315-codex-0001", "codex", "all", "hi"));
     let folders =
@@ -12,7 +12,7 @@ async fn what_killed_writers_left_is_removed_wherever_they_write_and_nothing_els
         write_carelessly(&test.path(&format!("{folder}/.tmp-1-0-0")), "half");
         write_carelessly(&test.path(&format!("{folder}/whole.json")), "{}");
     }
-    // A file at the place of a channel is no trouble.
+    // A plain file in place of a channel is ignored.
     write_carelessly(&test.path("channels/notes"), "mine");
     assert_eq!(test.channels.remove_unfinished().await.unwrap(), 0, "their writers may be at work elsewhere");
     test.clock.advance(SignedDuration::from_hours(2));

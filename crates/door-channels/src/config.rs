@@ -1,4 +1,4 @@
-//! What can be set about the channels door.
+//! Settings of the channels door.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,48 +8,47 @@ use switchboard_sys::guard::Guard;
 
 use crate::watch::WatcherConfig;
 
-/// How changes of the shared folder are noticed.
+/// How changes of the shared folder are detected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Detection {
-    /// By file events where the file system reports every change, by looking where it does not.
+    /// By file events where the file system reports every change, by polling elsewhere.
     #[default]
     Automatic,
-    /// By looking alone: for mounts that nobody can tell from a disk, and whose events mislead.
+    /// By polling only: for mounts that look like a local disk but whose events are unreliable.
     Polling,
 }
 
-/// The door's settings, resolved.
+/// Resolved settings of the door.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The folder that holds `channels/`, `signals/` and `logs/`. It may be on a network mount.
+    /// Folder that holds `channels/`, `signals/` and `logs/`. It may be on a network mount.
     pub root: PathBuf,
-    /// Whether that folder may be one of several users: what is made in it has the permissions of the folder then.
+    /// True if several users may share the folder: new files get the folder's permissions.
     pub shared: bool,
-    /// How changes are noticed.
+    /// Change detection.
     pub detection: Detection,
-    /// How often all channels are looked at, whatever the file events say.
+    /// Interval of full scans, whatever the file events report.
     pub rescan: Duration,
     /// The same where events of other machines do not arrive: the protocol's two seconds.
     pub rescan_network: Duration,
     /// Largest message file that is read. A body of 1 MiB can take six times that as JSON.
     pub file_limit: u64,
-    /// How long a file that does not parse must stand unchanged before it counts as malformed rather than
-    /// as half written.
+    /// How long an unparsable file must stay unchanged before it counts as malformed and not as half written.
     pub settle: Duration,
-    /// A message that is older when it is first seen is history: it is journaled, and delivered to nobody.
+    /// Messages that are older when first seen are history: journaled, but delivered to no agent.
     pub history: SignedDuration,
-    /// How often a watcher says that it is alive.
+    /// Interval of a watcher's heartbeats.
     pub heartbeat: Duration,
-    /// Whether the hub is linked with others, which may share the folder as well.
+    /// True if the hub is linked with others, which may share the folder.
     pub linked: bool,
-    /// What ends the watchers' programs where this process is killed.
+    /// Kills the watchers' programs if this process is killed.
     pub guard: Option<Guard>,
-    /// The watchers that run.
+    /// Configured watchers.
     pub watchers: Vec<WatcherConfig>,
 }
 
 impl Config {
-    /// The defaults, with the channels below `root`.
+    /// Returns the default settings with the channels below `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),

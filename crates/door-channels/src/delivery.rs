@@ -1,4 +1,4 @@
-//! The way out: messages of the hub as files of a channel.
+//! Delivers messages of the hub as files of a channel.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use crate::translate::{is_file_of, is_in_folder, name_of, set_hub, to_file};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
-/// Most deliveries taken in one go.
+/// Most deliveries per batch.
 const BATCH: usize = 64;
 
-/// No post takes as long from the journal to its file.
+/// Longest time between the journal and the file of a post.
 const POSTING: SignedDuration = SignedDuration::from_mins(1);
 
-/// Delivers what the hub hands over, until it shuts down.
+/// Delivers handoffs of the hub until it shuts down.
 pub async fn run_deliveries(channels: &Channels, mut outbound: Outbound) {
     loop {
         let handoffs = outbound.next(BATCH).await;
@@ -32,7 +32,7 @@ pub async fn run_deliveries(channels: &Channels, mut outbound: Outbound) {
 }
 
 async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
-    // A message to a channel is one file, however many read it.
+    // A message to a channel is one file, however many agents read it.
     let mut written: HashMap<(MessageId, Name), Outcome> = HashMap::new();
     let mut reports = Vec::with_capacity(handoffs.len());
     for handoff in handoffs {
@@ -60,7 +60,7 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
 }
 
 impl Channels {
-    /// Writes the file of a message of the journal into a channel, unless it is there.
+    /// Writes the file of a journaled message into a channel, unless it exists.
     pub(crate) async fn write_file(
         &self,
         message: &Message,
@@ -71,19 +71,19 @@ impl Channels {
             return Ok(());
         }
         if is_own_post(message) {
-            // Its poster may have written the file and died before it could note the name.
+            // Its writer may have died between the file and the record of its name.
             Box::pin(self.scan_channel(channel)).await?;
             if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
                 return Ok(());
             }
         }
         if self.folder().is_some_and(|folder| is_in_folder(message, folder)) && message.is_of_another_hub() {
-            // The hub that it comes from shares this folder, and writes the file itself.
+            // The message's own hub shares this folder and writes the file itself.
             Box::pin(self.scan_channel(channel)).await?;
             if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
                 return Ok(());
             }
-            // A copy of a folder goes by the same word, and nobody writes into that.
+            // A copy of the folder has the same identity, and the other hub does not write into it.
             if self.hub().now().duration_since(message.sent_at).abs() < POSTING {
                 return Err(ChannelError::FilePending { id: message.id });
             }
@@ -109,7 +109,7 @@ impl Channels {
 
     /// Writes the files of posts whose process died between the journal and the file; returns how many.
     ///
-    /// To be called after a look at all channels: a file that is there has been told from a missing one then.
+    /// Must follow a scan of all channels, which distinguishes existing files from missing ones.
     pub(crate) async fn repair(&self) -> Result<usize, ChannelError> {
         let before = self.hub().now().saturating_sub(POSTING).unwrap_or(Timestamp::UNIX_EPOCH);
         let mut repaired = 0;
@@ -123,7 +123,7 @@ impl Channels {
         Ok(repaired)
     }
 
-    /// What a channel calls a message, where it has it.
+    /// Returns a channel's id of a message, or the hub's id if it has none.
     async fn find_native_id(&self, channel: &Name, id: MessageId) -> Result<Option<String>, ChannelError> {
         if let Some(stored) = self.hub().message(id).await? {
             let native = stored.message.origin.native;
@@ -132,18 +132,18 @@ impl Channels {
             }
         }
         let named = self.hub().native_id_in(Door::Channels, channel.as_str(), id).await?;
-        // A reader of files can do nothing with an id of the hub, but `thread` can.
+        // Readers of files cannot resolve an id of the hub, but `thread` can.
         Ok(Some(named.unwrap_or_else(|| id.to_string())))
     }
 }
 
-/// Whether a message was posted by a process of this hub, which then writes the file itself.
+/// True if a process of this hub posted the message; that process writes the file itself.
 fn is_own_post(message: &Message) -> bool {
     let native = &message.origin.native;
     native.door == Door::Channels && native.scope.is_empty()
 }
 
-/// Writes the file under the first of its names that is free, or finds it under one of them.
+/// Creates the file under the first free name, or finds it under one that was tried.
 fn create_file(
     dir: &Dir,
     message: &Message,

@@ -5,7 +5,7 @@ use switchboard_hub::{Accepted, Draft, Registration};
 use super::*;
 use crate::test_channels::{TestChannels, agent, as_from_lab, name, soon};
 
-/// A message from another door.
+/// Builds a message from another door.
 fn letter(test: &TestChannels, from: &str, to: &str, body: &str, in_reply_to: Option<MessageId>) -> Draft {
     let hub = test.channels.hub();
     let id = hub.next_id();
@@ -43,7 +43,7 @@ async fn send(test: &TestChannels, draft: Draft) -> Accepted {
 }
 
 #[tokio::test]
-async fn a_message_to_a_channel_is_one_file_for_all_its_readers() {
+async fn channel_message_is_one_file_for_all() {
     let test = TestChannels::new(&["claude"]).await;
     for reader in ["codex", "qc-1"] {
         test.channels.join(&agent(reader), &name("general")).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_message_to_a_channel_is_one_file_for_all_its_readers() {
 }
 
 #[tokio::test]
-async fn a_reply_by_file_to_what_the_hub_delivered_finds_the_message_and_its_sender() {
+async fn file_reply_finds_delivered_message_and_sender() {
     let test = TestChannels::new(&["claude"]).await;
     test.channels.join(&agent("codex"), &name("general")).await.unwrap();
     let sent = send(&test, letter(&test, "claude", "codex", "please look", None)).await;
@@ -76,7 +76,7 @@ async fn a_reply_by_file_to_what_the_hub_delivered_finds_the_message_and_its_sen
     let reply = test.stored("msg-20260111-163316-codex-0001").await.message;
     assert_eq!((reply.in_reply_to, reply.thread), (Some(sent.id), sent.id));
     assert_eq!(test.deliveries(reply.id).await[0].route.to_string(), "mailbox:claude");
-    // And the other way: an answer that comes by another door names the file it answers.
+    // The reverse: an answer from another door names the file it answers.
     send(&test, letter(&test, "claude", "codex", "thanks", Some(reply.id))).await;
     let last = test.channels.read(&name("general"), None).await.unwrap();
     let thanks = last.messages.iter().find(|message| message.content.text == "thanks").unwrap();
@@ -84,7 +84,7 @@ async fn a_reply_by_file_to_what_the_hub_delivered_finds_the_message_and_its_sen
 }
 
 #[tokio::test]
-async fn a_repeated_delivery_finds_its_own_file_and_a_foreign_one_is_left() {
+async fn repeated_delivery_finds_its_own_file() {
     let test = TestChannels::new(&["claude"]).await;
     let draft = letter(&test, "claude", "human", "once", None);
     let accepted = test.channels.hub().submit(draft).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_repeated_delivery_finds_its_own_file_and_a_foreign_one_is_left() {
 }
 
 #[tokio::test]
-async fn a_post_whose_process_died_before_its_file_is_completed_once() {
+async fn post_of_dead_process_is_completed_once() {
     let test = TestChannels::new(&[]).await;
     let mut message = crate::channels::Post::new(agent("codex"), name("general"), "half").into_message();
     message.timestamp = crate::wire::iso(test.channels.hub().now());
@@ -115,7 +115,7 @@ async fn a_post_whose_process_died_before_its_file_is_completed_once() {
     assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
 }
 
-/// A hub where `codex` writes, and a second one that shares the folder and is linked, where `bob` reads.
+/// Creates a hub where `codex` posts and a linked one that shares the folder, where `bob` reads.
 async fn linked_twice(test: &TestChannels) -> (Channels, Channels) {
     let (here, there) = test.lab_and_office().await;
     there.join(&agent("bob"), &name("general")).await.unwrap();
@@ -123,7 +123,7 @@ async fn linked_twice(test: &TestChannels) -> (Channels, Channels) {
 }
 
 #[tokio::test]
-async fn a_message_that_a_link_brings_finds_its_file_in_the_folder_that_both_hubs_share() {
+async fn relayed_message_finds_its_file_in_shared_folder() {
     let test = TestChannels::new(&[]).await;
     let (here, there) = linked_twice(&test).await;
     let posted = here.post(crate::channels::Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_message_that_a_link_brings_finds_its_file_in_the_folder_that_both_hub
 }
 
 #[tokio::test]
-async fn a_message_that_a_link_brings_before_its_file_is_there_waits_for_it_but_not_for_ever() {
+async fn relayed_message_waits_for_its_file() {
     let test = TestChannels::new(&[]).await;
     let (here, there) = linked_twice(&test).await;
     let mut message = crate::channels::Post::new(agent("codex"), name("general"), "hi").into_message();
@@ -154,11 +154,11 @@ async fn a_message_that_a_link_brings_before_its_file_is_there_waits_for_it_but_
     let passed = there.hub().message(id).await.unwrap().unwrap();
     let early = there.write_file(&passed.message, passed.seq, &name("general")).await;
     assert!(matches!(early, Err(ChannelError::FilePending { .. })), "{early:?}");
-    // Its hub has died; or this folder is a copy of the one that it wrote into.
+    // Its hub has died, or this folder is a copy of the one that it wrote into.
     test.clock.advance(POSTING);
     there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["hi"]);
-    // The hub that it comes from tells it for its own, also when it repairs what was interrupted.
+    // The sending hub recognises it as its own, also when it repairs interrupted posts.
     assert_eq!(here.scan().await.unwrap().ingested, 0);
     test.clock.advance(POSTING);
     here.repair().await.unwrap();
@@ -166,7 +166,7 @@ async fn a_message_that_a_link_brings_before_its_file_is_there_waits_for_it_but_
 }
 
 #[tokio::test]
-async fn what_two_hubs_put_into_the_folder_that_they_share_is_one_file() {
+async fn message_of_two_hubs_is_one_file() {
     let test = TestChannels::new(&[]).await;
     let (here, there) = linked_twice(&test).await;
     here.hub().register(Registration::mailbox(name("claude"))).await.unwrap();
@@ -186,9 +186,10 @@ async fn what_two_hubs_put_into_the_folder_that_they_share_is_one_file() {
     }
 }
 
-/// A message to all stands in the channel of those who have no mailbox, and its file does not say whom else it is for.
+/// A message to all is in the channel for agents without a mailbox, and its file does not list the other
+/// recipients.
 #[tokio::test]
-async fn what_is_for_all_reaches_the_mailboxes_of_a_hub_that_has_seen_its_file_before() {
+async fn message_to_all_reaches_mailboxes_after_file() {
     for is_file_first in [true, false] {
         let test = TestChannels::new(&["qc-1"]).await;
         let (lab, office) = linked_twice(&test).await;

@@ -1,4 +1,4 @@
-//! What can go wrong at the channels door.
+//! Errors of the channels door.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,100 +9,100 @@ use switchboard_sys::files::FileError;
 
 use crate::wire::Malformed;
 
-/// Why the channels door did not do what was asked.
+/// Error of the channels door.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// The folder that holds the channels is not there.
+    /// The channels folder is missing or unusable.
     #[error("the channels folder {} cannot be used", .path.display())]
     Root {
-        /// Where it should be.
+        /// Configured path.
         path: PathBuf,
-        /// What the system said.
+        /// Cause.
         source: FileError,
     },
-    /// The folder is another than the one that this hub has used at that path: mostly the bare mount point of a disk that is
-    /// not mounted.
+    /// The folder has another identity than the one last used at this path, usually because it is the mount
+    /// point of a disk that is not mounted.
     #[error(
         "the channels folder {} is not the one that was used here before: {}",
         .path.display(),
         if *has_identity { "signals/folder has another identity" } else { "it has no signals/folder; is it mounted?" }
     )]
     IdentityMismatch {
-        /// Where it is.
+        /// Path of the folder.
         path: PathBuf,
-        /// Whether it is the folder of some other channels.
+        /// True if it has the identity of another channels folder.
         has_identity: bool,
     },
-    /// The folder has no identity, and none can be noted: nothing is written into it.
+    /// The folder has no identity and cannot be given one, so it is read-only.
     #[error("the channels folder {} cannot be marked as the one that is used here", .path.display())]
     NoIdentity {
-        /// Where it is.
+        /// Path of the folder.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: Arc<Self>,
     },
-    /// A message that is accepted has no file yet.
+    /// The message is accepted, but its file is not written yet.
     #[error("{id} is accepted, but its file is not written yet")]
     NotWritten {
-        /// The message.
+        /// Id of the message.
         id: switchboard_core::MessageId,
-        /// Why not.
+        /// Cause.
         source: Box<Self>,
     },
-    /// There is no channel of that name.
+    /// No channel has this name.
     #[error("there is no channel '{channel}'")]
     UnknownChannel {
-        /// The name as given.
+        /// Requested name.
         channel: Name,
-        /// Channels that look like it, best first.
+        /// Similar channels, best first.
         near: Vec<String>,
     },
-    /// Something that was given does not do.
+    /// A field has an invalid value.
     #[error("'{field}' {problem}")]
     Field {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
-        /// What is wrong with it, and what would do.
+        /// Problem, and the valid values.
         problem: String,
     },
-    /// A message that is answered is not in the channel.
+    /// The channel has no message with this id.
     #[error("no message '{id}' is in the channel '{channel}'")]
     UnknownMessage {
-        /// The id as given.
+        /// Requested id.
         id: String,
-        /// Where it was looked for.
+        /// Channel that was searched.
         channel: Name,
     },
-    /// A place in a channel that it has not come to.
+    /// The cursor is ahead of the channel.
     #[error("'{id}' is ahead of the channel '{channel}', whose newest message is {newest}")]
     Ahead {
-        /// The id as given.
+        /// Requested id.
         id: String,
-        /// Where it was looked for.
+        /// Channel that was searched.
         channel: Name,
-        /// What the channel ends with now.
+        /// Newest message of the channel.
         newest: String,
     },
-    /// A place in a channel that is gone: the message was there once.
+    /// The cursor has expired: its message existed but is no longer there.
     #[error("'{id}' is no longer in the channel '{channel}', whose oldest message is {oldest}")]
     Expired {
-        /// The id as given.
+        /// Requested id.
         id: String,
-        /// Where it was looked for.
+        /// Channel that was searched.
         channel: Name,
-        /// What the channel begins with now.
+        /// Oldest message of the channel.
         oldest: String,
     },
-    /// Another hub that shares the folder is about to write the file of a message.
+    /// Another hub that shares the folder is about to write the file.
     #[error("the file of {id} has not come yet")]
     FilePending {
-        /// The message.
+        /// Id of the message.
         id: switchboard_core::MessageId,
     },
-    /// A file is not what the protocol says.
+    /// The file violates the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The hub said no.
+    /// The hub refused the operation.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// A file could not be read or written.
@@ -114,7 +114,7 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// Whether the folder of the channels cannot be used now, and may be back later.
+    /// True if the channels folder is currently unusable, such as an unmounted disk.
     pub fn is_unmounted(&self) -> bool {
         match self {
             Self::Root { .. } | Self::IdentityMismatch { .. } | Self::NoIdentity { .. } => true,
@@ -123,13 +123,13 @@ impl ChannelError {
         }
     }
 
-    /// Whether the disk is full or read-only, so that nothing can be written. What is there can still be read.
+    /// True if the disk is full or read-only. Files can still be read.
     pub fn is_disk(&self) -> bool {
         matches!(self, Self::File(error) if error.is_disk())
     }
 }
 
-/// An error with its cause, in one line.
+/// Formats an error with its chain of causes in one line.
 pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

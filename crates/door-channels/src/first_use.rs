@@ -1,7 +1,7 @@
-//! The first use of a root that can be a mount, while its disk is read-only or full.
+//! First use of a channels root whose disk is read-only or full.
 //!
-//! Such a folder cannot be marked with an identity. Its place is noted instead, so that the bare mount point that is there after
-//! an unmount is not taken for it.
+//! Such a folder cannot be given an identity. Its device and inode are noted instead, so that the bare mount
+//! point after an unmount is not mistaken for it.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use switchboard_sys::files::Dir;
 
 use crate::error::ChannelError;
 
-/// The place of a folder without identity, as it is noted. An error if another one was noted and this one is no mount.
+/// Returns the device and inode of a folder without identity. Fails if others were noted and this folder is
+/// no mount.
 pub(crate) fn check(root: &Path, noted: Option<&str>) -> Result<String, ChannelError> {
     let missing = |source| ChannelError::Root { path: root.to_owned(), source };
     let (device, inode) = Dir::open_shared(root).map_err(missing)?.device_and_inode()?;
@@ -20,7 +21,7 @@ pub(crate) fn check(root: &Path, noted: Option<&str>) -> Result<String, ChannelE
     Err(ChannelError::IdentityMismatch { path: root.to_owned(), has_identity: false })
 }
 
-/// Whether a folder is on another device than the folder that it is in.
+/// True if the folder is on another device than its parent.
 fn is_mount(root: &Path, device: i128) -> bool {
     let Ok(root) = root.canonicalize() else { return false };
     let Some(parent) = root.parent() else { return true };

@@ -2,7 +2,7 @@ use super::*;
 use crate::test_channels::write_carelessly;
 
 #[test]
-fn c4_an_unchanged_folder_is_listed_again_only_where_others_may_have_changed_it_unseen() {
+fn unchanged_folder_is_relisted_only_if_unreliable() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let now = Timestamp::from_nanosecond(dir.stamp().unwrap().ctime_ns).unwrap();
@@ -23,7 +23,7 @@ fn c4_an_unchanged_folder_is_listed_again_only_where_others_may_have_changed_it_
 }
 
 #[test]
-fn a_stamp_that_is_younger_than_a_tick_may_hide_a_further_change() {
+fn stamp_within_a_tick_is_not_settled() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let changed = Timestamp::from_nanosecond(dir.stamp().unwrap().ctime_ns).unwrap();

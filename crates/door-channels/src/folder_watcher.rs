@@ -1,10 +1,10 @@
-//! How changes below a folder are noticed: by file events where they can be trusted, by looking where not.
+//! Folder watcher: detects changes by file events where they are reliable, and by polling elsewhere.
 //!
-//! An event names the file to read. A listing finds what had no event: now and then, and whenever an event says that others
-//! were dropped. Where another machine, or an unknown one, can change the folder, a change may come without an event. Such a
-//! folder is polled every two seconds, and an event there causes a listing too: the files that it names may answer
-//! earlier files that had no event. A probe can only show that events do *not* come: NFS reports the changes of its own host
-//! and not those of others.
+//! An event names the file to read. A periodic listing finds files without an event; so does a listing after
+//! an event queue overflow. Where another machine, or an unknown one, can change the folder, changes may have
+//! no event. Such a folder is polled every two seconds, and each event there also causes a listing: a named
+//! file may answer an earlier one without an event. A probe can only prove that events are missing: NFS
+//! reports changes of its own host but not those of other hosts.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,49 +23,49 @@ use crate::config::{Config, Detection};
 use crate::ids::id_of_file;
 use crate::tree::blocking;
 
-/// How long to gather events before looking again: one message of a careless writer makes several.
+/// Debounce time of events: a careless writer causes several per message.
 const DEBOUNCE: Duration = Duration::from_millis(2);
 
-/// After so long without an event the next one is looked at right away.
+/// After so long without an event the next one is handled without debounce.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
 
-/// The file that is made and removed to see whether events come. It is no message, and no channel.
+/// Temporary file that probes for events. Its name is neither that of a message nor of a channel.
 const PROBE: &str = ".probe";
 
-/// By then the event of a change that this process made itself is there, also on a machine that is busy.
+/// Timeout of the probe, long enough for a busy machine.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// Most changed files that are remembered until somebody asks for them. Of more nothing is kept: `doctor` compares
-/// all files with the journal.
+/// Most modified files that are remembered. Further ones are dropped: `doctor` compares all files with the
+/// journal.
 const TOUCHED: usize = 1024;
 
-/// Most changed files that are named. Where more came at once, the folder is listed.
+/// Most changed files that are named. With more, the folder is listed.
 const NAMED: usize = 1024;
 
-/// For how long after a change of a folder the folder is listed: its watch may not have been set yet.
+/// How long a changed folder is listed after the change: its watch may not be set yet.
 const UNSETTLED: Duration = Duration::from_secs(1);
 
-/// What changed since the last look.
+/// Changes since the last call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Changes {
-    /// These files that count, and nothing else of which there was an event.
+    /// Only these matching files changed.
     Named(Vec<PathBuf>),
-    /// Anything: events were dropped, or a folder came or went.
+    /// Any file: events were dropped, or a folder was created or removed.
     Unknown,
-    /// Anything, or nothing: it is time for a look.
+    /// The poll interval has elapsed.
     Clock,
 }
 
-/// How changes of a folder are noticed.
+/// Detection mode of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchMode {
-    /// By events, with a look now and then.
+    /// File events, with an occasional poll.
     Events,
-    /// By looking again and again, with the events that come as hints.
+    /// Polling, with events as hints.
     Polling(PollReason),
 }
 
-/// Why events are not enough.
+/// Reason why a folder is polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum PollReason {
     #[error("the settings say so")]
@@ -80,7 +80,7 @@ enum PollReason {
     Deaf,
 }
 
-/// What the thread that hears the events shares with whoever waits for them.
+/// State shared between the event thread and the watcher.
 #[derive(Default)]
 struct Events {
     changed_signal: Notify,
@@ -89,35 +89,34 @@ struct Events {
     changed: Mutex<Changed>,
 }
 
-/// What events have named since the last look.
+/// Files that events have named since the last call.
 #[derive(Default)]
 struct Changed {
     files: HashSet<PathBuf>,
-    /// Whether something changed that is not among them.
+    /// True if something else changed as well.
     is_incomplete: bool,
 }
 
-/// Whether a file is one of a channel's messages.
+/// True for the file name of a channel message.
 pub(crate) fn is_message_file(name: &str) -> bool {
     id_of_file(name).is_some()
 }
 
-/// Notices changes below one folder.
+/// Watches one folder for changes.
 pub(crate) struct FolderWatcher {
     events: Arc<Events>,
     interval: PollInterval,
-    /// When to look again, whatever the events say.
+    /// Time of the next poll, whatever the events report.
     due: Option<Instant>,
     looked: Option<Instant>,
-    /// Until when each change counts as unknown.
+    /// Until then each change counts as unknown.
     unsettled: Option<Instant>,
     mode: WatchMode,
     _watcher: Option<notify::RecommendedWatcher>,
 }
 
 impl FolderWatcher {
-    /// Begins to listen to the files whose names count. What changes from now on is noticed; what was there before is for the
-    /// caller to read.
+    /// Starts watching the files whose names match. The caller reads what existed before.
     pub(crate) async fn open(
         dir: &Dir,
         depth: RecursiveMode,
@@ -144,8 +143,8 @@ impl FolderWatcher {
         Self { events, interval, due: None, looked: None, unsettled: None, mode, _watcher: watcher }
     }
 
-    /// Returns what may have changed when it is time to look, and nothing after `most` where it is not. `found` says whether
-    /// the last look found something: where it did, more is likely to come.
+    /// Waits for changes, or returns `None` after `most`. `found` says whether the last scan found something:
+    /// more is then likely to follow.
     pub(crate) async fn next(&mut self, found: bool, most: Duration) -> Option<Changes> {
         let now = Instant::now();
         let due = *self.due.get_or_insert_with(|| now + jittered(self.interval.after(found)));
@@ -166,7 +165,7 @@ impl FolderWatcher {
         let is_unsettled = self.unsettled.is_some_and(|until| Instant::now() < until);
         let is_unknown = is_unsettled || !self.relies_on_events();
         Some(match (rung, is_unknown || Instant::now() >= due) {
-            // What events name is read at once, and the look by the clock stays due.
+            // Named files are read at once; the next poll stays due.
             (true, false) => Changes::Named(changed.files.into_iter().collect()),
             (true, true) => {
                 self.due = None;
@@ -179,18 +178,18 @@ impl FolderWatcher {
         })
     }
 
-    /// Whether the folder is looked at seldom, because every change is to make an event.
+    /// True if every change has an event, so that polls are rare.
     pub(crate) fn relies_on_events(&self) -> bool {
         self.mode == WatchMode::Events
     }
 
-    /// The message files that were changed in place, replaced or removed since the last call.
+    /// Drains the message files that were modified, replaced or removed since the last call.
     pub(crate) fn touched(&self) -> Vec<PathBuf> {
         self.events.touched.lock().drain().collect()
     }
 }
 
-/// How a folder is to be watched, but for what a probe may say against it.
+/// Chooses the detection mode, before the probe.
 fn mode(detection: Detection, filesystem: Filesystem, has_watch: bool) -> WatchMode {
     WatchMode::Polling(match (detection, filesystem, has_watch) {
         (Detection::Polling, ..) => PollReason::Told,
@@ -207,11 +206,11 @@ fn watch(
     counts: fn(&str) -> bool,
     events: Arc<Events>,
 ) -> notify::Result<notify::RecommendedWatcher> {
-    // Only where the folders in it are watched as well does it matter that one of them came or went.
+    // A created or removed folder matters only if subfolders are watched as well.
     let top = (depth == RecursiveMode::Recursive).then(|| folder.to_owned());
     let hear = move |event: notify::Result<Event>| match event {
         Ok(event) if is_probe(&event) => events.probe.notify_one(),
-        // An overflow and a fault are hints like any other.
+        // An overflow or an error of the watch is a hint as well.
         Ok(event) if !is_hint(&event) => {}
         Ok(event) => {
             note_touched(&event, &mut events.touched.lock());
@@ -230,8 +229,8 @@ fn watch(
     Ok(watcher)
 }
 
-/// Makes a change and waits for its event. Whether the file is one's own or another process's makes no difference:
-/// either is a change.
+/// Probes for events with a temporary file. An existing file of another process serves as well: its removal
+/// is a change.
 async fn is_reported(dir: &Dir, events: &Events) -> bool {
     let place = dir.clone();
     let probed = blocking(move || {
@@ -241,7 +240,7 @@ async fn is_reported(dir: &Dir, events: &Events) -> bool {
     });
     match probed.await {
         Ok(true) => tokio::time::timeout(PROBE_WAIT, events.probe.notified()).await.is_ok(),
-        // A folder that cannot be written to says nothing about events.
+        // A folder that is not writable cannot be probed.
         Ok(false) | Err(_) => true,
     }
 }
@@ -251,7 +250,7 @@ fn is_probe(event: &Event) -> bool {
         && event.paths.iter().all(|path| path.file_name().is_some_and(|name| name == PROBE))
 }
 
-/// Our own reading makes events too, and so do files that are still being written under another name.
+/// True if the event may be a change: not this process's reading, and not a temporary file.
 fn is_hint(event: &Event) -> bool {
     let is_temp =
         |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_in_the_making);
@@ -259,8 +258,8 @@ fn is_hint(event: &Event) -> bool {
     event.need_rescan() || (!event.kind.is_access() && !only_temps)
 }
 
-/// Notes which of the files that count an event names; false where it is about nothing that is looked at. `top` is the folder
-/// of all channels, where that is what is watched.
+/// Records the matching files of an event; returns false if it is irrelevant. `top` is the folder of all
+/// channels, if that is watched.
 fn note_changed(event: &Event, top: Option<&Path>, counts: fn(&str) -> bool, changed: &mut Changed) -> bool {
     if event.need_rescan() || event.paths.is_empty() {
         changed.is_incomplete = true;
@@ -274,7 +273,7 @@ fn note_changed(event: &Event, top: Option<&Path>, counts: fn(&str) -> bool, cha
         if is_file && changed.files.len() < NAMED {
             changed.files.insert(path.clone());
         } else if is_file || is_channel || is_folder(event.kind) {
-            // Too many to name, or a channel that came or went.
+            // Too many files to name, or a channel that was created or removed.
             changed.is_incomplete = true;
         } else {
             continue;
@@ -288,8 +287,10 @@ fn is_folder(kind: EventKind) -> bool {
     matches!(kind, EventKind::Create(CreateKind::Folder) | EventKind::Remove(RemoveKind::Folder))
 }
 
-/// A message gets its name when it is whole, so that a change of its content comes after that. Links that
-/// come and go change the attributes alone.
+/// Records modified or removed message files.
+///
+/// A message gets its name when it is complete, so a later content change is a modification. Hard links
+/// change only the attributes.
 fn note_touched(event: &Event, touched: &mut HashSet<PathBuf>) {
     let is_change = match event.kind {
         EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
@@ -307,7 +308,7 @@ fn note_touched(event: &Event, touched: &mut HashSet<PathBuf>) {
     }
 }
 
-/// How long to leave it between two looks.
+/// Poll interval with backoff.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct PollInterval {
     least: Duration,
@@ -318,9 +319,9 @@ struct PollInterval {
 impl PollInterval {
     fn of(mode: WatchMode, config: &Config) -> Self {
         let (least, most) = match mode {
-            // Always the same: the events do the rest.
+            // Constant: events report the changes.
             WatchMode::Events => (config.rescan, config.rescan),
-            // A quarter of the pause after something was found, then longer from look to look, up to the pause.
+            // A quarter of the interval after a find, then longer with each poll, up to the whole interval.
             WatchMode::Polling(_) => (config.rescan_network / 4, config.rescan_network),
         };
         Self { least, most, now: most }
@@ -332,7 +333,7 @@ impl PollInterval {
     }
 }
 
-/// Give or take a tenth: many that share a mount must not all look at once.
+/// Adds 10 % jitter, so that processes that share a mount do not all poll at once.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.9 + 0.2 * fastrand::f64())
 }

@@ -8,7 +8,7 @@ fn config(detection: Detection) -> Config {
 }
 
 #[test]
-fn c4_events_are_trusted_on_a_disk_that_can_be_watched_and_nowhere_else() {
+fn events_are_trusted_on_watched_local_disk() {
     use Detection::{Automatic, Polling};
     use Filesystem::{Local, Network, Unknown};
     assert_eq!(mode(Automatic, Local, true), WatchMode::Events);
@@ -23,7 +23,7 @@ fn c4_events_are_trusted_on_a_disk_that_can_be_watched_and_nowhere_else() {
 }
 
 #[test]
-fn c4_polling_is_quick_after_a_find_and_backs_off_to_two_seconds() {
+fn polling_backs_off_to_two_seconds() {
     let mut interval =
         PollInterval::of(WatchMode::Polling(PollReason::Network), &config(Detection::Automatic));
     let pauses =
@@ -38,7 +38,7 @@ fn c4_polling_is_quick_after_a_find_and_backs_off_to_two_seconds() {
 }
 
 #[tokio::test]
-async fn c4_a_probe_tells_a_folder_that_reports_changes_from_one_that_does_not() {
+async fn probe_detects_missing_events() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let events = Arc::<Events>::default();
@@ -50,7 +50,7 @@ async fn c4_a_probe_tells_a_folder_that_reports_changes_from_one_that_does_not()
 }
 
 #[test]
-fn c3_an_overflow_is_a_hint_and_reading_is_none() {
+fn overflow_is_a_hint_and_reading_is_not() {
     let event = |kind| Event::new(kind).add_path("/c/msg-1.json".into());
     assert!(is_hint(&Event::new(EventKind::Other).set_flag(Flag::Rescan)));
     assert!(is_hint(&event(EventKind::Create(CreateKind::File))));
@@ -58,11 +58,10 @@ fn c3_an_overflow_is_a_hint_and_reading_is_none() {
     assert!(!is_hint(&Event::new(EventKind::Create(CreateKind::File)).add_path("/c/.tmp-1".into())));
 }
 
-/// What is dropped here are changes of files that are none of anybody's business, and of nothing else: only the word that
-/// something was dropped can ring.
+/// The dropped events concern irrelevant files only, so the overflow alone can signal a change.
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn c3_that_the_system_dropped_events_is_a_hint_by_itself() {
+async fn dropped_events_signal_a_change() {
     use std::os::unix::fs::PermissionsExt;
     let kept = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     let kept: usize = kept.trim().parse().unwrap();
@@ -78,11 +77,11 @@ async fn c3_that_the_system_dropped_events_is_a_hint_by_itself() {
         let events = Arc::<Events>::default();
         let _watcher =
             watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, events.clone()).unwrap();
-        // Whoever hears the events is kept busy with the first of them.
+        // Blocks the event thread on its first event.
         let busy = events.touched.lock();
         assert!(dir.remove(message).unwrap());
         for number in 0..changes {
-            // By turns: the same twice in a row is one event.
+            // Alternates, because two equal events in a row are merged.
             let mode = std::fs::Permissions::from_mode(0o600);
             std::fs::set_permissions(&others[number % 2], mode).unwrap();
         }
@@ -100,7 +99,7 @@ async fn c3_that_the_system_dropped_events_is_a_hint_by_itself() {
 }
 
 #[test]
-fn c13_a_changed_or_removed_file_is_remembered_and_a_new_one_or_its_link_count_is_not() {
+fn modified_and_removed_files_are_recorded() {
     let mut touched = HashSet::new();
     let mut hear = |kind, path: &str| note_touched(&Event::new(kind).add_path(path.into()), &mut touched);
     hear(EventKind::Create(CreateKind::File), "/c/msg-1.json");
@@ -113,7 +112,7 @@ fn c13_a_changed_or_removed_file_is_remembered_and_a_new_one_or_its_link_count_i
 }
 
 #[tokio::test]
-async fn a_change_rings_and_without_events_the_clock_does() {
+async fn change_or_poll_wakes_the_watcher() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let mut watcher = FolderWatcher::open(
@@ -136,9 +135,10 @@ async fn a_change_rings_and_without_events_the_clock_does() {
     assert_eq!(early, None, "it is not time yet");
 }
 
-/// The answer of this host has an event and the question of another host has none: read by name, the answer would come first.
+/// The answer from this host has an event and the question from another host has none: read by name, the
+/// answer would come first.
 #[tokio::test]
-async fn c4_event_in_a_polled_folder_causes_a_listing() {
+async fn event_in_polled_folder_causes_a_listing() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let mut watcher = FolderWatcher::open(
@@ -165,7 +165,7 @@ async fn new_channel_is_listed() {
 }
 
 #[test]
-fn c3_what_an_event_does_not_name_is_unknown() {
+fn unnamed_change_is_unknown() {
     let top = Path::new("/c");
     let file = EventKind::Create(CreateKind::File);
     let note = |kind: EventKind, path: &str, changed: &mut Changed| {
@@ -196,7 +196,7 @@ fn c3_what_an_event_does_not_name_is_unknown() {
 }
 
 #[test]
-fn files_that_count_are_named() {
+fn matching_files_are_named() {
     let mut changed = Changed::default();
     let beat = Event::new(EventKind::Create(CreateKind::File)).add_path("/presence/qc-1.json".into());
     assert!(!note_changed(&beat, None, is_message_file, &mut changed));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_examples_of_the_protocol_are_names_of_messages() {
+fn protocol_examples_are_message_names() {
     for name in [
         "msg-20260111-163315-claude-4c78.json",
         "msg-20260111-163321-codex-9099.json",
@@ -24,7 +24,7 @@ fn the_examples_of_the_protocol_are_names_of_messages() {
 }
 
 #[test]
-fn an_id_has_the_second_the_agent_and_four_digits() {
+fn id_has_second_agent_and_four_digits() {
     let second = "2026-01-11T15:57:09Z".parse::<Timestamp>().unwrap().as_second();
     let name = MessageName { second, agent: "qc-1".into(), number: 0xb4f6 };
     assert_eq!(name.id(), "msg-20260111-155709-qc-1-b4f6");
@@ -32,7 +32,7 @@ fn an_id_has_the_second_the_agent_and_four_digits() {
 }
 
 #[test]
-fn names_of_other_doors_become_part_of_a_file_name() {
+fn names_of_other_doors_fit_file_names() {
     for (agent, part) in [
         ("codex", "codex"),
         ("Claude Code", "Claude-Code"),
@@ -47,7 +47,7 @@ fn names_of_other_doors_become_part_of_a_file_name() {
 }
 
 #[test]
-fn deprecated_ids_stand_for_the_current_ones() {
+fn deprecated_ids_map_to_current_ones() {
     for (old, new) in [("claude-1", "claude"), ("codex-1", "codex"), ("gemini-1", "gemini"), ("qc-1", "qc-1")]
     {
         assert_eq!(current_id(old), new);
@@ -56,7 +56,7 @@ fn deprecated_ids_stand_for_the_current_ones() {
 }
 
 #[test]
-fn a_file_is_named_after_its_agent_whatever_hub_that_is_of() {
+fn file_name_matches_agent_of_any_hub() {
     assert_eq!(agent_of("msg-20260111-163315-qc-1-0a0b"), Some("qc-1"));
     assert_eq!(number_of("msg-20260111-163315-qc-1-0a0b"), Some(0x0a0b));
     assert_eq!(agent_of("msg-1"), None);

@@ -1,7 +1,7 @@
-//! The way in: message files that others put into channels.
+//! Ingests message files that other programs put into channels.
 //!
-//! An event names the file that is read; the listing finds what no event has told of. Which files have been taken in is known by their names in the
-//! journal, never by the last name seen: a slow writer, a skewed clock or a network mount can bring a file
+//! Events name files to read; a listing finds files without an event. The journal records which names were
+//! ingested. The last name seen is no cursor: a slow writer, clock skew or a network mount can add a file
 //! with an earlier name at any time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -24,70 +24,70 @@ use crate::translate::{
 use crate::tree::blocking;
 use crate::wire::{ChannelMessage, Malformed, When, time};
 
-/// Under this topic the hub remembers files that could not be taken in.
+/// Note topic of rejected files.
 const PROBLEM: &str = "problem";
 
-/// Most files read in one go: what is read is in memory until the journal has it.
+/// Most files per batch: a batch is in memory until the journal has it.
 const BATCH: usize = 256;
 
-/// What this process knows of one channel.
+/// Scan state of one channel in this process.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelState {
-    /// The messages that the journal has.
+    /// Ids that the journal has.
     ids: HashSet<String>,
-    /// Files that could not be taken in, as they were then.
+    /// Rejected files with their stamp at that time.
     rejected: HashMap<String, FileStamp>,
-    /// The message files of the last listing, and those that events have named since.
+    /// Message files of the last listing, and those that events have named since.
     present: HashSet<String>,
-    /// Files that may still be being written.
+    /// Files that may still be incomplete.
     settling: HashSet<String>,
-    /// Those of them that are still to be taken in, in order. A burst of any size is held as names alone.
+    /// New files to ingest, in order. Only names are queued, so a burst of any size fits.
     pending: VecDeque<String>,
-    /// The folder as of the last listing, and as of the last that left nothing open.
+    /// Folder stamp of the last listing, and of the last complete scan.
     listed: Option<FolderStamp>,
     looked: Option<FolderStamp>,
 }
 
-/// What a sweep did.
+/// Result of a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanSummary {
-    /// Messages taken in.
+    /// Messages that were ingested.
     pub ingested: usize,
-    /// Files that may still be being written; look again soon.
+    /// Files that may still be incomplete; scan again soon.
     pub settling: usize,
 }
 
-/// A file that is new, and what is in it.
+/// New file with its content.
 struct NewFile {
     id: String,
     stamp: FileStamp,
     content: Result<ChannelMessage, String>,
-    /// Whether it may still be being written.
+    /// True if it may still be incomplete.
     is_young: bool,
 }
 
-/// What a look at a channel found.
+/// Batch of new files that a scan found.
 #[derive(Default)]
 struct ScanBatch {
     files: Vec<NewFile>,
-    /// Message files that were there at the last look.
+    /// Message files that the previous scan had seen and that are missing now.
     gone: Vec<String>,
-    /// Whether there is more to be taken in.
+    /// True if more files are queued.
     more: bool,
 }
 
-/// Whose a new file is.
+/// Origin of a new file.
 enum FileOrigin {
-    /// Of a message that the journal has.
+    /// The journal has its message.
     Known,
-    /// Of a message of another hub, which the journal does not have yet.
+    /// Another hub wrote it, and the journal does not have its message yet.
     OtherHub(MessageId),
-    /// Nobody's so far.
+    /// No hub wrote it.
     New,
 }
 
 impl Channels {
-    /// Looks at all channels that changed since they were last looked at.
+    /// Scans all channels that changed since their last scan.
     pub async fn scan(&self) -> Result<ScanSummary, ChannelError> {
         let tree = self.tree().clone();
         let channels = blocking(move || tree.channel_names()).await?;
@@ -98,7 +98,7 @@ impl Channels {
                     swept.ingested += one.ingested;
                     swept.settling += one.settling;
                 }
-                // One channel in trouble does not keep the others waiting.
+                // An error in one channel does not block the others.
                 Err(ChannelError::File(error)) => {
                     tracing::warn!(%channel, error = %describe(&error), "the channel could not be read");
                 }
@@ -108,14 +108,14 @@ impl Channels {
         Ok(swept)
     }
 
-    /// Looks at the message files that events have named, below the folder of all channels, and at those that were still being
-    /// written at the last look. A channel that was never listed is listed.
+    /// Scans the files that events have named, and files that were incomplete at the last scan. A channel
+    /// that was never listed is listed.
     pub(crate) async fn scan_named(
         &self,
         channels: &Path,
         paths: &[PathBuf],
     ) -> Result<ScanSummary, ChannelError> {
-        // By the spelling of the folder, of which a channel can have several.
+        // Keyed by the spelling of the folder name, of which a channel can have several.
         let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (channel, state) in self.channel_states().lock().iter() {
             if !state.settling.is_empty() {
@@ -142,12 +142,12 @@ impl Channels {
         Ok(swept)
     }
 
-    /// Looks at one channel, if it changed since it was last looked at.
+    /// Scans one channel, if it changed since its last scan.
     pub async fn scan_channel(&self, channel: &Name) -> Result<ScanSummary, ChannelError> {
         self.scan_files(channel, None).await
     }
 
-    /// Looks at these files of a channel, or lists it where none are named.
+    /// Scans the named files of a channel, or lists the channel if none are named.
     async fn scan_files(
         &self,
         channel: &Name,
@@ -160,7 +160,7 @@ impl Channels {
                 .entry(channel.to_string())
                 .or_insert(ChannelState { ids, ..ChannelState::default() });
         }
-        // One at a time: what one look has taken up, another must not count as done.
+        // Serialized: files that one scan has queued must not count as done for another.
         let _turn = self.scan_lock().lock().await;
         let mut swept = ScanSummary::default();
         let is_listed = named.is_none();
@@ -177,7 +177,7 @@ impl Channels {
                 if let Some(state) =
                     self.channel_states().lock().get_mut(channel.as_str()).filter(|_| is_listed)
                 {
-                    // Only a look that left nothing open counts as complete.
+                    // Only a scan without unfinished files counts as complete.
                     let listed = state.listed.filter(|listed| swept.settling == 0 && listed.is_settled());
                     state.looked = listed;
                 }
@@ -186,7 +186,7 @@ impl Channels {
         }
     }
 
-    /// The next files that are new in a channel, or of those that are named; nothing where it has not changed.
+    /// Returns the next batch of new files; `None` if the channel is unchanged.
     fn next_batch(
         &self,
         channel: &Name,
@@ -231,7 +231,7 @@ impl Channels {
         Ok(Some(batch))
     }
 
-    /// Puts the files that are named into the queue, as far as they are new or were changed since they had a problem.
+    /// Queues the named files that are new, or that changed since they were rejected.
     fn queue_named(&self, channel: &Name, dir: &Dir, named: Vec<String>) -> Result<(), ChannelError> {
         let (mut new, rejected) = {
             let mut state = self.channel_states().lock();
@@ -270,8 +270,10 @@ impl Channels {
         Ok(())
     }
 
-    /// Lists a channel and puts what is new into its queue; returns what is gone, or nothing where the channel has
-    /// not changed. No file is looked at but those that are new or had a problem.
+    /// Lists a channel and queues its new files; returns the deleted ones, or `None` if the channel is
+    /// unchanged.
+    ///
+    /// Reads only the metadata of rejected files, and of new ones in a large batch their time.
     fn list_new(
         &self,
         channel: &Name,
@@ -312,7 +314,7 @@ impl Channels {
         Ok(Some(before.into_iter().filter(|id| !state.present.contains(id)).collect()))
     }
 
-    /// Takes in what is new, in the order of the channel.
+    /// Ingests a batch of new files in the order of the channel.
     async fn ingest(&self, channel: &Name, files: Vec<NewFile>) -> Result<ScanSummary, ChannelError> {
         let mut swept = ScanSummary::default();
         let mut good: Vec<(NewFile, ChannelMessage)> = Vec::new();
@@ -346,7 +348,7 @@ impl Channels {
             {
                 tracing::warn!(%channel, message = %file.id, %from, "the file is named after another agent than it is from");
             }
-            // One that a link may be bringing at this moment is looked at again.
+            // The link may be ingesting this message right now; on a conflict it is looked up again.
             let shared = (self.folder().is_some() || hub_id(&message).is_some()).then(|| message.clone());
             let drafted_message =
                 self.draft(channel, &file.id, message, elsewhere, own.as_ref(), &mut ids_here).await?;
@@ -393,8 +395,8 @@ impl Channels {
         Ok(swept)
     }
 
-    /// A new file as a draft, with the id that it gives itself where its name has another. `own` is what this hub is called by
-    /// those that it is linked with.
+    /// Converts a new file to a draft; also returns the id inside the file if its name differs. `own` is this
+    /// hub's name among linked hubs.
     async fn draft(
         &self,
         channel: &Name,
@@ -415,13 +417,13 @@ impl Channels {
             },
             None => None,
         };
-        // One that another hub wrote is the same message there and here.
+        // A message that another hub wrote has the same id on both hubs.
         let id = elsewhere.unwrap_or_else(|| derived_id(channel, native, at));
         let other_id = Some(message.id.clone()).filter(|other| other != native);
         ids_here.insert(native.to_owned(), id);
         ids_here.extend(other_id.clone().map(|other| (other, id)));
-        // What is new to this hub, but old, wakes nobody: nobody's mailbox is filled with what was said before
-        // the hub came, or before its database was lost.
+        // An old message that is new to this hub, as after a loss of its database, wakes no agent and fills
+        // no mailbox.
         let is_history = self.hub().now().duration_since(at) > self.config().history;
         let (writer, folder) = (hub_of(&message), self.folder().filter(|_| is_post(&message)));
         let drafted = match to_draft(message, channel, native, reply_to) {
@@ -435,7 +437,7 @@ impl Channels {
                 self.join(&drafted.from, channel).await?;
                 let is_theirs = elsewhere.is_some() && is_of_another_hub(&drafted.to, &directory);
                 let drafted = Draft { restored: is_theirs.then(Vec::new), ..drafted };
-                // By which hub, if it is linked at all, its file does not say.
+                // The file does not say which hub wrote it, if any.
                 if elsewhere.is_some() && self.folder().is_some() {
                     withhold_from_link(drafted)
                 } else {
@@ -451,15 +453,17 @@ impl Channels {
         Ok(Ok((drafted, other_id)))
     }
 
-    /// Whether a file is that of a message of the journal: a hub process wrote it, or a link brought the message first.
-    /// Its id is noted, which the writer may have died before.
+    /// Determines whether the journal has the file's message: a hub process wrote the file, or the link was
+    /// first.
+    ///
+    /// Records the file's id, in case its writer died before doing so.
     async fn find_origin(
         &self,
         channel: &Name,
         native: &str,
         file: &ChannelMessage,
     ) -> Result<FileOrigin, ChannelError> {
-        // A file that no hub wrote goes by what its name says, for every hub that takes it in.
+        // A file that no hub wrote has an id derived from its name, the same in every hub.
         let derived = || written_at(file).ok().map(|at| derived_id(channel, native, at));
         let by_hub = hub_id(file);
         let Some(id) = by_hub.or_else(|| self.folder().and_then(|_| derived())) else {
@@ -472,13 +476,13 @@ impl Channels {
             }
             Ok(Some(_)) => Ok(FileOrigin::New),
             Ok(None) => Ok(by_hub.map_or(FileOrigin::New, FileOrigin::OtherHub)),
-            // Damaged in the journal: `doctor` tells of it, and its neighbours are taken in.
+            // Damaged in the journal: `doctor` reports it, and the other files are ingested.
             Err(HubError::DamagedMessage { .. }) => Ok(FileOrigin::Known),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whoever writes in a channel reads it: answers reach them there.
+    /// Registers a sender as a reader of the channel, so that answers reach it there.
     pub(crate) async fn join(&self, agent: &AgentId, channel: &Name) -> Result<(), ChannelError> {
         if agent.is_human() || agent.realm.is_some() {
             return Ok(());
@@ -488,35 +492,35 @@ impl Channels {
         if directory.agent(agent).is_some_and(|state| state.routes.contains(&route)) {
             return Ok(());
         }
-        // An agent that is known without a route has its mailbox; a further way must not take that from it.
+        // An agent without routes has an implicit mailbox; adding a route must preserve it.
         let mailbox = directory.agent(agent).filter(|state| state.routes.is_empty());
         let mut routes: Vec<Route> =
             mailbox.map(|state| Route::Mailbox { agent: state.id.name.clone() }).into_iter().collect();
         routes.push(route);
         let new = Registration { name: agent.name.clone(), role: None, team: None, routes };
         match self.hub().register(new).await {
-            // The hub's own name is nobody's; its messages are taken in all the same.
+            // The hub's own name is reserved; its messages are ingested all the same.
             Ok(_) | Err(HubError::ReservedName { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether the journal has a message of this channel, as far as the last look at it tells.
+    /// True if the journal has this message of the channel, as of the last scan.
     pub(crate) fn is_known(&self, channel: &Name, native: &str) -> bool {
         self.channel_states().lock().get(channel.as_str()).is_some_and(|state| state.ids.contains(native))
     }
 
-    /// Notes that the journal has a message; says whether its file had a problem before.
+    /// Marks a message as ingested; returns true if its file was rejected before.
     pub(crate) fn note_known(&self, channel: &Name, native: &str) -> bool {
         let mut state = self.channel_states().lock();
-        // A channel that was never looked at is read from the journal when it is.
+        // The first scan of a channel loads its state from the journal.
         state.get_mut(channel.as_str()).is_some_and(|state| {
             state.ids.insert(native.to_owned());
             state.rejected.remove(native).is_some()
         })
     }
 
-    /// The messages of a channel that the journal has, as far as this process knows, sorted by name.
+    /// Returns the ingested messages of a channel that this process knows, sorted by name.
     pub(crate) fn known_ids(&self, channel: &Name) -> Vec<String> {
         let state = self.channel_states().lock();
         let here = state.iter().filter(|(spelling, _)| spelling.eq_ignore_ascii_case(channel.as_str()));
@@ -527,7 +531,7 @@ impl Channels {
         ids.into_iter().cloned().collect()
     }
 
-    /// Reports a file once for each of its states, and leaves it where it is.
+    /// Reports a rejected file once for each of its states, and leaves it in place.
     async fn report(&self, channel: &Name, file: &NewFile, reason: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{}.json", file.id);
         tracing::warn!(file = %place, reason, "left where it is: it could not be taken in");
@@ -536,13 +540,13 @@ impl Channels {
         Ok(self.hub().put_note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
     }
 
-    /// Forgets what was the matter with a file that has been taken in.
+    /// Clears the rejection of a file that was ingested after all.
     async fn clear_rejection(&self, channel: &Name, native: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{native}.json");
         Ok(self.hub().put_note(Door::Channels, PROBLEM, place, None).await?)
     }
 
-    /// The files that could not be taken in, with the reason for each, as far as they are still there.
+    /// Returns the rejected files that still exist, each with the reason.
     pub async fn rejected_files(&self) -> Result<Vec<(String, String)>, ChannelError> {
         let noted = self.hub().notes(Door::Channels, PROBLEM).await?;
         let tree = self.tree().clone();
@@ -558,21 +562,22 @@ impl Channels {
     }
 }
 
-/// The folder of a channel and the id of the message file in it that a path names; nothing for what lies deeper, as in the
-/// archive.
+/// Parses the channel folder and the message id from a path; `None` for deeper paths, as in the archive.
 fn message_path(channels: &Path, path: &Path) -> Option<(String, String)> {
     let (channel, file) = path.strip_prefix(channels).ok()?.to_str()?.split_once('/')?;
     Some((channel.to_owned(), id_of_file(file)?.to_owned()))
 }
 
-/// Whether an address is that of an agent of another hub.
+/// True if the address is an agent of another hub.
 fn is_of_another_hub(to: &Address, directory: &Directory) -> bool {
     let Address::Agent(agent) = to else { return false };
     !agent.is_human() && directory.addressee(agent).is_some_and(|state| state.hub().is_some())
 }
 
-/// Puts new files into the order in which they were written, where there are too many to be read at once: within a
-/// second, names that somebody drew by lot say nothing about it. Of each file only its time is kept.
+/// Sorts new files by their time if they exceed one batch: random names do not order messages within a
+/// second.
+///
+/// Only the time of each file is held in memory.
 fn sort_by_time(dir: &Dir, ids: &mut [String], limit: u64) {
     ids.sort_by_cached_key(|id| {
         let read = dir.read(&file_name(id), limit).ok().flatten();

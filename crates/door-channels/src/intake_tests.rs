@@ -6,7 +6,7 @@ use crate::channels::Post;
 use crate::test_channels::{TestChannels, agent, file, name, post_from_lab, write_carelessly};
 
 #[tokio::test]
-async fn what_others_drop_is_taken_in_once_and_in_order() {
+async fn dropped_files_are_ingested_once_in_order() {
     let test = TestChannels::new(&["claude"]).await;
     for (id, at) in [
         ("msg-20260111-163316-b-0001", 16),
@@ -31,7 +31,7 @@ async fn what_others_drop_is_taken_in_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn c2_a_post_from_a_skewed_clock_is_seen_although_its_name_is_early() {
+async fn post_with_early_name_is_ingested() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "all", "now").await;
     test.channels.scan().await.unwrap();
@@ -41,7 +41,7 @@ async fn c2_a_post_from_a_skewed_clock_is_seen_although_its_name_is_early() {
 }
 
 #[tokio::test]
-async fn a_message_to_an_agent_of_another_door_reaches_its_mailbox_and_readers_have_it_in_place() {
+async fn message_reaches_mailbox_and_channel_readers() {
     let test = TestChannels::new(&["claude"]).await;
     test.drop_file(&file("msg-1", "codex", "claude", "for claude"));
     test.drop_file(&file("msg-2", "qc-1", "codex", "for codex"));
@@ -60,7 +60,7 @@ async fn a_message_to_an_agent_of_another_door_reaches_its_mailbox_and_readers_h
 }
 
 #[tokio::test]
-async fn answers_join_the_conversation_in_files_as_in_posts() {
+async fn answers_join_the_thread() {
     let test = TestChannels::new(&[]).await;
     let question = test.post("human", "all", "why?").await;
     let mut reply = file("msg-20260111-163316-codex-0001", "codex", "all", "because");
@@ -81,7 +81,7 @@ async fn answers_join_the_conversation_in_files_as_in_posts() {
 }
 
 #[tokio::test]
-async fn a_post_is_one_message_however_often_its_file_is_looked_at() {
+async fn post_is_one_message_over_many_scans() {
     let test = TestChannels::new(&["claude"]).await;
     let posted = test.channels.post(Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
     let (another, elsewhere) = (test.another(|_| ()).await, test.elsewhere(|_| ()).await);
@@ -93,7 +93,7 @@ async fn a_post_is_one_message_however_often_its_file_is_looked_at() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_message_is_reported_once_and_left_and_taken_when_it_is_mended() {
+async fn rejected_file_is_reported_once_until_repaired() {
     let test = TestChannels::new(&[]).await;
     let path = test.path("channels/general/msg-20260111-163315-codex-0001.json");
     write_carelessly(&path, "{\"id\": \"msg-");
@@ -109,7 +109,7 @@ async fn a_file_that_is_no_message_is_reported_once_and_left_and_taken_when_it_i
 }
 
 #[tokio::test]
-async fn one_bad_file_stops_no_other_and_a_strange_name_is_none_of_ours() {
+async fn bad_file_does_not_block_others() {
     let test = TestChannels::new(&[]).await;
     test.drop_file(&file("msg-1", "../etc", "all", "bad sender"));
     test.drop_file(&file("msg-2", "codex", "all", "good"));
@@ -122,7 +122,7 @@ async fn one_bad_file_stops_no_other_and_a_strange_name_is_none_of_ours() {
 }
 
 #[tokio::test]
-async fn c7_one_post_to_a_channel_of_many_is_one_message() {
+async fn post_to_many_readers_is_one_message() {
     let test = TestChannels::new(&[]).await;
     for reader in 0..50 {
         test.channels.join(&agent(&format!("reader-{reader}")), &name("general")).await.unwrap();
@@ -134,7 +134,7 @@ async fn c7_one_post_to_a_channel_of_many_is_one_message() {
 }
 
 #[tokio::test]
-async fn deprecated_ids_are_read_as_the_current_ones() {
+async fn deprecated_ids_are_ingested_as_current_ones() {
     let test = TestChannels::new(&[]).await;
     test.drop_file(&file("msg-1", "claude-1", "codex-1", "old names"));
     test.channels.scan().await.unwrap();
@@ -143,7 +143,7 @@ async fn deprecated_ids_are_read_as_the_current_ones() {
 }
 
 #[tokio::test]
-async fn what_was_said_before_the_hub_came_is_history_and_fills_nobodys_mailbox() {
+async fn history_is_journaled_but_not_delivered() {
     let test = TestChannels::new(&["claude"]).await;
     let mut old = file("msg-20200101-000000-codex-0001", "codex", "claude", "long ago");
     old["timestamp"] = "2020-01-01T00:00:00.000Z".into();
@@ -154,7 +154,7 @@ async fn what_was_said_before_the_hub_came_is_history_and_fills_nobodys_mailbox(
 }
 
 #[tokio::test]
-async fn what_retention_removed_from_the_journal_is_not_taken_in_again() {
+async fn expired_messages_are_not_ingested_again() {
     let test = TestChannels::new(&[]).await;
     test.drop_file(&file("msg-1", "codex", "all", "dropped"));
     test.channels.scan().await.unwrap();
@@ -166,11 +166,11 @@ async fn what_retention_removed_from_the_journal_is_not_taken_in_again() {
 }
 
 #[tokio::test]
-async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept() {
+async fn burst_keeps_each_senders_order() {
     const EACH: usize = 1000;
     let test = TestChannels::new(&[]).await;
     let now = test.channels.hub().now();
-    // Names drawn by lot, all within one second, as the scripts of old had them.
+    // Random names within one second, as the protocol's scripts choose them.
     let mut numbers: Vec<usize> = (0..0x1_0000).collect();
     fastrand::shuffle(&mut numbers);
     for line in 0..i64::try_from(EACH).unwrap() {
@@ -207,9 +207,9 @@ async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept(
     }
 }
 
-/// The writer's side of a burst: nobody is ahead of the disk by more than the one post that each waits for.
+/// The writer's side of a burst: each sender waits for its own post to be synced.
 #[tokio::test]
-async fn c14_a_post_returns_when_it_is_kept_however_many_post_at_once() {
+async fn concurrent_posts_return_when_durable() {
     const POSTERS: usize = 16;
     const EACH: usize = 50;
     let test = std::sync::Arc::new(TestChannels::new(&[]).await);
@@ -237,7 +237,7 @@ async fn c14_a_post_returns_when_it_is_kept_however_many_post_at_once() {
 }
 
 #[tokio::test]
-async fn a_mended_or_removed_file_is_no_problem_any_more() {
+async fn repaired_or_removed_file_is_not_rejected() {
     let test = TestChannels::new(&[]).await;
     let path = |id: &str| test.path(&format!("channels/general/{id}.json"));
     write_carelessly(&path("msg-1"), "{");
@@ -252,7 +252,7 @@ async fn a_mended_or_removed_file_is_no_problem_any_more() {
 }
 
 #[tokio::test]
-async fn a_file_of_another_hub_is_the_same_message_here_and_is_passed_on_by_nobody_else() {
+async fn file_of_another_hub_is_not_relayed() {
     let test = TestChannels::new(&[]).await;
     let posted = test.channels.post(Post::new(agent("codex"), name("general"), "hi @bob")).await.unwrap();
     let elsewhere = test.elsewhere(|config| config.linked = true).await;
@@ -261,17 +261,17 @@ async fn a_file_of_another_hub_is_the_same_message_here_and_is_passed_on_by_nobo
     let stored = hub.message(posted.accepted.id).await.unwrap().expect("it goes by the same id");
     assert_eq!((stored.message.from.to_string(), stored.message.body.as_str()), ("codex".into(), "hi @bob"));
     assert_eq!(hub.outgoing(0, 100).await.unwrap().messages, []);
-    // What nobody else has passed on goes out: a script wrote it.
+    // A file of a script is not relayed by another hub, so this hub relays it.
     test.drop_file(&file("msg-20260111-163316-qc-0001", "qc", "all", "by hand"));
     assert_eq!(elsewhere.scan().await.unwrap().ingested, 1);
     assert_eq!(hub.outgoing(0, 100).await.unwrap().messages.len(), 1);
-    // Whoever is not linked has nobody to tell, and keeps the id all the same.
+    // A hub without a link relays nothing, and uses the same id.
     let alone = test.another(|_| ()).await;
     assert_eq!(alone.scan().await.unwrap().ingested, 1, "only what came by hand is new there");
 }
 
 #[tokio::test]
-async fn a_file_of_another_hub_to_an_agent_of_a_third_is_delivered_by_the_hub_that_wrote_it() {
+async fn file_for_third_hub_is_not_delivered() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "far-1", "for far away").await;
     let elsewhere = test.elsewhere(|config| config.linked = true).await;
@@ -283,7 +283,7 @@ async fn a_file_of_another_hub_to_an_agent_of_a_third_is_delivered_by_the_hub_th
 }
 
 #[tokio::test]
-async fn names_that_differ_in_letter_case_are_one_channel_in_one_folder() {
+async fn case_variants_are_one_channel() {
     let test = TestChannels::new(&[]).await;
     for channel in ["General", "general", "GENERAL"] {
         test.channels.post(Post::new(agent("codex"), name(channel), channel)).await.unwrap();
@@ -293,7 +293,7 @@ async fn names_that_differ_in_letter_case_are_one_channel_in_one_folder() {
     assert_eq!(test.texts().await, ["General", "general", "GENERAL"]);
     assert_eq!(test.channels.find_tampering().await.unwrap(), []);
     assert_eq!(test.channels.find_case_conflicts().await.unwrap(), Vec::<Vec<Name>>::new());
-    // Another program makes a second folder: both are read, and nothing counts as gone.
+    // Another program creates a second folder: both are read, and no file counts as deleted.
     let second = file("msg-20260111-163316-qc-0001", "qc", "all", "in the second");
     write_carelessly(&test.path("channels/general/msg-20260111-163316-qc-0001.json"), second.to_string());
     for taken in [1, 0] {
@@ -303,10 +303,10 @@ async fn names_that_differ_in_letter_case_are_one_channel_in_one_folder() {
     assert_eq!(test.channels.find_case_conflicts().await.unwrap(), [vec![name("General"), name("general")]]);
 }
 
-/// Two linked hubs share the folder: each sees what the other posts as a file, and is brought it by the link.
+/// Two linked hubs share the folder: each sees the other's posts as files, and gets them over the link.
 #[tokio::test]
-async fn a_post_of_a_linked_hub_is_the_same_whether_its_file_or_the_link_is_there_first() {
-    // Whom the post is for, who of that name is known at `lab`, and who gets it at `office`.
+async fn linked_post_is_equal_by_file_or_link() {
+    // Recipient of the post, agents of that name at `lab`, and agents reached at `office`.
     for (to, is_at_lab, expected, reached) in [
         ("bob", false, "bob", Some("bob")),
         ("bob@office", false, "bob", Some("bob")),
@@ -353,8 +353,7 @@ async fn a_post_of_a_linked_hub_is_the_same_whether_its_file_or_the_link_is_ther
 }
 
 #[tokio::test]
-async fn what_a_linked_hub_wrote_for_somebody_unknown_is_no_problem_and_whoever_claims_to_be_it_is_not_believed()
- {
+async fn linked_post_to_unknown_agent_is_accepted() {
     let test = TestChannels::new(&[]).await;
     let (lab, office) = test.lab_and_office().await;
     let id = |channels: &Channels| channels.hub().next_id().to_string();
@@ -374,7 +373,7 @@ async fn what_a_linked_hub_wrote_for_somebody_unknown_is_no_problem_and_whoever_
         assert_eq!(test.deliveries(stored.message.id).await, []);
     }
     assert_eq!(office.rejected_files().await.unwrap(), []);
-    // Its own files after its database was lost: they are of its own agents.
+    // Its own files after a loss of its database: they are of its own agents.
     let mut own = file("msg-5", "qc-1", "all", "look");
     own["metadata"]["switchboard"] = serde_json::json!({ "id": id(&office), "hub": "office" });
     test.drop_file(&own);
@@ -383,7 +382,7 @@ async fn what_a_linked_hub_wrote_for_somebody_unknown_is_no_problem_and_whoever_
 }
 
 #[tokio::test]
-async fn file_that_an_event_names_is_read_without_listing() {
+async fn named_file_is_read_without_listing() {
     let test = TestChannels::new(&[]).await;
     let drop_at = |number: u32| {
         let id = format!("msg-20260111-16331{number}-codex-0001");
@@ -408,7 +407,7 @@ async fn file_that_an_event_names_is_read_without_listing() {
 }
 
 #[tokio::test]
-async fn named_file_that_is_half_written_is_read_again() {
+async fn half_written_named_file_is_read_again() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "all", "there").await;
     test.channels.scan().await.unwrap();
@@ -423,7 +422,7 @@ async fn named_file_that_is_half_written_is_read_again() {
 }
 
 #[tokio::test]
-async fn c14_named_burst_keeps_each_senders_order() {
+async fn named_burst_keeps_each_senders_order() {
     let test = TestChannels::new(&[]).await;
     test.post("first", "all", "there").await;
     test.channels.scan().await.unwrap();
@@ -431,7 +430,7 @@ async fn c14_named_burst_keeps_each_senders_order() {
     let second = test.channels.hub().now().as_second();
     let mut paths = Vec::new();
     for number in 0..1000_u32 {
-        // Random names: only the time in the file says what comes first.
+        // Random names: only the time in the file determines the order.
         let sender = ["ann", "bob"][(number % 2) as usize];
         let id = format!("msg-20260111-163315-{sender}-{:04x}", (number * 7919) % 65_536);
         let mut message = file(&id, sender, "all", &format!("{number}"));

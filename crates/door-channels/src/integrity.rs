@@ -1,8 +1,8 @@
-//! Whether message files still are what was accepted: a channel only ever grows.
+//! Integrity of message files: detects files that were edited or deleted after they were accepted.
 //!
-//! Files are on other people's disks, and anyone may change them. The journal has each message as it was accepted, so
-//! an edit or a removal can be told, and both versions are kept: what was accepted in the journal, and what
-//! somebody made of it in the folder. Nothing is put back, since what others do to files is theirs to undo.
+//! Other programs can change the files. The journal has each message as accepted, so tampering is detectable,
+//! and both versions remain: the accepted one in the journal and the changed one in the folder. Nothing is
+//! restored, because a change of other users is theirs to undo.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -19,30 +19,30 @@ use crate::translate::is_unmodified;
 use crate::tree::{archives, blocking};
 use crate::wire::ChannelMessage;
 
-/// What happened to a file after its message was accepted.
+/// Change of a file after its message was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tampering {
-    /// It says something else now.
+    /// The file has other content.
     Edited {
-        /// The file, below the shared folder.
+        /// Path below the shared folder.
         file: String,
-        /// The message as it was accepted.
+        /// Accepted message.
         id: MessageId,
     },
-    /// It is gone, and not in the archive either.
+    /// The file is missing, also from the archive.
     Deleted {
-        /// Where it was, below the shared folder.
+        /// Former path below the shared folder.
         file: String,
-        /// The message as it was accepted.
+        /// Accepted message.
         id: MessageId,
     },
-    /// The whole channel is gone.
+    /// The whole channel is missing.
     Channel {
-        /// The channel.
+        /// Name of the channel.
         channel: Name,
-        /// How many messages were in it.
+        /// Number of its messages.
         messages: usize,
-        /// The newest of them as it was accepted.
+        /// Newest of them.
         id: MessageId,
     },
 }
@@ -63,7 +63,7 @@ impl std::fmt::Display for Tampering {
 }
 
 impl Tampering {
-    /// The message as it was accepted, which the journal has.
+    /// Returns the accepted message, which the journal has.
     pub fn id(&self) -> MessageId {
         match self {
             Self::Edited { id, .. } | Self::Deleted { id, .. } | Self::Channel { id, .. } => *id,
@@ -72,13 +72,13 @@ impl Tampering {
 }
 
 impl Channels {
-    /// Compares every message file of every channel with the journal. Changes nothing.
+    /// Compares every message file of every channel with the journal. Read-only.
     pub async fn find_tampering(&self) -> Result<Vec<Tampering>, ChannelError> {
         let tree = self.tree().clone();
         let mut channels: BTreeSet<Name> =
             blocking(move || tree.channel_names()).await?.into_iter().collect();
         let there = channels.clone();
-        // Of one whose folder is gone only the journal knows.
+        // Only the journal knows channels whose folder is missing.
         let known = self.hub().scopes(Door::Channels).await?;
         channels.extend(known.iter().filter_map(|scope| Name::parse(scope).ok()));
         let mut tampering = Vec::new();
@@ -93,7 +93,7 @@ impl Channels {
         Ok(tampering)
     }
 
-    /// Channels that have several folders, whose names differ in letter case alone, each with the names.
+    /// Finds channels with several folders whose names differ in letter case only.
     pub async fn find_case_conflicts(&self) -> Result<Vec<Vec<Name>>, ChannelError> {
         let tree = self.tree().clone();
         let names = blocking(move || tree.channel_names()).await?;
@@ -106,10 +106,10 @@ impl Channels {
 
     async fn find_tampering_in(&self, channel: &Name) -> Result<Vec<Tampering>, ChannelError> {
         let directory = self.hub().directory().await?;
-        // A file whose name is not the id it gives itself has two names, one of which is no file.
+        // If a file's name differs from the id inside it, the message has two names, and only one is a file.
         let mut names: BTreeMap<MessageId, Vec<String>> = BTreeMap::new();
         for native in self.hub().native_ids(Door::Channels, channel.as_str()).await? {
-            // What the hub itself says of a message goes by the hub's own id, and is in no file.
+            // Notices of the hub have the hub's own id, and no file.
             if let Some(id) = self.message_named(channel, &native).await?
                 && native != id.to_string()
             {
@@ -136,8 +136,7 @@ impl Channels {
         Ok(tampering)
     }
 
-    /// Compares files that an event says were changed with the journal, and tells of those that are not what was
-    /// accepted.
+    /// Compares files that an event reported as changed with the journal, and reports tampering.
     pub(crate) async fn check_touched(
         &self,
         channels: &Path,
@@ -149,7 +148,7 @@ impl Channels {
         }
         let directory = self.hub().directory().await?;
         for (channel, native) in touched {
-            // What was not accepted yet is taken in as it is.
+            // A file that is not accepted yet is ingested as it is.
             let Some(stored) = self.accepted(&channel, &native).await? else { continue };
             let (file, id) = (display_path(&channel, &native), stored.message.id);
             let tampering = match self.find_folder(&channel, &native).await? {
@@ -162,7 +161,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Tells of files that were there at the last look, unless they were moved to the archive.
+    /// Reports files that the previous scan had seen, unless they were archived.
     pub(crate) async fn report_deleted(&self, channel: &Name, gone: Vec<String>) -> Result<(), ChannelError> {
         if gone.is_empty() {
             return Ok(());
@@ -172,7 +171,7 @@ impl Channels {
             if files.contains_key(&native) {
                 continue;
             }
-            // What was never accepted, or what the journal has let go, may go.
+            // A file that was never accepted, or that retention removed from the journal, may be deleted.
             let Some(stored) = self.accepted(channel, &native).await? else { continue };
             let tampering =
                 Tampering::Deleted { file: display_path(channel, &native), id: stored.message.id };
@@ -181,7 +180,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Says it once, until the file is what it was.
+    /// Reports tampering once, until the file is restored.
     fn report_once(&self, channel: &Name, native: &str, tampering: Option<&Tampering>) {
         let key = (channel.clone(), native.to_owned());
         let mut reported = self.reported().lock();
@@ -219,8 +218,8 @@ impl Channels {
         }
     }
 
-    /// A message as it was accepted. One that is damaged in the journal cannot be compared with its file, and is told of
-    /// by whoever looks at the journal.
+    /// Returns an accepted message, or `None` if its journal entry is damaged: the journal's own check
+    /// reports that.
     async fn readable(&self, id: MessageId) -> Result<Option<Stored>, ChannelError> {
         match self.hub().message(id).await {
             Err(HubError::DamagedMessage { .. }) => Ok(None),
@@ -234,7 +233,7 @@ impl Channels {
         Ok(here.map(|(_, id)| id))
     }
 
-    /// The folder that a message's file is in, be it in the archive.
+    /// Finds the folder that holds a message's file, including the archive.
     async fn find_folder(&self, channel: &Name, native: &str) -> Result<Option<Dir>, ChannelError> {
         let (tree, channel, name) = (self.tree().clone(), channel.clone(), file_name(native));
         blocking(move || {
@@ -251,7 +250,7 @@ impl Channels {
         .await
     }
 
-    /// Every message file of a channel, with the folder that it is in.
+    /// Locates every message file of a channel, including the archive.
     async fn locate_files(&self, channel: &Name) -> Result<HashMap<String, Dir>, ChannelError> {
         let (tree, channel) = (self.tree().clone(), channel.clone());
         blocking(move || {
@@ -271,7 +270,7 @@ fn display_path(channel: &Name, native: &str) -> String {
     format!("channels/{channel}/{native}.json")
 }
 
-/// The channel and the id of a message file, by its path; the archive's folders lie between the two.
+/// Parses the channel and the id from a file's path, which may lead through the archive.
 fn parse_path(channels: &Path, path: &Path) -> Option<(Name, String)> {
     let below = path.strip_prefix(channels).ok()?;
     let channel = below.components().next()?.as_os_str().to_str()?;

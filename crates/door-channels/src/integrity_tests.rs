@@ -14,7 +14,7 @@ fn edit(test: &TestChannels, id: &str, change: impl FnOnce(&mut Value)) {
 }
 
 #[tokio::test]
-async fn c13_files_as_posted_and_as_dropped_are_what_was_accepted() {
+async fn untouched_files_are_intact() {
     let test = TestChannels::new(&["claude"]).await;
     let mut rich = file("msg-1", "claude-1", "all", "dropped");
     rich["content"] =
@@ -34,7 +34,7 @@ async fn c13_files_as_posted_and_as_dropped_are_what_was_accepted() {
 }
 
 #[tokio::test]
-async fn c13_an_edit_and_a_removal_are_told_and_the_journal_keeps_what_was_accepted() {
+async fn edit_and_deletion_are_found() {
     let test = TestChannels::new(&[]).await;
     let edited = test.post("codex", "all", "pay 10").await.id;
     let deleted = test.post("codex", "all", "a promise").await.id;
@@ -64,7 +64,7 @@ async fn c13_an_edit_and_a_removal_are_told_and_the_journal_keeps_what_was_accep
 }
 
 #[tokio::test]
-async fn c13_whoever_keeps_the_channels_going_notices_at_once_and_says_it_once() {
+async fn tampering_is_reported_once() {
     let test = TestChannels::new(&[]).await;
     let edited = test.post("codex", "all", "one").await.id;
     let deleted = test.post("codex", "all", "two").await.id;
@@ -87,7 +87,7 @@ async fn c13_whoever_keeps_the_channels_going_notices_at_once_and_says_it_once()
 }
 
 #[tokio::test]
-async fn a_name_that_the_journal_has_in_full_is_no_edit() {
+async fn qualified_name_in_journal_is_no_edit() {
     let test = TestChannels::new(&[]).await;
     let far = RemoteAgent { name: name("qc-1"), role: None, team: None, channels: vec![] };
     test.channels.hub().put_remote_agents(name("office"), vec![far]).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_name_that_the_journal_has_in_full_is_no_edit() {
 }
 
 #[tokio::test]
-async fn c13_a_channel_that_was_removed_with_all_its_files_is_told_once() {
+async fn deleted_channel_is_reported_once() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "all", "one").await;
     let newest = test.post("codex", "all", "two").await.id;
@@ -114,7 +114,7 @@ async fn c13_a_channel_that_was_removed_with_all_its_files_is_told_once() {
 }
 
 #[tokio::test]
-async fn what_the_hub_says_of_a_message_is_no_file_that_is_gone() {
+async fn notices_need_no_file() {
     let test = TestChannels::new(&[]).await;
     let question = test.post("qc-1", "codex", "what is it?").await;
     loop {

@@ -1,9 +1,8 @@
-//! Door 3: channels of message files, watchers that answer by themselves, presence files.
+//! Door 3: channels of message files, with watchers and presence files.
 //!
-//! Implements the channels protocol ("Multi-Agent OS: Communication Protocols") over a folder that a team
-//! shares. [`Channels`] is what the command line works with; [`run`] keeps the channels going: it takes in
-//! what others post, delivers what the hub hands over, and runs the watchers. Knows nothing of mailboxes,
-//! MCP, workers or peers.
+//! Implements the channels protocol ("Multi-Agent OS: Communication Protocols") over a shared folder. The
+//! command line uses [`Channels`]. [`run`] operates the door: it ingests posts of other programs, delivers
+//! handoffs of the hub, and runs the watchers. Knows nothing of mailboxes, MCP, workers or peers.
 
 mod archive;
 mod channels;

@@ -1,4 +1,4 @@
-//! Posts that are accepted and whose file cannot be written yet.
+//! Accepted posts whose file cannot be written yet.
 
 use switchboard_core::{Door, MessageId, Outcome, Route};
 use switchboard_hub::Handoff;
@@ -6,14 +6,14 @@ use switchboard_hub::Handoff;
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 
-/// Under this topic the hub remembers posts without a file that no delivery retries.
+/// Note topic of posts without a file that no delivery retries.
 const POSTPONED: &str = "postponed";
 
 impl Channels {
-    /// Has the file of an accepted post written later, and says so.
+    /// Postpones the file of an accepted post and returns the error for its sender.
     ///
-    /// The outbox retries the deliveries that wait for the file. A post without recipients has no delivery
-    /// to retry, so it is noted.
+    /// The outbox retries the deliveries that wait for the file. A post without recipients has no delivery,
+    /// so it is noted.
     pub(crate) async fn postpone(
         &self,
         id: MessageId,
@@ -32,7 +32,7 @@ impl Channels {
         ChannelError::NotWritten { id, source: Box::new(error) }
     }
 
-    /// Writes the files of noted posts; returns how many. The first that cannot be written ends it.
+    /// Writes the files of noted posts, up to the first error; returns how many.
     pub(crate) async fn write_postponed(&self) -> Result<usize, ChannelError> {
         let mut written = 0;
         for (key, _) in self.hub().notes(Door::Channels, POSTPONED).await? {
@@ -49,7 +49,7 @@ impl Channels {
     }
 }
 
-/// Reports one outcome of many deliveries. A report that is lost is made again by the next attempt.
+/// Reports one outcome for many deliveries. The next attempt repeats a lost report.
 pub(crate) async fn report_outcome(leased: Vec<Handoff>, outcome: &Outcome) {
     let reports = leased.into_iter().map(|handoff| (handoff, outcome.clone())).collect();
     for answer in Handoff::report_all(reports).await {

@@ -4,7 +4,7 @@ use super::*;
 use crate::channels::Post;
 use crate::test_channels::{TestChannels, agent, name, soon, write_carelessly};
 
-/// Takes the folder of all channels away and leaves a plain file, which no post can be written below.
+/// Replaces the folder of all channels with a plain file, below which no post can be written.
 #[expect(clippy::disallowed_methods, reason = "stands for a disk that cannot be written")]
 fn break_folder(test: &TestChannels) {
     if test.path("channels").exists() {
@@ -84,7 +84,7 @@ async fn killed_poster_leaves_one_file() {
     test.channels.join(&agent("codex"), &name("general")).await.unwrap();
     let sent = test.post("claude", "codex", "whole").await;
     let stored = test.stored(&sent.id).await;
-    // Another process finds the file before its name is noted.
+    // Another process finds the file before its name is recorded.
     let other = test.elsewhere(|_| ()).await;
     let mut draft =
         crate::translate::to_own_draft(sent.clone(), &name("general"), stored.message.id, None).unwrap();

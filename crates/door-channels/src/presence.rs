@@ -1,7 +1,7 @@
-//! Heartbeat files: who is awake, as far as the shared folder tells ("Presence Protocol").
+//! Heartbeat files: presence of agents in the shared folder ("Presence Protocol").
 //!
-//! A file is a claim, and its time is that of somebody else's clock. What counts is the reader's clock, the
-//! time at which the file was changed, and, on the host of its writer, whether the writer still runs.
+//! A file's time is that of another machine's clock. Presence is judged by the reader's clock, by the
+//! modification time of the file and, on the writer's host, by whether the writer still runs.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,49 +27,49 @@ use crate::wire::{PresenceFile, iso, time};
 /// Heartbeats within this time are read together.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// Reading heartbeat files takes at most a tenth of one core.
+/// Pause after a read as a multiple of its duration: reading uses at most a tenth of one core.
 const REST_FACTOR: u32 = 9;
 
-/// How often to check whether watchers that say they are awake still run. One read of `/proc` for each.
+/// How often to check that watchers that claim to be awake still run. One read of `/proc` for each.
 const OWNER_POLL: Duration = Duration::from_millis(500);
 
-/// Larger than any heartbeat.
+/// Larger than any heartbeat file.
 const MAX_FILE: u64 = 64 << 10;
 
-/// Everyone reads who is awake.
+/// Heartbeat files are readable for every user.
 const MODE: u32 = 0o644;
 
-/// What a heartbeat file says, judged by the reader.
+/// Presence of an agent, judged from its heartbeat file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresenceEntry {
-    /// Who.
+    /// Agent.
     pub agent: Name,
-    /// Whether it is awake.
+    /// Awake, stale or offline.
     pub awareness: Awareness,
-    /// What it does: `IDLE`, `WORKING`.
+    /// Activity: `IDLE` or `WORKING`.
     pub substate: Option<String>,
-    /// When it gave its last sign of life, as far as that can be believed.
+    /// Time of the last credible heartbeat.
     pub since: Timestamp,
-    /// The channel it watches.
+    /// Channel it watches.
     pub channel: Option<String>,
-    /// Its watcher's process, on its own host.
+    /// Process id of its watcher, valid on its own host.
     pub pid: Option<u32>,
-    /// What went wrong last.
+    /// Last error.
     pub error: Option<String>,
-    /// Its watcher's process, told from all others.
+    /// Unique identity of the watcher's process.
     owner: Option<Owner>,
 }
 
 impl PresenceEntry {
-    /// Whether the watcher's process has ended on this host since its heartbeat was read.
+    /// True if the watcher's process on this host has ended since its heartbeat was read.
     fn has_died(&self) -> bool {
         self.awareness != Awareness::Offline && self.owner.as_ref().is_some_and(Owner::is_gone)
     }
 }
 
 impl Channels {
-    /// What the heartbeat files say now, by agent. A file that is none, or that speaks for another agent than
-    /// its name says, is left out with a warning.
+    /// Reads the heartbeat files, by agent. Skips a file that is invalid, or that names another agent than
+    /// its file name, with a warning.
     pub async fn presence_entries(&self) -> Result<Vec<PresenceEntry>, ChannelError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         let after = self.hub().config().presence;
@@ -79,7 +79,7 @@ impl Channels {
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
             let mut seen: BTreeMap<Name, PresenceEntry> = BTreeMap::new();
             for one in agents.filter_map(|agent| sighting(&dir, agent, now, after)) {
-                // One agent may have a file under a deprecated id as well: the later sign of life counts.
+                // An agent may also have a file under its deprecated id: the later heartbeat counts.
                 if seen.get(&one.agent).is_none_or(|other| other.since < one.since) {
                     seen.insert(one.agent.clone(), one);
                 }
@@ -89,12 +89,12 @@ impl Channels {
         .await
     }
 
-    /// Tells the hub of the signs of life in the heartbeat files.
+    /// Reports the heartbeats in the files to the hub.
     pub async fn report_presence(&self) -> Result<(), ChannelError> {
         self.publish_presence().await.map(drop)
     }
 
-    /// The same; returns what the files say.
+    /// Reports the heartbeats and returns the entries.
     async fn publish_presence(&self) -> Result<Vec<PresenceEntry>, ChannelError> {
         let entries = self.presence_entries().await?;
         for sighting in &entries {
@@ -110,8 +110,7 @@ impl Channels {
     }
 }
 
-/// Tells the hub of signs of life as soon as a heartbeat file changes or a watcher's process ends: linked hubs show them to
-/// others.
+/// Reports heartbeats as soon as a file changes or a watcher's process ends: linked hubs show them.
 pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelError> {
     let tree = channels.tree().clone();
     let folder = blocking(move || tree.presence()).await?;
@@ -124,9 +123,9 @@ pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelErr
             tracing::warn!(error = %error, "the heartbeat files could not be read");
             Vec::new()
         });
-        // All files are read for each change, so a folder with many of them is read less often.
+        // Every change reads all files, so a folder with many files is read less often.
         tokio::time::sleep(DEBOUNCE.max(began.elapsed() * REST_FACTOR)).await;
-        // A process that is killed changes no file.
+        // A killed process changes no file.
         while watcher.next(false, OWNER_POLL).await.is_none() && !entries.iter().any(PresenceEntry::has_died)
         {
         }
@@ -167,16 +166,17 @@ fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> O
     })
 }
 
-/// The last sign of life: the earlier of the time in the file and that of its change, since either may be too
-/// late but hardly too early. A time yet to come says nothing; none is left where both do.
+/// Returns the time of the last heartbeat: the earlier of the time in the file and its modification time.
+///
+/// Either may be too late, but hardly too early. A time in the future is ignored; `None` if both are.
 fn last_sign(written: Option<Timestamp>, changed: Timestamp, now: Timestamp) -> Option<Timestamp> {
-    /// Clocks of machines that share a folder differ by less.
+    /// Largest clock skew between machines that share a folder.
     const SKEW: SignedDuration = SignedDuration::from_mins(2);
     let believable = |at: &Timestamp| now.duration_since(*at) > -SKEW;
     let written = written.filter(believable);
     let changed = Some(changed).filter(believable);
     match (written, changed) {
-        // A skewed writer is not asleep because its clock is behind: the change of the file tells.
+        // If the writer's clock is skewed, the modification time counts.
         (Some(written), Some(changed)) if changed.duration_since(written).abs() > SKEW => {
             Some(changed.min(now))
         }
@@ -203,7 +203,7 @@ fn awareness(
     }
 }
 
-/// An agent's heartbeat, given by one process: awake for as long as [`HeartbeatWriter::run`] runs.
+/// Writes the heartbeat file of an agent: awake while [`HeartbeatWriter::run`] runs.
 #[derive(Debug, Clone)]
 pub(crate) struct HeartbeatWriter {
     agent: Name,
@@ -223,13 +223,13 @@ impl HeartbeatWriter {
         Self { agent, channel, tree, now: Arc::default() }
     }
 
-    /// AWAKE/IDLE → AWAKE/WORKING.
+    /// Changes AWAKE/IDLE to AWAKE/WORKING.
     pub(crate) async fn start_work(&self, now: Timestamp) {
         self.now.lock().working += 1;
         self.write("AWAKE", now).await;
     }
 
-    /// AWAKE/WORKING → AWAKE/IDLE, with what went wrong, if anything did.
+    /// Changes AWAKE/WORKING to AWAKE/IDLE, with the error, if any.
     pub(crate) async fn finish_work(&self, error: Option<String>, now: Timestamp) {
         {
             let mut doing = self.now.lock();
@@ -239,13 +239,13 @@ impl HeartbeatWriter {
         self.write("AWAKE", now).await;
     }
 
-    /// Says what is the matter.
+    /// Adds an error to the heartbeat.
     pub(crate) async fn report_error(&self, error: &str, now: Timestamp) {
         self.now.lock().error = Some(error.to_owned());
         self.write("AWAKE", now).await;
     }
 
-    /// Gives signs of life until `shutdown`, then says goodbye.
+    /// Writes heartbeats until `shutdown`, then marks the agent offline.
     pub(crate) async fn run(&self, every: Duration, hub: &switchboard_hub::Hub, shutdown: CancellationToken) {
         let mut beats = tokio::time::interval(every);
         beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -265,7 +265,7 @@ impl HeartbeatWriter {
         }
     }
 
-    /// Whether another watcher of the same agent gave the last sign of life, and is still there to give the next.
+    /// True if the last heartbeat is from another watcher of the agent that still runs.
     async fn is_owned_by_other(&self) -> bool {
         let (tree, name) = (self.tree.clone(), format!("{}.json", self.agent));
         let read = blocking(move || Ok(tree.presence()?.read(&name, MAX_FILE)?)).await;
@@ -290,13 +290,13 @@ impl HeartbeatWriter {
             extra: serde_json::Map::new(),
         };
         let (tree, name) = (self.tree.clone(), format!("{}.json", self.agent));
-        // Nobody is awake after a power failure, so that a heartbeat need not outlast one.
+        // No agent is awake after a power failure, so a heartbeat need not survive one.
         let written = blocking(move || {
             let bytes = file.to_bytes();
             Ok(tree.presence()?.replace_with(&name, &bytes, MODE, Durability::Later)?)
         });
         let written = written.await;
-        // That is told once for the folder, and not with every beat.
+        // An unmounted folder is reported elsewhere, once.
         if let Err(error) = written
             && !error.is_unmounted()
         {

@@ -8,19 +8,19 @@ fn at(text: &str) -> Timestamp {
 }
 
 #[test]
-fn c11_a_time_yet_to_come_is_not_believed_and_the_change_of_the_file_is() {
+fn future_heartbeat_time_is_ignored() {
     let now = at("2026-01-11T12:00:00Z");
     let (past, future) = (at("2026-01-11T11:59:30Z"), at("2030-01-01T00:00:00Z"));
     assert_eq!(last_sign(Some(past), now, now), Some(past));
     assert_eq!(last_sign(Some(future), past, now), Some(past));
     assert_eq!(last_sign(None, past, now), Some(past));
     assert_eq!(last_sign(Some(future), future, now), None);
-    // The writer's clock is an hour behind, or the file is an old one that was copied.
+    // The writer's clock is an hour behind, or the file is an old copy.
     assert_eq!(last_sign(Some(at("2026-01-11T11:00:00Z")), past, now), Some(past));
 }
 
 #[test]
-fn c12_awake_then_stale_then_offline_at_fixed_ages() {
+fn presence_ages_to_stale_then_offline() {
     let (now, after) = (at("2026-01-11T12:00:00Z"), PresenceTimeouts::default());
     for (state, gone, since, expected) in [
         ("AWAKE", false, Some("11:59:59"), Awareness::Awake),
@@ -37,7 +37,7 @@ fn c12_awake_then_stale_then_offline_at_fixed_ages() {
 }
 
 #[tokio::test]
-async fn a_pulse_is_seen_by_others_and_its_end_is_a_goodbye() {
+async fn heartbeat_ends_with_offline() {
     let test = TestChannels::new(&[]).await;
     let (hub, heartbeat_writer) = (
         test.channels.hub(),
@@ -60,7 +60,7 @@ async fn a_pulse_is_seen_by_others_and_its_end_is_a_goodbye() {
 }
 
 #[tokio::test]
-async fn c11_a_file_that_speaks_for_another_is_not_believed_and_neither_is_a_huge_one() {
+async fn foreign_and_huge_heartbeats_are_rejected() {
     let test = TestChannels::new(&[]).await;
     let run = json!({ "agent_id": "claude", "timestamp": "2026-01-11T16:30:00.000Z", "state": "AWAKE" });
     write_carelessly(&test.path("signals/presence/codex.json"), run.to_string());
@@ -71,7 +71,7 @@ async fn c11_a_file_that_speaks_for_another_is_not_believed_and_neither_is_a_hug
 }
 
 #[tokio::test]
-async fn the_process_that_is_gone_is_offline_at_once() {
+async fn ended_process_is_offline_at_once() {
     let test = TestChannels::new(&[]).await;
     // A pid that no process has: the kernel's highest is 2^22.
     let owner = format!("{}/4194999/1", Owner::this_process().host());
@@ -81,7 +81,7 @@ async fn the_process_that_is_gone_is_offline_at_once() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_under_a_deprecated_id_is_that_of_the_agent() {
+async fn deprecated_heartbeat_belongs_to_current_agent() {
     let test = TestChannels::new(&[]).await;
     let now = test.channels.hub().now();
     let run = |at: Timestamp, state: &str| {
@@ -96,7 +96,7 @@ async fn a_heartbeat_under_a_deprecated_id_is_that_of_the_agent() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_stops_says_goodbye_unless_another_goes_on() {
+async fn offline_is_written_by_last_watcher_only() {
     let test = TestChannels::new(&[]).await;
     let heartbeat_writer =
         HeartbeatWriter::new(test.channels.tree().clone(), name("codex"), "general".into());

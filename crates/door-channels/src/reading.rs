@@ -1,4 +1,4 @@
-//! Reading channels: in order, complete, and without a place in the journal.
+//! Reads channels in order and completely, independent of the journal.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,54 +20,54 @@ use crate::wire::ChannelMessage;
 /// Messages of a channel, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
-    /// The messages, by time and then by id.
+    /// Messages by time, then by id.
     pub messages: Vec<ChannelMessage>,
-    /// Files that are no messages, each with the reason.
+    /// Files that are no valid messages, each with the reason.
     pub unreadable: Vec<(String, String)>,
 }
 
-/// One channel at a glance.
+/// Summary of one channel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChannelSummary {
-    /// Its name.
+    /// Name.
     pub channel: Name,
-    /// How many message files it has, without those in its archive.
+    /// Number of message files, without the archive.
     pub messages: usize,
-    /// How many are in its archive.
+    /// Number of archived messages.
     pub archived: usize,
-    /// The newest of them.
+    /// Newest message outside the archive.
     pub newest: Option<ChannelMessage>,
 }
 
-/// Reads a channel as it grows. Each message comes once, however late its file appears.
+/// Follows a channel as it grows. Each message appears once, however late its file is written.
 pub struct Follower {
     channels: Channels,
     channel: Name,
     seen: Arc<Mutex<Seen>>,
     watcher: FolderWatcher,
-    /// What is to be looked at.
+    /// Changes to read next.
     changes: Option<Changes>,
-    /// Whether the last look found something.
+    /// True if the last read found messages.
     found: bool,
 }
 
-/// What a follower has been shown.
+/// Messages that a follower has returned.
 #[derive(Default)]
 struct Seen {
     ids: HashSet<String>,
-    /// The channel as of the last look that left nothing open.
+    /// Folder stamp of the last complete read.
     looked: Option<FolderStamp>,
 }
 
 impl Channels {
-    /// The last messages of a channel, or all of them; those in its archive too.
+    /// Reads the last messages of a channel, or all of them, including the archive.
     pub async fn read(&self, channel: &Name, last: Option<usize>) -> Result<Transcript, ChannelError> {
         let (tree, channel, limit) = (self.tree().clone(), channel.clone(), self.config().file_limit);
         blocking(move || {
             let dir = tree.existing_channel(&channel)?;
             let ids = message_ids(&dir)?;
             let mut reading = read_all(&dir, last.map_or(&ids[..], |last| newest(&ids, last)), limit);
-            // While a message is moved it is in both places.
+            // During a move a message is in both folders.
             let seen: HashSet<&String> = ids.iter().collect();
             for month in archives(&dir)?.iter().rev() {
                 let missing = last.map(|last| last.saturating_sub(reading.messages.len()));
@@ -88,7 +88,7 @@ impl Channels {
         .await
     }
 
-    /// The last messages of a channel that this process knows of, without one of them, in order. No folder is listed.
+    /// Returns the last ingested messages of a channel except one, in order, without listing its folder.
     pub(crate) async fn read_known(
         &self,
         channel: &Name,
@@ -106,7 +106,7 @@ impl Channels {
             let (mut messages, mut end) = (Vec::new(), ids.len());
             let oldest = ids.len().saturating_sub(last.saturating_add(MAX_MISSING));
             while messages.len() < last && end > oldest {
-                // Some of them may be gone by now.
+                // Some of the files may be deleted meanwhile.
                 let some = newest(&ids[..end], last - messages.len());
                 end -= some.len();
                 for dir in &dirs {
@@ -120,7 +120,7 @@ impl Channels {
         .await
     }
 
-    /// Everything in a channel after one of its messages.
+    /// Reads everything in a channel after one of its messages.
     pub async fn read_after(&self, channel: &Name, id: &str) -> Result<Transcript, ChannelError> {
         let mut reading = self.read(channel, None).await?;
         if let Some(place) = reading.messages.iter().position(|message| message.id == id) {
@@ -141,13 +141,13 @@ impl Channels {
         })
     }
 
-    /// The channels there are.
+    /// Lists the channels.
     pub async fn list(&self) -> Result<Vec<ChannelSummary>, ChannelError> {
         let (tree, limit) = (self.tree().clone(), self.config().file_limit);
         blocking(move || {
             let mut list = Vec::new();
             for channel in tree.channel_names()? {
-                // A plain file beside the channels is none.
+                // A plain file among the channels is ignored.
                 let Ok(Some(dir)) = tree.channel(&channel) else { continue };
                 let ids = message_ids(&dir)?;
                 let mut archived = 0;
@@ -162,7 +162,7 @@ impl Channels {
         .await
     }
 
-    /// Follows a channel from after the messages in `seen`. The channel is made where it is missing.
+    /// Follows a channel from the messages in `seen` on. Creates the channel if it does not exist.
     pub async fn follow(&self, channel: &Name, seen: &Transcript) -> Result<Follower, ChannelError> {
         let (tree, place) = (self.tree().clone(), channel.clone());
         let dir = blocking(move || match tree.channel(&place)? {
@@ -185,7 +185,7 @@ impl Channels {
 }
 
 impl Follower {
-    /// What is new, in order; returns when there is something.
+    /// Waits for new messages and returns them in order.
     pub async fn next(&mut self) -> Result<Transcript, ChannelError> {
         loop {
             if let Some(changes) = self.changes.clone() {
@@ -205,7 +205,7 @@ impl Follower {
     }
 }
 
-/// What a follower has not been shown.
+/// Reads the messages that a follower has not returned.
 fn read_new(
     channels: &Channels,
     channel: &Name,
@@ -227,17 +227,18 @@ fn read_new(
     let mut ids = message_ids(&dir)?;
     ids.retain(|id| !seen.ids.contains(id));
     let reading = read_all(&dir, &ids, channels.config().file_limit);
-    // What cannot be read yet may be half written: it is looked at again.
+    // An unreadable file may be half written and is read again.
     seen.looked = reading.unreadable.is_empty().then_some(looked).filter(FolderStamp::is_settled);
     Ok(reading)
 }
 
-/// The ids of the messages in a folder, sorted by name. No file is looked at: the name has all.
+/// Returns the ids of the messages in a folder, sorted by name, without opening a file.
 pub(crate) fn message_ids(dir: &Dir) -> Result<Vec<String>, ChannelError> {
     Ok(dir.names()?.iter().filter_map(|name| id_of_file(name)).map(str::to_owned).collect())
 }
 
-/// At least the last so many, up to the beginning of a second: within one, names say nothing about the order.
+/// Returns at least the last `last` ids, from the start of a second on: within a second, names do not order
+/// messages.
 fn newest(ids: &[String], last: usize) -> &[String] {
     let second = |id: &String| id.as_bytes().get(..SECOND).map(<[u8]>::to_vec);
     let mut start = ids.len().saturating_sub(last);
@@ -247,10 +248,10 @@ fn newest(ids: &[String], last: usize) -> &[String] {
     &ids[start..]
 }
 
-/// Most messages without a file, deleted or archived, that are passed over to find those before them.
+/// Most deleted or archived messages that are skipped to find earlier ones.
 const MAX_MISSING: usize = 1000;
 
-/// The length of `msg-YYYYMMDD-HHMMSS`.
+/// Length of `msg-YYYYMMDD-HHMMSS`.
 const SECOND: usize = 19;
 
 fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Transcript {
@@ -260,7 +261,7 @@ fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Transcript {
         match dir.read(&name, limit) {
             Ok(None) => {}
             Ok(Some(read)) => match ChannelMessage::parse(&read.bytes) {
-                // The name is what others find it by.
+                // Other messages refer to the name, not to the id inside.
                 Ok(message) => reading.messages.push(ChannelMessage { id: id.clone(), ..message }),
                 Err(error) => reading.unreadable.push((name, error.to_string())),
             },

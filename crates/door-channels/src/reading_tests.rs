@@ -2,7 +2,7 @@ use super::*;
 use crate::test_channels::{TestChannels, file, name, soon, write_carelessly};
 
 #[tokio::test]
-async fn messages_are_read_by_time_and_then_by_id_whatever_their_names() {
+async fn messages_are_read_by_time_then_id() {
     let test = TestChannels::new(&[]).await;
     for (id, at, text) in [
         ("msg-20260111-163315-zoe-0001", "16:33:15.100", "first"),
@@ -23,7 +23,7 @@ async fn messages_are_read_by_time_and_then_by_id_whatever_their_names() {
 }
 
 #[tokio::test]
-async fn c15_a_place_ahead_of_the_channel_or_behind_it_is_an_error_of_its_own_and_so_is_an_unknown_channel() {
+async fn cursor_errors_are_distinct() {
     let test = TestChannels::new(&[]).await;
     let gone = test.post("codex", "all", "gone").await.id;
     let there = test.post("codex", "all", "there").await.id;
@@ -43,7 +43,7 @@ async fn c15_a_place_ahead_of_the_channel_or_behind_it_is_an_error_of_its_own_an
 }
 
 #[tokio::test]
-async fn a_follower_sees_each_message_once_also_what_comes_late() {
+async fn follower_sees_each_message_once() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "all", "before").await;
     let seen = test.channels.read(&name("general"), None).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_follower_sees_each_message_once_also_what_comes_late() {
 }
 
 #[tokio::test]
-async fn the_list_counts_and_what_is_no_message_is_left_out_with_a_reason() {
+async fn list_counts_and_skips_invalid_files() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "all", "one").await;
     test.post("codex", "all", "two").await;
@@ -77,7 +77,7 @@ async fn known_messages_need_no_listing() {
         test.post("codex", "all", text).await;
     }
     let last = test.post("codex", "all", "four").await;
-    // A listing finds this file. It has not been taken in.
+    // A listing would find this file. It is not ingested.
     test.drop_file(&file("msg-20300111-163316-claude-0001", "claude", "all", "unknown"));
     let known = async |count, without: &str| {
         let known = test.channels.read_known(&name("general"), count, without).await.unwrap();

@@ -1,7 +1,7 @@
-//! Posts of other hubs that are for somebody, and not for all of the channel they were posted in.
+//! Writes posts of linked hubs that are addressed to one agent into their channel.
 //!
-//! What is written to a channel is delivered into it. A post to one agent is delivered to that one, wherever it reads; that it
-//! stands in the channel for everyone, as it does on the hub where it was posted, is seen to here.
+//! A message to a channel is delivered into it. A message to one agent is delivered to that agent only. This
+//! module also shows it in the channel, as on the hub where it was posted.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use switchboard_hub::Stored;
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 
-/// How many numbers of the journal are looked at in one go.
+/// Journal entries per read.
 const PAGE: usize = 1000;
 
-/// Under this topic the hub remembers how far the journal has been looked at.
+/// Note topic of the cursor in the journal.
 const TOPIC: &str = "brought";
 const CURSOR: &str = "cursor";
 
-/// How long to wait for a file that another hub is about to write, and after trouble with files.
+/// Retry delay after a file error, and while another hub is about to write the file.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Puts what links bring into the channels, until the hub closes.
+/// Writes relayed posts into the channels, until the hub closes.
 pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError> {
     let hub = channels.hub();
     let mut changes = hub.changes();
@@ -34,7 +34,8 @@ pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError>
             write_with_retry(channels, post).await?;
         }
         after = page.until;
-        // What is looked at again after a restart is found in its place, so that it need not be written down each time.
+        // A post that is processed again after a restart finds its file, so the cursor is saved only now and
+        // then.
         if !page.posts.is_empty() || usize::try_from(after - noted).is_ok_and(|since| since >= PAGE) {
             hub.put_note(Door::Channels, TOPIC, CURSOR.to_owned(), Some(after.to_string())).await?;
             noted = after;
@@ -51,7 +52,7 @@ async fn cursor(channels: &Channels) -> Result<i64, ChannelError> {
     Ok(noted.and_then(|(_, cursor)| cursor.parse().ok()).unwrap_or(0))
 }
 
-/// Puts a post into its channel. A folder that cannot be written to now is tried again: what comes behind has to go there too.
+/// Writes a post into its channel and retries while the folder is not writable: later posts go there as well.
 async fn write_with_retry(channels: &Channels, post: &Stored) -> Result<(), ChannelError> {
     let mut is_told = false;
     loop {
@@ -79,7 +80,7 @@ async fn write_file(channels: &Channels, post: &Stored) -> Result<(), ChannelErr
     }
 }
 
-/// Whether somebody of this hub reads a channel. It is brought to those alone.
+/// True if an agent of this hub reads the channel. Only such channels get relayed posts.
 async fn is_read_here(channels: &Channels, channel: &Name) -> Result<bool, ChannelError> {
     let directory = channels.hub().directory().await?;
     Ok(directory.channel(channel).any(|reader| reader.id.realm.is_none()))

@@ -7,7 +7,7 @@ use crate::reading::Transcript;
 use crate::run::run_channels;
 use crate::test_channels::{TestChannels, agent, name, post_from_lab, soon};
 
-/// What a link brings of a post at `lab` to somebody who is not of this hub.
+/// Builds a post at `lab` to an agent of another hub, as the link delivers it.
 async fn brought(test: &TestChannels, there: &Channels, to: &str, text: &str) -> RelayedMessage {
     let post = Post { to: to.into(), ..Post::new(agent("codex"), name("general"), text) };
     let id = there.post(post).await.unwrap().accepted.id;
@@ -17,13 +17,13 @@ async fn brought(test: &TestChannels, there: &Channels, to: &str, text: &str) ->
     RelayedMessage { draft: Draft { restored: Some(Vec::new()), ..draft }, thread, via }
 }
 
-/// Two hubs, each with a folder of its own.
+/// Creates two hubs, each with its own folder.
 async fn apart() -> (TestChannels, TestChannels) {
     (TestChannels::new(&[]).await, TestChannels::new(&[]).await)
 }
 
 #[tokio::test]
-async fn a_post_of_another_hub_to_somebody_stands_in_the_channel_once_where_it_is_read() {
+async fn relayed_post_is_written_once_where_read() {
     let (test, lab) = apart().await;
     let here = test.another(|config| config.linked = true).await;
     here.join(&agent("bob"), &name("general")).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_post_of_another_hub_to_somebody_stands_in_the_channel_once_where_it_i
 }
 
 #[tokio::test]
-async fn a_channel_that_nobody_reads_here_is_not_made() {
+async fn unread_channel_is_not_created() {
     let (test, lab) = apart().await;
     let passed = brought(&test, &lab.channels, "qc-1", "look").await;
     let id = test.channels.hub().submit_relayed(vec![passed]).await.remove(0).unwrap().id;
@@ -58,7 +58,7 @@ async fn a_channel_that_nobody_reads_here_is_not_made() {
 }
 
 #[tokio::test]
-async fn where_a_process_ended_before_the_file_was_there_the_next_one_puts_it() {
+async fn unwritten_relayed_post_is_written_on_restart() {
     let (test, lab) = apart().await;
     test.channels.join(&agent("bob"), &name("general")).await.unwrap();
     let passed = brought(&test, &lab.channels, "qc-1", "look").await;

@@ -1,4 +1,4 @@
-//! The door at work: takes in, delivers, watches, hears who is awake, until it is told to stop.
+//! Runs the door: intake, deliveries, watchers and presence, until shutdown.
 
 use std::time::Duration;
 
@@ -19,31 +19,31 @@ use crate::relayed_posts;
 use crate::tree::blocking;
 use crate::{presence, watch};
 
-/// For how many times its own length a look is followed by none: looking takes a tenth of one core at most.
+/// Pause after a scan as a multiple of its duration: scanning uses at most a tenth of one core.
 const REST_FACTOR: u32 = 9;
 
-/// The longest such rest: a look that took in thousands of files was long for a good reason.
+/// Longest such pause: a scan that ingested thousands of files is slow for a good reason.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
-/// How soon to look again at files that may still be being written.
+/// How soon incomplete files are read again.
 const SETTLE_RECHECK: Duration = Duration::from_millis(200);
 
-/// When to look for interrupted posts again: once those that were just being written at the start have had the time,
-/// and then seldom, for whoever dies meanwhile.
+/// Interrupted posts are repaired once after a start, when current posts have had time to finish, and then
+/// rarely, for processes that die later.
 const REPAIR_SOON: Duration = Duration::from_secs(70);
 const REPAIR_SELDOM: Duration = Duration::from_mins(10);
 
 /// How often the heartbeat files are read.
 const PRESENCE_POLL: Duration = Duration::from_secs(10);
 
-/// How often to look whether the folder is mounted again: the protocol's two seconds.
+/// How often an unmounted folder is checked: the protocol's two seconds.
 const MOUNT_POLL: Duration = Duration::from_secs(2);
 
-/// Most deliveries taken in one go.
+/// Most deliveries per batch.
 const BATCH: usize = 64;
 
-/// Keeps the channels going: takes in, delivers and runs the configured watchers until `shutdown`. Where their folder is not
-/// mounted, it is waited for.
+/// Runs the channels door until `shutdown`: intake, deliveries and the configured watchers. Waits for the
+/// folder while it is not mounted.
 pub async fn run(
     config: Config,
     hub: Hub,
@@ -73,14 +73,14 @@ pub async fn run(
     run_channels(channels, outbound, shutdown).await
 }
 
-/// Opens the channels below a root that may be written into.
+/// Opens the channels below a writable root.
 async fn open_writable(config: &Config, hub: &Hub) -> Result<Channels, ChannelError> {
     let channels = Channels::open(config.clone(), hub.clone()).await?;
     channels.check_writable().await?;
     Ok(channels)
 }
 
-/// Has everything that the hub hands over tried again later, until it shuts down.
+/// Returns all handoffs to the outbox for a retry, until the hub shuts down.
 async fn return_deliveries(outbound: &mut Outbound, error: &ChannelError) {
     loop {
         let handoffs = outbound.next(BATCH).await;
@@ -97,13 +97,13 @@ async fn return_deliveries(outbound: &mut Outbound, error: &ChannelError) {
     }
 }
 
-/// The same for channels that are open.
+/// Like [`run`], for channels that are open.
 pub async fn run_channels(
     channels: Channels,
     outbound: Outbound,
     shutdown: CancellationToken,
 ) -> Result<(), ChannelError> {
-    // Known before the first look, so that what came while they were down is theirs.
+    // Registered before the first scan, so that messages from while they were down are theirs.
     channels.register_watchers().await?;
     let watchers = watch::run_all(&channels, shutdown.clone());
     let deliveries = Box::pin(run_deliveries(&channels, outbound));
@@ -122,7 +122,7 @@ pub async fn run_channels(
     let intake = async {
         match shutdown.run_until_cancelled(intake).await {
             Some(result) => result,
-            // The deliveries end it.
+            // The deliveries end on shutdown.
             None => std::future::pending().await,
         }
     };
@@ -134,12 +134,12 @@ pub async fn run_channels(
         shutdown.cancel();
         result
     };
-    // The watchers end by the same token, and say goodbye before this returns.
+    // The watchers end by the same token and write their offline heartbeat before this returns.
     let ((), result) = tokio::join!(watchers, work);
     result
 }
 
-/// Takes in what others post, for as long as the hub is open. A folder that is unmounted meanwhile is waited for.
+/// Runs the intake while the hub is open. Waits for the folder while it is unmounted.
 async fn run_intake(channels: &Channels) -> Result<(), ChannelError> {
     loop {
         match ingest_while_mounted(channels).await {
@@ -154,8 +154,8 @@ async fn run_intake(channels: &Channels) -> Result<(), ChannelError> {
     }
 }
 
-/// The folder of all channels, and what tells it from another at that place. It is not held open: that would keep it from
-/// being unmounted.
+/// Opens the folder of all channels and returns it with its device and inode. It is not held open, which
+/// would prevent an unmount.
 async fn open_folder(channels: &Channels) -> Result<(Dir, (i128, u64)), ChannelError> {
     let tree = channels.tree().clone();
     blocking(move || {
@@ -166,9 +166,9 @@ async fn open_folder(channels: &Channels) -> Result<(Dir, (i128, u64)), ChannelE
     .await
 }
 
-/// The same for as long as the folder is the one that is watched, and its events come.
+/// Ingests until the folder is replaced or its events stop.
 async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
-    // Watch first, then look: what comes between the two is seen twice rather than never.
+    // Watch first, then scan: a change between the two is seen twice, not missed.
     let (mut watcher, path, place) = {
         let (folder, place) = open_folder(channels).await?;
         let watcher =
@@ -199,7 +199,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
                 }),
             };
             if is_by_clock && !is_first && swept.ingested > 0 && watcher.relies_on_events() {
-                // No event told of these: the folder may have been unmounted and mounted since.
+                // These files had no event: the folder may have been remounted.
                 return Ok(());
             }
             is_first = false;
@@ -219,7 +219,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
             match channels.write_postponed().await {
                 Ok(0) => {}
                 Ok(written) => tracing::info!(written, "wrote the files of postponed posts"),
-                // Its sender was told, and it is tried again.
+                // Its sender has the error, and the next round retries.
                 Err(error) => tracing::debug!(error = %describe(&error), "postponed posts still wait"),
             }
         }
@@ -234,7 +234,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
     }
 }
 
-/// Whether what a process left half done that died is whole again, or gone.
+/// Repairs what dead processes left incomplete; returns false if it has to be retried.
 async fn repair(channels: &Channels) -> bool {
     match channels.remove_unfinished().await {
         Ok(0) => {}

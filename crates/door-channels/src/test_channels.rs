@@ -1,4 +1,4 @@
-//! Channels in a temporary folder, with other programs' hands on their files.
+//! Test fixture: channels in a temporary folder, with files of other programs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::wire::ChannelMessage;
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// When files were written that say nothing else.
+/// Default time of dropped files.
 const TIME: &str = "2026-01-11T16:33:15.123Z";
 
-/// Channels with a hub of their own.
+/// Channels with their own hub.
 pub(crate) struct TestChannels {
     pub(crate) channels: Channels,
     pub(crate) clock: Clock,
@@ -36,7 +36,7 @@ pub(crate) fn agent(text: &str) -> AgentId {
     text.parse().unwrap()
 }
 
-/// A message file as another program writes it.
+/// Builds a message file as another program writes it.
 pub(crate) fn file(id: &str, from: &str, to: &str, text: &str) -> Value {
     json!({
         "id": id, "timestamp": TIME, "session_id": "general", "from": from, "to": to,
@@ -44,20 +44,20 @@ pub(crate) fn file(id: &str, from: &str, to: &str, text: &str) -> Value {
     })
 }
 
-/// Writes as a careless program does: in place, over what is there.
+/// Writes as a careless program does: in place, over an existing file.
 #[expect(clippy::disallowed_methods, reason = "stands for a program that takes no care")]
 pub(crate) fn write_carelessly(path: &Path, bytes: impl AsRef<[u8]>) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Waits for something, never for ever.
+/// Awaits a future with a timeout.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("it should have happened by now")
 }
 
 impl TestChannels {
-    /// New channels; these agents have mailboxes.
+    /// Creates channels; these agents have mailboxes.
     pub(crate) async fn new(agents: &[&str]) -> Self {
         let (folder, clock) = (TempDir::new().unwrap(), Clock::by_hand(Clock::system().now()));
         let channels = open(&folder.path().join("hub"), folder.path(), &clock, |_| ()).await;
@@ -67,17 +67,17 @@ impl TestChannels {
         Self { channels, clock, folder }
     }
 
-    /// The same folder with other settings, or as another process of the same hub has it.
+    /// Opens the same folder as another process of the hub, with other settings.
     pub(crate) async fn another(&self, configure: impl FnOnce(&mut Config)) -> Channels {
         open(&self.folder.path().join("hub"), self.folder.path(), &self.clock, configure).await
     }
 
-    /// The same folder as another hub has it, say on another machine.
+    /// Opens the same folder as another hub.
     pub(crate) async fn elsewhere(&self, configure: impl FnOnce(&mut Config)) -> Channels {
         open(&self.folder.path().join("elsewhere"), self.folder.path(), &self.clock, configure).await
     }
 
-    /// Two hubs that share the folder and are linked, `lab` and `office`.
+    /// Opens the folder as two linked hubs, `lab` and `office`.
     pub(crate) async fn lab_and_office(&self) -> (Channels, Channels) {
         let lab = self.elsewhere(|config| config.linked = true).await;
         let office = self.another(|config| config.linked = true).await;
@@ -86,7 +86,7 @@ impl TestChannels {
         (lab, office)
     }
 
-    /// Leaves the bare mount point in place of the shared folder, as where its disk is unmounted.
+    /// Replaces the shared folder with its bare mount point, as after an unmount.
     #[expect(clippy::disallowed_methods, reason = "stands in for umount(8)")]
     pub(crate) fn unmount(&self) {
         let (shared, disk) = (self.path(""), self.folder.path().join("disk"));
@@ -94,7 +94,7 @@ impl TestChannels {
         std::fs::create_dir(shared).unwrap();
     }
 
-    /// Brings the shared folder back. Nothing may lie below the bare mount point.
+    /// Mounts the shared folder again. The mount point must be empty.
     #[expect(clippy::disallowed_methods, reason = "stands in for mount(8)")]
     pub(crate) fn mount(&self) {
         let (shared, disk) = (self.path(""), self.folder.path().join("disk"));
@@ -121,7 +121,7 @@ impl TestChannels {
         self.channels.post(post).await.unwrap().message
     }
 
-    /// The message that `general` calls by this id.
+    /// Returns the message with this id in `general`.
     pub(crate) async fn stored(&self, native: &str) -> Stored {
         stored(&self.channels, native).await.unwrap_or_else(|| panic!("{native} is in the journal"))
     }
@@ -130,7 +130,7 @@ impl TestChannels {
         self.channels.hub().receipt(id).await.unwrap().unwrap().1.deliveries
     }
 
-    /// All texts of `general`, in order.
+    /// Returns all texts of `general`, in order.
     pub(crate) async fn texts(&self) -> Vec<String> {
         let reading = self.channels.read(&name("general"), None).await.unwrap();
         reading.messages.into_iter().map(|message| message.content.text).collect()
@@ -147,8 +147,8 @@ pub(crate) async fn stored(channels: &Channels, native: &str) -> Option<Stored> 
     channels.hub().message(*id).await.unwrap()
 }
 
-/// What a link brings of a post at `lab` that is for one agent, as it is called where it is brought: one of `lab` itself is
-/// nobody there.
+/// Builds a post at `lab` to one agent as the link delivers it; an agent of `lab` is unknown to the receiving
+/// hub.
 pub(crate) fn post_from_lab(message: Message) -> RelayedMessage {
     let RelayedMessage { draft, thread, via } = as_from_lab(message);
     let mut metadata = draft.metadata;
@@ -157,7 +157,7 @@ pub(crate) fn post_from_lab(message: Message) -> RelayedMessage {
     RelayedMessage { draft: Draft { metadata, restored: is_theirs.then(Vec::new), ..draft }, thread, via }
 }
 
-/// A message as a link brings it from the hub `lab` to another.
+/// Builds a message as the link delivers it from the hub `lab`.
 pub(crate) fn as_from_lab(message: Message) -> RelayedMessage {
     let lab = name("lab");
     let draft = Draft {

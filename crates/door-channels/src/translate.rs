@@ -1,4 +1,4 @@
-//! Message files as messages of the core, and back. Pure.
+//! Conversion between message files and core messages. Pure.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use switchboard_hub::Draft;
 use crate::ids::{MessageName, current_id, file_name, in_file_name};
 use crate::wire::{ChannelMessage, Content, Malformed, iso};
 
-/// Keys under which fields of a message file that the core has no word for travel in the metadata.
+/// Metadata keys for fields of a message file that the core does not have.
 mod key {
     pub(super) const PREFIX: &str = "channels.";
     pub(super) const CODE: &str = "channels.code";
@@ -20,16 +20,16 @@ mod key {
     pub(super) const CONTENT: &str = "channels.content";
     pub(super) const EXTRA: &str = "channels.extra";
     pub(super) const REPLY_TO: &str = "channels.in_reply_to";
-    /// The folder that the file is in, for hubs that share it.
+    /// Identity of the folder that the file is in, for hubs that share it.
     pub(super) const FOLDER: &str = "channels.folder";
-    /// In a message file: what the hub that wrote it knows of it.
+    /// Key in a message file for what the hub that wrote it knows of it.
     pub(super) const OURS: &str = "switchboard";
 }
 
-/// The channel of the person: what is said to all of it is said to the person.
+/// Channel of the person: a message to all of it is a message to the person.
 const OF_THE_PERSON: &str = "human-supervisor";
 
-/// An id for a message of a channel: the same for the same file, in every hub that shares the folder.
+/// Derives the id of a file that no hub wrote: the same in every hub that shares the folder.
 pub(crate) fn derived_id(channel: &Name, native: &str, at: Timestamp) -> MessageId {
     let mut hash = Sha256::new();
     hash.update(channel.key());
@@ -40,7 +40,7 @@ pub(crate) fn derived_id(channel: &Name, native: &str, at: Timestamp) -> Message
     MessageId::from_parts(u64::try_from(at.as_millisecond()).unwrap_or(0), random)
 }
 
-/// When a message says that it was written.
+/// Parses the time at which a message was written.
 pub(crate) fn written_at(message: &ChannelMessage) -> Result<Timestamp, Malformed> {
     message.time().ok_or_else(|| Malformed::Field {
         field: "timestamp",
@@ -48,7 +48,7 @@ pub(crate) fn written_at(message: &ChannelMessage) -> Result<Timestamp, Malforme
     })
 }
 
-/// Who wrote a message, under the id that is current now.
+/// Parses the sender, with a deprecated id replaced.
 pub(crate) fn sender(message: &ChannelMessage) -> Result<AgentId, Malformed> {
     agent("from", &message.from)
 }
@@ -59,7 +59,7 @@ fn agent(field: &'static str, text: &str) -> Result<AgentId, Malformed> {
         .map_err(|error| Malformed::Field { field, problem: format!("is refused: {error}") })
 }
 
-/// Whom a message is for. `all` is everyone in the channel.
+/// Parses the recipient. `all` is everyone in the channel.
 pub(crate) fn recipient(message: &ChannelMessage, channel: &Name) -> Result<Address, Malformed> {
     let address = current_id(&message.to)
         .parse()
@@ -74,10 +74,10 @@ pub(crate) fn recipient(message: &ChannelMessage, channel: &Name) -> Result<Addr
     })
 }
 
-/// A message file as a draft. `native` is the id in its file's name; `reply_to` is what `in_reply_to` stands
-/// for, where that is known.
+/// Converts a message file to a draft. `native` is the id in its file name, `reply_to` the resolved
+/// `in_reply_to`, if known.
 ///
-/// Nobody vouches for the sender of a file, so the draft is not verified.
+/// The sender of a file is not authenticated, so the draft is unverified.
 pub(crate) fn to_draft(
     message: ChannelMessage,
     channel: &Name,
@@ -90,7 +90,7 @@ pub(crate) fn to_draft(
     let sent_at = written_at(&message)?;
     let unknown_parent = message.in_reply_to().filter(|_| reply_to.is_none()).map(str::to_owned);
     let mut metadata = message.metadata.unwrap_or_default();
-    // Keys of ours come from us alone.
+    // Reserved keys are set by this hub only.
     metadata
         .retain(|key, _| !key.starts_with(key::PREFIX) && ![PASSED_ON, POSTED_IN].contains(&key.as_str()));
     metadata.remove("in_reply_to");
@@ -127,8 +127,7 @@ pub(crate) fn to_draft(
     })
 }
 
-/// A message that this process is about to put into a channel for its own user, as a draft: it goes by the
-/// hub's id until its file has a name.
+/// Converts a message of this hub's own user to a draft. It has the hub's id until its file has a name.
 pub(crate) fn to_own_draft(
     message: ChannelMessage,
     channel: &Name,
@@ -140,7 +139,7 @@ pub(crate) fn to_own_draft(
     Ok(Draft { id, native, native_is_id: true, verified: true, ..draft })
 }
 
-/// A draft of a post that says which folder its file is in, or will be, to linked hubs that share the folder.
+/// Tags the draft of a post with the folder of its file, for linked hubs that share the folder.
 pub(crate) fn with_folder(mut draft: Draft, folder: Option<&str>) -> Draft {
     if let Some(folder) = folder {
         draft.metadata.insert(key::FOLDER.to_owned(), folder.into());
@@ -148,13 +147,12 @@ pub(crate) fn with_folder(mut draft: Draft, folder: Option<&str>) -> Draft {
     draft
 }
 
-/// A draft of a file that a linked hub wrote: what the link makes of the message, so that it does not matter which of the two
-/// is there first. `own` is what this hub is called.
+/// Converts a linked hub's file to the same draft that the link would deliver, so that either may come first.
 ///
-/// Agents have the names that they have here; one that is written to is of the writer's own hub where it has one of that
-/// name. Nothing is passed on.
+/// `own` is this hub's name. Agent names are those that this hub uses; a recipient is resolved on the writing
+/// hub first. The draft is not relayed.
 pub(crate) fn from_linked_hub(draft: Draft, hub: &Name, own: &Name, directory: &Directory) -> Draft {
-    // A sender of elsewhere was brought to the hub that wrote the file, in whose words the rest is then.
+    // A sender with a realm was relayed to the writing hub, so the file has qualified names.
     let is_in_words_of_its_hub = draft.from.realm.is_none();
     let theirs = |agent: &AgentId| AgentId { realm: Some(hub.clone()), ..agent.clone() };
     let ours = |agent: AgentId| AgentId { realm: agent.realm.filter(|realm| realm != own), ..agent };
@@ -175,7 +173,7 @@ pub(crate) fn from_linked_hub(draft: Draft, hub: &Name, own: &Name, directory: &
     Draft { from, to, metadata, restored, ..draft }
 }
 
-/// Whether an address of another hub leads to nobody of this one.
+/// True if no agent of this hub is reached by the address.
 fn is_for_nobody(to: &Address, from: &AgentId, directory: &Directory) -> bool {
     match (to, resolve(to, from, directory)) {
         (Address::Agent(_), Ok(agents)) => agents.iter().all(|agent| agent.realm.is_some()),
@@ -183,18 +181,18 @@ fn is_for_nobody(to: &Address, from: &AgentId, directory: &Directory) -> bool {
     }
 }
 
-/// A draft that no link brings to other hubs.
+/// Marks a draft that the link must not relay.
 pub(crate) fn withhold_from_link(mut draft: Draft) -> Draft {
     draft.metadata.entry(PASSED_ON).or_insert(true.into());
     draft
 }
 
-/// Whether the file of a message is in this folder, or will be, by the word of the hub that accepted it.
+/// True if the accepting hub tagged the message with this folder.
 pub(crate) fn is_in_folder(message: &Message, folder: &str) -> bool {
     message.metadata.get(key::FOLDER).and_then(Value::as_str) == Some(folder)
 }
 
-/// Writes into a message which message of the hub it is, and its place in the journal where that is known.
+/// Writes the hub's message id into a file's metadata, with the journal sequence if known.
 pub(crate) fn set_id(message: &mut ChannelMessage, id: MessageId, seq: Option<i64>) {
     let mut ours = json!({ "id": id.to_string() });
     if let Some(seq) = seq {
@@ -203,7 +201,7 @@ pub(crate) fn set_id(message: &mut ChannelMessage, id: MessageId, seq: Option<i6
     message.metadata.get_or_insert_default().insert(key::OURS.to_owned(), ours);
 }
 
-/// Writes into a message of a hub which one that is, where it is linked: for those that share the folder.
+/// Writes the accepting hub's name into a file's metadata, for linked hubs that share the folder.
 pub(crate) fn set_hub(message: &mut ChannelMessage, hub: Option<&Name>) {
     let ours = message.metadata.as_mut().and_then(|metadata| metadata.get_mut(key::OURS)?.as_object_mut());
     if let (Some(ours), Some(hub)) = (ours, hub) {
@@ -211,14 +209,14 @@ pub(crate) fn set_hub(message: &mut ChannelMessage, hub: Option<&Name>) {
     }
 }
 
-/// A message of a channel as the journal's index knows it.
+/// Returns the native id of a channel message.
 pub(crate) fn native_id(channel: &Name, native: &str) -> NativeId {
     NativeId { door: Door::Channels, scope: channel.to_string(), id: native.to_owned() }
 }
 
-/// The file of a message that the hub hands over to a channel, `tries` names after its first choice.
+/// Converts a message to its file, with the name `tries` after the preferred one.
 ///
-/// The name follows from the message, so that a repeated delivery finds its own file.
+/// The name is derived from the message, so a repeated delivery finds its own file.
 pub(crate) fn to_file(
     message: &Message,
     seq: i64,
@@ -245,7 +243,7 @@ pub(crate) fn to_file(
         Some(Value::Object(object)) => object,
         _ => Map::new(),
     };
-    // As many numbers as there are in a second, in the order of the parts of the second.
+    // Maps the fraction of the second to the number range, in order.
     let part = u32::try_from(i64::from(message.sent_at.subsec_nanosecond()) * 65_536 / 1_000_000_000);
     let name = MessageName {
         second: message.sent_at.as_second(),
@@ -274,8 +272,7 @@ pub(crate) fn to_file(
     }
 }
 
-/// Who wrote a message, as the hub calls them that it comes from: hubs that share a folder choose the same name for the
-/// file of one message.
+/// Returns the sender as named on its own hub, so that hubs that share a folder choose the same file name.
 fn origin_name(message: &Message) -> AgentId {
     match (&message.origin.route, &message.from.realm) {
         (Some(Route::Hub { hub }), Some(realm)) if hub == realm => AgentId::local(message.from.name.clone()),
@@ -283,42 +280,42 @@ fn origin_name(message: &Message) -> AgentId {
     }
 }
 
-/// The message of a hub that a file says it is.
+/// Returns the hub's message id that a file claims.
 pub(crate) fn hub_id(file: &ChannelMessage) -> Option<MessageId> {
     file.metadata.as_ref()?.get(key::OURS)?.get("id")?.as_str()?.parse().ok()
 }
 
-/// The hub that accepted the message of a file, where that one is linked with others.
+/// Returns the hub that accepted the file's message, if it is linked.
 pub(crate) fn hub_of(file: &ChannelMessage) -> Option<Name> {
     Name::parse(file.metadata.as_ref()?.get(key::OURS)?.get("hub")?.as_str()?).ok()
 }
 
-/// Whether a file was posted, and is not how a hub delivered a message that came by another door.
+/// True if the file is a post, and not a delivery of a message from another door.
 pub(crate) fn is_post(file: &ChannelMessage) -> bool {
     let ours = file.metadata.as_ref().and_then(|metadata| metadata.get(key::OURS));
     ours.and_then(|ours| ours.get("door")?.as_str()).is_none_or(|door| door == Door::Channels.as_str())
 }
 
-/// Whether a file says what a message says: a file that merely claims to be a message of ours is not.
+/// True if the file is that of the message: the id alone could be forged.
 pub(crate) fn is_file_of(file: &ChannelMessage, message: &Message) -> bool {
     hub_id(file) == Some(message.id) && has_content_of(file, message)
 }
 
-/// Whether sender, type and text are those of a message.
+/// True if sender, type and text are those of the message.
 pub(crate) fn has_content_of(file: &ChannelMessage, message: &Message) -> bool {
     sender(file).is_ok_and(|from| is_same_agent(&from, &message.from))
         && file.kind == message.kind.as_str()
         && file.content.text == message.body
 }
 
-/// Whether two names are one agent's, as two hubs have it: `codex` of this hub is `codex@lab` to the others.
+/// True if two names may be one agent seen from two hubs, as `codex` and `codex@lab`.
 fn is_same_agent(one: &AgentId, other: &AgentId) -> bool {
     one.name == other.name && (one.realm == other.realm || one.realm.is_none() || other.realm.is_none())
 }
 
-/// Whether a file still says what was accepted as this message of a channel: sender, recipient, type and content.
+/// True if sender, recipient, type and content of a file are still those that were accepted.
 ///
-/// Times and what else a file carries are left out, since some of it is written after the message was accepted.
+/// Ignores times and metadata, some of which are written after the message was accepted.
 pub(crate) fn is_unmodified(
     file: &ChannelMessage,
     message: &Message,
@@ -326,12 +323,12 @@ pub(crate) fn is_unmodified(
     directory: &Directory,
 ) -> bool {
     let accepted = to_file(message, 0, channel, None, 0);
-    // A file has the name that was written, and the journal may have the agent of another hub that goes by it.
+    // The file has the name as written; the journal may have resolved it to an agent of another hub.
     let is_same = |one: &AgentId, other: &AgentId| {
         is_same_agent(&directory.canonical(one), &directory.canonical(other))
     };
     let is_from = sender(file).is_ok_and(|from| is_same(&from, &message.from));
-    // What came from elsewhere was for a group, or an agent, that the file need not be able to name.
+    // A message from another door may be addressed to a group or an agent that the file cannot name.
     let is_to = message.origin.native.door != Door::Channels
         || match (recipient(file, channel), &message.to) {
             (Ok(Address::Agent(to)), Address::Agent(accepted)) => is_same(&to, accepted),
@@ -342,7 +339,7 @@ pub(crate) fn is_unmodified(
     is_from && is_to && is_kind && file.content == accepted.content && file.extra == accepted.extra
 }
 
-/// The name of the file of a message.
+/// Returns the name of the message's file.
 pub(crate) fn name_of(file: &ChannelMessage) -> String {
     file_name(&file.id)
 }

@@ -12,7 +12,7 @@ fn draft(value: &Value) -> Result<Draft, Malformed> {
 }
 
 #[test]
-fn a_file_becomes_a_draft_and_nothing_is_lost() {
+fn file_becomes_draft_without_loss() {
     let mut value = file("msg-1", "codex", "claude", "look");
     value["content"]["code"] = "fn main() {}".into();
     value["content"]["artifacts"] = json!(["src/main.rs"]);
@@ -50,7 +50,7 @@ fn a_file_becomes_a_draft_and_nothing_is_lost() {
 }
 
 #[test]
-fn the_name_of_a_file_follows_the_time_of_its_message() {
+fn file_name_follows_message_time() {
     let of = |at: &str, tries| {
         let mut value = file("msg-1", "codex", "all", "x");
         value["timestamp"] = at.into();
@@ -84,7 +84,7 @@ fn the_name_of_a_file_follows_the_time_of_its_message() {
 }
 
 #[test]
-fn everyone_means_the_channel_and_in_the_channel_of_the_person_the_person() {
+fn all_means_channel_or_person() {
     let to = |channel: &str, from: &str, to: &str| {
         recipient(&parsed(&file("msg-1", from, to, "x")), &name(channel)).unwrap().to_string()
     };
@@ -97,7 +97,7 @@ fn everyone_means_the_channel_and_in_the_channel_of_the_person_the_person() {
 }
 
 #[test]
-fn a_bad_field_is_named() {
+fn invalid_field_is_named() {
     for (field, bad) in [("from", "../x"), ("to", ""), ("type", "a b"), ("timestamp", "yesterday")] {
         let mut value = file("msg-1", "codex", "all", "x");
         value[field] = bad.into();
@@ -107,7 +107,7 @@ fn a_bad_field_is_named() {
 }
 
 #[test]
-fn a_file_that_only_claims_to_be_ours_is_not() {
+fn forged_hub_id_is_rejected() {
     let id = MessageId::from_parts(1, 1);
     let mut claims = parsed(&file("msg-1", "mallory", "all", "x"));
     set_id(&mut claims, id, None);

@@ -1,4 +1,4 @@
-//! The folder that a team shares: where everything is.
+//! Folder layout of the shared folder.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use switchboard_sys::files::{Dir, Durability, FileError};
 use crate::error::ChannelError;
 use crate::ids::is_month;
 
-/// Where the channels are.
+/// Folder of all channels.
 pub(crate) const CHANNELS: &str = "channels";
 
-/// Where old messages of a channel are, inside its folder.
+/// Archive folder inside a channel's folder.
 const ARCHIVE: &str = "archive";
 
-/// Where everything is that is no message.
+/// Folder of everything that is no message.
 const SIGNALS: &str = "signals";
 
-/// Where the heartbeat files are, among the signals.
+/// Folder of heartbeat files, inside the signals.
 const PRESENCE: &str = "presence";
 
-/// The file that tells a shared folder from every other.
+/// File with the identity of the shared folder.
 const IDENTITY: &str = "folder";
 
-/// The shared folder. Every path below it is made of validated names.
+/// The shared folder. Every path below it is built from validated names.
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: Root,
@@ -32,27 +32,27 @@ pub struct Tree {
 
 #[derive(Debug, Clone)]
 enum Root {
-    /// A workspace's own folder, held open.
+    /// Folder of a workspace, held open.
     Own(Dir),
-    /// A folder that can be a mount. Nothing of it is held open, which would keep it from being unmounted: each use opens the
-    /// path again and checks that it leads to the folder of this identity, and not to the bare mount point.
+    /// Folder that can be a mount. It is never held open, which would prevent an unmount: each use opens the
+    /// path and checks the identity, so that the bare mount point is not used.
     Shared { path: Arc<Path>, mark: Mark },
 }
 
 /// Mark that distinguishes a mounted folder from its bare mount point.
 #[derive(Debug, Clone)]
 enum Mark {
-    /// The identity that the folder has.
+    /// Recorded identity.
     Known(Arc<str>),
-    /// It has none that is noted, and why not. Nothing is written into it.
+    /// No identity is recorded, for this reason. The folder is read-only.
     Missing(Arc<ChannelError>),
 }
 
 impl Tree {
-    /// Opens the folder, which must exist: a network mount that is missing must not become a folder beneath it.
+    /// Opens the folder, which must exist: a missing network mount must not be replaced by a new folder.
     ///
-    /// Of one that several users share, all of them may use what is in it. `channels_state` is the identity of the folder that this hub
-    /// has used at that path: without it, the folder is another one.
+    /// In a folder that several users share, all of them may use the files. `known` is the identity that this
+    /// hub recorded for the path; a folder with another one is rejected.
     pub fn open(root: &Path, is_shared: bool, known: Option<&str>) -> Result<Self, ChannelError> {
         if !is_shared {
             let dir = Dir::open_root(root).map_err(|source| missing(root, source))?;
@@ -72,7 +72,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The same folder, for reading alone: the hub could not note its identity.
+    /// Makes the tree read-only, because the hub could not record its identity.
     pub(crate) fn into_read_only(self, why: ChannelError) -> Self {
         match self.root {
             Root::Own(_) => self,
@@ -82,7 +82,7 @@ impl Tree {
         }
     }
 
-    /// The folder itself, to read from; an error where its mount is missing.
+    /// Opens the folder for reading; fails if its mount is missing.
     pub fn root(&self) -> Result<Dir, ChannelError> {
         let (path, mark) = match &self.root {
             Root::Own(dir) => return Ok(dir.clone()),
@@ -103,7 +103,8 @@ impl Tree {
         }
     }
 
-    /// The folder itself, to write into. Without a known identity it may be a bare mount point tomorrow, so that is an error.
+    /// Opens the folder for writing; fails without a recorded identity, because the path may later be a bare
+    /// mount point.
     pub(crate) fn writable_root(&self) -> Result<Dir, ChannelError> {
         match &self.root {
             Root::Shared { path, mark: Mark::Missing(why) } => {
@@ -113,18 +114,19 @@ impl Tree {
         }
     }
 
-    /// The folder of all channels, made where it is missing.
+    /// Opens or creates the folder of all channels.
     pub(crate) fn channels(&self) -> Result<Dir, ChannelError> {
         Ok(self.writable_root()?.make_subdir(CHANNELS)?)
     }
 
-    /// A channel's folder, where it exists.
+    /// Opens a channel's folder, if it exists.
     pub(crate) fn channel(&self, channel: &Name) -> Result<Option<Dir>, ChannelError> {
         let Some(channels) = self.root()?.subdir(CHANNELS)? else { return Ok(None) };
         Ok(folder_of(&channels, channel)?)
     }
 
-    /// All folders of a channel: where the file system tells letter cases apart, other programs can have made several.
+    /// Opens all folders of a channel: on a case-sensitive file system, other programs may have created
+    /// several.
     pub(crate) fn folders(&self, channel: &Name) -> Result<Vec<Dir>, ChannelError> {
         match self.root()?.subdir(CHANNELS)? {
             Some(channels) => Ok(folders_of(&channels, channel)?),
@@ -132,7 +134,7 @@ impl Tree {
         }
     }
 
-    /// A channel's folder, or an error that names those like it.
+    /// Opens a channel's folder, or fails with similar names.
     pub(crate) fn existing_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
         if let Some(dir) = self.channel(channel)? {
             return Ok(dir);
@@ -142,8 +144,7 @@ impl Tree {
         Err(ChannelError::UnknownChannel { channel: channel.clone(), near })
     }
 
-    /// A channel's folder, made where it is missing: a channel begins with its first message. One whose name differs in letter
-    /// case alone is the same channel.
+    /// Opens or creates a channel's folder. Names that differ in letter case only are one channel.
     pub(crate) fn create_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
         let channels = self.channels()?;
         match folder_of(&channels, channel)? {
@@ -152,14 +153,14 @@ impl Tree {
         }
     }
 
-    /// The channels there are, sorted. What cannot be the name of one is left out.
+    /// Lists the channels, sorted. Skips invalid names.
     pub(crate) fn channel_names(&self) -> Result<Vec<Name>, ChannelError> {
         let Some(channels) = self.root()?.subdir(CHANNELS)? else { return Ok(Vec::new()) };
         let names = channels.names()?.into_iter().filter(|name| !name.starts_with('.'));
         Ok(names.filter_map(|name| Name::parse(&name).ok()).collect())
     }
 
-    /// The folder of heartbeat files, where it exists.
+    /// Opens the folder of heartbeat files, if it exists.
     pub(crate) fn existing_presence(&self) -> Result<Option<Dir>, ChannelError> {
         match self.root()?.subdir(SIGNALS)? {
             Some(signals) => Ok(signals.subdir(PRESENCE)?),
@@ -167,29 +168,29 @@ impl Tree {
         }
     }
 
-    /// The folder of heartbeat files, made where it is missing.
+    /// Opens or creates the folder of heartbeat files.
     pub(crate) fn presence(&self) -> Result<Dir, ChannelError> {
         Ok(self.signals()?.make_subdir(PRESENCE)?)
     }
 
-    /// The folder that says which watcher is at which message, one folder per agent.
+    /// Opens or creates the folder of an agent's answer leases.
     pub(crate) fn lease_folder(&self, agent: &Name) -> Result<Dir, ChannelError> {
         Ok(self.signals()?.make_subdir("claims")?.make_subdir(agent.as_str())?)
     }
 
-    /// The folders of all agents that have watched.
+    /// Opens the lease folders of all agents that have watched.
     pub(crate) fn lease_folders(&self) -> Result<Vec<Dir>, ChannelError> {
         let leases = self.signals()?.make_subdir("claims")?;
         let names = leases.names()?;
         Ok(names.iter().filter_map(|name| leases.subdir(name).ok().flatten()).collect())
     }
 
-    /// The folder of the watchers' logs.
+    /// Opens or creates the folder of the watchers' logs.
     pub(crate) fn logs(&self) -> Result<Dir, ChannelError> {
         Ok(self.writable_root()?.make_subdir("logs")?)
     }
 
-    /// What tells this folder from every other, for all who share it. The first who asks makes it.
+    /// Returns the identity of the folder; the first caller creates it.
     pub(crate) fn identity(&self) -> Result<String, ChannelError> {
         match &self.root {
             Root::Shared { mark: Mark::Known(identity), .. } => Ok(identity.to_string()),
@@ -218,11 +219,11 @@ fn create_identity(root: &Dir) -> Result<String, FileError> {
     }
     let new = format!("{:032x}", fastrand::u128(..));
     signals.create_new(IDENTITY, new.as_bytes(), Durability::Synced)?;
-    // Another process may have been quicker.
+    // Another process may have been faster.
     Ok(read_identity(&signals)?.unwrap_or(new))
 }
 
-/// A channel's folder among all, where it exists.
+/// Opens a channel's folder, if it exists.
 fn folder_of(channels: &Dir, channel: &Name) -> Result<Option<Dir>, FileError> {
     match channels.subdir(channel.as_str())? {
         Some(there) => Ok(Some(there)),
@@ -232,24 +233,24 @@ fn folder_of(channels: &Dir, channel: &Name) -> Result<Option<Dir>, FileError> {
 
 fn folders_of(channels: &Dir, channel: &Name) -> Result<Vec<Dir>, FileError> {
     let names = channels.names()?.into_iter().filter(|name| name.eq_ignore_ascii_case(channel.as_str()));
-    // A plain file beside the channels is none.
+    // A plain file among the channels is ignored.
     Ok(names.filter_map(|name| channels.subdir(&name).ok().flatten()).collect())
 }
 
-/// The folder of a month in the archive of a channel, made where it is missing.
+/// Opens or creates the archive folder of a month.
 pub(crate) fn create_archive(channel: &Dir, month: &str) -> Result<Dir, FileError> {
     channel.make_subdir(ARCHIVE)?.make_subdir(month)
 }
 
-/// The folders of the archive of a channel, oldest first.
+/// Opens the archive folders of a channel, oldest first.
 pub(crate) fn archives(channel: &Dir) -> Result<Vec<Dir>, FileError> {
     let Some(archive) = channel.subdir(ARCHIVE)? else { return Ok(Vec::new()) };
     let months = archive.names()?.into_iter().filter(|name| is_month(name));
-    // What is called like a month and is no folder is none of ours.
+    // A plain file with the name of a month is ignored.
     Ok(months.filter_map(|month| archive.subdir(&month).ok().flatten()).collect())
 }
 
-/// Runs file work on a thread that may wait.
+/// Runs blocking file work.
 pub(crate) async fn blocking<T, F>(work: F) -> Result<T, ChannelError>
 where
     T: Send + 'static,

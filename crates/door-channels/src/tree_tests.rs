@@ -65,7 +65,7 @@ async fn root_that_is_not_there_is_an_error() {
 async fn root_without_identity_is_only_read() {
     let test = TestChannels::new(&[]).await;
     test.post("codex", "all", "before").await;
-    // Neither on a read-only disk nor beside this file can an identity be made.
+    // An identity cannot be created on a read-only disk, nor beside this file.
     write_carelessly(&test.path("signals"), b"");
     let shared = test.another(|config| config.shared = true).await;
     assert_eq!(shared.read(&name("general"), None).await.unwrap().messages.len(), 1);

@@ -1,9 +1,9 @@
-//! Watchers: agents that answer by themselves ("Watcher Pattern").
+//! Watchers: agents that answer automatically ("Watcher Pattern").
 //!
-//! A watcher works off what the hub has delivered to its agent in its channel and the agent is not done with:
-//! the queue is in the journal, so what came while it was down is still there. `mention.rs` says what is for
-//! the agent, `prompt.rs` what the program is told, `program.rs` runs it, `answer.rs` finds the answer in its
-//! output, `lease.rs` sees to it that one message has one answer, `queue.rs` finds what waits.
+//! A watcher processes the pending deliveries of its agent in its channel. The queue is in the journal, so
+//! messages from while it was down are still there. `mention.rs` detects mentions, `prompt.rs` builds the
+//! prompt, `program.rs` runs the program, `answer.rs` extracts the answer, `lease.rs` ensures one answer per
+//! message, `queue.rs` finds pending messages.
 
 mod answer;
 mod breaker;
@@ -34,69 +34,69 @@ use crate::presence::HeartbeatWriter;
 
 pub use self::mention::is_mentioned;
 
-/// One watcher: whose it is, where it listens and what answers.
+/// Configuration of one watcher.
 #[derive(Debug, Clone)]
 pub struct WatcherConfig {
-    /// The agent that answers.
+    /// Agent that answers.
     pub agent: Name,
-    /// The id that was given for it, which may be a deprecated one.
+    /// Configured id of the agent, which may be deprecated.
     given: Name,
-    /// The channel it watches.
+    /// Channel it watches.
     pub channel: Name,
-    /// The program and its arguments. Never given to a shell.
+    /// Program and arguments. Never passed to a shell.
     pub command: Vec<String>,
-    /// How the program is told.
+    /// How the program receives the prompt.
     pub prompt_input: PromptInput,
-    /// What its output looks like.
+    /// Output format of the program.
     pub format: OutputFormat,
-    /// A file that says who the agent is, what it can do and what it must not.
+    /// File with the agent's role: its identity, abilities and limits.
     pub role: Option<PathBuf>,
-    /// A file with what the agent should remember; its first lines are part of every prompt.
+    /// File with the agent's memory; its first lines are part of every prompt.
     pub memory: Option<PathBuf>,
-    /// How many recent messages of the channel it is shown.
+    /// Number of recent channel messages in the prompt.
     pub context: usize,
-    /// The folder that the program starts in; ours without it.
+    /// Working directory of the program; by default that of this process.
     pub folder: Option<PathBuf>,
-    /// Variables that the program gets beside the usual ones, by name or as `PREFIX_*`.
+    /// Environment variables that the program gets besides the defaults, by name or as `PREFIX_*`.
     pub env: Vec<String>,
-    /// How long the program may take. The scripts of old killed it after five minutes.
+    /// Timeout of the program. The protocol's scripts killed it after five minutes.
     pub timeout: Duration,
-    /// Whether text that begins with the agent's id is for the agent: the protocol's third rule.
+    /// True if text that starts with the agent's id is for the agent: the protocol's third rule.
     pub starts_with: bool,
-    /// Whether a failure is also posted to the channel, as an `incident`. In the protocol it is not: the log and the
-    /// receipt of the message say so.
+    /// True if a failure is also posted to the channel, as an `incident`. In the protocol it is not: the log
+    /// and the receipt record it.
     pub incidents: bool,
-    /// How often a message is tried again after a failure.
+    /// Retries after a failure.
     pub retries: u32,
-    /// Messages older than this are not answered any more.
+    /// Older messages are not answered.
     pub max_age: SignedDuration,
-    /// Most messages from while it was down that are answered: the newest.
+    /// Most messages from while it was down that are answered: the newest ones.
     pub backlog: usize,
 }
 
-/// How a program is told what to answer.
+/// How a program receives the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptInput {
-    /// On its stdin, which then ends.
+    /// On stdin, followed by end of file.
     Stdin,
-    /// As one argument after all others. It begins with words of ours, so no message can become a flag.
+    /// As the last argument. It starts with fixed text, so no message can become a flag.
     Argument,
 }
 
-/// What the output of a program looks like.
+/// Output format of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputFormat {
     /// All of stdout is the answer.
     Plain,
-    /// The events of `codex exec --json`, one a line.
+    /// Event lines of `codex exec --json`.
     Codex,
-    /// The object of `claude -p --output-format json`.
+    /// JSON object of `claude -p --output-format json`.
     Claude,
-    /// The object of `gemini -o json`.
+    /// JSON object of `gemini -o json`.
     Gemini,
 }
 
-/// A program that is known, with how to call it.
+/// Built-in configuration of a known program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     /// Codex CLI.
@@ -112,12 +112,12 @@ impl Preset {
     pub const ALL: [(&'static str, Self); 3] =
         [("codex", Self::Codex), ("claude", Self::Claude), ("gemini", Self::Gemini)];
 
-    /// The preset of this name.
+    /// Returns the preset of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, preset)| preset)
     }
 
-    /// The command line, which reads the prompt from stdin.
+    /// Returns the command line, which reads the prompt from stdin.
     pub fn command(self) -> Vec<String> {
         let words: &[&str] = match self {
             Self::Codex => &["codex", "exec", "--json", "-"],
@@ -127,7 +127,7 @@ impl Preset {
         words.iter().map(|&word| word.to_owned()).collect()
     }
 
-    /// What its output looks like.
+    /// Returns the output format.
     pub fn format(self) -> OutputFormat {
         match self {
             Self::Codex => OutputFormat::Codex,
@@ -136,7 +136,7 @@ impl Preset {
         }
     }
 
-    /// The variables it needs to find its account.
+    /// Returns the environment variables it needs to find its account.
     pub fn env(self) -> Vec<String> {
         let names: &[&str] = match self {
             Self::Codex => &["CODEX_*", "OPENAI_*"],
@@ -148,9 +148,9 @@ impl Preset {
 }
 
 impl WatcherConfig {
-    /// A watcher that runs `command`, told on stdin, whose stdout is the answer.
+    /// Creates a watcher that runs `command` with the prompt on stdin and stdout as the answer.
     ///
-    /// A deprecated agent id stands for the current one.
+    /// A deprecated agent id is replaced by the current one.
     pub fn new(agent: Name, channel: Name, command: Vec<String>) -> Self {
         let given = agent;
         Self {
@@ -174,7 +174,8 @@ impl WatcherConfig {
         }
     }
 
-    /// The same, if it can work: what is wrong with it is told before anything waits for an answer.
+    /// Checks the configuration and returns it unchanged, so that errors appear before a message waits for an
+    /// answer.
     pub fn validate(self) -> Result<Self, ChannelError> {
         let refused = |field, problem: String| Err(ChannelError::Field { field, problem });
         if self.agent.is_human() || self.agent.as_str().eq_ignore_ascii_case(HUB_NAME) {
@@ -190,18 +191,18 @@ impl WatcherConfig {
         Ok(self)
     }
 
-    /// Why its program cannot be started.
+    /// Returns the reason why the program cannot be started, if any.
     pub fn program_error(&self) -> Option<ProgramProblem> {
         let folder = self.folder.as_deref().unwrap_or(Path::new(""));
         check_program(self.command.first()?.as_ref(), folder).err()
     }
 
-    /// The files it is told to read and that are not there.
+    /// Returns the configured files that do not exist.
     pub fn missing_files(&self) -> impl Iterator<Item = &Path> {
         [&self.role, &self.memory].into_iter().flatten().map(PathBuf::as_path).filter(|path| !path.is_file())
     }
 
-    /// The same with everything that a preset says; a command that was given stays.
+    /// Applies a preset; a configured command stays.
     #[must_use]
     pub fn with_preset(mut self, preset: Preset) -> Self {
         if self.command.is_empty() {
@@ -213,7 +214,8 @@ impl WatcherConfig {
     }
 }
 
-/// Runs all configured watchers until `shutdown`; an agent gives one heartbeat, wherever it listens.
+/// Runs all configured watchers until `shutdown`. Each agent has one heartbeat, however many channels it
+/// watches.
 pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
     let mut by_agent: BTreeMap<Name, Vec<WatcherConfig>> = BTreeMap::new();
     for watcher in &channels.config().watchers {
@@ -224,7 +226,7 @@ pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
         for missing in watcher.missing_files() {
             tracing::warn!(agent = %watcher.agent, file = %missing.display(), "there is no such file; the prompt goes without it");
         }
-        // Its agent would look awake and answer nothing.
+        // Otherwise the agent would look awake and answer nothing.
         if let Some(problem) = watcher.program_error() {
             tracing::error!(agent = %watcher.agent, channel = %watcher.channel, "the watcher was not started: {problem}");
             continue;
@@ -235,7 +237,7 @@ pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
     for (agent, watchers) in by_agent {
         let files: Vec<&str> = watchers.iter().map(|watcher| watcher.channel.as_str()).collect();
         let heartbeat_writer = HeartbeatWriter::new(channels.tree().clone(), agent, files.join(","));
-        // The heart stops after the work, so that the last thing said is goodbye.
+        // The heartbeat stops after the work, so that the offline state is written last.
         let (hub, every, heart) =
             (channels.hub().clone(), channels.config().heartbeat, CancellationToken::new());
         let (beating, stop) = (heartbeat_writer.clone(), heart.clone());

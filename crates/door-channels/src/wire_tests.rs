@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The message of the section "Message Format".
+/// Example of the section "Message Format".
 fn example() -> Value {
     json!({
         "id": "msg-20260111-163315-claude-4c78",
@@ -17,14 +17,14 @@ fn example() -> Value {
 }
 
 #[test]
-fn the_example_of_the_protocol_is_read_and_written_back_unchanged() {
+fn protocol_example_round_trips() {
     let message = ChannelMessage::parse(example().to_string().as_bytes()).unwrap();
     assert_eq!(message.in_reply_to(), Some("msg-20260111-163300-codex-a1b2"));
     assert_eq!(serde_json::from_slice::<Value>(&message.to_bytes()).unwrap(), example());
 }
 
 #[test]
-fn unknown_types_and_fields_are_kept() {
+fn unknown_types_and_fields_are_preserved() {
     let mut message = example();
     message["type"] = "code-review".into();
     message["colour"] = "blue".into();
@@ -34,7 +34,7 @@ fn unknown_types_and_fields_are_kept() {
 }
 
 #[test]
-fn what_is_not_required_may_be_missing_or_null() {
+fn optional_fields_may_be_missing_or_null() {
     let mut message = example();
     message["metadata"] = Value::Null;
     message["content"] = json!({ "text": "hi", "artifacts": null });
@@ -44,7 +44,7 @@ fn what_is_not_required_may_be_missing_or_null() {
 }
 
 #[test]
-fn what_is_required_is_named_when_it_is_missing() {
+fn missing_required_field_is_named() {
     for field in ["id", "timestamp", "session_id", "from", "to", "type", "content"] {
         let mut message = example();
         message.as_object_mut().unwrap().remove(field);
@@ -56,7 +56,7 @@ fn what_is_required_is_named_when_it_is_missing() {
 }
 
 #[test]
-fn the_heartbeat_of_the_protocol_is_read_and_written_back_unchanged() {
+fn protocol_heartbeat_round_trips() {
     let heartbeat = json!({
         "agent_id": "codex", "timestamp": "2026-01-11T16:30:00.000Z", "state": "AWAKE",
         "substate": "IDLE", "watcher_pid": 12345, "channel": "agent-os-paper",
@@ -79,7 +79,7 @@ fn order_is_by_time_then_id() {
 }
 
 #[test]
-fn a_time_is_read_as_programs_write_it_and_is_utc_where_it_says_nothing_else() {
+fn time_without_zone_is_utc() {
     let noon = "2026-01-11T12:00:00Z".parse::<Timestamp>().ok();
     for text in [
         "2026-01-11T12:00:00",
@@ -95,7 +95,7 @@ fn a_time_is_read_as_programs_write_it_and_is_utc_where_it_says_nothing_else() {
 }
 
 #[test]
-fn a_mark_before_the_text_is_no_part_of_it() {
+fn byte_order_mark_is_ignored() {
     let marked = [b"\xef\xbb\xbf", example().to_string().as_bytes()].concat();
     assert_eq!(serde_json::to_value(ChannelMessage::parse(&marked).unwrap()).unwrap(), example());
 }

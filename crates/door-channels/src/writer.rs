@@ -1,8 +1,8 @@
-//! Putting a message into a channel so that no post ever overwrites another, and each sender's order stays.
+//! Writes messages into a channel without overwriting any, in the order of each sender.
 //!
-//! The four digits of a name are a counter under a clock that never goes back: the second, then the number
-//! within it. A file gets its name by `link`, which fails where the name is taken, whoever took it; then the
-//! next number is tried. No lock is needed, so nothing is left behind by whoever dies.
+//! The four digits of a name are a counter under a monotonic clock: the second, then the number within it. A
+//! file gets its name by a hard link, which fails if the name exists; the next number is then tried. No lock
+//! is needed, so a writer that dies leaves none behind.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use switchboard_sys::files::{Created, Dir, Durability, FileError};
 use crate::ids::{MessageName, PER_SECOND, file_name, number_of, second_of};
 use crate::wire::{ChannelMessage, iso};
 
-/// The moment of the last post of each agent in each channel, by this process.
+/// Last message time of each agent in each channel, in this process.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelWriter {
     last: Mutex<HashMap<(Name, String), MessageTime>>,
 }
 
-/// A moment of the clock that never goes back: a time, and which message of its second.
+/// Monotonic time of a message: a time, and a number within its second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct MessageTime {
     at: Timestamp,
@@ -32,13 +32,13 @@ impl MessageTime {
         Self { at, number: 0 }
     }
 
-    /// The next moment at `now`: later than this one by name as well as by time.
+    /// Returns the next time at `now`, later than this one by name and by time.
     fn next(self, now: Timestamp) -> Self {
         let at = self.at.max(now);
         if at.as_second() > self.at.as_second() { Self::first(at) } else { Self { at, ..self }.skip(1) }
     }
 
-    /// So many messages further on; beyond the last number of a second it is the next second.
+    /// Adds to the number; past the last number of a second comes the next second.
     fn skip(self, by: u32) -> Self {
         let number = self.number.saturating_add(by);
         if number < PER_SECOND {
@@ -50,20 +50,20 @@ impl MessageTime {
 }
 
 impl ChannelWriter {
-    /// Whether this process has posted for an agent in a channel, and so knows what its next message comes after.
+    /// True if this process has posted for the agent in the channel, and so knows the last message time.
     pub(crate) fn has_posted(&self, channel: &Name, agent: &str) -> bool {
         self.last.lock().contains_key(&(channel.clone(), agent.to_owned()))
     }
 
-    /// Has the next message of an agent come after one that another process wrote, of which the name is known.
+    /// Makes an agent's next message sort after this id, which another process wrote.
     pub(crate) fn resume_after(&self, channel: &Name, agent: &str, id: &str) {
         let (Some(second), Some(number)) = (second_of(id), number_of(id)) else { return };
-        // When within the second is not in the name; the end of it comes after everything.
+        // The name has no fraction of the second; the end of the second sorts after everything.
         let at = second.saturating_add(SignedDuration::from_millis(999)).unwrap_or(second);
         self.last.lock().entry((channel.clone(), agent.to_owned())).or_insert(MessageTime { at, number });
     }
 
-    /// Writes a message under the next free name of its agent, and sets its id and time to it.
+    /// Writes a message under the agent's next free name, and sets its id and time.
     ///
     /// The file and its name are on disk on return. Blocks.
     pub(crate) fn post(
@@ -83,8 +83,8 @@ impl ChannelWriter {
         }
     }
 
-    /// Sets a message's id and time to the next that this process has not used and that look free. Whether the
-    /// name is free shows when the file is made.
+    /// Sets a message's id and time to the next ones that seem free. Creating the file shows whether they
+    /// are.
     pub(crate) fn name(
         &self,
         dir: &Dir,
@@ -109,9 +109,10 @@ fn set_name(message: &mut ChannelMessage, agent: &str, stamp: MessageTime) {
     message.timestamp = iso(stamp.at);
 }
 
-/// The first number from `stamp` on after which no other is taken, as far as a few looks can tell: others of
-/// the same agent count from 0 in every second. Looks at single names, since listing a channel takes time in
-/// proportion to its whole history.
+/// Finds a free number from `stamp` on by doubling steps and bisection: other writers of the agent count from
+/// 0 in every second.
+///
+/// Checks single names, because listing a channel takes time in proportion to its history.
 fn find_free(dir: &Dir, agent: &str, stamp: MessageTime) -> Result<MessageTime, FileError> {
     let is_taken = |stamp: MessageTime| {
         let name =
@@ -127,7 +128,7 @@ fn find_free(dir: &Dir, agent: &str, stamp: MessageTime) -> Result<MessageTime, 
         step *= 2;
         (taken, free) = (free, free.skip(step));
     }
-    // Between the two lies the end of what is taken.
+    // Bisect between the last taken and the first free number.
     while taken.skip(1) != free && taken.at == free.at {
         let middle = taken.skip((free.number - taken.number) / 2);
         if is_taken(middle)? { taken = middle } else { free = middle }

@@ -29,10 +29,10 @@ fn channel() -> (tempfile::TempDir, Dir, Name) {
 }
 
 #[test]
-fn c1_two_of_one_agent_in_one_second_are_both_kept_in_order() {
+fn posts_in_one_second_stay_in_order() {
     let (_folder, dir, name) = channel();
     let now = at("2026-01-11T16:33:15.5Z");
-    // Two processes that know nothing of each other.
+    // Two independent processes.
     for (writer, text) in [(ChannelWriter::default(), "one"), (ChannelWriter::default(), "two")] {
         writer.post(&dir, &name, "codex", now, &mut message(text)).unwrap();
     }
@@ -44,7 +44,7 @@ fn c1_two_of_one_agent_in_one_second_are_both_kept_in_order() {
 }
 
 #[test]
-fn a_clock_that_goes_back_does_not_take_names_or_times_back() {
+fn clock_set_back_keeps_names_rising() {
     let (_folder, dir, name) = channel();
     let writer = ChannelWriter::default();
     let mut last = (String::new(), String::new());
@@ -60,7 +60,7 @@ fn a_clock_that_goes_back_does_not_take_names_or_times_back() {
 }
 
 #[test]
-fn numbers_that_a_foreign_writer_took_are_skipped() {
+fn taken_numbers_are_skipped() {
     let (_folder, dir, name) = channel();
     let writer = ChannelWriter::default();
     let now = at("2026-01-11T16:33:15Z");
@@ -76,7 +76,7 @@ fn numbers_that_a_foreign_writer_took_are_skipped() {
 }
 
 #[test]
-fn four_posters_of_one_agent_lose_nothing_and_each_keeps_its_order() {
+fn concurrent_writers_lose_nothing_and_keep_order() {
     const EACH: usize = 60;
     let (_folder, dir, name) = channel();
     let dir = Arc::new(dir);
@@ -104,7 +104,7 @@ fn four_posters_of_one_agent_lose_nothing_and_each_keeps_its_order() {
 }
 
 #[tokio::test]
-async fn c2_what_another_process_posts_after_the_clock_was_set_back_comes_after() {
+async fn post_after_clock_set_back_sorts_last() {
     let test = crate::test_channels::TestChannels::new(&[]).await;
     let first = test.post("codex", "all", "first").await;
     test.clock.advance(-SignedDuration::from_hours(1));

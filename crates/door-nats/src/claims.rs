@@ -1,7 +1,8 @@
-//! Claims among all linked hubs: one entry per task in a bucket, changed only by whoever saw its last revision.
+//! Task claims among all linked hubs: one bucket entry per task, changed by compare-and-set.
 //!
-//! Of all hubs that want a task at once, the server takes the change of one. Leases end by the clocks of the hubs, so
-//! others wait a little longer than the holder's hub does.
+//! The server accepts an update only from a hub that read the entry's last revision, so one of several
+//! concurrent claims wins. Leases expire by the clocks of the hubs, so other hubs wait a little longer than
+//! the holder's hub.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -14,20 +15,20 @@ use switchboard_hub::{ClaimAction, ClaimAnswer, ClaimRequest};
 use crate::error::{NatsError, describe};
 use crate::session::Session;
 
-/// By how much the clocks of two hubs may differ. A claim counts for others until so long after its end.
+/// Clock skew between two hubs. Other hubs honour a claim for so long after its end.
 const SKEW: SignedDuration = SignedDuration::from_secs(30);
 
-/// How often a change is tried when others change the same entry. One of them succeeds each time.
+/// Most attempts at a change while others change the same entry. Each round one of them succeeds.
 const MAX_ATTEMPTS: usize = 64;
 
-/// A task in the bucket. It stays when its claim ends, because its number must only rise.
+/// Entry of a task in the bucket. It outlives its claim, because the fence must only rise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ClaimEntry {
     task: String,
-    /// The agent and its hub; nobody, once it was given back.
+    /// The holder as `agent@hub`; `None` after a release.
     holder: Option<String>,
     fence: i64,
-    /// In microseconds since 1970, by the clock of the holder's hub.
+    /// Microseconds since 1970, by the clock of the holder's hub.
     until: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
@@ -40,14 +41,14 @@ impl ClaimEntry {
     }
 }
 
-/// Answers what processes of this hub ask, until something fails.
+/// Answers claim requests of this hub's processes, until an error.
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     loop {
         for (id, request) in session.hub.claim_requests().await? {
             match answer_request(session, id, request).await {
                 Err(NatsError::Hub(error)) => return Err(error.into()),
-                // Whoever asked is told that nobody answers; the other work of the link goes on.
+                // The request times out; the other tasks of the session continue.
                 Err(error) => tracing::warn!(reason = %describe(&error), "a claim was not decided"),
                 Ok(()) => {}
             }
@@ -56,7 +57,7 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     }
 }
 
-/// Decides on one claim and tells whoever asked.
+/// Decides a claim request and stores the answer.
 async fn answer_request(session: &Session, id: i64, request: ClaimRequest) -> Result<(), NatsError> {
     let store = session.claims().await?;
     let answer = decide(session, &store, &request).await?;
@@ -67,7 +68,7 @@ async fn answer_request(session: &Session, id: i64, request: ClaimRequest) -> Re
     Ok(())
 }
 
-/// Does in the bucket what is asked, or says why not.
+/// Applies a request to the bucket, or returns why it is refused.
 async fn decide(session: &Session, store: &Store, request: &ClaimRequest) -> Result<ClaimAnswer, NatsError> {
     let key = key(&request.task);
     let me = format!("{}@{}", request.agent, session.me);
@@ -101,7 +102,7 @@ async fn decide(session: &Session, store: &Store, request: &ClaimRequest) -> Res
     Ok(ClaimAnswer::Stale { holder: None })
 }
 
-/// What the entry becomes, or why it stays as it is.
+/// Returns the next state of the entry, or why it stays unchanged.
 fn next_entry(
     request: &ClaimRequest,
     current: Option<ClaimEntry>,
@@ -139,7 +140,7 @@ fn stale(current: Option<ClaimEntry>, now: Timestamp) -> ClaimAnswer {
     }
 }
 
-/// A task's name as a key. No two tasks share one.
+/// Encodes a task name as a bucket key. Different tasks have different keys.
 fn key(task: &str) -> String {
     let mut key = String::with_capacity(2 * task.len());
     for byte in task.to_ascii_lowercase().bytes() {

@@ -18,7 +18,7 @@ fn current(holder: Option<&str>, fence: i64, until: i64) -> ClaimEntry {
 }
 
 #[test]
-fn x5_a_task_is_free_only_some_time_after_its_claim_has_ended_by_another_clock() {
+fn expired_claim_is_free_after_clock_skew() {
     let me = "codex@office";
     for (before, now, fence) in [
         (None, 0, Some(1)),
@@ -26,7 +26,7 @@ fn x5_a_task_is_free_only_some_time_after_its_claim_has_ended_by_another_clock()
         (Some(current(Some("a@home"), 4, 10)), 0, None),
         (Some(current(Some("a@home"), 4, 10)), 39, None),
         (Some(current(Some("a@home"), 4, 10)), 40, Some(5)),
-        // The same agent as well: its other session may be at it.
+        // The same agent as well: another of its sessions may hold the claim.
         (Some(current(Some(me), 4, 10)), 0, None),
     ] {
         let answer = next_entry(&request(ClaimAction::Claim, 1), before.clone(), me, at(now));
@@ -38,7 +38,7 @@ fn x5_a_task_is_free_only_some_time_after_its_claim_has_ended_by_another_clock()
 }
 
 #[test]
-fn x5_only_the_claim_in_force_can_be_renewed_or_given_back() {
+fn only_active_claim_can_be_renewed() {
     let me = "codex@office";
     for (before, now, is_ours) in [
         (Some(current(Some(me), 4, 10)), 0, true),
@@ -59,7 +59,7 @@ fn x5_only_the_claim_in_force_can_be_renewed_or_given_back() {
 }
 
 #[test]
-fn a_key_has_nothing_in_it_that_means_something() {
+fn key_has_no_special_characters() {
     assert_eq!(key("T-1"), key("t-1"));
     assert_ne!(key("a b"), key("a.b"));
     assert!(key(r"a b.>*/\ü").bytes().all(|byte| byte.is_ascii_hexdigit()));

@@ -1,4 +1,4 @@
-//! What can be set about the link.
+//! Settings of the NATS link.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,93 +6,93 @@ use std::time::Duration;
 
 use switchboard_core::Name;
 
-/// The settings of the link, resolved.
+/// Resolved settings of the link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The servers of one cluster; any of them leads to the others.
+    /// Servers of one cluster. One reachable server is enough: it names the others.
     pub servers: Vec<String>,
-    /// How this hub says who it is.
+    /// Authentication of this hub.
     pub auth: Auth,
-    /// How the connection is encrypted.
+    /// Transport encryption.
     pub tls: Tls,
-    /// What the names of streams, buckets and subjects begin with.
+    /// Prefix of the names of streams, buckets and subjects.
     pub prefix: String,
-    /// How many servers of the cluster keep each message.
+    /// Number of servers in the cluster that store each message.
     pub replicas: usize,
-    /// What this hub is called among the others; `None` for a name that is made once and kept.
+    /// Name of this hub among the linked hubs; `None` uses a name that is generated once and stored.
     pub hub: Option<Name>,
-    /// How long the stream keeps a message, and so how long a hub may be away without missing any.
+    /// How long the stream stores a message, and so how long a hub may be offline without missing messages.
     pub retention: Duration,
-    /// After how long a silence a hub counts as away.
+    /// Silence after which a hub counts as offline.
     pub presence_ttl: Duration,
-    /// How long a server has for an answer.
+    /// Timeout of a request to a server.
     pub timeout: Duration,
 }
 
-/// How this hub says who it is.
+/// Authentication of this hub to the NATS server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Auth {
-    /// It does not, or the address of the server says it.
+    /// No credentials, or credentials in the server URL.
     #[default]
     None,
-    /// A name and a password.
+    /// User name and password.
     Password {
-        /// The name.
+        /// User name.
         user: String,
-        /// The password.
+        /// Password.
         password: Secret,
     },
-    /// A token.
+    /// Token.
     Token(Secret),
-    /// The seed of an nkey, in a file.
+    /// File that holds the seed of an nkey.
     Nkey(PathBuf),
-    /// A credentials file, as `nsc` makes it: a JWT and the seed that belongs to it.
+    /// Credentials file as written by `nsc`: a JWT and its seed.
     Creds(PathBuf),
 }
 
-/// How the connection is encrypted.
+/// TLS settings of the connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Whether a server without TLS is refused. One that asks for TLS gets it in any case.
+    /// True if a server without TLS is rejected. A server that requires TLS gets it in any case.
     pub required: bool,
-    /// Certificates to trust in place of those of the system.
+    /// CA certificates that replace the system's trust store.
     pub ca: Option<PathBuf>,
-    /// The certificate and the key by which this hub says who it is.
+    /// Client certificate and key for mutual TLS.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// Text that is never shown.
+/// Secret text, redacted in debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// What is wrong with a setting.
+/// Invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// No server.
+    /// No server is configured.
     #[error("'nats.url' is empty; name a server, such as nats://localhost:4222")]
     NoServer,
-    /// An address that is none of a NATS server.
+    /// The URL scheme is not one of a NATS server.
     #[error("'nats.url' has '{scheme}://', which no NATS server answers; use nats, tls, ws or wss")]
     Scheme {
-        /// As given.
+        /// Configured scheme.
         scheme: String,
     },
-    /// A prefix that cannot be part of a stream's name and of a subject.
+    /// The prefix is not valid in stream names and subjects.
     #[error("'nats.streamPrefix' is '{}'; use 1 to 32 letters, digits, '_' or '-'", .prefix.escape_debug())]
     Prefix {
-        /// As given.
+        /// Configured prefix.
         prefix: String,
     },
-    /// A number of replicas that no server takes.
+    /// The number of replicas is out of range.
     #[error("'nats.replicas' is {replicas}; a stream has 1 to 5")]
     Replicas {
-        /// As given.
+        /// Configured number.
         replicas: usize,
     },
 }
 
 impl Secret {
-    /// Keeps a text from being shown.
+    /// Wraps a text that must not be shown.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -109,7 +109,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Config {
-    /// The defaults, for a server or a list of them.
+    /// Returns the default settings for one or more servers.
     pub fn new(servers: Vec<String>) -> Self {
         Self {
             servers,
@@ -118,14 +118,14 @@ impl Config {
             prefix: "switchboard".to_owned(),
             replicas: 1,
             hub: None,
-            // As long as the hub itself goes on trying.
+            // As long as the hub itself retries deliveries.
             retention: Duration::from_hours(7 * 24),
             presence_ttl: Duration::from_mins(1),
             timeout: Duration::from_secs(5),
         }
     }
 
-    /// The same settings, if they can be used.
+    /// Checks the settings and returns them unchanged.
     pub fn validate(self) -> Result<Self, ConfigError> {
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         if self.servers.is_empty() || self.servers.iter().any(|server| server.trim().is_empty()) {
@@ -145,7 +145,7 @@ impl Config {
         Ok(self)
     }
 
-    /// The servers as they may be shown: without what stands before `@`.
+    /// Returns the server addresses without the user info before `@`.
     pub fn redacted_servers(&self) -> String {
         let bare = |server: &String| match (server.split_once("://"), server.rsplit_once('@')) {
             (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),

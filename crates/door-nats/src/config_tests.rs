@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn secrets_are_never_shown() {
+fn secrets_are_redacted() {
     let password = Secret::new("hunter2");
     let auth = Auth::Password { user: "hub".into(), password };
     let servers =
@@ -13,7 +13,7 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn settings_that_cannot_be_used_are_named() {
+fn invalid_settings_are_named() {
     let config = || Config::new(vec!["localhost".into()]);
     assert_eq!(config().validate(), Ok(config()));
     let refused = |config: Config| config.validate().expect_err("refused").to_string();

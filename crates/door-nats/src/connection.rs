@@ -1,4 +1,4 @@
-//! Connections to a server.
+//! Connections to a NATS server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Auth, Config};
 use crate::error::NatsError;
 
-/// Threads that resolve the names of servers.
+/// Threads that resolve server names.
 const RESOLVER_THREADS: usize = 1;
 
-/// What a server said of itself.
+/// Version and features that a server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeReport {
-    /// Its version.
+    /// Server version.
     pub version: String,
-    /// Whether it keeps messages, which the link needs.
+    /// True if JetStream is enabled, which the link requires.
     pub jetstream: bool,
 }
 
-/// Asks the servers of these settings, once, and lets go again.
+/// Connects once with these settings and disconnects again.
 pub async fn probe(config: &Config) -> Result<ProbeReport, NatsError> {
     let client = options(config).await?.connect(&config.servers).await.map_err(unreachable(config))?;
     let info = client.server_info();
@@ -34,19 +34,20 @@ pub async fn probe(config: &Config) -> Result<ProbeReport, NatsError> {
     Ok(ProbeReport { version: info.version, jetstream: info.jetstream })
 }
 
-/// A client that never reconnects.
+/// Client that never reconnects.
 ///
-/// async-nats drops what it was writing when a connection breaks, and publishes what is still queued on the next
-/// connection. The messages in between would come behind those. So a connection ends with its client and the queue.
+/// When a connection breaks, async-nats drops the message it was writing and publishes its queue on the next
+/// connection. The dropped messages would then come after the queued ones. So a connection ends together with
+/// its client and its queue.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     lost: CancellationToken,
-    /// Runs the tasks of the client. None of them ends by itself once the connection is lost.
+    /// Runs the client's tasks, none of which ends by itself when the connection is lost.
     _runtime: ClientRuntime,
 }
 
 impl Connection {
-    /// Connects to one of these servers, which belong to one cluster.
+    /// Connects to one of these servers of a cluster.
     pub(crate) async fn open(config: &Config, servers: Vec<String>) -> Result<Self, NatsError> {
         let (lost, is_connected) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
         let (told, was_connected) = (lost.clone(), is_connected.clone());
@@ -74,7 +75,7 @@ impl Connection {
     }
 }
 
-/// A runtime with one thread, for the tasks of one client. It ends with this value.
+/// Single-threaded runtime for the tasks of one client. Dropping it ends the tasks.
 struct ClientRuntime(Option<Runtime>);
 
 impl ClientRuntime {
@@ -117,7 +118,7 @@ async fn options(config: &Config) -> Result<ConnectOptions, NatsError> {
         .name("switchboard")
         .connection_timeout(config.timeout)
         .request_timeout(Some(config.timeout))
-        // A server that is gone without a word is noticed after two of these.
+        // A server that stops responding is noticed after two pings.
         .ping_interval(config.timeout * 2)
         .require_tls(config.tls.required);
     if let Some(ca) = &config.tls.ca {
@@ -131,7 +132,7 @@ async fn options(config: &Config) -> Result<ConnectOptions, NatsError> {
         Auth::Password { user, password } => options.user_and_password(user.clone(), password.reveal()),
         Auth::Token(token) => options.token(token.reveal()),
         Auth::Nkey(path) => options.nkey(read(path).await?.trim().to_owned()),
-        // The library's own message may hold what it could not read.
+        // The library's message may quote the content that it could not parse.
         Auth::Creds(path) => options.credentials(&read(path).await?).map_err(|_| NatsError::Credentials {
             path: path.clone(),
             reason: "it holds no user JWT with its seed".to_owned(),

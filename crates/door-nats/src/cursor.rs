@@ -1,4 +1,4 @@
-//! Cursors: how far the journal was published, and how far the stream was ingested, from one run to the next.
+//! Cursors that survive a restart: how far the journal was published and how far the stream was ingested.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,26 +9,27 @@ use switchboard_hub::{Hub, LINK};
 use crate::error::NatsError;
 use crate::interest::Interest;
 
-/// The key of the cursor.
+/// Note key of the publish cursor.
 pub(crate) const CURSOR: &str = "cursor";
 
-/// The key of how far the stream was ingested.
+/// Note key of the intake cursor.
 const INGESTED: &str = "ingested";
 
-/// How far the journal has been passed on.
+/// Publish cursor: how far the journal was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Cursor {
-    /// Everything up to this number of the journal is in the stream, or not for it.
+    /// Journal sequence up to which every message is in the stream or not meant for it.
     pub(crate) journal: i64,
-    /// No message after that number has a lower sequence in the stream than this, or the same.
+    /// Stream sequence that is lower than that of every message after `journal`.
     pub(crate) sequence: u64,
-    /// Which stream that sequence belongs to: when it was made, in nanoseconds.
+    /// Stream that `sequence` belongs to, as its creation time in nanoseconds.
     pub(crate) stream: i128,
 }
 
 impl Cursor {
-    /// The cursor of the run before. Without one, the end of the journal: what was said before the link was made is
-    /// nobody else's business.
+    /// Loads the cursor of the previous run.
+    ///
+    /// A first run starts at the end of the journal: older messages were not written for other hubs.
     pub(crate) async fn load(hub: &Hub) -> Result<Self, NatsError> {
         let notes = hub.notes(Door::Nats, LINK).await?;
         let noted = notes.iter().find(|(key, _)| key == CURSOR).map(|(_, value)| value.parse());
@@ -42,23 +43,25 @@ impl Cursor {
     }
 }
 
-/// How far the stream was ingested, and by which interest.
+/// Intake cursor: how far the stream was ingested, and with which interest.
 ///
-/// Written after the journal has the messages and their hubs were told, so a crash repeats messages and skips none. The
-/// repeated ones come first and in order, and the journal knows them by their ids.
+/// Written after the journal has the messages and the receipts were sent, so a crash redelivers messages and
+/// skips none. Redelivered messages come first and in order, and the journal deduplicates them by id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Ingested {
-    /// Which stream the sequence belongs to: when it was made, in nanoseconds.
+    /// Stream that `sequence` belongs to, as its creation time in nanoseconds.
     pub(crate) stream: i128,
-    /// Everything up to this sequence that the interest covers is in the journal.
+    /// Stream sequence up to which the journal has every message that the interest covers.
     pub(crate) sequence: u64,
-    /// The groups that were received.
+    /// Groups that were received.
     pub(crate) interest: Interest,
 }
 
 impl Ingested {
-    /// The cursor of the run before. Without one, the beginning of the stream for what is written to this hub, and no
-    /// groups yet: those begin at the end of the stream. A stream that was made again is read from its beginning.
+    /// Loads the cursor of the previous run.
+    ///
+    /// A first run starts at the beginning of the stream for direct messages, and with no groups: those start
+    /// at the end of the stream. A stream that was recreated is read from its beginning.
     pub(crate) async fn load(hub: &Hub, stream: i128) -> Result<Self, NatsError> {
         let noted = hub.get_note(Door::Nats, LINK, INGESTED).await?;
         let known = noted.and_then(|text| text.parse::<Self>().ok()).unwrap_or_default();
@@ -66,7 +69,7 @@ impl Ingested {
         Ok(Self { stream, sequence, ..known })
     }
 
-    /// Writes the cursor, after everything that the hub was given before.
+    /// Writes the cursor, after everything that the hub received before it.
     pub(crate) async fn save(&self, hub: &Hub) -> Result<(), NatsError> {
         Ok(hub.put_link_cursor(INGESTED, self.to_string()).await?)
     }
@@ -110,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_is_read_as_it_was_written() {
+    fn publish_cursor_round_trips() {
         let cursor = Cursor { journal: 7, sequence: 9, stream: 1_700_000_000_000_000_001 };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
         assert!("7".parse::<Cursor>().is_err());

@@ -1,11 +1,11 @@
-//! The way out: the journal, read from a cursor and published.
+//! Publishes the journal's messages for other hubs, from a cursor.
 //!
-//! Each message is in the stream once. While a publish may be repeated within minutes, the server recognises its id;
-//! for anything older the link looks which of its messages after the cursor the stream already has. The cursor moves
-//! only over what the server has acknowledged.
+//! Each message is in the stream once. Within the deduplication window the server recognises a repeated id;
+//! beyond it, the link reads which messages after the cursor the stream already has. The cursor advances only
+//! over acknowledged messages.
 //!
-//! A post in a channel to an agent of another hub is published twice, for the channel and for that hub, which may read the
-//! message and not the channel. Its journal knows the second by its id.
+//! A channel post to an agent of another hub is published twice: to the channel, and to that hub, which may
+//! receive the message but not the channel. That hub's journal deduplicates by id.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -27,13 +27,13 @@ use crate::subject::Subjects;
 use crate::translate::{hub_of, peer_readers, posted_in, to_wire};
 use crate::wire::{HubMessage, to_bytes_of};
 
-/// How many numbers of the journal are looked at in one go.
+/// Journal entries per read.
 const PAGE: usize = 512;
 
-/// After how many acknowledged messages the cursor is written down.
+/// Acknowledged messages after which the cursor is saved.
 const SAVE_EVERY: usize = 512;
 
-/// Publishes what the journal has for other hubs, as it comes, until something fails.
+/// Publishes the journal's messages for other hubs as they arrive, until an error.
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     let mut publisher = JournalPublisher::start(session).await?;
@@ -47,39 +47,41 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
 struct JournalPublisher<'l> {
     session: &'l Session,
     cursor: Cursor,
-    /// The part of the journal up to here has been looked at.
+    /// Journal sequence that was read.
     read: i64,
-    /// The next part, being made ready while this one is published.
+    /// Next page, prepared while this one is published.
     prefetched: Option<JoinHandle<Result<Page, HubError>>>,
-    /// Messages after the cursor that the stream already has, by the ids that they were published under.
+    /// Message ids after the cursor that the stream already has.
     there: HashSet<String>,
     publisher: Publisher<PendingAck>,
-    /// Deliveries that are on their way and not noted to be.
+    /// Acknowledged deliveries that are not yet saved as relayed.
     published: Vec<Delivery>,
     unsaved: usize,
 }
 
-/// A part of the journal, ready to be published. In one go, so that the client writes many messages at once: one at a
-/// time, as they are read, each would wake it, and the server.
+/// Page of the journal, ready to be published.
+///
+/// Publishing a page at once lets the client batch its writes: single messages would each wake the client and
+/// the server.
 struct Page {
     messages: Vec<Outgoing>,
     until: i64,
     more: bool,
 }
 
-/// A message that is ready to be published.
+/// Message ready to be published.
 struct Outgoing {
     id: MessageId,
     subject: String,
-    /// The group that it is published to.
+    /// Group it is published to.
     group: Option<GroupId>,
-    /// Where it is published before that, for the one hub that has its recipient.
+    /// Subject of the copy for the recipient's hub, published before the message.
     copy_to: Option<String>,
     payload: Vec<u8>,
-    cargo: PendingAck,
+    ack: PendingAck,
 }
 
-/// What has to be known of a message when the server has it.
+/// State that is needed when the server acknowledges a message.
 struct PendingAck {
     seq: i64,
     deliveries: Vec<Delivery>,
@@ -106,7 +108,7 @@ impl<'l> JournalPublisher<'l> {
         })
     }
 
-    /// Publishes the next part of the journal; says whether there is more.
+    /// Publishes the next page of the journal; returns true if there is more.
     async fn publish_page(&mut self) -> Result<bool, NatsError> {
         let part = match self.prefetched.take() {
             Some(reading) => reading.await.map_err(|_| HubError::Closed)??,
@@ -117,48 +119,48 @@ impl<'l> JournalPublisher<'l> {
             self.prefetched = Some(tokio::spawn(async move { prepare_page(&session, after).await }));
         }
         for envelope in part.messages {
-            self.pass(envelope).await?;
+            self.publish_message(envelope).await?;
         }
         self.read = part.until;
         Ok(part.more)
     }
 
-    async fn pass(&mut self, envelope: Outgoing) -> Result<(), NatsError> {
-        let Outgoing { id, subject, group, copy_to, payload, cargo } = envelope;
+    async fn publish_message(&mut self, envelope: Outgoing) -> Result<(), NatsError> {
+        let Outgoing { id, subject, group, copy_to, payload, ack } = envelope;
         let size = payload.len();
         if let Some(group) = group {
             wait_until_received(self.session, &group).await?;
         }
         if let Some(subject) = copy_to {
-            // The message itself is still to come, so the cursor stays before it.
-            let cargo = PendingAck { seq: cargo.seq - 1, deliveries: Vec::new() };
-            self.publish(subject, format!("{id}.copy"), payload.clone(), cargo).await?;
+            // The message itself follows, so the cursor stays before it.
+            let ack = PendingAck { seq: ack.seq - 1, deliveries: Vec::new() };
+            self.publish(subject, format!("{id}.copy"), payload.clone(), ack).await?;
         }
-        match self.publish(subject, id.to_string(), payload, cargo).await? {
-            Some(cargo) => self.refuse(id, size, &cargo.deliveries).await,
+        match self.publish(subject, id.to_string(), payload, ack).await? {
+            Some(ack) => self.refuse(id, size, &ack.deliveries).await,
             None => Ok(()),
         }
     }
 
-    /// Publishes under an id, unless the stream has it. Returns the cargo of a message that is too large.
+    /// Publishes a message unless the stream has it. Returns the state of a message that is too large.
     async fn publish(
         &mut self,
         subject: String,
         id: String,
         payload: Vec<u8>,
-        cargo: PendingAck,
+        ack: PendingAck,
     ) -> Result<Option<PendingAck>, NatsError> {
         if self.there.remove(&id) {
-            self.publisher.push_acked(cargo);
+            self.publisher.push_acked(ack);
             return Ok(None);
         }
         while self.publisher.is_full() {
             self.process_ack().await?;
         }
-        self.publisher.send(subject, id, payload, cargo).await
+        self.publisher.send(subject, id, payload, ack).await
     }
 
-    /// A message that the server is too small for stops at itself.
+    /// Refuses the deliveries of one message that exceeds the server's maximum payload.
     async fn refuse(&self, id: MessageId, size: usize, deliveries: &[Delivery]) -> Result<(), NatsError> {
         let limit = self.session.client.server_info().max_payload;
         let reason = format!("it has {size} bytes and NATS takes {limit} at once (max_payload)");
@@ -172,13 +174,13 @@ impl<'l> JournalPublisher<'l> {
         Ok(())
     }
 
-    /// Waits until the server has the first of those on their way; says whether there was one.
+    /// Waits for the first unacknowledged message; returns false if there is none.
     async fn process_ack(&mut self) -> Result<bool, NatsError> {
-        let Some((cargo, sequence)) = self.publisher.next_ack().await? else { return Ok(false) };
-        // One that it had before has the sequence of then.
+        let Some((ack, sequence)) = self.publisher.next_ack().await? else { return Ok(false) };
+        // A message that was in the stream already has an older sequence.
         self.cursor.sequence = self.cursor.sequence.max(sequence.unwrap_or_default());
-        self.cursor.journal = cargo.seq;
-        self.published.extend(cargo.deliveries);
+        self.cursor.journal = ack.seq;
+        self.published.extend(ack.deliveries);
         self.unsaved += 1;
         if self.unsaved >= SAVE_EVERY {
             self.save().await?;
@@ -186,12 +188,12 @@ impl<'l> JournalPublisher<'l> {
         Ok(true)
     }
 
-    /// Waits until the server has everything, and writes that down.
+    /// Waits for all acknowledgements and saves the cursor.
     async fn flush(&mut self) -> Result<(), NatsError> {
         while self.process_ack().await? {}
         let skipped = self.read - self.cursor.journal;
         self.cursor.journal = self.read;
-        // What is not for others need not be written down at once: looking at it again costs little.
+        // Messages for this hub alone need no immediate save: reading them again is cheap.
         if self.unsaved > 0 || usize::try_from(skipped).is_ok_and(|skipped| skipped >= PAGE) {
             self.save().await?;
         }
@@ -206,7 +208,7 @@ impl<'l> JournalPublisher<'l> {
     }
 }
 
-/// Reads the next part of the journal and makes what concerns other hubs ready.
+/// Reads the next page of the journal and prepares its messages for other hubs.
 async fn prepare_page(session: &Session, after: i64) -> Result<Page, HubError> {
     let page = session.hub.outgoing(after, PAGE).await?;
     let (now, directory) = (session.hub.now(), session.hub.directory().await?);
@@ -225,14 +227,14 @@ async fn prepare_page(session: &Session, after: i64) -> Result<Page, HubError> {
             group,
             copy_to,
             payload,
-            cargo: PendingAck { seq: stored.seq, deliveries },
+            ack: PendingAck { seq: stored.seq, deliveries },
         })
     };
     let messages = page.messages.into_iter().filter_map(ready).collect();
     Ok(Page { messages, until: page.until, more: page.more })
 }
 
-/// Where a message is to be published; nothing where it is not for others, or no longer of use to them.
+/// Returns the subject of a message; `None` if it has no remote readers or has expired.
 fn subject(
     message: &Message,
     deliveries: &[Delivery],
@@ -243,7 +245,7 @@ fn subject(
     if message.expires_at.is_some_and(|at| at <= now) {
         return None;
     }
-    // A message that a rule against storms stopped goes nowhere, and so not to other hubs either.
+    // A message that loop protection stopped goes to no hub.
     let is_stopped = !deliveries.is_empty() && deliveries.iter().all(|d| d.state == DeliveryState::Refused);
     match (&message.to, group(message)) {
         (Address::Group(_) | Address::Agent(_), _) if is_stopped => None,
@@ -253,7 +255,7 @@ fn subject(
     }
 }
 
-/// The group that reads a message: its address, or the channel that it was posted in.
+/// Returns the group that reads a message: its address, or the channel it was posted in.
 fn group(message: &Message) -> Option<GroupId> {
     match &message.to {
         Address::Group(group) => Some(group.clone()),
@@ -262,7 +264,7 @@ fn group(message: &Message) -> Option<GroupId> {
     }
 }
 
-/// Where a post to an agent of another hub is published beside its channel.
+/// Returns the subject of the copy for the hub of a post's recipient.
 fn copy_to(message: &Message, deliveries: &[Delivery], subjects: &Subjects, me: &Name) -> Option<String> {
     let (Address::Agent(_), Some(_)) = (&message.to, posted_in(message)) else { return None };
     deliveries.iter().find_map(hub_of).map(|hub| subjects.direct(me, hub))
@@ -272,7 +274,7 @@ fn is_elsewhere(delivery: &Delivery) -> bool {
     matches!(delivery.route, Route::Hub { .. })
 }
 
-/// The ids of this hub's messages that the stream has after a sequence. Few: the cursor is never far behind.
+/// Returns this hub's message ids in the stream after a sequence. Few, because the cursor is recent.
 async fn published_since(session: &Session, sequence: u64) -> Result<HashSet<String>, NatsError> {
     let mut there = HashSet::new();
     let info = session.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;

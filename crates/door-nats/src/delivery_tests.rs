@@ -45,7 +45,7 @@ fn delivery(route: Route, state: DeliveryState) -> Delivery {
 }
 
 #[test]
-fn what_goes_out_and_where() {
+fn messages_map_to_subjects() {
     use DeliveryState::{Delivered, Expired, InFlight, Queued, Refused};
     let office = || Route::Hub { hub: name("office") };
     let mailbox = || Route::Mailbox { agent: name("codex") };
@@ -54,7 +54,7 @@ fn what_goes_out_and_where() {
     let table = [
         ("qc-1@office", vec![delivery(office(), Queued)], direct),
         ("qc-1@office", vec![delivery(office(), InFlight)], direct),
-        // Said, or of no use to anybody.
+        // Done already, or of no use any more.
         ("qc-1@office", vec![delivery(office(), Delivered)], None),
         ("qc-1@office", vec![delivery(office(), Refused)], None),
         ("qc-1@office", vec![delivery(office(), Expired)], None),

@@ -1,4 +1,4 @@
-//! What can go wrong with the link.
+//! Errors of the NATS link.
 
 use std::path::PathBuf;
 
@@ -6,43 +6,45 @@ use switchboard_core::Name;
 use switchboard_hub::HubError;
 use switchboard_sys::files::FileError;
 
-/// What went wrong. Everything but [`NatsError::Credentials`] and a hub that closes may be over at the next try.
+/// Error of the link.
+///
+/// Every error except [`NatsError::Credentials`] and a closing hub may be transient; the link retries.
 #[derive(Debug, thiserror::Error)]
 pub enum NatsError {
-    /// The hub could not do what the link asked of it.
+    /// The hub failed an operation of the link.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// A file of the link could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The file that says who this hub is cannot be used.
+    /// The credentials file is unusable.
     #[error("{} cannot be used: {reason}", .path.display())]
     Credentials {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it, without anything that is in it.
+        /// Problem with the file, without any of its content.
         reason: String,
     },
     /// No server could be reached.
     #[error("NATS at {servers} cannot be reached")]
     Unreachable {
-        /// Where, without passwords.
+        /// Server addresses, without passwords.
         servers: String,
-        /// Why.
+        /// Cause.
         source: async_nats::ConnectError,
     },
     /// The thread of a connection cannot be started.
     #[error("no thread for the connection to NATS can be started; raise the limit of processes (ulimit -u)")]
     Thread {
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// A server did not do what was asked of it.
+    /// A request to the server failed.
     #[error("NATS failed to {action}")]
     Server {
-        /// What was asked.
+        /// Action that failed, as it continues "NATS failed to".
         action: &'static str,
-        /// Why.
+        /// Cause.
         source: async_nats::Error,
     },
     /// The connection was lost.
@@ -53,12 +55,12 @@ pub enum NatsError {
         "the stream '{stream}' exists and does not take '{subject}'; remove it, or choose another nats.streamPrefix"
     )]
     ForeignStream {
-        /// The stream.
+        /// Name of the stream.
         stream: String,
-        /// What it should take.
+        /// Subject that the stream should cover.
         subject: String,
     },
-    /// Another running hub goes by the same name.
+    /// Another running hub uses the same name.
     #[error("another hub is called '{hub}' as well; give each its own nats.hub")]
     NameTaken {
         /// The name.
@@ -67,7 +69,7 @@ pub enum NatsError {
 }
 
 impl NatsError {
-    /// The error for something that a server did not do.
+    /// Returns a function that wraps the error of a failed server request.
     pub(crate) fn server<E>(action: &'static str) -> impl Fn(E) -> Self
     where
         E: Into<async_nats::Error>,
@@ -76,7 +78,7 @@ impl NatsError {
     }
 }
 
-/// An error with its causes, in one line.
+/// Formats an error with its chain of causes in one line.
 pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,8 +1,8 @@
-//! The other hubs: who lives there and who is awake.
+//! Tracks the agents and presence of the other hubs.
 //!
-//! Changes come by a plain subscription, to which the server publishes the bucket of agents with the numbers of its entries.
-//! A number that is missing, or an end of the bucket that was not heard of, has the rest read again from the bucket.
-//! Which hubs are there is listed a few times within the time after which a hub counts as away.
+//! A plain subscription receives the changes of the agents bucket, which the server republishes with their
+//! sequences. A gap in the sequences, or a bucket end beyond the last one received, makes this hub read the
+//! rest from the bucket. The hubs that are online are listed several times per presence TTL.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
@@ -27,27 +27,27 @@ use crate::wire::{AgentActivity, AgentPresence, MAX_AGENTS, Malformed, Roster, c
 
 const ACTION: &str = "tell of other hubs";
 
-/// Most changes that are taken in at once.
+/// Most changes that are applied at once.
 const BATCH: usize = 1024;
 
-/// The number of an entry that the server publishes again.
+/// Header with the bucket sequence of a republished entry.
 const SEQUENCE: &str = "Nats-Sequence";
 
-/// A change of the bucket.
+/// Change of the agents bucket.
 struct Change {
     sequence: u64,
     key: String,
-    /// Nothing where the entry was removed.
+    /// `None` if the entry was removed.
     value: Option<Vec<u8>>,
 }
 
-/// What is known of another hub.
+/// State of another hub.
 #[derive(Default)]
 struct RemoteHub {
-    /// As its name is written; nothing before its first entry.
+    /// Spelling of its name; `None` before its first entry.
     name: Option<Name>,
     is_away: bool,
-    /// By the tokens of agents.
+    /// By agent token.
     agents: HashMap<String, TrackedAgent>,
 }
 
@@ -57,19 +57,19 @@ struct TrackedAgent {
     is_awake: bool,
 }
 
-/// The other hubs, as far as this one has heard.
+/// Other hubs, as far as known.
 pub(crate) struct RemoteHubs {
     session: Session,
     live: Subscriber,
-    /// Every entry of the bucket up to this number is known.
+    /// Bucket sequence up to which every entry is known.
     known: u64,
-    /// Where the bucket ended at the last look.
+    /// End of the bucket at the last poll.
     end: u64,
     others: BTreeMap<String, RemoteHub>,
 }
 
 impl RemoteHubs {
-    /// Begins to listen, and reads what the bucket has; returns also what it has of this hub.
+    /// Subscribes and reads the bucket; also returns what it has of this hub.
     pub(crate) async fn open(session: &Session) -> Result<(Self, Published), NatsError> {
         let live =
             session.client.subscribe(session.subjects.live()).await.map_err(NatsError::server(ACTION))?;
@@ -94,8 +94,8 @@ impl RemoteHubs {
         Ok((hubs, published))
     }
 
-    /// Hears of the other hubs, until something fails.
-    pub(crate) async fn hear(mut self) -> Result<Infallible, NatsError> {
+    /// Follows the other hubs, until an error.
+    pub(crate) async fn follow(mut self) -> Result<Infallible, NatsError> {
         let mut poll = tokio::time::interval(self.session.presence_ttl / HEARTBEATS_PER_TTL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         poll.reset();
@@ -110,7 +110,7 @@ impl RemoteHubs {
         }
     }
 
-    /// Takes in a change, and with it those that wait already.
+    /// Applies a change together with those that are already queued.
     async fn apply_live(&mut self, first: Message) -> Result<(), NatsError> {
         let mut next = Some(first);
         let (mut changes, mut is_incomplete) = (Vec::new(), false);
@@ -136,7 +136,7 @@ impl RemoteHubs {
         if is_incomplete { self.read_rest().await } else { Ok(()) }
     }
 
-    /// Reads the entries after the last one that is known.
+    /// Reads the entries after the last known one.
     async fn read_rest(&mut self) -> Result<(), NatsError> {
         let policy = DeliverPolicy::ByStartSequence { start_sequence: self.known + 1 };
         let changes = self.replay(policy).await?;
@@ -156,11 +156,11 @@ impl RemoteHubs {
         Ok(changes)
     }
 
-    /// Finds out which hubs are there, and whether a change was missed.
+    /// Lists which hubs are online, and detects missed changes.
     async fn poll(&mut self) -> Result<(), NatsError> {
         let agents = &self.session.agents.stream;
         let end = agents.get_info().await.map_err(NatsError::server(ACTION))?.state.last_sequence;
-        // What the end was one look ago has been published since.
+        // Everything up to the end of the previous poll was republished since.
         let is_behind = self.known < self.end;
         self.end = end;
         if is_behind {
@@ -201,7 +201,7 @@ impl RemoteHubs {
                 }
                 continue;
             }
-            let heard = match (agent, value) {
+            let applied = match (agent, value) {
                 (None, Some(value)) => self.apply_roster(hub, &value).map(|roster| rosters.push(roster)),
                 (Some(agent), Some(value)) => self.apply_activity(hub, agent, &value),
                 (Some(agent), None) => {
@@ -210,14 +210,14 @@ impl RemoteHubs {
                 }
                 (None, None) => Ok(()),
             };
-            match heard {
+            match applied {
                 Ok(()) => drop(touched.insert(hub.to_owned())),
                 Err(error) => {
                     tracing::warn!(key, reason = %error, "what a hub tells of its agents was skipped");
                 }
             }
         }
-        // Of one hub the last roster counts.
+        // The last roster of a hub counts.
         let rosters: BTreeMap<Name, Vec<RemoteAgent>> = rosters.into_iter().collect();
         if !rosters.is_empty() {
             self.session.hub.put_remote_agents_of(rosters.into_iter().collect()).await?;
@@ -258,7 +258,7 @@ impl RemoteHubs {
         Ok(())
     }
 
-    /// An agent that its hub no longer hears.
+    /// Marks an agent offline whose hub no longer receives its heartbeats.
     fn remove_agent(&mut self, key: &str, agent: &str) {
         let Some(other) = self.others.get_mut(key) else { return };
         if let (Some(hub), Some(mut known)) = (&other.name, other.agents.remove(agent)) {
@@ -267,21 +267,23 @@ impl RemoteHubs {
         }
     }
 
-    /// A hub that is there vouches for its agents again.
+    /// Marks a hub online: its agents have their own presence again.
     fn mark_alive(&mut self, key: &str) {
         let Some(other) = self.others.get_mut(key).filter(|other| other.is_away) else { return };
         other.is_away = false;
         self.show(key);
     }
 
-    /// A hub that is not heard cannot vouch for its agents.
+    /// Marks a hub offline, and with it all its agents.
     fn mark_away(&mut self, key: &str) {
         let Some(other) = self.others.get_mut(key).filter(|other| !other.is_away) else { return };
         other.is_away = true;
         self.show(key);
     }
 
-    /// Keeps agents awake that their hubs hear. How recently is not known, so they are shown as barely awake.
+    /// Extends the presence of agents whose hubs receive their heartbeats.
+    ///
+    /// The time of the last heartbeat is unknown, so it is set as old as an awake agent's may be.
     fn refresh(&mut self) {
         let now = self.session.hub.now();
         let oldest = max_silence(
@@ -303,7 +305,7 @@ impl RemoteHubs {
         }
     }
 
-    /// Shows the agents of a hub in this process, and to others.
+    /// Reports the agents of a hub to this process and to the status file.
     fn show(&self, key: &str) {
         let Some((hub, other)) = self.others.get(key).and_then(|other| Some((other.name.as_ref()?, other)))
         else {
@@ -317,18 +319,18 @@ impl RemoteHubs {
             }
             self.session.hub.record_heartbeat(beat(hub, agent.clone()));
         }
-        self.session.status_writer.heard(hub, HubStatus { heard_at: self.session.hub.now(), agents });
+        self.session.status_writer.record_hub(hub, HubStatus { heard_at: self.session.hub.now(), agents });
     }
 }
 
-/// For how long an agent of another hub is silent at most, as long as its hub hears it: it must not count as stale before
-/// the next look.
+/// Longest silence reported for a remote agent that its hub counts as awake: it must not become stale before
+/// the next poll.
 fn max_silence(stale: SignedDuration, poll: Duration) -> SignedDuration {
     let looks = SignedDuration::try_from(poll * 2).unwrap_or(SignedDuration::MAX);
     stale.saturating_sub(looks).max(stale / 2)
 }
 
-/// An entry of the bucket, as it was stored or as the server published it again.
+/// Parses a bucket entry, stored or republished.
 fn parse_change(message: &Message, sequence: Option<u64>) -> Option<Change> {
     let header = |headers: &HeaderMap, name: &str| headers.get(name).map(|value| value.as_str().to_owned());
     let headers = message.headers.as_ref();
@@ -346,7 +348,8 @@ fn check_key(hub: &Name, key: &str) -> Result<(), Malformed> {
     Err(Malformed::Field { field: "hub", problem: "is another than its key".to_owned() })
 }
 
-/// A sign of life by the clock of this hub. The time of one agent never goes back, however long its message took.
+/// Converts activity to a status by the clock of this hub. The time of an agent never goes backwards, however
+/// late a message arrives.
 fn status(agent: AgentActivity, known: Option<Timestamp>, now: Timestamp) -> AgentStatus {
     let silent = SignedDuration::from_millis(i64::try_from(agent.silent_ms).unwrap_or(i64::MAX));
     let at = now.saturating_sub(silent).unwrap_or(Timestamp::UNIX_EPOCH);

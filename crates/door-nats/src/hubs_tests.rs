@@ -6,11 +6,11 @@ fn agent(name: &str, silent_ms: u64) -> AgentActivity {
 }
 
 #[test]
-fn sign_of_life_never_goes_back() {
+fn heartbeat_time_never_goes_back() {
     let now = Timestamp::UNIX_EPOCH + SignedDuration::from_hours(10);
     let first = status(agent("qc-1", 2_000), None, now);
     assert_eq!(first.at, now - SignedDuration::from_secs(2));
-    // The next one took longer, so that it seems older.
+    // The second message took longer, so its heartbeat seems older.
     let again = status(agent("qc-1", 2_005), Some(first.at), now);
     assert_eq!(again.at, first.at);
     let forged = status(agent("qc-1", u64::MAX), None, now);
@@ -18,7 +18,7 @@ fn sign_of_life_never_goes_back() {
 }
 
 #[test]
-fn only_what_an_agent_does_is_a_change() {
+fn elapsed_silence_is_no_change() {
     assert!(agent("a", 1).is_like(&agent("a", 900)));
     let idle = AgentActivity { status: "idle".into(), ..agent("a", 1) };
     assert!(!agent("a", 1).is_like(&idle));
@@ -26,7 +26,7 @@ fn only_what_an_agent_does_is_a_change() {
 }
 
 #[test]
-fn agent_whose_hub_hears_it_stays_awake() {
+fn agent_of_online_hub_stays_awake() {
     let (minutes, seconds) = (SignedDuration::from_mins, Duration::from_secs);
     assert_eq!(max_silence(minutes(5), seconds(15)), SignedDuration::from_secs(270));
     assert_eq!(max_silence(minutes(5), seconds(1000)), SignedDuration::from_secs(150));

@@ -1,4 +1,4 @@
-//! What this hub is called among the others.
+//! Identity of this hub among the linked hubs: its name and its home id.
 
 use switchboard_core::{Door, Name};
 use switchboard_hub::{Hub, LINK};
@@ -7,11 +7,13 @@ use switchboard_sys::platform;
 use crate::config::Config;
 use crate::error::NatsError;
 
-/// The key under which is kept what tells this hub from every other.
+/// Note key of the home id, which distinguishes this hub from every other hub.
 const HOME: &str = "home";
 
-/// The name from the settings, or else the one that it had before, or else one that is made: that of the machine with four
-/// digits, because a machine may have many hubs. The hub keeps it, since other doors have to know it as well.
+/// Returns the hub's name: the configured one, else the stored one, else a generated one.
+///
+/// A generated name is the machine name with four hexadecimal digits, because one machine may run many hubs.
+/// The name is stored in the hub, since other doors need it as well.
 pub(crate) async fn resolve_name(hub: &Hub, config: &Config) -> Result<Name, NatsError> {
     let known = hub.own_name().await?;
     let name = match (&config.hub, &known) {
@@ -24,7 +26,8 @@ pub(crate) async fn resolve_name(hub: &Hub, config: &Config) -> Result<Name, Nat
     Ok(name)
 }
 
-/// What tells this hub from every other, also from one of the same name: made once and kept.
+/// Returns the home id, which distinguishes this hub even from a hub of the same name. Generated once and
+/// stored.
 pub(crate) async fn load_home_id(hub: &Hub) -> Result<String, NatsError> {
     let notes = hub.notes(Door::Nats, LINK).await?;
     if let Some((_, home)) = notes.into_iter().find(|(key, _)| key == HOME) {
@@ -41,7 +44,7 @@ fn generate_name(machine: &str, random: u128) -> Name {
     let machine: String = first.chars().filter(legal).take(48).collect();
     let machine = if machine.is_empty() { "hub" } else { &machine };
     let name = format!("{machine}-{:04x}", (random >> 8) & 0xffff);
-    // Letters, digits and dashes that end in a digit are a name.
+    // Letters, digits and dashes that end in a digit are a valid name.
     Name::parse(&name).unwrap_or_else(|_| Name::human())
 }
 
@@ -50,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_made_of_any_machine() {
+    fn name_is_generated_from_any_machine() {
         assert_eq!(generate_name("build-7.example.org", 0x00ab_cd00).as_str(), "build-7-abcd");
         assert_eq!(generate_name("", 0).as_str(), "hub-0000");
         assert_eq!(generate_name("büro", 0x0000_0100).as_str(), "bro-0001");

@@ -1,9 +1,10 @@
-//! Intake: messages of other hubs, from the stream into the journal.
+//! Ingests messages of other hubs from the stream into the journal.
 //!
-//! The cursor is the hub's own, and the consumer begins behind it, in the stream's order and without acknowledgements: a
-//! server that redelivers would put old messages behind newer ones. The cursor moves when the journal has the messages and
-//! the senders' hubs were told; what is delivered again after a crash is recognised by its id. What cannot be used is
-//! skipped with a warning: a broken or hostile message never stops the ones behind it.
+//! The hub stores its own cursor, and the consumer starts after it, in stream order and without
+//! acknowledgements: server redelivery would put old messages after newer ones. The cursor advances when the
+//! journal has the messages and the receipts were sent. Redelivered messages are deduplicated by id after a
+//! crash. An unusable message is skipped with a warning, so a broken or hostile message never blocks the
+//! messages after it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -27,29 +28,29 @@ use crate::wire::{
     parse_entries, to_bytes,
 };
 
-/// Most messages ingested at once: they are in memory until the journal has them.
+/// Most messages per batch: a batch is in memory until the journal has it.
 const BATCH: usize = 256;
 
-/// A server that says nothing for twice as long is gone.
+/// Idle heartbeat of the consumer. A server that is silent for twice as long is gone.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// How often to check whether everything is ingested that the old interest covers.
+/// Poll interval while an interest switch is pending.
 const SWITCH: Duration = Duration::from_millis(100);
 
-/// After how many messages that are nothing to this hub the cursor is written all the same.
+/// Skipped messages after which the cursor is saved all the same.
 const SKIPPED: u64 = 512;
 
-/// Agents of this hub, and why they do not get a message; nothing where they do.
+/// Agents of this hub and the reason why they do not get a message; `None` if they do.
 type RecipientOutcome = (Vec<Name>, Option<String>);
 
-/// What a batch holds, sorted.
+/// Decoded messages and receipts of a batch.
 #[derive(Default)]
 struct Batch {
     messages: Vec<RelayedMessage>,
     receipts: Vec<RemoteReceipt>,
 }
 
-/// Ingests what the stream has for this hub, until something fails.
+/// Ingests the stream's messages for this hub, until an error.
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut wanted = session.wanted.subscribe();
     wanted.mark_changed();
@@ -65,13 +66,13 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
 
 struct Intake<'l> {
     session: &'l Session,
-    /// As written down, but for messages that are nothing to this hub.
+    /// Saved cursor, apart from skipped messages.
     ingested: Ingested,
-    /// The journal has everything up to here; receipts may be on their way.
+    /// Stream sequence that the journal has; its receipts may be unacknowledged.
     read: u64,
-    /// The sequence that was written down last.
+    /// Sequence that was saved last.
     saved: u64,
-    /// Receipts on their way, and behind those of each batch how far the stream is ingested with it.
+    /// Unacknowledged receipts, and after those of each batch the progress it makes.
     publisher: Publisher<Option<Progress>>,
     wanted: watch::Receiver<Interest>,
     switch: Option<InterestSwitch>,
@@ -81,14 +82,14 @@ struct Intake<'l> {
 #[derive(Clone, Copy)]
 struct Progress {
     sequence: u64,
-    /// True if there was something for this hub.
+    /// True if the batch had something for this hub.
     has_changes: bool,
 }
 
-/// A change of interest. It waits until everything is ingested that the old interest covers.
+/// Pending change of interest. It waits until everything that the old interest covers is ingested.
 struct InterestSwitch {
     interest: Interest,
-    /// The end of the stream when the interest changed. New groups begin behind it.
+    /// End of the stream at the change. New groups start after it.
     until: u64,
 }
 
@@ -109,7 +110,7 @@ impl Intake<'_> {
                         let info = message.info().map_err(NatsError::server(action))?;
                         delivered += 1;
                         if info.consumer_sequence != delivered {
-                            // A message is missing. The next session begins at the cursor.
+                            // A message is missing: the next session restarts at the cursor.
                             return Err(NatsError::Lost);
                         }
                         (pending, self.read) = (info.pending, info.stream_sequence);
@@ -180,7 +181,7 @@ impl Intake<'_> {
             told.into_iter().zip(for_the_channel).zip(answers)
         {
             let outcomes = outcome(self.session, id, &to, answer)?;
-            // A post that only stands in the channel has no recipient here, so its hub is told nothing.
+            // A post that is only shown in the channel has no recipient here, so no receipt is sent.
             if !is_for_the_channel {
                 self.send_receipts(id, &hub, outcomes).await?;
             }
@@ -189,7 +190,7 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Tells the hub of a message what became of it.
+    /// Sends receipts of a message to its hub.
     async fn send_receipts(
         &mut self,
         id: MessageId,
@@ -202,7 +203,7 @@ impl Intake<'_> {
             let reply =
                 DeliveryReceipt { v: VERSION, envelope, hub: session.me.clone(), id, agents, refused };
             let word = if reply.refused.is_some() { "refused" } else { "taken" };
-            // The same word of the same hub on the same message, however often it is said.
+            // Idempotency key: a repeated receipt of the same hub for the same message is a duplicate.
             let key = format!("{id}.{}.{word}", token(&session.me));
             while self.publisher.is_full() {
                 let acked = self.publisher.next_ack().await?;
@@ -217,13 +218,15 @@ impl Intake<'_> {
     }
 }
 
-/// True if a consumer has delivered all that it covers, and as many messages as were ingested.
+/// True if the consumer delivered all that it covers, and all of that was ingested.
 async fn is_drained(consumer: &Consumer<pull::Config>, delivered: u64) -> Result<bool, NatsError> {
     let info = consumer.get_info().await.map_err(NatsError::server("describe a consumer"))?;
     Ok(info.num_pending == 0 && info.delivered.consumer_sequence == delivered)
 }
 
-/// True for a message of another hub that is for this one or for a group that it receives. A server 2.9 delivers all.
+/// True if a message of another hub is for this hub or for a group that it receives.
+///
+/// A 2.9 server does not filter by a list.
 fn is_wanted(session: &Session, interest: &Interest, subject: &str) -> bool {
     let (subjects, own) = (&session.subjects, token(&session.me));
     let is_own = subjects.writer(subject) == Some(&own);
@@ -232,7 +235,7 @@ fn is_wanted(session: &Session, interest: &Interest, subject: &str) -> bool {
     !is_own && !is_elsewhere && !is_unread
 }
 
-/// What the messages of a batch are, as far as they can be used.
+/// Decodes the usable messages and receipts of a batch.
 async fn decode_batch(session: &Session, interest: &Interest, chunk: &[Message]) -> Result<Batch, NatsError> {
     let mut batch = Batch::default();
     let wanted: Vec<_> =
@@ -245,7 +248,7 @@ async fn decode_batch(session: &Session, interest: &Interest, chunk: &[Message])
     for message in wanted {
         let writer = session.subjects.writer(&message.subject).unwrap_or_default();
         let envelope = Envelope::parse(&message.payload).and_then(|envelope| {
-            // The subject is what a server checks; what is inside must not claim more.
+            // The server authorizes by subject; the payload must not claim another hub.
             if token(envelope.hub()) == writer {
                 return Ok(envelope);
             }
@@ -305,7 +308,7 @@ fn origin(draft: &switchboard_hub::Draft) -> (MessageId, Name, Address) {
     (draft.id, hub, draft.to.clone())
 }
 
-/// Whom a message reached here and whom not, and why. An error where it has to be brought again.
+/// Returns which recipients here a message reached, or an error if it must be redelivered.
 fn outcome(
     session: &Session,
     id: MessageId,
@@ -320,7 +323,7 @@ fn outcome(
     };
     match answer {
         Ok(accepted) => Ok(by_outcome(to, &accepted.deliveries)),
-        // A group that nobody here belongs to is the concern of other hubs.
+        // A group without members here concerns other hubs only.
         Err(HubError::Unresolved(ResolveError::EmptyGroup { .. } | ResolveError::UnknownTeam { .. })) => {
             Ok(Vec::new())
         }
@@ -340,9 +343,9 @@ fn outcome(
     }
 }
 
-/// The agents who have it or will, and those who will not, by reason.
+/// Groups recipients by outcome: reached, and refused with the reason.
 ///
-/// By the names that the other hub has for them: it knows nothing of whom the mail of an agent is forwarded to here.
+/// Uses the names that the other hub knows: it does not know to whom an agent's messages are forwarded here.
 fn by_outcome(to: &Address, deliveries: &[Delivery]) -> Vec<RecipientOutcome> {
     let is_refused = |d: &&Delivery| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired);
     let name = |d: &Delivery| match to {

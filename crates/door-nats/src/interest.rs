@@ -1,7 +1,7 @@
 //! Interest: the channels and teams that agents of this hub read, and so the subjects that it receives.
 //!
-//! Interest that is in force is kept with the cursor. A hub tells others of a channel or team of its agents only once it
-//! receives that group, so that a sender who is shown a reader reaches it.
+//! The interest in force is stored with the cursor. The hub announces a channel or team of its agents only
+//! once it receives that group, so a sender that sees a reader can also reach it.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -15,23 +15,26 @@ use crate::error::NatsError;
 use crate::session::Session;
 use crate::subject::{Subjects, group_token};
 
-/// Most channels and teams, together, that a consumer names one by one; a hub with more receives all of them.
+/// Most channels and teams, together, that a consumer filters one by one. A hub with more receives all
+/// groups.
 const MAX_GROUPS: usize = 512;
 
-/// After a change of interest, how long further directory changes are gathered. The first one takes effect at once.
+/// How long further directory changes are debounced after a change of interest. The first change takes effect
+/// at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// Filters that stand for every channel and every team.
+/// Wildcard filters for every channel and every team.
 const WILDCARDS: [&str; 2] = ["channel.*", "team.*"];
 
-/// The groups that a hub receives, each as the last tokens of its subject.
+/// Groups that a hub receives, each as the last tokens of its subject.
 ///
-/// The empty set is that of a hub which was never linked: it receives what is written to itself.
+/// The empty set belongs to a hub that was never linked: it receives direct messages only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Interest(BTreeSet<String>);
 
 impl Interest {
-    /// The groups that agents of this hub belong to. Agents behind a swarm count: this hub passes their mail on.
+    /// Collects the groups that agents of this hub belong to. Agents behind a swarm count: this hub forwards
+    /// their messages.
     pub(crate) fn of(directory: &Directory) -> Self {
         let links = directory.links();
         let mut channels: BTreeSet<&Name> = links.channels().collect();
@@ -43,7 +46,7 @@ impl Interest {
                 _ => None,
             }));
         }
-        // The channel `team-NAME` is that of the team NAME.
+        // The channel `team-NAME` belongs to the team NAME.
         let of_teams: Vec<Name> =
             teams.iter().filter_map(|team| Name::parse(&format!("team-{team}")).ok()).collect();
         channels.extend(&of_teams);
@@ -62,19 +65,19 @@ impl Interest {
         group_token(group).is_some_and(|group| self.covers_token(&group))
     }
 
-    /// The same for a group by its [`group_token`].
+    /// Like [`Self::covers`], for a group as its [`group_token`].
     pub(crate) fn covers_token(&self, group: &str) -> bool {
         let every = || WILDCARDS.iter().find(|every| group.starts_with(every.trim_end_matches('*')));
         self.0.contains(group) || every().is_some_and(|every| self.0.contains(*every))
     }
 
-    /// The filter subjects of the hub's consumer.
+    /// Returns the filter subjects of the hub's consumer.
     pub(crate) fn filters(&self, subjects: &Subjects, me: &Name) -> Vec<String> {
         let groups = self.0.iter().map(|group| subjects.to_group(group));
         std::iter::once(subjects.to_hub(me)).chain(groups).collect()
     }
 
-    /// Reads what [`fmt::Display`] wrote.
+    /// Parses what [`fmt::Display`] wrote.
     pub(crate) fn parse<'t>(groups: impl Iterator<Item = &'t str>) -> Self {
         Self(groups.filter(|group| !group.is_empty()).map(str::to_owned).collect())
     }
@@ -90,9 +93,10 @@ impl fmt::Display for Interest {
     }
 }
 
-/// Waits until the hub receives a group that its agents belong to; at once for any other group.
+/// Waits until the hub receives a group that its agents belong to. Returns at once for any other group.
 ///
-/// A message to a group is published after that, because an answer may come as soon as another hub has the message.
+/// Messages to the group are published after that, because a reply may arrive as soon as another hub has the
+/// message.
 pub(crate) async fn wait_until_received(session: &Session, group: &GroupId) -> Result<(), NatsError> {
     let mut received = session.received.subscribe();
     let mut changes = session.hub.changes();
@@ -108,7 +112,7 @@ pub(crate) async fn wait_until_received(session: &Session, group: &GroupId) -> R
     Ok(())
 }
 
-/// Follows the directory and publishes the interest that the intake is to switch to, until something fails.
+/// Follows the directory and publishes the interest that the intake has to switch to, until an error.
 pub(crate) async fn follow(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     let mut seen: Option<Arc<Directory>> = None;

@@ -1,11 +1,11 @@
-//! The link between the hubs of one organisation, over NATS JetStream.
+//! NATS JetStream link between the hubs of one organisation.
 //!
-//! Each hub keeps its own journal; [`run`] reads it from a cursor and publishes what concerns other hubs, takes in
-//! what they published through the hub's own way in, and tells and hears who lives where and who is awake. With NATS
-//! away everything local goes on, and what is for others waits in the journal. Knows nothing of mailboxes, channels,
-//! MCP or peers.
+//! Each hub has its own journal. [`run`] publishes the journal's messages for other hubs from a cursor,
+//! ingests their messages through the hub's own intake, and exchanges rosters and presence. While NATS is
+//! unreachable, the hub works on locally and messages for other hubs stay in the journal. Knows nothing of
+//! mailboxes, channels, MCP or peers.
 //!
-//! Written against servers from 2.9 on; `docs/scaling.md` has the subjects and the sizing.
+//! Works with NATS servers from 2.9 on; `docs/scaling.md` describes the subjects and the sizing.
 
 mod claims;
 mod config;

@@ -1,8 +1,9 @@
-//! Presence and roster of this hub, as it tells the other hubs.
+//! Publishes this hub's roster, presence and heartbeat to other hubs.
 //!
-//! Two buckets. In one, each hub has its roster, and each agent that gave a sign of life an entry of its own: only what
-//! changed is written, and the server publishes it again for all hubs. In the other, each hub has a heartbeat of a few bytes
-//! that the server forgets; others list it, and it is sent to no hub. An agent that goes on as it is costs nothing.
+//! Two buckets. In one, each hub has its roster, and each agent that ever sent a heartbeat has an entry: only
+//! changes are written, and the server republishes them to all hubs. In the other, each hub has a small
+//! heartbeat entry that expires; hubs list it, and it is not republished. An agent without changes costs
+//! nothing.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,41 +21,41 @@ use crate::session::Session;
 use crate::subject::token;
 use crate::wire::{AgentActivity, AgentPresence, HubHeartbeat, MAX_AGENTS, VERSION, to_bytes, truncate};
 
-/// How often to look for changes that nothing announces, such as an agent that falls silent.
+/// How often to poll for changes without an event, such as an agent that falls silent.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Signs of life within this time are told together.
+/// Heartbeats within this time are published together.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// How long after a start agents are heard that were awake before it.
+/// After a start, how long agents that were awake before it are given to send a heartbeat.
 const SETTLING: Duration = Duration::from_secs(15);
 
-/// How many heartbeats a hub gives within the time after which it counts as away.
+/// Heartbeats per presence TTL.
 pub(crate) const HEARTBEATS_PER_TTL: u32 = 4;
 
-/// How many entries are written at once.
+/// Most concurrent writes of entries.
 const AT_ONCE: usize = 64;
 
-/// What tells this run of this hub from all others.
+/// Identifies one run of this hub.
 pub(crate) struct HubRun {
-    /// Names this run, in the order of their beginnings.
+    /// Id of the run; later runs have higher ids.
     pub(crate) id: String,
-    /// Names this hub, whatever it is called.
+    /// Home id of the hub, independent of its name.
     pub(crate) home: String,
 }
 
-/// What other hubs know of this one already.
+/// State of this hub that is already published.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
-    /// The roster, as it stands in the bucket.
+    /// Roster as stored in the bucket.
     pub(crate) roster: Vec<u8>,
-    /// The revision of its entry.
+    /// Revision of the roster entry.
     pub(crate) revision: u64,
-    /// Presence, by the tokens of agents.
+    /// Presence by agent token.
     pub(crate) signs: HashMap<String, AgentActivity>,
 }
 
-/// Tells the others who lives here and who is awake, until something fails.
+/// Publishes the roster and presence of this hub, until an error.
 pub(crate) async fn run(
     session: &Session,
     run: &HubRun,
@@ -70,7 +71,7 @@ pub(crate) async fn run(
     let every = session.presence_ttl / HEARTBEATS_PER_TTL;
     let mut beats = tokio::time::interval_at(Instant::now() + every, every);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // Before anything else: who is told of agents has to know that their hub is there.
+    // The heartbeat comes first: a hub that receives presence must know that this hub is online.
     beat(session, run, true).await?;
     announce(session, true).await?;
     loop {
@@ -84,7 +85,7 @@ pub(crate) async fn run(
             }
             changed = own_entry.changed() => {
                 changed.map_err(|_| NatsError::Lost)?;
-                // Another hub of this name told of its own before it made room.
+                // Another hub of this name overwrote the entry before it stopped.
                 if *own_entry.borrow_and_update() > publisher.published.revision {
                     (publisher.seen, publisher.published.roster) = (None, Vec::new());
                 }
@@ -104,9 +105,9 @@ pub(crate) async fn run(
 struct PresencePublisher<'l> {
     session: &'l Session,
     published: Published,
-    /// The directory that the roster was made of.
+    /// Directory that the roster was built from.
     seen: Option<Arc<Directory>>,
-    /// Not before that is it told that an agent is not heard any more: after a start they are heard one by one.
+    /// Removals are published only from this time on: after a start, heartbeats arrive one by one.
     forgets_at: Instant,
 }
 
@@ -129,7 +130,7 @@ impl PresencePublisher<'_> {
         Ok(())
     }
 
-    /// Tells what agents do other than was told.
+    /// Publishes the agents whose activity changed.
     async fn publish_activity(&mut self, directory: &Directory) -> Result<(), NatsError> {
         let session = self.session;
         let own = directory.agents().filter(|agent| agent.id.realm.is_none()).take(MAX_AGENTS);
@@ -171,7 +172,7 @@ async fn put(store: &Store, key: &str, bytes: Vec<u8>, action: &'static str) -> 
     store.put(key, bytes.into()).await.map_err(NatsError::server(action))
 }
 
-/// What an agent of this hub does, if it ever gave a sign of life.
+/// Returns the activity of an agent of this hub, if it ever sent a heartbeat.
 fn sign(session: &Session, id: &AgentId) -> Option<AgentActivity> {
     let presence = session.hub.presence(id);
     let silent = session.hub.now().duration_since(presence.since?).as_millis();
@@ -184,10 +185,11 @@ fn sign(session: &Session, id: &AgentId) -> Option<AgentActivity> {
     })
 }
 
-/// Refuses to go by a name under which another hub is awake. To be asked before anything is read or told under it: who
-/// reads in another's name takes its messages away.
+/// Rejects the hub's name if another hub is online under it.
 ///
-/// What an earlier run of this hub left is none of another's; what another one left that was killed runs out.
+/// Called before anything is read or published under the name: a hub with another's name would consume its
+/// messages. A heartbeat of this hub's own earlier run is ignored; that of another hub that was killed
+/// expires.
 pub(crate) async fn check_name(session: &Session, run: &HubRun) -> Result<(), NatsError> {
     match read_own_heartbeat(session).await?.and_then(|beat| beat.home) {
         Some(home) if home != run.home => Err(NatsError::NameTaken { hub: session.me.clone() }),
@@ -195,7 +197,7 @@ pub(crate) async fn check_name(session: &Session, run: &HubRun) -> Result<(), Na
     }
 }
 
-/// The heartbeat under the name of this hub, of this run or another.
+/// Reads the heartbeat under the name of this hub, of this run or any other.
 async fn read_own_heartbeat(session: &Session) -> Result<Option<HubHeartbeat>, NatsError> {
     let entry =
         session.presence.entry(token(&session.me)).await.map_err(NatsError::server("tell of other hubs"))?;
@@ -203,11 +205,11 @@ async fn read_own_heartbeat(session: &Session) -> Result<Option<HubHeartbeat>, N
     Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
 }
 
-/// Gives a heartbeat. Fails where another hub of this name gives them as well.
+/// Sends a heartbeat. Fails if another hub with this name also sends heartbeats.
 async fn beat(session: &Session, run: &HubRun, is_first: bool) -> Result<(), NatsError> {
-    // An earlier run of this hub may have left its last heartbeat.
+    // The last heartbeat of an earlier run of this hub.
     let is_left = |known: &HubHeartbeat| is_first && known.home.as_ref() == Some(&run.home);
-    // Runs are numbered by when they began: of two that go by one name, the later one makes room.
+    // Run ids are ordered by start time: of two hubs with one name, the later one stops.
     if read_own_heartbeat(session).await?.is_some_and(|known| known.run < run.id && !is_left(&known)) {
         return Err(NatsError::NameTaken { hub: session.me.clone() });
     }
@@ -221,18 +223,18 @@ async fn beat(session: &Session, run: &HubRun, is_first: bool) -> Result<(), Nat
     Ok(())
 }
 
-/// Tells all hubs that this one starts or stops. One that misses it finds out from the heartbeats.
+/// Announces to all hubs that this one starts or stops. A hub that misses it learns it from the heartbeats.
 async fn announce(session: &Session, is_there: bool) -> Result<(), NatsError> {
     let subject = session.subjects.live_hub(&session.me);
     let payload = if is_there { "up" } else { "down" };
     session.client.publish(subject, payload.into()).await.map_err(NatsError::server("tell other hubs"))
 }
 
-/// Tells the others that this hub is going.
+/// Announces that this hub stops.
 pub(crate) async fn announce_stop(session: &Session) {
     let goodbye = async {
         let subject = format!("$KV.{}.{}", session.subjects.presence(), token(&session.me));
-        // An entry that is merely deleted would still be listed.
+        // A deleted entry would still be listed.
         let _ = session.presence.stream.purge().filter(subject).await;
         let _ = announce(session, false).await;
         let _ = session.client.flush().await;
@@ -240,7 +242,7 @@ pub(crate) async fn announce_stop(session: &Session) {
     let _ = tokio::time::timeout(LOOK, goodbye).await;
 }
 
-/// True if an entry is of the hub that its key names. The key is what a server checks.
+/// True if the key belongs to the hub that the entry names. The server authorizes by key.
 pub(crate) fn is_key_of(hub: &Name, key: &str) -> bool {
     token(hub) == key
 }

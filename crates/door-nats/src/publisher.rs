@@ -1,7 +1,8 @@
-//! Publishing, with the server's word on each message.
+//! Publishing with an acknowledgement per message and a bounded window.
 //!
-//! All answers come in over one subscription and are counted off against what is on its way. Asking for each by itself
-//! would cost a timer, a channel and an entry in a table per message, which is more than the message itself does.
+//! All acknowledgements arrive on one subscription and are matched with the unacknowledged messages. A
+//! request per message would cost a timer, a channel and a table entry each, which is more than the message
+//! itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,44 +15,44 @@ use serde::Deserialize;
 use crate::error::NatsError;
 use crate::session::Session;
 
-/// Most messages on their way to the server without its word that it has them. Whoever publishes waits beyond that.
+/// Most unacknowledged messages (backpressure). The publisher waits beyond that.
 const WINDOW: usize = 1024;
 
-/// Most bytes on their way, likewise.
+/// Most unacknowledged bytes, likewise.
 const WINDOW_BYTES: usize = 16 << 20;
 
-/// A way to the server, and what is on it, each with what its sender has to know again.
+/// Publishes messages and tracks those the server has not acknowledged yet, each with the caller's tag.
 pub(crate) struct Publisher<T> {
     client: Client,
     timeout: Duration,
-    /// What the subjects of the answers begin with; the number of the message follows.
+    /// Prefix of the reply subjects; the number of the message follows.
     inbox: String,
     answers: Subscriber,
-    /// The number of the first message that is on its way.
+    /// Number of the first unacknowledged message.
     first: u64,
     unacked: VecDeque<Unacked<T>>,
     bytes: usize,
 }
 
-/// A message on its way.
+/// Message that is not yet returned as acknowledged.
 struct Unacked<T> {
     tag: T,
     bytes: usize,
     state: AckState,
 }
 
-/// Whether the server has a message.
+/// Acknowledgement state of a message.
 #[derive(Clone, Copy)]
 enum AckState {
-    /// It has not said so yet.
+    /// Not acknowledged yet.
     Unknown,
-    /// It had it before, and was not sent it.
+    /// The stream had it already, so it was not sent.
     Before,
-    /// Under this sequence.
+    /// Stored under this sequence.
     At(u64),
 }
 
-/// What a server answers: where it keeps the message, or why it does not.
+/// JetStream publish acknowledgement: the sequence of the stored message, or the error.
 #[derive(Deserialize)]
 struct PubAck {
     #[serde(default)]
@@ -74,18 +75,19 @@ impl<T> Publisher<T> {
         })
     }
 
-    /// True if nothing is on its way.
+    /// True if no message is unacknowledged.
     pub(crate) fn is_empty(&self) -> bool {
         self.unacked.is_empty()
     }
 
-    /// Whether something has to land before more is sent.
+    /// True if an acknowledgement must arrive before the next send.
     pub(crate) fn is_full(&self) -> bool {
         self.unacked.len() >= WINDOW || (self.bytes > WINDOW_BYTES && !self.unacked.is_empty())
     }
 
-    /// Sends a message under an id by which the server recognises it. Gives the cargo back where the message is larger
-    /// than the server takes.
+    /// Sends a message with an id by which the server deduplicates.
+    ///
+    /// Returns the tag if the message exceeds the server's maximum payload.
     pub(crate) async fn send(
         &mut self,
         subject: String,
@@ -110,13 +112,15 @@ impl<T> Publisher<T> {
         Ok(None)
     }
 
-    /// Lets something take its place in the order that the server has already.
+    /// Queues the tag of a message that the stream already has, so that tags return in publish order.
     pub(crate) fn push_acked(&mut self, tag: T) {
         self.unacked.push_back(Unacked { tag, bytes: 0, state: AckState::Before });
     }
 
-    /// Waits until the server has the first of those on their way, and returns it with its sequence, if it was sent now;
-    /// nothing where nothing is on its way.
+    /// Waits for the first unacknowledged message and returns its tag, with the sequence if it was sent by
+    /// this publisher.
+    ///
+    /// Returns `None` if no message is unacknowledged.
     pub(crate) async fn next_ack(&mut self) -> Result<Option<(T, Option<u64>)>, NatsError> {
         loop {
             let sequence = match self.unacked.front().map(|pending| pending.state) {
@@ -135,7 +139,7 @@ impl<T> Publisher<T> {
         }
     }
 
-    /// Hears one answer. A server that has none for as long as is set has stopped, or has lost the message.
+    /// Reads one acknowledgement. A timeout means that the server stopped or lost the message.
     async fn read_ack(&mut self) -> Result<(), NatsError> {
         let answer = match self.answers.next().now_or_never() {
             Some(answer) => answer,
@@ -147,14 +151,14 @@ impl<T> Publisher<T> {
         let number = answer.subject.strip_prefix(self.inbox.as_str()).and_then(|number| number.parse().ok());
         let place = number.and_then(|number: u64| usize::try_from(number.checked_sub(self.first)?).ok());
         let pending = place.and_then(|place| self.unacked.get_mut(place));
-        // What is answered twice has landed already.
+        // A repeated acknowledgement: the message was returned already.
         let Some(pending) = pending else { return Ok(()) };
         pending.state = AckState::At(sequence(&answer).map_err(NatsError::server("keep a message"))?);
         Ok(())
     }
 }
 
-/// The sequence that a server gave a message.
+/// Returns the sequence that the server assigned to a message.
 fn sequence(answer: &Message) -> Result<u64, async_nats::Error> {
     if answer.status == Some(StatusCode::NO_RESPONDERS) {
         return Err("no stream takes messages at the moment".into());

@@ -13,7 +13,7 @@ fn answer(payload: &str, status: Option<StatusCode>) -> Message {
 }
 
 #[test]
-fn what_a_server_answers() {
+fn publish_acks_are_parsed() {
     let kept = [
         (r#"{"stream":"sb_messages", "seq":7}"#, 7),
         (r#"{"stream":"sb_messages","domain":"hub","seq":8,"duplicate":true}"#, 8),

@@ -1,7 +1,8 @@
-//! What became of other hubs' messages after they were taken in: who was shown one, and who is done with it.
+//! Receipts for messages of other hubs: which agent has seen or acknowledged one.
 //!
-//! The hub notes what is to be told in the transaction in which it happens, and what was told is struck out after the
-//! server has it. Said again after a crash it is no news to the other hub, so it needs no id of its own.
+//! The hub records each pending receipt in the transaction that causes it, and clears it once the server has
+//! stored it. A receipt that is repeated after a crash changes nothing at the other hub, so it needs no
+//! idempotency key.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,16 +16,16 @@ use crate::publisher::Publisher;
 use crate::session::Session;
 use crate::wire::{EnvelopeKind, ReaderReceipt, ReaderState, ReceiptBatch, VERSION, to_bytes};
 
-/// Most that is told in one message: with the longest notes it fits into what a server takes at once.
+/// Most receipts in one message: with the longest notes they fit into one payload.
 const BATCH: usize = 256;
 
-/// How long to gather. Nobody waits for it, and a mailbox that is read is many words.
+/// How long receipts are batched. No sender waits for them, and reading a mailbox causes many.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// As much of a note is told.
+/// Characters of a note that are sent.
 const MAX_NOTE: usize = 500;
 
-/// Tells other hubs what became of their messages, as it happens, until something fails.
+/// Sends pending receipts to other hubs as they arise, until an error.
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     let mut publisher = Publisher::open(session).await?;
@@ -35,7 +36,7 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     }
 }
 
-/// Tells some of what is to be told; says whether there was anything.
+/// Sends one batch of pending receipts; returns false if there were none.
 async fn send_batch(session: &Session, publisher: &mut Publisher<()>) -> Result<bool, NatsError> {
     let pending = session.hub.pending_receipts(BATCH).await?;
     if pending.is_empty() {
@@ -68,7 +69,7 @@ fn to_receipt(update: &ReceiptUpdate) -> Option<ReaderReceipt> {
     let (became, note) = match &update.status {
         ReceiptStatus::Seen => (ReaderState::Seen, None),
         ReceiptStatus::Acknowledged { note } => (ReaderState::Acknowledged, note.as_ref()),
-        // That was said when the message came in.
+        // Sent when the message came in.
         ReceiptStatus::Accepted | ReceiptStatus::Refused { .. } => return None,
     };
     let note = note.map(|note| note.chars().take(MAX_NOTE).collect());

@@ -1,4 +1,4 @@
-//! Replay: everything that a stream has from some point on, read once.
+//! Replay: one-time read of a stream range.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use futures_util::StreamExt;
 use crate::error::NatsError;
 use crate::session::ABANDONED;
 
-/// Most messages that are requested at once.
+/// Most messages per request.
 const BATCH: usize = 256;
 
-/// A part of a stream.
+/// Selects a part of a stream.
 pub(crate) struct StreamRange {
     pub(crate) filter_subject: String,
     pub(crate) deliver_policy: DeliverPolicy,
     pub(crate) headers_only: bool,
 }
 
-/// A message with its sequence in the stream.
+/// Message with its stream sequence.
 pub(crate) type Stored = (u64, Message);
 
-/// Reads what a part of a stream holds at this moment, by a consumer that is removed again.
+/// Reads what a range of the stream holds now, with a temporary consumer.
 pub(crate) async fn read_range(
     stream: &Stream,
     part: StreamRange,
@@ -56,11 +56,11 @@ pub(crate) async fn read_range(
             found.push((sequence, message.message));
         }
         if remaining == before {
-            // Messages that have expired since are not delivered.
+            // Messages that have expired meanwhile are not delivered.
             break;
         }
     }
-    // One that stays is removed by its server soon.
+    // The server soon removes a consumer that cannot be deleted.
     let _ = stream.delete_consumer(&consumer.cached_info().name).await;
     Ok(found)
 }

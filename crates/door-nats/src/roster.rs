@@ -1,13 +1,14 @@
-//! Who lives on this hub, as it tells the others.
+//! Roster of a hub: its agents as announced to other hubs.
 
 use switchboard_core::{Directory, GroupId, Name, Route};
 use switchboard_hub::RemoteAgent;
 
 use crate::interest::Interest;
-use crate::wire::{Roster, RosterAgent, VERSION, parse_entries, take_fitting, truncate};
+use crate::wire::{Roster, RosterAgent, VERSION, first_fitting, parse_entries, truncate};
 
-/// The agents of this hub, and its person, as many as a server takes at once. Of channels and teams, those that the hub
-/// receives: a sender that is shown a reader reaches it.
+/// Builds the roster of this hub: its agents and its person, as many as fit into one payload.
+///
+/// Lists only channels and teams that the hub receives, so a sender that sees a reader can also reach it.
 pub(crate) fn build_roster(
     me: &Name,
     directory: &Directory,
@@ -29,14 +30,14 @@ pub(crate) fn build_roster(
         }
     });
     let all: Vec<_> = std::iter::once(person).chain(own).collect();
-    let agents = take_fitting(&all, max_payload);
+    let agents = first_fitting(&all, max_payload);
     if agents.len() < all.len() {
         tracing::warn!(agents = all.len(), "other hubs are told of the first {} agents only", agents.len());
     }
     Roster { v: VERSION, hub: me.clone(), agents }
 }
 
-/// The agents of another hub, as it tells of them.
+/// Converts another hub's roster to its remote agents.
 pub(crate) fn parse_roster(roster: Roster) -> Vec<RemoteAgent> {
     let resident = |agent: RosterAgent| RemoteAgent {
         name: agent.name,
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hub_tells_of_its_own_agents_and_its_person_and_is_understood() {
+    fn roster_round_trips_own_agents_and_person() {
         let name = |text: &str| Name::parse(text).unwrap();
         let mut directory = Directory::default();
         for (id, route) in [
@@ -81,13 +82,13 @@ mod tests {
             channels: vec![name("general")],
         };
         assert_eq!(told, [person.clone(), codex.clone()]);
-        // Before the hub receives them, channels and teams are not told of.
+        // Channels and teams that the hub does not receive yet are omitted.
         let told = parse_roster(build_roster(&name("lab"), &directory, &Interest::default(), 1 << 20));
         assert_eq!(told, [person, RemoteAgent { team: None, channels: vec![], ..codex }]);
     }
 
     #[test]
-    fn however_much_there_is_to_tell_a_server_takes_it() {
+    fn roster_fits_the_payload_limit() {
         const LIMIT: usize = 64 << 10;
         let mut directory = Directory::default();
         for number in 0..1000 {

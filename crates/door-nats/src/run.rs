@@ -1,4 +1,4 @@
-//! The link at work: one session after the other, until it is told to stop.
+//! Session loop of the link, with backoff between failed sessions.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,30 +22,31 @@ use crate::session::Session;
 use crate::status::StatusWriter;
 use crate::{claims, delivery, intake, interest, presence, receipts};
 
-/// The pause after a first failure; it doubles with each further one.
+/// Initial backoff; it doubles with each further failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 
-/// The longest pause: whoever starts the server should not have to wait for us.
+/// Longest backoff: after a server restart, the link is back within this time.
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// A session that lasted this long was none that failed.
+/// Session length after which the backoff is reset.
 const STABLE: Duration = Duration::from_secs(10);
 
-/// How often to give up what nobody will answer any more.
+/// How often expired remote deliveries are cleaned up.
 const HOUSEKEEPING: Duration = Duration::from_mins(10);
 
-/// Keeps this hub linked with the others until `shutdown`. NATS being away is no error: it is tried again, and
-/// everything for other hubs waits in the journal.
+/// Keeps this hub linked with the others until `shutdown`.
+///
+/// An unreachable NATS is no error: the link retries, and messages for other hubs stay in the journal.
 pub async fn run(config: Config, hub: Hub, shutdown: CancellationToken) -> Result<(), NatsError> {
     let me = resolve_name(&hub, &config).await?;
-    // What is written from now on is for the others, also while no server has been reached yet.
+    // Messages from now on are for other hubs, even before a server is reached.
     Cursor::load(&hub).await?;
     let status_writer = StatusWriter::new(&hub, me.clone(), config.redacted_servers());
     let run = presence::HubRun { id: hub.next_id().to_string(), home: load_home_id(&hub).await? };
     let runner = Runner { config: Arc::new(config), hub, me, status_writer, run, session: Mutex::default() };
     let work = async {
         tokio::select! {
-            () = runner.status_writer.keep() => Ok(()),
+            () = runner.status_writer.run() => Ok(()),
             result = runner.run_sessions() => result.map(|never| match never {}),
         }
     };
@@ -54,7 +55,7 @@ pub async fn run(config: Config, hub: Hub, shutdown: CancellationToken) -> Resul
     if let Some(session) = session {
         presence::announce_stop(&session).await;
     }
-    runner.status_writer.away(runner.hub.now(), "the hub was stopped");
+    runner.status_writer.record_away(runner.hub.now(), "the hub was stopped");
     runner.status_writer.write().await;
     match result {
         Err(NatsError::Hub(HubError::Closed)) => Ok(()),
@@ -62,7 +63,7 @@ pub async fn run(config: Config, hub: Hub, shutdown: CancellationToken) -> Resul
     }
 }
 
-/// Fails to compile where [`run`] could not be spawned.
+/// Fails to compile if the future of [`run`] is not `Send`.
 #[cfg(test)]
 fn _is_send(config: Config, hub: Hub, shutdown: CancellationToken) -> impl Send {
     run(config, hub, shutdown)
@@ -74,7 +75,7 @@ struct Runner {
     me: Name,
     status_writer: StatusWriter,
     run: presence::HubRun,
-    /// The current session, for a last word.
+    /// Current session, for the stop announcement.
     session: Mutex<Option<Session>>,
 }
 
@@ -83,7 +84,7 @@ impl Runner {
         let (mut servers, mut failures) = (self.config.servers.clone(), 0);
         loop {
             let began = Instant::now();
-            let Err(error) = Box::pin(self.session(&mut servers)).await;
+            let Err(error) = Box::pin(self.run_session(&mut servers)).await;
             let was_linked = self.session.lock().take().is_some();
             if let NatsError::Hub(HubError::Closed) = error {
                 return Err(error);
@@ -95,10 +96,10 @@ impl Runner {
         }
     }
 
-    /// Works over one connection until something fails. The next session continues from the cursors, as after a crash.
+    /// Runs one session until an error. The next session continues from the cursors, as after a crash.
     ///
-    /// `servers` gains those that the cluster names, so that the next session finds one when this one is gone.
-    async fn session(&self, servers: &mut Vec<String>) -> Result<Infallible, NatsError> {
+    /// Adds the cluster's servers to `servers`, so that the next session finds one if this one is down.
+    async fn run_session(&self, servers: &mut Vec<String>) -> Result<Infallible, NatsError> {
         let connection = Connection::open(&self.config, servers.clone()).await?;
         *servers = known_servers(&self.config.servers, connection.client.server_info().connect_urls);
         let opening = Session::open(
@@ -112,9 +113,10 @@ impl Runner {
         presence::check_name(&session, &self.run).await?;
         let (hubs, published) = RemoteHubs::open(&session).await?;
         *self.session.lock() = Some(session.clone());
-        self.status_writer.linked(self.hub.now());
+        self.status_writer.record_linked(self.hub.now());
         tracing::info!(hub = %self.me, servers = self.config.redacted_servers(), "linked with other hubs");
-        // Whoever goes through many messages has a task of its own: below, a wake for one has all of them asked.
+        // The two tasks with heavy traffic run on their own: one `select!` would poll all branches at each
+        // wake-up.
         let mut busy = JoinSet::new();
         let own = session.clone();
         busy.spawn(async move { delivery::run(&own).await });
@@ -126,16 +128,16 @@ impl Runner {
             result = claims::run(&session) => result,
             result = interest::follow(&session) => result,
             result = presence::run(&session, &self.run, published) => result,
-            result = hubs.hear() => result,
+            result = hubs.follow() => result,
             result = self.expire_deliveries() => result,
             () = session.connection.wait_until_lost() => Err(NatsError::Lost),
         };
-        // The next session begins when nobody is at work for this one any more.
+        // The next session starts after all tasks of this one have ended.
         busy.shutdown().await;
         ended
     }
 
-    /// Gives up what its hub can no longer find in the stream.
+    /// Expires deliveries that their hub can no longer read, because the stream has dropped them.
     async fn expire_deliveries(&self) -> Result<Infallible, NatsError> {
         let retention = SignedDuration::try_from(self.config.retention).unwrap_or(SignedDuration::MAX);
         loop {
@@ -149,17 +151,17 @@ impl Runner {
 
     async fn back_off(&self, error: &NatsError, failures: &mut u32) {
         let reason = describe(error);
-        if self.status_writer.away(self.hub.now(), &reason) {
+        if self.status_writer.record_away(self.hub.now(), &reason) {
             tracing::warn!(reason, "not linked with other hubs; what is for them waits");
         }
-        // Six doublings are beyond the longest pause.
+        // Six doublings exceed the longest backoff.
         let pause = MIN_BACKOFF * 2_u32.pow((*failures).min(6));
         *failures = failures.saturating_add(1);
         tokio::time::sleep(pause.min(MAX_BACKOFF)).await;
     }
 }
 
-/// The configured servers, and the others of their cluster.
+/// Returns the configured servers and the discovered ones of their cluster.
 fn known_servers(configured: &[String], of_cluster: Vec<String>) -> Vec<String> {
     fn host(server: &str) -> Option<&str> {
         server.rsplit(['/', '@']).next()

@@ -1,4 +1,4 @@
-//! What the parts of one session share: the hub, the server, and the streams and buckets on it.
+//! Session with a NATS server: the hub, the client, and the JetStream streams and buckets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +21,18 @@ use crate::interest::Interest;
 use crate::status::StatusWriter;
 use crate::subject::{Subjects, token};
 
-/// For how long a server recognises a message that is published again. Beyond that the link looks into the stream.
+/// Deduplication window of the server. For older messages the link checks the stream itself.
 const DUPLICATES: Duration = Duration::from_mins(10);
 
-/// After how long without a request a server removes a consumer that its hub left behind.
+/// Idle time after which the server removes an abandoned consumer.
 pub(crate) const ABANDONED: Duration = Duration::from_secs(30);
 
-/// One session with a server.
+/// One session with a server, shared by its tasks.
 #[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) config: Arc<Config>,
     pub(crate) hub: Hub,
-    /// What this hub is called among the others.
+    /// Name of this hub among the linked hubs.
     pub(crate) me: Name,
     pub(crate) subjects: Subjects,
     pub(crate) status_writer: StatusWriter,
@@ -42,18 +42,18 @@ pub(crate) struct Session {
     pub(crate) stream: Stream,
     pub(crate) agents: Store,
     pub(crate) presence: Store,
-    /// After how long a silence a hub counts as away: what the bucket of presence was made with, so that all agree.
+    /// Silence after which a hub counts as offline: the TTL of the presence bucket, so all hubs agree.
     pub(crate) presence_ttl: Duration,
-    /// The interest that the intake is to switch to.
+    /// Interest that the intake has to switch to.
     pub(crate) wanted: Arc<watch::Sender<Interest>>,
-    /// The interest that is in force: what is written to these groups from now on is received.
+    /// Interest in force: messages to these groups are received from now on.
     pub(crate) received: Arc<watch::Sender<Interest>>,
-    /// The revision that the entry of this hub has in the bucket of agents, written by this hub or another.
+    /// Revision of this hub's entry in the agents bucket, whether this hub or another wrote it.
     pub(crate) own_entry: Arc<watch::Sender<u64>>,
 }
 
 impl Session {
-    /// Finds or makes the streams and buckets.
+    /// Opens the streams and buckets, or creates them.
     pub(crate) async fn open(
         config: Arc<Config>,
         hub: Hub,
@@ -74,7 +74,7 @@ impl Session {
             description: Some("Messages between Switchboard hubs".to_owned()),
             ..stream::Config::default()
         };
-        let stream = make(&context, messages, &subjects.everything()).await?;
+        let stream = open_stream(&context, messages, &subjects.everything()).await?;
         let live = Republish {
             source: format!("$KV.{}.>", subjects.agents()),
             destination: subjects.live_agents(),
@@ -104,26 +104,28 @@ impl Session {
         })
     }
 
-    /// Finds or makes the bucket of claims. Not at once: a server may keep this hub from it, and all else goes on.
+    /// Opens or creates the claims bucket. On demand: if the server denies it, the rest of the link works.
     pub(crate) async fn claims(&self) -> Result<Store, NatsError> {
         bucket(&self.context, self.subjects.claims(), Duration::ZERO, self.config.replicas, None).await
     }
 
-    /// Which stream this is: one that was removed and made anew has other sequences.
+    /// Identifies the stream: a stream that was removed and recreated has other sequences.
     pub(crate) fn stream_id(&self) -> i128 {
         created(&self.stream)
     }
 
-    /// The hub's consumer, from behind a cursor on. It is kept in memory on one server and forgotten when the hub goes:
-    /// the cursor is the hub's own, so a thousand consumers make no Raft group.
+    /// Creates the hub's consumer, which starts after a cursor.
+    ///
+    /// The server stores it in memory on one node and drops it when the hub disconnects. The cursor belongs
+    /// to the hub, so a thousand consumers need no Raft group.
     pub(crate) async fn consumer(&self, after: &Ingested) -> Result<Consumer<pull::Config>, NatsError> {
         let name = token(&self.me);
-        // One per hub: that of an earlier session would live on until its server finds it abandoned.
+        // One consumer per hub: one of an earlier session would exist until the server finds it abandoned.
         if let Err(error) = self.stream.delete_consumer(&name).await {
             tracing::debug!(%error, "no earlier consumer to remove");
         }
         let mut filters = after.interest.filters(&self.subjects, &self.me);
-        // A server 2.9 ignores a list and delivers everything; the intake sorts it out.
+        // A 2.9 server ignores the list and delivers everything; the intake filters again.
         let filter_subject = if filters.len() == 1 { filters.remove(0) } else { String::new() };
         let config = pull::Config {
             name: Some(name),
@@ -145,8 +147,8 @@ fn created(stream: &Stream) -> i128 {
     stream.cached_info().created.unix_timestamp_nanos()
 }
 
-/// Finds or makes a stream that takes a subject.
-async fn make(context: &Context, config: stream::Config, subject: &str) -> Result<Stream, NatsError> {
+/// Opens or creates a stream and checks that it covers a subject.
+async fn open_stream(context: &Context, config: stream::Config, subject: &str) -> Result<Stream, NatsError> {
     let name = config.name.clone();
     let stream = context.get_or_create_stream(config).await.map_err(NatsError::server("make a stream"))?;
     if !stream.cached_info().config.subjects.iter().any(|taken| taken == subject) {
@@ -155,7 +157,10 @@ async fn make(context: &Context, config: stream::Config, subject: &str) -> Resul
     Ok(stream)
 }
 
-/// Finds or makes a bucket. By hand: the library's own way asks for what a server 2.9 does not say.
+/// Opens or creates a key-value bucket.
+///
+/// Builds the stream itself, because the library's own function requires fields that a 2.9 server does not
+/// report.
 async fn bucket(
     context: &Context,
     name: String,
@@ -178,6 +183,6 @@ async fn bucket(
         republish,
         ..stream::Config::default()
     };
-    make(context, config, &subject).await?;
+    open_stream(context, config, &subject).await?;
     context.get_key_value(name).await.map_err(NatsError::server("open a bucket"))
 }

@@ -1,6 +1,6 @@
-//! How the link stands, in a file that other processes of the hub read: `hub.nats.json`.
+//! Status file of the link, `hub.nats.json`, which other processes of the hub read.
 //!
-//! Presence is in it as well, because it is never journaled and a command has no link of its own.
+//! It includes remote presence, which is never journaled and which a command without a link needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,100 +19,100 @@ use tokio::time::Instant;
 use crate::error::NatsError;
 use crate::wire::to_bytes;
 
-/// The file, beside the hub's database.
+/// File name, beside the hub's database.
 const FILE: &str = "hub.nats.json";
 
-/// Larger than what a thousand hubs have to say.
+/// Larger than the status of a thousand hubs.
 const LIMIT: u64 = 64 << 20;
 
-/// It is written no more often than this.
+/// Shortest pause between two writes.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// After a write, pause this many times its duration: with thousands of agents the file is large.
+/// Pause after a write as a multiple of its duration: with thousands of agents the file is large.
 const REST: u32 = 20;
 
-/// How the link stands.
+/// Status of the link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// What this hub is called among the others.
+    /// Name of this hub among the linked hubs.
     pub hub: Name,
-    /// Where the servers are, without passwords.
+    /// Server addresses, without passwords.
     pub servers: String,
-    /// Whether there is a session with one of them.
+    /// Whether a session is open.
     pub state: LinkState,
-    /// Since when.
+    /// Time of the last state change.
     pub since: Timestamp,
-    /// What went wrong last, where there is no session.
+    /// Last error, while no session is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The other hubs, and who of their agents gave a sign of life.
+    /// Other hubs and the presence of their agents.
     #[serde(default)]
     pub hubs: BTreeMap<String, HubStatus>,
 }
 
-/// Whether there is a session with a server.
+/// State of the connection to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkState {
-    /// There is: what is written goes out and comes in.
+    /// A session is open: messages are sent and received.
     Linked,
-    /// There is none: what is for other hubs waits.
+    /// No session: messages for other hubs wait in the journal.
     Away,
 }
 
-/// What is known of another hub.
+/// Status of another hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HubStatus {
-    /// When it was last heard, by the clock of this hub.
+    /// Last time it was heard, by the clock of this hub.
     pub heard_at: Timestamp,
-    /// Who of its agents gave a sign of life.
+    /// Agents of that hub that ever sent a heartbeat.
     pub agents: Vec<AgentStatus>,
 }
 
-/// The last sign of life of an agent of another hub.
+/// Last heartbeat of an agent of another hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStatus {
-    /// Its name over there.
+    /// Name of the agent on its hub.
     pub name: Name,
-    /// What it said it is doing.
+    /// Activity, as the agent reported it.
     pub status: String,
-    /// A sentence more.
+    /// Optional sentence about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When, by the clock of this hub.
+    /// Time of the heartbeat, by the clock of this hub.
     pub at: Timestamp,
 }
 
 impl Status {
-    /// What the link last wrote; `None` where there never was one.
+    /// Reads the last status; `None` if no link has ever written one.
     pub async fn read(hub: &Hub) -> Result<Option<Self>, NatsError> {
         let folder = hub.folder().clone();
         let read = blocking::run(move || folder.read(FILE, LIMIT)).await;
         let Ok(found) = read else { return Ok(None) };
-        // One that cannot be read is as good as none: the link writes it again.
+        // An unreadable file counts as missing: the link rewrites it.
         Ok(found?.and_then(|found| serde_json::from_slice(&found.bytes).ok()))
     }
 }
 
-/// Tells this process who of the other hubs is awake, as far as the link of this hub has heard.
+/// Loads the presence of other hubs' agents from the status file into this process.
 pub async fn load_remote_presence(hub: &Hub) -> Result<(), NatsError> {
     let Some(status) = Status::read(hub).await? else { return Ok(()) };
-    for (realm, heard) in status.hubs {
+    for (realm, hub_status) in status.hubs {
         let Ok(realm) = Name::parse(&realm) else { continue };
-        for agent in heard.agents {
+        for agent in hub_status.agents {
             hub.record_heartbeat(beat(&realm, agent));
         }
     }
     Ok(())
 }
 
-/// A sign of life as the hub takes it.
+/// Converts a status to the hub's heartbeat.
 pub(crate) fn beat(hub: &Name, agent: AgentStatus) -> Heartbeat {
     let AgentStatus { name, status, message, at } = agent;
     Heartbeat { agent: AgentId { name, realm: Some(hub.clone()) }, at, status, message }
 }
 
-/// The status as the link keeps it.
+/// Holds the status and writes the file. Clones share one status.
 #[derive(Clone)]
 pub(crate) struct StatusWriter {
     inner: Arc<Inner>,
@@ -135,8 +135,8 @@ impl StatusWriter {
         Self { inner: Arc::new(Inner { status, changed, folder: hub.folder().clone() }) }
     }
 
-    /// Notes that there is a session.
-    pub(crate) fn linked(&self, now: Timestamp) {
+    /// Records that a session is open.
+    pub(crate) fn record_linked(&self, now: Timestamp) {
         self.update(|status| {
             status.error = None;
             if status.state != LinkState::Linked {
@@ -145,8 +145,8 @@ impl StatusWriter {
         });
     }
 
-    /// Notes that there is none, and why; says whether there was one, or the reason is another.
-    pub(crate) fn away(&self, now: Timestamp, reason: &str) -> bool {
+    /// Records that no session is open; returns true if the state or the reason changed.
+    pub(crate) fn record_away(&self, now: Timestamp, reason: &str) -> bool {
         let mut is_news = false;
         self.update(|status| {
             is_news = status.state != LinkState::Away || status.error.as_deref() != Some(reason);
@@ -158,9 +158,9 @@ impl StatusWriter {
         is_news
     }
 
-    /// Notes what was heard of another hub.
-    pub(crate) fn heard(&self, hub: &Name, heard: HubStatus) {
-        self.update(|status| drop(status.hubs.insert(hub.to_string(), heard)));
+    /// Records the status of another hub.
+    pub(crate) fn record_hub(&self, hub: &Name, hub_status: HubStatus) {
+        self.update(|status| drop(status.hubs.insert(hub.to_string(), hub_status)));
     }
 
     fn update(&self, change: impl FnOnce(&mut Status)) {
@@ -168,8 +168,8 @@ impl StatusWriter {
         self.inner.changed.notify_one();
     }
 
-    /// Writes the file whenever something changed.
-    pub(crate) async fn keep(&self) {
+    /// Writes the file after each change, throttled.
+    pub(crate) async fn run(&self) {
         loop {
             self.inner.changed.notified().await;
             let began = Instant::now();

@@ -16,7 +16,7 @@
 
 use switchboard_core::{GroupId, Name};
 
-/// The names that belong to one prefix.
+/// Names of the stream, the buckets and the subjects below one prefix.
 #[derive(Debug, Clone)]
 pub(crate) struct Subjects {
     prefix: String,
@@ -27,88 +27,88 @@ impl Subjects {
         Self { prefix: prefix.to_owned() }
     }
 
-    /// The stream of all messages.
+    /// Name of the stream that stores all messages.
     pub(crate) fn stream(&self) -> String {
         format!("{}_messages", self.prefix)
     }
 
-    /// Everything that the stream takes.
+    /// Subject filter of the stream.
     pub(crate) fn everything(&self) -> String {
         format!("{}.>", self.prefix)
     }
 
-    /// The bucket of rosters and presence: an entry per hub, and one per agent that gave a sign of life.
+    /// Bucket of rosters and presence: one entry per hub, and one per agent that ever sent a heartbeat.
     pub(crate) fn agents(&self) -> String {
         format!("{}_agents", self.prefix)
     }
 
-    /// The bucket of heartbeats, an entry per hub that is linked.
+    /// Bucket of heartbeats: one entry per linked hub.
     pub(crate) fn presence(&self) -> String {
         format!("{}_presence", self.prefix)
     }
 
-    /// The bucket that tells who has which task.
+    /// Bucket of task claims.
     pub(crate) fn claims(&self) -> String {
         format!("{}_claims", self.prefix)
     }
 
-    /// Where one hub writes to another.
+    /// Subject of messages from one hub to another.
     pub(crate) fn direct(&self, from: &Name, to: &Name) -> String {
         format!("{}.{}.hub.{}.message", self.prefix, token(from), token(to))
     }
 
-    /// Where one hub tells another what became of its message.
+    /// Subject of receipts from one hub to another.
     pub(crate) fn receipt(&self, from: &Name, to: &Name) -> String {
         format!("{}.{}.hub.{}.receipt", self.prefix, token(from), token(to))
     }
 
-    /// Where a hub writes to a group; nothing for a group that no other hub has members of.
+    /// Subject of messages from a hub to a group; `None` for a group that never spans hubs.
     pub(crate) fn group(&self, from: &Name, group: &GroupId) -> Option<String> {
         Some(format!("{}.{}.group.{}", self.prefix, token(from), group_token(group)?))
     }
 
-    /// What is written to one hub, by whomever.
+    /// Filter for everything that any hub sends to one hub.
     pub(crate) fn to_hub(&self, hub: &Name) -> String {
         format!("{}.*.hub.{}.*", self.prefix, token(hub))
     }
 
-    /// What any hub writes to a group, by [`group_token`].
+    /// Filter for what any hub sends to a group, given as its [`group_token`].
     pub(crate) fn to_group(&self, group: &str) -> String {
         format!("{}.*.group.{group}", self.prefix)
     }
 
-    /// Where the server publishes changes of the bucket of agents, and hubs say that they start or stop.
+    /// Filter for republished bucket changes and for start and stop announcements of hubs.
     pub(crate) fn live(&self) -> String {
         format!("{}_live.>", self.prefix)
     }
 
-    /// Where the server publishes the bucket of agents: below this, by key.
+    /// Destination to which the server republishes changes of the agents bucket, by key.
     pub(crate) fn live_agents(&self) -> String {
         format!("{}_live.agents.>", self.prefix)
     }
 
-    /// Where a hub says that it starts or stops.
+    /// Subject on which a hub announces that it starts or stops.
     pub(crate) fn live_hub(&self, hub: &Name) -> String {
         format!("{}_live.hubs.{}", self.prefix, token(hub))
     }
 
-    /// The hub that such a subject is about.
+    /// Returns the hub token of an announcement subject.
     pub(crate) fn announced_hub<'s>(&self, subject: &'s str) -> Option<&'s str> {
         subject.strip_prefix(self.prefix.as_str())?.strip_prefix("_live.hubs.")
     }
 
-    /// The messages that one hub has written, without its receipts.
+    /// Filters for the messages that one hub sent, without its receipts.
     pub(crate) fn messages_of(&self, hub: &Name) -> [String; 2] {
         let (prefix, hub) = (&self.prefix, token(hub));
         [format!("{prefix}.{hub}.hub.*.message"), format!("{prefix}.{hub}.group.>")]
     }
 
-    /// The token of the hub that a subject is for; nothing for one of a group.
+    /// Returns the token of the receiving hub; `None` for a group subject.
     pub(crate) fn hub_of<'s>(&self, subject: &'s str) -> Option<&'s str> {
         self.after_writer(subject)?.strip_prefix("hub.")?.split('.').next()
     }
 
-    /// The group of a subject, by [`group_token`]; nothing for one that is for a hub.
+    /// Returns the [`group_token`] of a group subject; `None` for a direct one.
     pub(crate) fn group_of<'s>(&self, subject: &'s str) -> Option<&'s str> {
         self.after_writer(subject)?.strip_prefix("group.")
     }
@@ -118,13 +118,13 @@ impl Subjects {
         Some(rest.split_once('.')?.1)
     }
 
-    /// The token of the hub that wrote under a subject.
+    /// Returns the token of the hub that published under a subject.
     pub(crate) fn writer<'s>(&self, subject: &'s str) -> Option<&'s str> {
         subject.strip_prefix(self.prefix.as_str())?.strip_prefix('.')?.split('.').next()
     }
 }
 
-/// A group as the last tokens of a subject; nothing for a group that no other hub has members of.
+/// Returns a group as the last tokens of a subject; `None` for a group that never spans hubs.
 pub(crate) fn group_token(group: &GroupId) -> Option<String> {
     Some(match group {
         GroupId::Channel(channel) => format!("channel.{}", token(channel)),
@@ -135,8 +135,10 @@ pub(crate) fn group_token(group: &GroupId) -> Option<String> {
     })
 }
 
-/// A name as one token of a subject, as a key and as a part of a consumer's name: lower case, and what would mean
-/// something there (a dot, a space) as `=` and two hexadecimal digits. No two names share one.
+/// Encodes a name as one token of a subject, of a key and of a consumer name.
+///
+/// The token is lower case; each character that is special there (such as a dot or a space) becomes `=` and
+/// two hexadecimal digits. Different names have different tokens.
 pub(crate) fn token(name: &Name) -> String {
     use std::fmt::Write as _;
     let mut token = String::with_capacity(name.as_str().len());

@@ -7,7 +7,7 @@ fn name(text: &str) -> Name {
 }
 
 #[test]
-fn names_become_tokens_that_mean_nothing_to_the_server() {
+fn tokens_have_no_special_characters() {
     let table = [("qc-1", "qc-1"), ("Office", "office"), ("a.b c", "a=2eb=20c"), ("x_Y", "x_y")];
     for (given, expected) in table {
         assert_eq!(token(&name(given)), expected);
@@ -16,7 +16,7 @@ fn names_become_tokens_that_mean_nothing_to_the_server() {
 
 proptest! {
     #[test]
-    fn no_two_names_share_a_token(one in "[A-Za-z0-9 ._-]{1,12}", other in "[A-Za-z0-9 ._-]{1,12}") {
+    fn names_have_distinct_tokens(one in "[A-Za-z0-9 ._-]{1,12}", other in "[A-Za-z0-9 ._-]{1,12}") {
         if let (Ok(one), Ok(other)) = (Name::parse(&one), Name::parse(&other)) {
             prop_assert_eq!(one == other, token(&one) == token(&other));
             let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'=');
@@ -26,7 +26,7 @@ proptest! {
 }
 
 #[test]
-fn subjects_say_who_writes_to_whom() {
+fn subjects_name_sender_and_recipient() {
     let subjects = Subjects::new("acme");
     let (me, other) = (name("Lab 1"), name("office"));
     assert_eq!(subjects.direct(&me, &other), "acme.lab=201.hub.office.message");

@@ -1,4 +1,4 @@
-//! Messages of the core as letters between hubs, and back. Pure.
+//! Conversion between core messages and the wire format of hubs. Pure.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use switchboard_hub::{Draft, RelayedMessage};
 
 use crate::wire::{EnvelopeKind, HubMessage, Malformed, VERSION};
 
-/// A message of this hub as the others read it, on its way to these.
+/// Converts a message to the wire format for these deliveries.
 ///
-/// Mail of one agent goes to the one who gets it: only the hub that forwards it knows of that.
-///
-/// A post in a channel to somebody whom nobody here goes by the name of is for whoever does where it is read.
+/// A message to one agent names the agent that receives it: only this hub knows of a forwarding alias. A
+/// channel post to an agent that this hub does not know stays unqualified, for the agent of that name where
+/// the channel is read.
 pub(crate) fn to_wire<'m>(
     message: &'m Message,
     deliveries: &[Delivery],
@@ -23,7 +23,7 @@ pub(crate) fn to_wire<'m>(
     directory: &Directory,
 ) -> HubMessage<'m> {
     let posted_in = posted_in(message);
-    // One of another hub may have become known since it was posted: then it is still for that one.
+    // An agent of another hub may have become known after the post; the post is still for it.
     let is_ours =
         |known: &AgentRecord, agent: &AgentId| known.id.realm.is_none() && known.id.name == agent.name;
     let is_known =
@@ -70,12 +70,12 @@ pub(crate) fn to_wire<'m>(
     }
 }
 
-/// The channel that a message was posted in, where it is not written to all of that channel.
+/// Returns the channel a message was posted in, if it is not addressed to that whole channel.
 pub(crate) fn posted_in(message: &Message) -> Option<Name> {
     message.posted_in().filter(|channel| message.to != Address::Group(GroupId::Channel(channel.clone())))
 }
 
-/// The hub that a delivery waits for.
+/// Returns the hub that a pending delivery is for.
 pub(crate) fn hub_of(delivery: &Delivery) -> Option<&Name> {
     match &delivery.route {
         Route::Hub { hub } if delivery.state.is_pending() => Some(hub),
@@ -83,16 +83,17 @@ pub(crate) fn hub_of(delivery: &Delivery) -> Option<&Name> {
     }
 }
 
-/// Those of other owners who read along in the channel that a message was written to, and have it from this hub.
+/// Returns the agents of other owners that receive a channel message from this hub.
 pub(crate) fn peer_readers(message: &Message, deliveries: &[Delivery]) -> Vec<AgentId> {
     let is_post = matches!(message.to, Address::Group(GroupId::Channel(_)));
     let peers = deliveries.iter().filter(|delivery| matches!(delivery.route, Route::Peer { .. }));
     peers.filter(|_| is_post).map(|delivery| delivery.agent.clone()).collect()
 }
 
-/// A letter of another hub as this one takes it in. `is_hub` knows the hubs that there are.
+/// Converts a wire message of another hub to a relayed message. `is_hub` knows the linked hubs.
 ///
-/// A post to an agent of another hub is taken in for the channel's sake: nobody is told of it.
+/// A post to an agent of another hub is ingested only to be shown in the channel: it is delivered to no agent
+/// here.
 pub(crate) fn from_wire(
     wire: HubMessage<'static>,
     me: &Name,
@@ -102,7 +103,7 @@ pub(crate) fn from_wire(
     let field = |field, problem: &str| Malformed::Field { field, problem: problem.to_owned() };
     match &wire.from.realm {
         Some(realm) if *realm == hub => {}
-        // An agent behind a swarm, which the other hub speaks for. No hub speaks for another.
+        // An agent behind a swarm, which the sending hub speaks for. No hub speaks for another hub.
         Some(realm) if realm != me && !is_hub(realm) => {}
         _ => return Err(field("from", "names an agent that this hub does not speak for")),
     }
@@ -112,7 +113,7 @@ pub(crate) fn from_wire(
     let to = match wire.to {
         Address::Agent(agent) if is_for_another => Address::Agent(localize(agent, me)),
         Address::Agent(agent) => match localize(agent, me) {
-            // One behind a swarm is for this hub to know.
+            // An agent behind a swarm is resolved by this hub.
             agent if !agent.realm.as_ref().is_some_and(|realm| *realm == hub || is_hub(realm)) => {
                 Address::Agent(agent)
             }
@@ -127,7 +128,7 @@ pub(crate) fn from_wire(
         }
         None => None,
     };
-    // What a person said starts the chain anew, on whichever hub they said it.
+    // A message of a person restarts the hop chain, on whichever hub it was written.
     let by_person = wire.from.name.is_human() && wire.verified;
     let via = if by_person { Vec::new() } else { wire.via };
     let hop = |hop| match hop {
@@ -166,8 +167,10 @@ pub(crate) fn from_wire(
     Ok(RelayedMessage { draft, thread: wire.thread, via: via.into_iter().map(hop).collect() })
 }
 
-/// A message as far as it concerns this hub: for those here whom it is written to, or, where there is nobody of them, for
-/// the channel that it was posted in. Nothing where nobody here reads that either.
+/// Returns the message if it concerns this hub: for its recipients here, else for the channel it was posted
+/// in.
+///
+/// Returns `None` if no agent here is a recipient or reads the channel.
 pub(crate) fn filter_for_hub(
     passed: RelayedMessage,
     channel: Option<&Name>,
@@ -178,7 +181,7 @@ pub(crate) fn filter_for_hub(
     let reads_it =
         |is_reader: &dyn Fn(&AgentId) -> bool| directory.channel(channel).any(|one| is_reader(&one.id));
     let is_for_somebody = match to {
-        // To nobody whom the hub that wrote it knows: it is for the one of that name who reads the channel.
+        // Unknown at the sending hub: the post is for the agent of that name that reads the channel.
         Address::Agent(agent) if restored.is_some() => agent.realm.is_none() && reads_it(&|one| one == agent),
         Address::Agent(_) => true,
         group => resolve(group, from, directory).is_ok(),
@@ -189,12 +192,12 @@ pub(crate) fn filter_for_hub(
         .then_some(RelayedMessage { draft: Draft { restored, ..passed.draft }, ..passed })
 }
 
-/// An agent's name as every hub understands it.
+/// Qualifies an agent's name with its hub, as every hub understands it.
 fn qualify(agent: &AgentId, me: &Name) -> AgentId {
     AgentId { name: agent.name.clone(), realm: agent.realm.clone().or_else(|| Some(me.clone())) }
 }
 
-/// An agent's name as this hub has it.
+/// Removes this hub's own name from an agent's name.
 fn localize(agent: AgentId, me: &Name) -> AgentId {
     AgentId { realm: agent.realm.filter(|realm| realm != me), ..agent }
 }

@@ -9,7 +9,7 @@ fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
-/// What an agent is known to read, and by whom.
+/// Builds a directory of agents and the routes by which they read.
 fn directory(agents: &[(&str, Route)]) -> Directory {
     let mut directory = Directory::default();
     for (id, route) in agents {
@@ -28,7 +28,7 @@ fn general() -> Route {
     Route::Channel { channel: name("general") }
 }
 
-/// The directory of the hub that writes.
+/// The directory of the sending hub.
 fn lab() -> Directory {
     directory(&[("amy", general()), ("qc-1@office", Route::Hub { hub: name("office") })])
 }
@@ -56,7 +56,7 @@ fn message(from: &str, to: &str) -> Message {
     }
 }
 
-/// The message as it arrives at `office`, where `lab` wrote it.
+/// The message as it arrives at `office`, sent by `lab`.
 fn arrived(message: &Message) -> Result<RelayedMessage, Malformed> {
     let bytes = to_bytes(&to_wire(message, &[], &name("lab"), &lab()));
     let Ok(Envelope::Message(wire)) = Envelope::parse(&bytes) else { panic!("a letter") };
@@ -64,7 +64,7 @@ fn arrived(message: &Message) -> Result<RelayedMessage, Malformed> {
 }
 
 #[test]
-fn a_message_arrives_as_it_was_written_with_names_as_the_reader_has_them() {
+fn message_round_trips_with_local_names() {
     let sent = message("codex", "qc-1@office");
     let RelayedMessage { draft, thread, via } = arrived(&sent).expect("taken");
     assert_eq!(draft.from.to_string(), "codex@lab");
@@ -81,7 +81,7 @@ fn a_message_arrives_as_it_was_written_with_names_as_the_reader_has_them() {
 }
 
 #[test]
-fn groups_keep_their_names_and_a_person_starts_the_chain_anew() {
+fn person_restarts_the_hop_chain() {
     for to in ["#general", "team:backend", "all"] {
         let passed = arrived(&message("human", to)).expect("taken");
         assert_eq!((passed.draft.to.to_string().as_str(), passed.via), (to, vec![]));
@@ -90,7 +90,7 @@ fn groups_keep_their_names_and_a_person_starts_the_chain_anew() {
 }
 
 #[test]
-fn a_hub_speaks_for_its_own_agents_alone() {
+fn hub_speaks_for_its_own_agents_only() {
     let refused = |from: &str, to: &str| arrived(&message(from, to)).expect_err("refused").to_string();
     assert!(refused("codex@office", "all").contains("'from'"), "one of ours");
     assert!(refused("codex@attic", "all").contains("'from'"), "one of a third hub");
@@ -108,7 +108,7 @@ fn a_hub_speaks_for_its_own_agents_alone() {
     );
 }
 
-/// What was posted in a channel, on its way from `lab`.
+/// A channel post on its way from `lab`.
 fn post(to: &str, deliveries: &[Delivery]) -> HubMessage<'static> {
     let mut sent = message("codex", to);
     sent.origin.route = Some(general());
@@ -131,7 +131,7 @@ fn to_hub(agent: &str, hub: &str) -> Delivery {
 }
 
 #[test]
-fn a_post_to_an_agent_is_delivered_by_its_own_hub_and_stands_in_the_channel_elsewhere() {
+fn post_is_delivered_by_recipients_hub_only() {
     let is_hub = |realm: &Name| [name("lab"), name("office"), name("attic")].contains(realm);
     let at = |hub: &str, wire: HubMessage<'static>| from_wire(wire, &name(hub), is_hub).expect("taken").draft;
     let wire = post("qc-1@office", &[to_hub("qc-1@office", "office")]);
@@ -141,11 +141,11 @@ fn a_post_to_an_agent_is_delivered_by_its_own_hub_and_stands_in_the_channel_else
     for draft in [office.metadata, attic.metadata] {
         assert_eq!(draft.get(POSTED_IN), Some(&json!("general")));
     }
-    // One of the hub that wrote it, and one of a swarm which that hub is in: neither is delivered again.
+    // An agent of the sending hub and one of a swarm that the hub is in: neither is delivered again.
     for to in ["amy", "alice@research"] {
         assert_eq!(at("office", post(to, &[])).restored, Some(vec![]), "{to}");
     }
-    // One of a swarm that only the other hub is in.
+    // An agent of a swarm that only the other hub is in.
     let wire = post("alice@research", &[to_hub("alice@research", "office")]);
     assert_eq!(at("office", wire.clone()).restored, None);
     assert_eq!(at("attic", wire).restored, Some(vec![]));
@@ -154,7 +154,7 @@ fn a_post_to_an_agent_is_delivered_by_its_own_hub_and_stands_in_the_channel_else
 }
 
 #[test]
-fn a_post_to_somebody_who_is_not_known_yet_is_for_the_reader_of_that_name() {
+fn post_to_unknown_agent_finds_channel_reader() {
     let at_office = |to: &str, agents: &[(&str, Route)]| {
         let passed = from_wire(post(to, &[]), &name("office"), |realm| *realm == name("lab")).expect("taken");
         filter_for_hub(passed, Some(&name("general")), &directory(agents)).map(|passed| passed.draft.restored)
@@ -170,20 +170,20 @@ fn a_post_to_somebody_who_is_not_known_yet_is_for_the_reader_of_that_name() {
         "he is not there"
     );
     assert_eq!(at_office("bob", &[]), None, "nobody reads it");
-    // The one of the hub that wrote it, and the people of each.
+    // The agent of the sending hub, and the people of each hub.
     assert_eq!(at_office("amy", &[("amy", general())]), Some(Some(vec![])));
     assert_eq!(at_office("human", &bob), Some(Some(vec![])));
 }
 
 #[test]
-fn only_a_letter_itself_says_where_it_was_posted() {
+fn metadata_cannot_forge_posted_in() {
     let mut sent = message("codex", "qc-1@office");
     sent.metadata.insert(POSTED_IN.to_owned(), json!("secret"));
     assert_eq!(arrived(&sent).expect("taken").draft.metadata.get(POSTED_IN), None);
 }
 
 #[test]
-fn bytes_survive_as_digits_and_nothing_else_is_taken_for_digits() {
+fn hex_round_trips() {
     assert_eq!(from_hex(&to_hex(&[0, 1, 254])), Some(vec![0, 1, 254]));
     for bad in ["0", "zz", "é1"] {
         assert_eq!(from_hex(bad), None, "{bad}");

@@ -1,7 +1,7 @@
-//! What hubs tell each other: JSON, one object per message of the stream and per entry of a bucket.
+//! Wire format between hubs: one JSON object per stream message and per bucket entry.
 //!
-//! Agents are written in full, `name@hub`, so that they mean the same to every reader. Keys that a reader does not
-//! know are left alone; another version is not read at all.
+//! Agents are written as `name@hub`, so every reader understands them alike. Readers ignore unknown keys and
+//! reject other versions.
 
 use std::borrow::Cow;
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use switchboard_core::{Address, AgentId, Door, Hop, Kind, MessageId, Name};
 
-/// The version of all of this.
+/// Version of the wire format.
 pub(crate) const VERSION: u32 = 1;
 
-/// Most agents that a hub tells of, and fewer where they would not fit into what a server takes at once: a thousand take
-/// 150 kB, and a server takes a megabyte.
+/// Most agents in a roster; fewer if they exceed the payload limit. A thousand agents take 150 kB, and a
+/// server accepts one megabyte by default.
 pub(crate) const MAX_AGENTS: usize = 4096;
 
-/// Longest role, status or sentence that other hubs are told, in characters. They are shown in lists.
+/// Longest role, status or sentence in characters. Other hubs show them in lists.
 const MAX_TEXT: usize = 200;
 
-/// What stands in every message of the stream.
+/// Fields that every stream message has.
 #[derive(Debug, Deserialize)]
 struct Head {
     v: u32,
@@ -37,7 +37,7 @@ pub(crate) enum EnvelopeKind {
     ReceiptBatch,
 }
 
-/// A message of the stream.
+/// Any message of the stream.
 #[derive(Debug)]
 pub(crate) enum Envelope {
     Message(Box<HubMessage<'static>>),
@@ -45,13 +45,13 @@ pub(crate) enum Envelope {
     ReceiptBatch(ReceiptBatch),
 }
 
-/// A message from one hub to another, or to all.
+/// Message from one hub to another, or to all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HubMessage<'a> {
     pub(crate) v: u32,
     #[serde(rename = "type")]
     pub(crate) envelope: EnvelopeKind,
-    /// The hub that wrote it.
+    /// Hub that sent it.
     pub(crate) hub: Cow<'a, Name>,
     pub(crate) id: MessageId,
     pub(crate) from: AgentId,
@@ -68,25 +68,25 @@ pub(crate) struct HubMessage<'a> {
     pub(crate) metadata: Cow<'a, Map<String, Value>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) via: Vec<Hop>,
-    /// The protocol by which it came into the hub that wrote it.
+    /// Door through which it entered the sending hub.
     pub(crate) door: Door,
-    /// Whether that hub knows that `from` wrote it.
+    /// True if the sending hub verified that `from` wrote it.
     pub(crate) verified: bool,
-    /// The bytes that were signed, in hexadecimal digits.
+    /// The signed bytes, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signed: Option<String>,
-    /// Those of other owners who have it from the hub that wrote it, because they read the channel along there.
+    /// Agents of other owners that already receive it from the sending hub, as readers of the channel there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) heard: Vec<AgentId>,
-    /// The channel that it was posted in, where it is not written to all of that channel.
+    /// Channel it was posted in, if it is not addressed to that whole channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) posted_in: Option<Name>,
-    /// Of a post to one agent: the hub that has that agent. Nothing where the hub that wrote this sees to it itself.
+    /// For a post to one agent: the hub that has the agent. `None` if the sending hub delivers it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bound_for: Option<Name>,
 }
 
-/// What became of a message in the hub that it was written to.
+/// Receipt of the receiving hub: the message was accepted or refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryReceipt {
     pub(crate) v: u32,
@@ -94,32 +94,32 @@ pub(crate) struct DeliveryReceipt {
     pub(crate) envelope: EnvelopeKind,
     pub(crate) hub: Name,
     pub(crate) id: MessageId,
-    /// The agents there that it was for.
+    /// Agents of that hub it was addressed to.
     pub(crate) agents: Vec<Name>,
-    /// Why it was not taken; nothing where it was.
+    /// Reason for a refusal; `None` if it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
 }
 
-/// What became of messages afterwards, in the hub that they were written to: as much as there is to say at a time.
+/// Batch of later receipts: messages that agents have seen or acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReceiptBatch {
     pub(crate) v: u32,
     #[serde(rename = "type")]
     pub(crate) envelope: EnvelopeKind,
     pub(crate) hub: Name,
-    /// Each read by itself: one that cannot be read costs no other.
+    /// Parsed one by one, so an invalid entry affects no other.
     pub(crate) said: Vec<Value>,
 }
 
-/// One of them.
+/// Entry of a [`ReceiptBatch`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReaderReceipt {
     pub(crate) id: MessageId,
-    /// The agent there that it was for.
+    /// Recipient at the sending hub of this receipt.
     pub(crate) agent: Name,
     pub(crate) became: ReaderState,
-    /// What the agent said about that.
+    /// Note of the agent's acknowledgement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
 }
@@ -131,16 +131,16 @@ pub(crate) enum ReaderState {
     Acknowledged,
 }
 
-/// Who lives on a hub.
+/// Agents of a hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Roster {
     pub(crate) v: u32,
     pub(crate) hub: Name,
-    /// Each read by itself: one that cannot be read costs no other.
+    /// Parsed one by one, so an invalid entry affects no other.
     pub(crate) agents: Vec<Value>,
 }
 
-/// One of them.
+/// Entry of a [`Roster`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RosterAgent {
     pub(crate) name: Name,
@@ -152,14 +152,15 @@ pub(crate) struct RosterAgent {
     pub(crate) channels: Vec<Name>,
 }
 
-/// A hub's heartbeat.
+/// Heartbeat of a hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HubHeartbeat {
     pub(crate) v: u32,
     pub(crate) hub: Name,
-    /// Made anew at every start, so that two hubs of one name notice each other.
+    /// Generated at every start, so that two hubs with the same name detect each other.
     pub(crate) run: String,
-    /// Made once and kept, so that a hub tells what is left of an earlier run of its own from another hub of its name.
+    /// Generated once and stored, so that a hub distinguishes its own earlier run from another hub with its
+    /// name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) home: Option<String>,
 }
@@ -173,29 +174,29 @@ pub(crate) struct AgentPresence {
     pub(crate) agent: AgentActivity,
 }
 
-/// What an agent does. A length and no time, because clocks differ.
+/// Activity of an agent. Silence is a duration and not a time, because clocks differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AgentActivity {
     pub(crate) name: Name,
     pub(crate) status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// How long ago it gave its last sign of life, when this was written.
+    /// Milliseconds between the agent's last heartbeat and this message.
     pub(crate) silent_ms: u64,
-    /// True as long as its hub hears it; the hub tells when it no longer does.
+    /// True while its hub receives heartbeats; the hub publishes the end.
     #[serde(rename = "awake", default)]
     pub(crate) is_awake: bool,
 }
 
 impl AgentActivity {
-    /// True if both say the same, whenever they were written.
+    /// True if both describe the same activity, whenever they were written.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let Self { name, status, message, is_awake, silent_ms: _ } = self;
         (name, status, message, is_awake) == (&other.name, &other.status, &other.message, &other.is_awake)
     }
 }
 
-/// Why bytes of the stream are nothing that can be used.
+/// Reason why a stream message cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("it is not what hubs write: {0}")]
@@ -217,7 +218,7 @@ impl Envelope {
         })
     }
 
-    /// The hub that says it wrote this.
+    /// Returns the hub that the envelope names as its sender.
     pub(crate) fn hub(&self) -> &Name {
         match self {
             Self::Message(message) => &message.hub,
@@ -227,17 +228,17 @@ impl Envelope {
     }
 }
 
-/// A text as other hubs are told it.
+/// Truncates a text to [`MAX_TEXT`] characters.
 pub(crate) fn truncate(text: &str) -> String {
     text.chars().take(MAX_TEXT).collect()
 }
 
-/// As many of a list, as values, as fit into what a server takes at once, beside the little around them.
-pub(crate) fn take_fitting<T: Serialize>(
+/// Serializes the first entries of a list that together fit into one payload.
+pub(crate) fn first_fitting<T: Serialize>(
     list: impl IntoIterator<Item = T>,
     max_payload: usize,
 ) -> Vec<Value> {
-    /// The name of the hub and the run, and what JSON and NATS put around it all.
+    /// Size of the fields around the list, with the overhead of JSON and NATS.
     const AROUND: usize = 4 << 10;
     let mut left = max_payload.saturating_sub(AROUND);
     let value = |one: T| serde_json::to_value(one).unwrap_or_default();
@@ -251,27 +252,27 @@ pub(crate) fn take_fitting<T: Serialize>(
     list.into_iter().take(MAX_AGENTS).map(value).take_while(fits).collect()
 }
 
-/// Refuses another version.
+/// Rejects any other version.
 pub(crate) fn check_version(version: u32) -> Result<(), Malformed> {
     if version == VERSION { Ok(()) } else { Err(Malformed::Version(version)) }
 }
 
-/// What can be read of a list, as far as it is looked at.
+/// Parses the valid entries among the first [`MAX_AGENTS`].
 pub(crate) fn parse_entries<T: serde::de::DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
     list.into_iter().take(MAX_AGENTS).filter_map(|one| serde_json::from_value(one).ok()).collect()
 }
 
-/// The bytes of a value of ours.
+/// Serializes a value of this module.
 pub(crate) fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
     to_bytes_of(value, 0)
 }
 
-/// The same for a value with a text of this length: room that is made at once is not made again and again.
+/// Like [`to_bytes`], with the buffer allocated once for a text of this length.
 pub(crate) fn to_bytes_of<T: Serialize>(value: &T, text: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text + 512);
     match serde_json::to_writer(&mut bytes, value) {
         Ok(()) => bytes,
-        // Maps have text keys and numbers are finite, so there is nothing that JSON cannot hold.
+        // Maps have text keys and numbers are finite, so every value is valid JSON.
         Err(_) => Vec::new(),
     }
 }

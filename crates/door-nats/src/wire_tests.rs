@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn what_is_no_parcel_is_told_and_nothing_more() {
+fn malformed_envelope_is_rejected() {
     let refused =
         |value: Value| Envelope::parse(value.to_string().as_bytes()).expect_err("refused").to_string();
     assert!(Envelope::parse(b"\xff\xfe").is_err());
@@ -15,7 +15,7 @@ fn what_is_no_parcel_is_told_and_nothing_more() {
 }
 
 #[test]
-fn a_receipt_is_small_and_comes_back_as_it_went() {
+fn receipt_round_trips() {
     let id = MessageId::from_parts(1, 2);
     let agents = vec![Name::parse("qc-1").unwrap()];
     let hub = Name::parse("office").unwrap();
@@ -29,7 +29,7 @@ fn a_receipt_is_small_and_comes_back_as_it_went() {
 }
 
 #[test]
-fn words_are_read_one_by_one() {
+fn receipt_batch_skips_invalid_entries() {
     let id = MessageId::from_parts(1, 2);
     let said = json!({
         "v": 1, "type": "words", "hub": "office", "said": [
@@ -57,7 +57,7 @@ fn words_are_read_one_by_one() {
 }
 
 #[test]
-fn one_unreadable_agent_costs_no_other() {
+fn roster_skips_invalid_agents() {
     let list = vec![json!({"name": "a/b"}), json!({"name": "qc-1", "channels": ["general"]}), json!(7)];
     let read: Vec<RosterAgent> = parse_entries(list);
     assert_eq!(read.len(), 1);

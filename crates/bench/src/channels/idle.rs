@@ -1,4 +1,4 @@
-//! What twenty watchers cost that have nothing to answer, over a channel of ten thousand messages.
+//! Cost of twenty idle watchers over a channel of ten thousand messages.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -24,10 +24,10 @@ const WATCHERS: usize = 20;
 
 const FILES: usize = 10_000;
 
-/// What all of them together may take of one core, in percent.
+/// Most CPU time of all watchers together, in percent of one core.
 const BOUND: f64 = 1.0;
 
-/// Until whoever has just started has nothing left to do.
+/// Time until a started process is idle.
 const SETTLING: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(place: &Place, extent: Extent) -> anyhow::Result<()> {
@@ -56,7 +56,7 @@ fn print(metric: &str, share: f64, extent: Extent) -> anyhow::Result<()> {
     Figure::new(BENCH, metric, share, "%", seconds).beside("bound", BOUND).print_against(Target::AtMost(1.0))
 }
 
-/// A workspace whose channel has its history, as another program wrote it, and a journal that knows it.
+/// Creates a workspace whose channel has a history of another program, and a journal that has ingested it.
 async fn fill(folder: &Path) -> anyhow::Result<()> {
     Tree::create(folder)?;
     let key = crate::binding::key_of(folder)?;
@@ -79,7 +79,7 @@ async fn fill(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The user's own settings: watchers of agents that nobody speaks to.
+/// Writes user settings with watchers of agents that get no messages.
 fn configure(folder: &Path, detection: &str, watchers: usize) -> anyhow::Result<()> {
     let watchers: Vec<_> = (0..watchers)
         .map(|number| json!({ "agent": format!("qc-{number}"), "channel": "general", "command": ["true"] }))
@@ -89,7 +89,7 @@ fn configure(folder: &Path, detection: &str, watchers: usize) -> anyhow::Result<
     Ok(home.replace("config.json", settings.to_string().as_bytes(), 0o600)?)
 }
 
-/// One watcher in a process of its own.
+/// Starts one watcher in its own process.
 async fn watch(folder: &Path, number: usize) -> anyhow::Result<Child> {
     let agent = format!("qc-{number}");
     let mut child = Spawn::new(shipped()?)
@@ -105,7 +105,7 @@ async fn watch(folder: &Path, number: usize) -> anyhow::Result<Child> {
     Ok(child)
 }
 
-/// The share of one core that these processes take, in percent.
+/// Measures the CPU time of these processes, in percent of one core.
 async fn share(pids: &[u32], seconds: u64) -> anyhow::Result<f64> {
     tokio::time::sleep(SETTLING).await;
     let all = || pids.iter().map(|pid| spent(*pid)).sum::<anyhow::Result<Duration>>();
@@ -115,7 +115,7 @@ async fn share(pids: &[u32], seconds: u64) -> anyhow::Result<f64> {
     Ok(100.0 * spent.as_secs_f64() / began.elapsed().as_secs_f64())
 }
 
-/// The time that a process has had a processor so far, with that of threads that have ended: fields 14 and 15 of
+/// Returns the CPU time of a process so far, including threads that have ended: fields 14 and 15 of
 /// proc_pid_stat(5), in ticks.
 fn spent(pid: u32) -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))

@@ -1,5 +1,5 @@
-//! The baselines' readers, each a process of its own that answers with a byte for each message file that appears, and
-//! the program that watchers start.
+//! Readers of the baselines, each in its own process, which write a byte for each new message file; and the
+//! program that watchers start.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -10,28 +10,28 @@ use std::time::Duration;
 use clap::ValueEnum;
 use switchboard_sys::process::Spawn;
 
-/// Said once, when everything after it will be noticed.
+/// Written once, when every later change will be noticed.
 pub(crate) const READY: u8 = b'r';
 
-/// Said for each message.
+/// Written for each message.
 pub(crate) const MAIL: u8 = b'm';
 
-/// How the protocol's own watchers look.
+/// Poll interval of the protocol's own watchers.
 const CYCLE: Duration = Duration::from_secs(2);
 
-/// What a reader waits by, and what it does then.
+/// How a reader waits, and what it does for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// By events of the folder.
+    /// Waits for events of the folder.
     Inotify,
-    /// The same, and a program is started for each message.
+    /// The same, and starts a program for each message.
     InotifyProgram,
-    /// By listing it every two seconds.
+    /// Lists the folder every two seconds.
     Polling,
 }
 
 impl By {
-    /// As the command line has it.
+    /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Inotify => "inotify",
@@ -41,7 +41,7 @@ impl By {
     }
 }
 
-/// Waits for message files in a folder, for ever. Whoever started this ends it.
+/// Waits for message files in a folder until its parent kills it.
 pub(crate) async fn run(folder: &Path, by: By) -> anyhow::Result<()> {
     match by {
         By::Polling => poll(folder).await,
@@ -50,20 +50,20 @@ pub(crate) async fn run(folder: &Path, by: By) -> anyhow::Result<()> {
             let program = std::env::current_exe()?;
             let spawn =
                 Spawn::new(program).args(["channel-program".as_ref(), "--dir".as_ref(), folder.as_os_str()]);
-            // It ends by itself; this only has to begin it.
+            // The program ends by itself; the reader only starts it.
             std::mem::forget(spawn.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
             Ok(())
         }),
     }
 }
 
-/// What a watcher's program does here: it says that it runs, by the pipe in its folder, and answers.
+/// Runs as a watcher's program: reports its start over the pipe in its folder, and answers.
 pub(crate) fn program(folder: &Path) -> anyhow::Result<()> {
     std::fs::OpenOptions::new().write(true).open(pipe(folder))?.write_all(&[MAIL])?;
     Ok(writeln!(std::io::stdout(), "done")?)
 }
 
-/// Where programs say that they run.
+/// Returns the pipe on which programs report their start.
 pub(crate) fn pipe(folder: &Path) -> PathBuf {
     folder.join("pipe")
 }

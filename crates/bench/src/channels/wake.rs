@@ -1,5 +1,5 @@
-//! How soon a post wakes whoever waits for it, from the call of `post` on: the shipped `switchboard channel tail`, and
-//! the shipped `switchboard watch`, whose program has to run.
+//! Wake-up latency from the call of `post` on: of the shipped `switchboard channel tail`, and of the shipped
+//! `switchboard watch`, which has to start its program.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,10 +24,10 @@ use crate::program::shipped;
 use crate::progress::say;
 use crate::stats::{median, millis, percentile};
 
-/// Longer than any wake that is not a fault.
+/// Timeout: longer than any wake-up without a fault.
 const TOO_LONG: Duration = Duration::from_secs(20);
 
-/// How often a wake may take as long as bare inotify does.
+/// Highest ratio of a wake-up to that of bare inotify.
 const BAR: f64 = 5.0;
 
 const CHANNEL: &str = "general";
@@ -51,7 +51,7 @@ pub(super) async fn run(place: &Place, extent: Extent) -> anyhow::Result<()> {
         .print_against(Target::AtMost(BAR))
 }
 
-/// A workspace with a channel, to post into.
+/// Workspace with a channel to post to.
 struct Posting {
     folder: PathBuf,
     workspace: Workspace,
@@ -67,13 +67,13 @@ impl Posting {
         let root = workspace.tree().root().path().to_owned();
         let channels = Channels::open(Config::new(root), workspace.hub().clone()).await?;
         let posting = Self { folder: folder.to_owned(), workspace, channels };
-        // The first one makes the channel.
+        // The first post creates the channel.
         posting.post("all").await?;
         Ok(posting)
     }
 
     async fn post(&self, to: &str) -> anyhow::Result<()> {
-        // A person may ask as often as they like; an agent is not answered any more after some within a minute.
+        // Posts of a person have no rate limit; an agent is not answered beyond some posts per minute.
         let post = Post::new(AgentId::human(), Name::parse(CHANNEL)?, "x".repeat(256));
         Box::pin(self.channels.post(Post { to: to.to_owned(), ..post })).await?;
         Ok(())
@@ -100,7 +100,7 @@ struct Bare {
     output: ChildStdout,
 }
 
-/// A folder with how many files were written to it.
+/// Folder with the number of files written to it.
 struct Folder {
     dir: Dir,
     written: usize,
@@ -127,7 +127,7 @@ impl Bare {
 }
 
 impl Folder {
-    /// Writes a file of the size of a post, on disk before it is seen.
+    /// Writes a file of the size of a post, durably, before it becomes visible.
     async fn write(&mut self) -> anyhow::Result<()> {
         self.written += 1;
         let (dir, name) = (self.dir.clone(), format!("msg-20260111-163315-codex-{:04x}.json", self.written));
@@ -145,7 +145,7 @@ async fn expect(output: &mut (impl tokio::io::AsyncRead + Unpin), expected: u8) 
     Ok(())
 }
 
-/// How long it takes from the begin of one thing until another has happened. The first goes on meanwhile.
+/// Measures the time from the start of one action until an event. The action continues meanwhile.
 async fn time(
     act: impl Future<Output = anyhow::Result<()>>,
     until: impl Future<Output = anyhow::Result<()>>,
@@ -160,12 +160,12 @@ async fn time(
     woke
 }
 
-/// Uneven, so that no timer of either side stays in step; long enough for both to fall idle.
+/// Random, so that it stays out of step with every timer; long enough for both sides to be idle.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(120..160))).await;
 }
 
-/// Waking by inotify and by `channel tail`, in turn.
+/// Measures wake-ups by inotify and by `channel tail`, in turn.
 async fn readers(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let mut bare = Bare::start(&place.fresh()?, By::Inotify).await?;
     let (tail, mut lines) = posting.start(&["channel", "tail", "--channel", CHANNEL, "--json"])?;
@@ -188,14 +188,14 @@ async fn readers(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Resu
     Ok((millis(&least), millis(&ours)))
 }
 
-/// Programs that are started by a reader on inotify and by `switchboard watch`, in turn.
+/// Measures programs started by an inotify reader and by `switchboard watch`, in turn.
 async fn programs(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let folder = place.fresh()?;
     let (theirs, ours) = (reader::pipe(&folder), reader::pipe(&posting.folder));
     for pipe in [&theirs, &ours] {
         rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)?;
     }
-    // Open for writing as well, or reading would end with each program.
+    // Open for writing as well, because reading would otherwise end with each program.
     let open = |path: &Path| pipe::OpenOptions::new().read_write(true).open_receiver(path);
     let (mut started, mut ran) = (open(&theirs)?, open(&ours)?);
     let mut bare = Bare::start(&folder, By::InotifyProgram).await?;
@@ -227,7 +227,7 @@ async fn programs(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Res
     Ok((millis(&least), millis(&mine)))
 }
 
-/// Waking by a look every two seconds.
+/// Measures wake-ups by a poll every two seconds.
 async fn polling(place: &Place, looks: usize) -> anyhow::Result<Vec<f64>> {
     let mut bare = Bare::start(&place.fresh()?, By::Polling).await?;
     let mut times = Vec::new();

@@ -1,34 +1,34 @@
-//! Where messages begin and where they end.
+//! Doors where messages enter and leave.
 
-/// How a message is sent.
+/// Door through which a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     /// `switchboard send`.
     CommandLine,
-    /// The tool of a session over stdio.
+    /// Tool call of a session over stdio.
     Session,
     /// `switchboard channel post`.
     Channel,
-    /// The tool of a session with another hub.
+    /// Tool call of a session on another hub.
     Hub,
-    /// The tool of a session with the hub of another owner.
+    /// Tool call of a session on another owner's hub.
     Swarm,
 }
 
-/// Where it is read.
+/// Door at which it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Into {
-    /// As a file in a mailbox.
+    /// File in a mailbox.
     Mailbox,
-    /// By a session that waits.
+    /// Waiting session.
     Session,
-    /// As a file in a channel.
+    /// File in a channel.
     Channel,
-    /// By a worker.
+    /// Worker.
     Worker,
-    /// By a session that waits at another hub.
+    /// Waiting session on another hub.
     Hub,
-    /// By a session that waits at the hub of another owner.
+    /// Waiting session on another owner's hub.
     Swarm,
 }
 
@@ -61,7 +61,8 @@ impl Into {
         }
     }
 
-    /// How it is written to from each hub. From another owner's by a member whose mail is forwarded, where it is none.
+    /// Returns the reader's address as seen from each hub. A reader that is no member of the swarm is reached
+    /// from another owner's hub by a member with a forwarding alias.
     pub(super) fn address(self, from: From) -> String {
         let agent = match self {
             Self::Mailbox => "codex",

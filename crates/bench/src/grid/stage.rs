@@ -1,4 +1,4 @@
-//! Everything that runs while the grid is measured.
+//! Processes that run while the grid is measured.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::place::Place;
 
 const CHANNEL: &str = "general";
 
-/// Longer than anything takes that is not stuck.
+/// Timeout: longer than any operation that is not stuck.
 const TOO_LONG: Duration = Duration::from_mins(1);
 
-/// Those of the hub that are members of the swarm, and whose mail goes on to somebody who is not.
+/// Agents of the hub that are members of the swarm, and to which agent each forwards its messages.
 const MEMBERS: [(&str, Option<&str>); 5] = [
     ("codex", None),
     ("claude", None),
@@ -28,13 +28,13 @@ const MEMBERS: [(&str, Option<&str>); 5] = [
     ("to-qc-1", Some("qc-1@office")),
 ];
 
-/// The processes end with this value, the servers between them last.
+/// The processes end when this is dropped, and the servers between them last.
 pub(super) struct Stage {
-    /// One session that waits at each hub, and one that sends.
+    /// One waiting session per hub, and one that sends.
     waiting: Waiting,
     sending: Sending,
     events: Running,
-    /// The files of mailbox and channel that have been looked at.
+    /// Files of mailbox and channel that were read.
     read: HashSet<PathBuf>,
     _serves: [Running; 3],
     lab: Sandbox,
@@ -121,7 +121,7 @@ impl Stage {
         })
     }
 
-    /// Sends a message and waits until it is before its reader.
+    /// Sends a message and waits until it has reached its reader.
     pub(super) fn measure(&mut self, from: From, into: Into, text: &str) -> anyhow::Result<Duration> {
         let waiting = match into {
             Into::Session => Some(&mut self.waiting.claude),
@@ -152,12 +152,12 @@ impl Stage {
             (Into::Session | Into::Hub | Into::Swarm, None) => {}
         }
         let taken = began.elapsed();
-        // Whatever else the worker did with the last one.
+        // Remaining events of the previous message.
         while self.events.line_within(Duration::ZERO).is_some() {}
         Ok(taken)
     }
 
-    /// Waits for a file with this text. Each file is read once.
+    /// Waits for a file with this text. Reads each file once.
     fn arrives(&mut self, folder: &Path, text: &str) -> anyhow::Result<()> {
         let began = Instant::now();
         while began.elapsed() < TOO_LONG {
@@ -176,7 +176,7 @@ impl Stage {
         anyhow::bail!("'{text}' did not come into {}", folder.display())
     }
 
-    /// Waits until the worker has been given something.
+    /// Waits until the worker has received a message.
     fn is_given(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         while began.elapsed() < TOO_LONG {
@@ -194,7 +194,7 @@ fn sandbox(place: &Place, binary: &Path, agents: &[&str]) -> Sandbox {
     sandbox
 }
 
-/// Nobody is told that a message was not looked at: nobody looks at some of them.
+/// Disables notices about unread messages: some messages are never read.
 fn quiet() -> Value {
     json!({ "unseenSeconds": 0, "repliesPerMinute": 1_000_000 })
 }
@@ -219,12 +219,13 @@ fn send(client: &mut Client, to: &str, text: &str) {
     client.ok("send_message", json!({ "recipient": to, "action": "status_update", "payload": text }));
 }
 
-/// Has a session wait for mail.
+/// Lets a session wait for messages.
 fn wait(client: &mut Client) -> i64 {
     client.begin("tools/call", json!({ "name": "wait_for_message", "arguments": {} }))
 }
 
-/// Waits until a session is shown this text. Members of a swarm are also told who has joined it, which may come first.
+/// Waits until a session shows this text. Members of a swarm also get notices of new members, which may come
+/// first.
 fn shows(client: &mut Client, mut call: i64, text: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     while began.elapsed() < TOO_LONG {

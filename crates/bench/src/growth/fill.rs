@@ -1,4 +1,4 @@
-//! Hubs of so many messages.
+//! Fills hubs with a given number of messages.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,24 +11,24 @@ use switchboard_sys::files::{Dir, Durability};
 use crate::load::sender;
 use crate::ours::{At, Serving};
 
-/// Among how many mailboxes the messages are spread.
+/// Mailboxes over which the messages are spread.
 pub(super) const READERS: usize = 10;
 
-/// Senders at once: enough to share each wait for the disk.
+/// Concurrent senders: enough to share each wait for the disk.
 const SENDERS: usize = 64;
 
-/// How long the text of a message is.
+/// Text length of a message.
 const TEXT: usize = 320;
 
-/// The name of a reader.
+/// Returns the name of a reader.
 pub(super) fn reader(number: usize) -> String {
     format!("reader-{number}")
 }
 
-/// Makes a workspace with its readers, and leaves it closed.
+/// Creates a workspace with its readers and closes it.
 pub(super) async fn prepare(folder: &Path) -> anyhow::Result<()> {
-    // No agent reads here. Otherwise every process would tell the senders so, 1,000 messages each time, until the end of the
-    // journal is reached: many minutes in the large hub.
+    // No agent reads here. Otherwise every process would notify the senders, 1,000 messages at a time up to
+    // the end of the journal: many minutes in the large hub.
     let settings = serde_json::json!({ "hub": { "unseenSeconds": 0 } }).to_string();
     let root = Dir::open_root(folder)?;
     root.create_new("switchboard.config.json", settings.as_bytes(), Durability::Later)?;
@@ -39,7 +39,7 @@ pub(super) async fn prepare(folder: &Path) -> anyhow::Result<()> {
     serving.close().await
 }
 
-/// Makes `count` messages wait in it, indexed and with their files, and leaves it closed.
+/// Adds `count` unread messages, indexed and with their files, and closes the workspace.
 pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     let serving = Serving::make(folder, At::Deliveries).await?;
     let mut senders = tokio::task::JoinSet::new();
@@ -66,7 +66,7 @@ pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    // A word that no message contains: so all messages are indexed.
+    // A search for a word that no message contains updates the index for all messages.
     hub.search("nowhere", None, 1).await?;
     serving.close().await
 }
@@ -80,15 +80,15 @@ async fn send(workspace: &Workspace, number: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What lies in folders.
+/// Content of folders.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) files: u64,
-    /// As the disk counts it: in blocks.
+    /// Allocated size, in blocks.
     pub(super) bytes: u64,
 }
 
-/// What lies in these folders and in the folders in them.
+/// Counts the content of these folders, recursively.
 pub(super) fn held_in(folders: &[&Path]) -> anyhow::Result<Held> {
     let mut held = Held::default();
     for folder in folders {
@@ -102,7 +102,8 @@ pub(super) fn held_in(folders: &[&Path]) -> anyhow::Result<Held> {
     Ok(held)
 }
 
-/// Has everybody be done with everything and removes it from the journal; returns how large the database was and is, in MiB.
+/// Acknowledges all messages and removes them from the journal; returns the size of the database before and
+/// after, in MiB.
 pub(super) async fn retire(folder: &Path) -> anyhow::Result<[f64; 2]> {
     const PAGE: usize = 1000;
     let size = || -> anyhow::Result<f64> {

@@ -1,4 +1,4 @@
-//! `serve` as a process, and what it takes.
+//! Load of `serve` as a process.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,16 +9,16 @@ use switchboard_sys::process::Spawn;
 
 use crate::mcp::memory::resident;
 
-/// What `serve` took from its start on.
+/// Resources that `serve` used since its start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Served {
-    /// Of one core, in per cent.
+    /// CPU time in percent of one core.
     pub(super) cpu: f64,
-    /// What it holds in memory at the end, in MiB.
+    /// Memory at the end, in MiB.
     pub(super) memory: f64,
 }
 
-/// Runs `serve` for so long.
+/// Runs `serve` for a given time.
 pub(super) async fn serve_for(program: &Path, folder: &Path, length: Duration) -> anyhow::Result<Served> {
     let spawn = Spawn::new(program).args(["serve", "--port", "0"]).cwd(folder);
     let child = spawn.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -29,10 +29,10 @@ pub(super) async fn serve_for(program: &Path, folder: &Path, length: Duration) -
     Ok(Served { cpu: 100.0 * busy / length.as_secs_f64(), memory })
 }
 
-/// How much time of processors a process has taken.
+/// Returns the CPU time of a process so far.
 async fn busy_seconds(pid: &str) -> anyhow::Result<f64> {
     use tokio::io::AsyncReadExt;
-    // `[DD-]HH:MM:SS` everywhere, in whole seconds; Linux tells it in hundredths.
+    // `[DD-]HH:MM:SS` everywhere, in whole seconds; Linux reports hundredths.
     if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         let fields: Vec<&str> = stat.rsplit_once(") ").context("no stat")?.1.split(' ').collect();
         let ticks = |at: usize| -> anyhow::Result<f64> { Ok(fields.get(at).context("no time")?.parse()?) };

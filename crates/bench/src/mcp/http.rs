@@ -1,4 +1,4 @@
-//! Clients over HTTP: as little of HTTP/1.1 as it takes, so that the server is what is measured.
+//! HTTP clients: a minimal HTTP/1.1, so that the server is measured.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,23 +15,23 @@ use tokio::time::timeout;
 use super::pipe::{TOO_LONG, answered, initialize, request};
 use crate::program::shipped;
 
-/// `switchboard serve` at work.
+/// Running `switchboard serve`.
 pub(crate) struct Serve {
     child: Child,
     port: u16,
     token: String,
 }
 
-/// One connection, on which one request follows another.
+/// Connection with sequential requests.
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
-    /// What every request says of its sender.
+    /// Headers of every request that identify the sender.
     headers: String,
     session: Option<String>,
     last: u64,
 }
 
-/// What an answer begins with.
+/// Head of a response.
 #[derive(Default)]
 struct Head {
     status: u16,
@@ -40,7 +40,7 @@ struct Head {
     session: Option<String>,
 }
 
-/// A session over `/sse`: answers come by the stream, requests go by a connection of their own.
+/// Session over `/sse`: responses arrive on the stream, requests use a separate connection.
 pub(crate) struct SseClient {
     events: Connection,
     posts: Connection,
@@ -50,12 +50,12 @@ pub(crate) struct SseClient {
 }
 
 impl Serve {
-    /// Starts it in a workspace, and returns when it listens.
+    /// Starts it in a workspace and returns when it listens.
     pub(crate) async fn start(workspace: &Path) -> anyhow::Result<Self> {
         Self::start_with(workspace, |spawn| spawn).await
     }
 
-    /// The same, with more said of how it is started.
+    /// Like [`Self::start`], with further options.
     pub(crate) async fn start_with(
         workspace: &Path,
         settle: impl FnOnce(Spawn) -> Spawn,
@@ -74,12 +74,12 @@ impl Serve {
         Ok(Self { child, port, token: token.trim().to_owned() })
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.pid()
     }
 
-    /// A connection on which an agent speaks.
+    /// Opens a connection for an agent.
     pub(crate) async fn connect(&self, agent: &str) -> anyhow::Result<Connection> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         stream.set_nodelay(true)?;
@@ -100,7 +100,7 @@ impl Serve {
 }
 
 impl Connection {
-    /// Begins a session over `/mcp`.
+    /// Starts a session over `/mcp`.
     pub(crate) async fn begin(&mut self) -> anyhow::Result<()> {
         self.exchange("initialize", &initialize()).await?;
         let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -109,17 +109,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Calls a tool over `/mcp` and waits for its answer.
+    /// Calls a tool over `/mcp` and waits for its result.
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
         self.exchange("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// One request; returns its answer as it came.
+    /// Sends one request and returns the raw response.
     async fn exchange(&mut self, method: &str, params: &Value) -> anyhow::Result<String> {
         self.last += 1;
         let (status, body) = self.post("/mcp", &request(self.last, method, params)).await?;
         ensure!(status == 200, "status {status}: {body}");
-        // An event stream with one answer in it, or the answer alone.
+        // An event stream with one response, or the response alone.
         let data = body.lines().filter_map(|line| line.strip_prefix("data: ")).find(|data| !data.is_empty());
         let answer = data.unwrap_or(&body);
         let id = answered(answer)?;
@@ -175,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// One piece of a body that comes in pieces; none after the last.
+    /// Reads one chunk of a chunked body; `None` after the last.
     async fn chunk(&mut self) -> anyhow::Result<Option<String>> {
         let length = usize::from_str_radix(&self.line().await?, 16)?;
         let mut chunk = vec![0; length + 2];
@@ -193,7 +193,7 @@ impl Connection {
 }
 
 impl SseClient {
-    /// Opens a stream and begins a session on it.
+    /// Opens a stream and starts a session on it.
     pub(crate) async fn open(serve: &Serve, agent: &str) -> anyhow::Result<Self> {
         let (mut events, posts) = (serve.connect(agent).await?, serve.connect(agent).await?);
         let get = format!("GET /sse HTTP/1.1\r\n{}Accept: text/event-stream\r\n\r\n", events.headers);
@@ -208,12 +208,12 @@ impl SseClient {
         Ok(client)
     }
 
-    /// Calls a tool; its answer comes later.
+    /// Calls a tool; the result arrives later.
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<()> {
         self.ask("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// Waits for the answer to the last request.
+    /// Waits for the response to the last request.
     pub(crate) async fn answer(&mut self) -> anyhow::Result<()> {
         let data = timeout(TOO_LONG, self.event()).await.context("no answer on the stream")??;
         let id = answered(&data)?;
@@ -232,7 +232,7 @@ impl SseClient {
         Ok(())
     }
 
-    /// The data of the next event.
+    /// Reads the data of the next event.
     async fn event(&mut self) -> anyhow::Result<String> {
         loop {
             while let Some((event, rest)) = self.unread.split_once("\n\n") {

@@ -1,4 +1,4 @@
-//! What a server holds in memory after a thousand calls.
+//! Memory of a server after a thousand calls.
 
 use std::process::Stdio;
 
@@ -17,12 +17,12 @@ use crate::stats::median;
 
 const CALLS: usize = 1000;
 
-/// What a process holds, in MiB.
+/// Memory of a process, in MiB.
 #[derive(Debug, Default)]
 struct Held {
-    /// All of its pages in memory.
+    /// Resident set size.
     resident: Vec<f64>,
-    /// The same, with each page shared with other processes counted in part; only Linux tells.
+    /// Proportional set size, which counts shared pages in part; Linux only.
     share: Vec<f64>,
 }
 
@@ -60,7 +60,7 @@ impl Held {
     }
 }
 
-/// What a process has in memory, in MiB.
+/// Returns the resident memory of a process, in MiB.
 pub(crate) async fn resident(pid: &str) -> anyhow::Result<f64> {
     let mut child = Spawn::new("ps").args(["-o", "rss=", "-p", pid]).stdout(Stdio::piped()).spawn()?;
     let mut said = String::new();

@@ -1,4 +1,4 @@
-//! The baseline: the least that a Node program has to be to serve MCP over stdio.
+//! Baseline: minimal Node MCP server over stdio.
 
 use switchboard_sys::files::{Dir, Durability};
 use test_support::tools::installed;
@@ -6,13 +6,13 @@ use test_support::tools::installed;
 use super::pipe::Server;
 use crate::place::Place;
 
-/// The program, whose imports are found in `node_modules` beside it.
+/// The program, which imports from `node_modules` in its folder.
 const PROGRAM: &str = include_str!("../../baselines/server.mjs");
 
-/// Where `tools/install.sh` puts the SDK, below the folder that it names.
+/// Path where `tools/install.sh` puts the SDK, below the folder that it names.
 const SDK: &str = "npm/@modelcontextprotocol/sdk/node_modules";
 
-/// Puts the program into a folder of its own, beside the installed SDK.
+/// Copies the program to a new folder with the installed SDK.
 pub(super) fn server(place: &Place) -> anyhow::Result<Server> {
     let modules = installed(SDK).map_err(anyhow::Error::msg)?;
     let folder = place.fresh()?;

@@ -1,4 +1,4 @@
-//! A client over pipes: what a model's program does with a server that it starts.
+//! MCP client over pipes, as a model's program starts a server.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,24 +16,24 @@ use tokio::time::timeout;
 
 use crate::program::shipped;
 
-/// Longer than any answer that is not a fault.
+/// Timeout: longer than any response without a fault.
 pub(crate) const TOO_LONG: Duration = Duration::from_secs(20);
 
-/// How long a server gets to end once its stdin is closed.
+/// Time a server gets to exit after its stdin is closed.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// What is started.
+/// Server to start.
 #[derive(Debug, Clone)]
 pub(crate) enum Server {
     /// `switchboard mcp` in a workspace.
     Ours {
-        /// Whom the client is configured for.
+        /// Agent that the client is configured for.
         agent: String,
         workspace: PathBuf,
     },
-    /// The baseline, in the folder that it lies in.
+    /// The baseline, in its folder.
     Node { folder: PathBuf },
-    /// `switchboard mcp` for a user of his own, whose settings are in `home`.
+    /// `switchboard mcp` for a separate user, whose settings are in `home`.
     Settled { home: PathBuf, workspace: PathBuf },
     /// Any program.
     Program { command: Vec<OsString>, folder: PathBuf },
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     last: u64,
 }
 
-/// As much of an answer as tells that it is one.
+/// The part of a response that identifies it.
 #[derive(Deserialize)]
 struct Answer {
     id: Option<u64>,
@@ -87,7 +87,7 @@ impl Server {
 }
 
 impl Client {
-    /// Starts a server. It has said nothing yet.
+    /// Starts a server, without a handshake.
     pub(crate) fn start(server: &Server) -> anyhow::Result<Self> {
         let spawn = server.spawn()?.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = spawn.spawn()?;
@@ -96,14 +96,14 @@ impl Client {
         Ok(Self { child, input, output, line: String::new(), last: 0 })
     }
 
-    /// Starts a server and begins a session with it.
+    /// Starts a server and a session with it.
     pub(crate) async fn open(server: &Server) -> anyhow::Result<Self> {
         let mut client = Self::start(server)?;
         client.begin().await?;
         Ok(client)
     }
 
-    /// Begins the session and lists the tools; returns how many bytes the list has.
+    /// Starts the session and lists the tools; returns the size of the list in bytes.
     pub(crate) async fn begin(&mut self) -> anyhow::Result<usize> {
         self.request("initialize", &initialize()).await?;
         self.write(&line_of(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))).await?;
@@ -111,12 +111,12 @@ impl Client {
         Ok(self.line.len())
     }
 
-    /// Calls a tool and waits for its answer; returns how long that took.
+    /// Calls a tool and waits for its result; returns the duration.
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<Duration> {
         self.request("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// Calls a tool `count` times, so many at a time; returns how long that took.
+    /// Calls a tool `count` times with a number of calls in flight; returns the duration.
     pub(crate) async fn calls(
         &mut self,
         tool: &str,
@@ -168,7 +168,7 @@ impl Client {
         Ok(self.input.write_all(line).await?)
     }
 
-    /// Waits for the next answer, whose line then is `self.line`.
+    /// Waits for the next response and leaves it in `self.line`.
     async fn read_answer(&mut self) -> anyhow::Result<u64> {
         loop {
             self.line.clear();
@@ -182,7 +182,7 @@ impl Client {
     }
 }
 
-/// Whether a server says something that it was not asked for.
+/// True for a notification of the server.
 fn is_news(json: &str) -> bool {
     #[derive(Deserialize)]
     struct News {
@@ -192,7 +192,7 @@ fn is_news(json: &str) -> bool {
     serde_json::from_str::<News>(json).is_ok()
 }
 
-/// The id of a good answer.
+/// Returns the id of a successful response.
 pub(crate) fn answered(json: &str) -> anyhow::Result<u64> {
     let answer: Answer = serde_json::from_str(json).with_context(|| format!("no answer: {json}"))?;
     let refused = answer.error.is_some() || answer.result.is_none_or(|result| result.is_error);
@@ -200,12 +200,12 @@ pub(crate) fn answered(json: &str) -> anyhow::Result<u64> {
     answer.id.context("an answer without an id")
 }
 
-/// A request of JSON-RPC.
+/// Builds a JSON-RPC request.
 pub(crate) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-/// The parameters of `initialize`.
+/// Builds the parameters of `initialize`.
 pub(crate) fn initialize() -> Value {
     json!({
         "protocolVersion": "2025-06-18",

@@ -1,7 +1,7 @@
-//! How many calls a second a server answers, one at a time and many at a time, and what its tools cost to list.
+//! Calls per second of a server, sequential and concurrent, and the size of its tool list.
 //!
-//! `stdio` is `switchboard mcp` in a workspace without `serve`; `attached` is the same where `serve` answers, which then
-//! is one more process on the way; `http` is `serve` itself, with a connection and a session for each call in flight.
+//! `stdio` is `switchboard mcp` in a workspace without `serve`; `attached` is the same where `serve` answers,
+//! which adds a process; `http` is `serve` itself, with a connection and a session for each call in flight.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,16 +20,16 @@ use crate::place::Place;
 use crate::progress::say;
 use crate::stats::{median, rate};
 
-/// How many calls are in flight at once.
+/// Calls in flight.
 const IN_FLIGHT: [usize; 2] = [1, 32];
 
-/// What our rates should be, beside the least that a Node program has to be.
+/// Target of our rates, relative to the minimal Node server.
 const ENOUGH: Target = Target::AtLeast(1.5);
 
-/// Before it counts, in each round.
+/// Uncounted calls per round.
 const WARM_UP: usize = 50;
 
-/// The profiles, as the configuration calls them.
+/// Profiles by their configuration names.
 const PROFILES: [&str; 3] = ["minimal", "messaging", "full"];
 
 pub(super) async fn run(node: &Server, place: &Place, (rounds, calls): (usize, usize)) -> anyhow::Result<()> {
@@ -76,7 +76,7 @@ async fn piped(server: &Server, tool: &str, in_flight: usize, calls: usize) -> a
     Ok(time)
 }
 
-/// As many connections as calls in flight, each with a session of its own.
+/// Opens as many connections as calls in flight, each with its own session.
 async fn over_http(serve: &Serve, in_flight: usize, calls: usize) -> anyhow::Result<Duration> {
     let mut connections = Vec::with_capacity(in_flight);
     for _ in 0..in_flight {
@@ -108,7 +108,7 @@ async fn in_turns(connections: Vec<Connection>, calls: usize) -> anyhow::Result<
     Ok(connections)
 }
 
-/// How many bytes the list of tools has in a profile.
+/// Measures the size of the tool list of a profile.
 #[expect(clippy::cast_precision_loss, reason = "a list of a few kilobytes")]
 async fn listed(folder: &Path, profile: &str) -> anyhow::Result<f64> {
     workspace(folder).await?;

@@ -1,9 +1,9 @@
-//! What a tool call adds to the sending of a message.
+//! Overhead of a tool call over sending a message.
 //!
-//! Beside it stands the least that it can be: a hub in the caller's own process, with its door at work as
-//! `switchboard mcp` has it, accepting the same message, and a byte there and back between two processes.
-//! Messages are sent one after the other, in two ways: with a pause between them, as agents do, so that each
-//! call is by itself; and in a row, where each shares the machine with the delivery of the message before it.
+//! The baseline is the least possible: a hub in the caller's own process, with its door running as in
+//! `switchboard mcp`, that accepts the same message, and a byte that is echoed between two processes.
+//! Messages are sent in two ways: with a pause between them, as agents do, so that each call runs alone; and
+//! in a row, where each shares the machine with the delivery of the previous message.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -24,14 +24,14 @@ use crate::stats::{median, millis, percentile};
 
 const LEAST: &str = "hub_submit_and_pipe_round_trip";
 
-/// Before it counts, in each round: enough for the journal's log to have been begun anew, as it is over and over
-/// in a workspace that is used. While the log still grows, the disk has more to do for each message.
+/// Uncounted messages per round: enough for the journal's log to restart, as it does regularly in a workspace
+/// in use. While the log still grows, the disk has more work per message.
 const WARM_UP: usize = 250;
 
-/// How many of one kind with pauses between them, before the next kind has its turn.
+/// Messages of one kind with pauses, before the next kind has its turn.
 const TURN: usize = 20;
 
-/// What one round measured.
+/// Results of one round.
 #[derive(Debug, Default)]
 struct Times {
     in_a_row: Vec<Duration>,
@@ -46,7 +46,7 @@ struct Series {
     apart_p99: Vec<f64>,
 }
 
-/// A program that gives back what it gets, and the pipes to it.
+/// Echo program, with the pipes to it.
 struct Echo {
     child: Child,
     input: ChildStdin,
@@ -87,7 +87,7 @@ impl Series {
     }
 }
 
-/// Calls, bare submits and echoes: first each in a row, then in turns, with a pause before each.
+/// Runs calls, bare submits and echoes: first each in a row, then in turns, with a pause before each.
 async fn round(place: &Place, count: usize) -> anyhow::Result<[Times; 3]> {
     let serving = Serving::make(&place.fresh()?, At::Everything).await?;
     let (mut client, letter) = (Client::open(&fresh(place).await?).await?, letter());
@@ -127,8 +127,8 @@ impl Times {
 
     async fn turn(&mut self, mut once: impl AsyncFnMut() -> anyhow::Result<Duration>) -> anyhow::Result<()> {
         for _ in 0..TURN {
-            // Uneven, so that no timer stays in step; longer than a delivery takes, and the look at the mailbox
-            // that follows it.
+            // Random, so that it stays out of step with every timer; longer than a delivery and the mailbox
+            // scan after it.
             tokio::time::sleep(Duration::from_millis(fastrand::u64(8..14))).await;
             self.apart.push(once().await?);
         }
@@ -136,7 +136,7 @@ impl Times {
     }
 }
 
-/// Has the hub of this process accept the same message.
+/// Submits the same message to the hub of this process.
 async fn submit(serving: &Serving) -> anyhow::Result<Duration> {
     let (body, began) = (body(), Instant::now());
     send(&serving.workspace, 0, body).await?;

@@ -1,4 +1,4 @@
-//! From the start of the process until the client has the list of tools.
+//! Time from the start of the process until the client has the tool list.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::place::Place;
 use crate::progress::say;
 use crate::stats::{median, millis};
 
-/// Turns before it counts.
+/// Uncounted turns.
 const WARM_UP: usize = 2;
 
 pub(super) async fn run(ours: &Server, node: &Server, turns: usize) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
-//! How soon a model that waits for mail has it, from just before the sender's call on.
+//! Latency of a model that waits for messages, from just before the sender's call on.
 //!
-//! Sender and reader are clients of two processes. The sender's is `switchboard mcp`; the reader waits by the
-//! stream of `switchboard serve`, or by a `switchboard mcp` of its own.
+//! Sender and reader are clients of two processes. The sender uses `switchboard mcp`; the reader waits on the
+//! stream of `switchboard serve`, or in its own `switchboard mcp`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::place::Place;
 use crate::progress::say;
 use crate::stats::{median, millis, percentile};
 
-/// Not measured: what a waiting model may take to wake.
+/// A bound, not a measurement: the longest acceptable wake-up.
 const BOUND: &str = "bound_50_ms";
 
 pub(super) async fn run(place: &Place, count: usize) -> anyhow::Result<()> {
@@ -85,7 +85,7 @@ async fn by_stdio(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> 
     Ok(times)
 }
 
-/// Uneven, so that no timer of either side stays in step; long enough for the wait to have begun.
+/// Random, so that it stays out of step with every timer; long enough for the wait to start.
 async fn fall_idle() {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(30..60))).await;
 }

@@ -1,4 +1,4 @@
-//! A server of MCP that does nothing but answer: the least that can be behind a suite.
+//! MCP echo server: the least that can be behind a suite.
 
 use std::io::{BufRead, Write};
 

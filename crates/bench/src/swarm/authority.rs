@@ -1,4 +1,4 @@
-//! A certificate authority for one run.
+//! Certificate authority for one run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use rustls::pki_types::CertificateDer;
 use switchboard_sys::files::Dir;
 use tokio_rustls::TlsConnector;
 
-/// An authority that only this run believes.
+/// Authority that only this run trusts.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     der: CertificateDer<'static>,
 }
 
-/// The files of a server that has a certificate.
+/// Certificate files of a server.
 pub(super) struct Files {
     pub(super) ca: PathBuf,
     pub(super) cert: PathBuf,
@@ -34,7 +34,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), pem, der })
     }
 
-    /// Issues a certificate for some addresses, into files.
+    /// Issues a certificate for some addresses, as files.
     pub(super) fn issue(&self, addresses: Vec<String>, folder: &Path) -> anyhow::Result<Files> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(addresses)?.signed_by(&key, &self.issuer)?;
@@ -50,7 +50,7 @@ impl Authority {
         })
     }
 
-    /// What opens connections to servers that have a certificate of this authority.
+    /// Returns a connector that trusts this authority.
     pub(super) fn connector(&self) -> anyhow::Result<TlsConnector> {
         let mut roots = RootCertStore::empty();
         roots.add(self.der.clone())?;

@@ -1,4 +1,4 @@
-//! What no hub of a swarm can do without: to verify signatures, and to write messages down.
+//! Baselines of a swarm's hub: bare signature verification, and bare journaling.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::load::body;
 use crate::place::Place;
 use crate::stats::rate;
 
-/// How many signatures a second all cores verify, with the strict check that the door has.
+/// Measures signatures per second on all cores, with the door's strict verification.
 pub(super) fn verify(senders: &Letters, letters: &[Letter]) -> anyhow::Result<f64> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let keys: Vec<_> = senders.senders.iter().map(|(_, key)| key.verifying_key()).collect();
@@ -35,7 +35,7 @@ pub(super) fn verify(senders: &Letters, letters: &[Letter]) -> anyhow::Result<f6
     Ok(rate(letters.len(), time))
 }
 
-/// A hub of this process that nobody delivers from.
+/// Hub of this process without deliveries.
 pub(super) struct Journal {
     hub: Hub,
     from: Vec<AgentId>,
@@ -52,8 +52,8 @@ impl Journal {
         Ok(Self { hub, from, to: AGENT.parse()?, scope: stage.swarm.to_string() })
     }
 
-    /// Writes the messages down, as many tasks at once as there are clients, each waiting for its answer; how long each of
-    /// them and all of them took.
+    /// Journals the messages with as many concurrent tasks as clients; returns the latency of each message
+    /// and the total duration.
     pub(super) async fn write(self, letters: &[Letter]) -> anyhow::Result<(Vec<Duration>, Duration)> {
         let content = body();
         let began = Instant::now();
@@ -75,7 +75,7 @@ impl Journal {
         Ok((times, time))
     }
 
-    /// The message as the door hands it to the hub.
+    /// Converts the message to the draft that the door submits.
     fn draft(&self, letter: &Letter, content: &str) -> anyhow::Result<Draft> {
         let from = self.from.get(letter.sender).context("a sender that nobody knows")?.clone();
         let text = |text: &str| serde_json::Value::String(text.to_owned());

@@ -1,7 +1,7 @@
-//! A broadcast to peers that take their time, beside a message to one of them.
+//! A broadcast to slow peers, compared with a message to one of them.
 //!
-//! Each peer has an address of its own within the loopback network, as each would have a host of its own. Time runs from
-//! the start of `switchboard swarm send` until the last peer has answered.
+//! Each peer has its own loopback address, as each would have its own host. Time runs from the start of
+//! `switchboard swarm send` until the last peer has answered.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,13 +27,13 @@ use crate::place::Place;
 use crate::progress::say;
 use crate::stats::{median, millis};
 
-/// How many peers there are.
+/// Number of peers.
 const PEERS: usize = 50;
 
-/// How long each of them takes for an answer.
+/// Response time of each peer.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// Who has answered, and when.
+/// Peer that has answered, and when.
 type Answered = (String, Instant);
 
 /// The peers, all behind one listener.
@@ -55,7 +55,7 @@ pub(super) async fn run(place: &Place, authority: &Authority, rounds: usize) -> 
     let members: Vec<Peer> = senders.senders.iter().enumerate().map(member).collect();
     let stage = Stage::build(place, authority, &members).await?;
     let serve = stage.serve().await?;
-    // The first has all connections to open.
+    // The first broadcast opens all connections.
     let first = peers.hear(&stage, &["swarm", "send", "to all of you"], PEERS).await?;
     let (mut one, mut all) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -80,9 +80,9 @@ impl Peers {
         let files = authority.issue((0..PEERS).map(|n| address(n).to_string()).collect(), &place.fresh()?)?;
         let mode = Mode::Files { cert: files.cert, key: files.key };
         let mut settings = Settings::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), mode);
-        // All of them are called from one address.
+        // All peers are called from one address.
         settings.limits.connections_per_client = settings.limits.connections;
-        // Full, an answer would be missed and the run would fail: no broadcast has as many.
+        // If it were full, an answer would be missed and the run would fail: no broadcast has as many.
         let (answered, answers) = mpsc::channel(4 * PEERS);
         let stop = CancellationToken::new();
         let app = Router::new().fallback(answer).with_state(answered);
@@ -90,7 +90,7 @@ impl Peers {
         Ok(Self { listening, answers, stop })
     }
 
-    /// Has the program say something, and waits until so many peers have answered.
+    /// Runs the program and waits until so many peers have answered.
     async fn hear(&mut self, stage: &Stage, args: &[&str], count: usize) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let heard = async {
@@ -112,15 +112,15 @@ impl Peers {
 
 async fn answer(State(answered): State<mpsc::Sender<Answered>>, request: Request) -> &'static str {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    // HTTP/2 has the host in the address.
+    // HTTP/2 has the host in the URI.
     let host = host.or_else(|| request.uri().host()).unwrap_or_default().to_owned();
     tokio::time::sleep(SLOW).await;
-    // Full, the run ends with an error.
+    // If it is full, the run ends with an error.
     let _ = answered.try_send((host, Instant::now()));
     r#"{"status":"queued"}"#
 }
 
-/// The address of a peer.
+/// Returns the address of a peer.
 fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 1, u8::try_from(number + 1).unwrap_or(u8::MAX))
 }

@@ -1,4 +1,4 @@
-//! A client over HTTPS: as little of HTTP/1.1 as it takes, so that the server is what is measured.
+//! HTTPS client: a minimal HTTP/1.1, so that the server is measured.
 
 use std::net::Ipv4Addr;
 
@@ -12,20 +12,20 @@ use tokio_rustls::client::TlsStream;
 use super::authority::Authority;
 use crate::mcp::pipe::TOO_LONG;
 
-/// More than any answer to a message has.
+/// Larger than any response to a message.
 const ANSWER: usize = 16 * 1024;
 
-/// Connections from one address: half of what a hub accepts.
+/// Connections per address: half of what a hub accepts.
 const PER_ADDRESS: usize = 16;
 
-/// One connection, on which one request follows another.
+/// Connection with sequential requests.
 pub(super) struct Client {
     stream: TlsStream<TcpStream>,
     unread: Vec<u8>,
 }
 
 impl Client {
-    /// Connects the client of a number. Clients are spread over loopback addresses.
+    /// Connects a client. Clients are spread over loopback addresses.
     pub(super) async fn connect(authority: &Authority, port: u16, number: usize) -> anyhow::Result<Self> {
         let address = Ipv4Addr::new(127, 0, 0, u8::try_from(1 + number / PER_ADDRESS)?);
         let socket = TcpSocket::new_v4()?;
@@ -37,7 +37,7 @@ impl Client {
         Ok(Self { stream, unread: Vec::new() })
     }
 
-    /// Sends a whole request; returns the status of its answer once all of that is there.
+    /// Sends a request; returns the status once the complete response is there.
     pub(super) async fn send(&mut self, request: &[u8]) -> anyhow::Result<u16> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;

@@ -1,30 +1,30 @@
-//! How much of the machine each side takes: clients and hub share its cores.
+//! CPU share of each side: clients and hub share the cores.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How many ticks of `/proc/PID/stat` a second has, on every Linux there is.
+/// Ticks per second in `/proc/PID/stat`, on every Linux.
 const TICKS: u64 = 100;
 
-/// What both sides had used by some moment.
+/// CPU time of both sides at some moment.
 pub(super) struct Cores {
     at: Instant,
     clients: Duration,
     hub: Option<Duration>,
 }
 
-/// What share of all cores each side has used since.
+/// Share of all cores that each side has used since.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shares {
     pub(super) clients: f64,
-    /// Only Linux tells.
+    /// Linux only.
     pub(super) hub: Option<f64>,
 }
 
 impl Cores {
-    /// Now, with the hub in the process `pid`.
+    /// Reads the current values, with the hub in the process `pid`.
     pub(super) fn now(pid: &str) -> Self {
         Self { at: Instant::now(), clients: of_this_process(), hub: of(pid) }
     }
@@ -46,7 +46,8 @@ fn of_this_process() -> Duration {
 
 fn of(pid: &str) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything but ends with the last parenthesis; the 12th and 13th after it are user and system.
+    // The name may contain any character but ends with the last parenthesis; the 12th and 13th field after it
+    // are user and system time.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     Some(Duration::from_millis((user + system) * 1000 / TICKS))

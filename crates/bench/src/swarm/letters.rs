@@ -1,4 +1,4 @@
-//! Messages of other owners, signed before they are sent, as a program of theirs would have it.
+//! Messages of other owners, signed before they are sent, as their programs would.
 
 use anyhow::Context;
 use base64::Engine as _;
@@ -12,33 +12,33 @@ use super::stage::{AGENT, Peer, Stage};
 use super::stamp;
 use crate::load::body;
 
-/// What the signed bytes of a whole envelope begin with.
+/// Domain separator of a signed envelope.
 const ENVELOPE: &[u8] = b"asp-envelope-v1\0";
 
-/// What is signed.
+/// Signatures of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seal {
-    /// What the protocol has signed.
+    /// The signature that the protocol requires.
     Message,
-    /// The whole envelope as well.
+    /// A signature of the complete envelope as well.
     Envelope,
 }
 
-/// A message, ready to be sent.
+/// Message, ready to be sent.
 pub(super) struct Letter {
-    /// The number of its sender.
+    /// Number of its sender.
     pub(super) sender: usize,
     /// Its id in the swarm.
     pub(super) id: String,
-    /// The bytes that the protocol has signed, and their digest.
+    /// Signed bytes, and their digest.
     pub(super) signed: Vec<u8>,
     pub(super) digest: [u8; 32],
     pub(super) signature: [u8; 64],
-    /// The whole request, from its first line to the last byte of its body.
+    /// Complete HTTP request, with its body.
     pub(super) request: Vec<u8>,
 }
 
-/// Those who write: some agents, each with a key.
+/// Senders: agents with a key each.
 pub(super) struct Letters {
     pub(super) senders: Vec<(String, SigningKey)>,
 }
@@ -55,7 +55,7 @@ impl Letters {
         Self { senders: (0..count).map(|number| (format!("{name}-{number}"), key())).collect() }
     }
 
-    /// The senders, as a roster has them. Nothing is ever sent to them.
+    /// Returns the senders as roster entries. They receive nothing.
     pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
         self.senders.iter().map(|(id, key)| Peer {
             id: id.clone(),
@@ -64,7 +64,7 @@ impl Letters {
         })
     }
 
-    /// Writes messages to the agent of the stage, the senders by turns.
+    /// Builds messages to the agent of the stage, with the senders in turn.
     pub(super) fn write(&self, stage: &Stage, count: usize, seal: Seal) -> anyhow::Result<Vec<Letter>> {
         let content = body();
         let senders = self.senders.iter().enumerate().cycle().take(count);
@@ -72,12 +72,12 @@ impl Letters {
     }
 }
 
-/// A key as a roster has it.
+/// Formats a key as in a roster.
 pub(super) fn public(key: &SigningKey) -> String {
     STANDARD.encode(key.verifying_key().as_bytes())
 }
 
-/// A UUID of version 4.
+/// Creates a version 4 UUID.
 pub(super) fn new_uuid() -> Uuid {
     uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid()
 }

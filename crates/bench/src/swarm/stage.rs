@@ -1,4 +1,4 @@
-//! An owner with a hub, an agent and a swarm in it, all made by the shipped program.
+//! Owner with a hub, an agent and a swarm, all created by the shipped program.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -17,17 +17,17 @@ use crate::mcp::http::Serve;
 use crate::place::Place;
 use crate::program::shipped;
 
-/// The agent of this hub.
+/// Agent of this hub.
 pub(super) const AGENT: &str = "reader";
 
-/// Somebody else in the swarm.
+/// Another member of the swarm.
 pub(super) struct Peer {
     pub(super) id: String,
     pub(super) endpoint: String,
     pub(super) public_key: String,
 }
 
-/// What `serve` is started on.
+/// Prepared workspace in which `serve` runs.
 pub(super) struct Stage {
     home: PathBuf,
     workspace: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Makes an agent, and a swarm that it leads, with these members.
+    /// Creates an agent, and a swarm that it leads, with these members.
     pub(super) async fn build(place: &Place, authority: &Authority, peers: &[Peer]) -> anyhow::Result<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let stage = Self { home: place.fresh()?, workspace: place.fresh()?, port, swarm: new_uuid() };
@@ -61,7 +61,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What the agent knows of its swarm, in the form in which it is taken from one place to another.
+    /// Builds the agent's swarm state, in the format of an export.
     fn state<'p>(&self, members: impl Iterator<Item = &'p Peer>) -> Value {
         let now = stamp();
         let member = |peer: &Peer| {
@@ -79,12 +79,12 @@ impl Stage {
         })
     }
 
-    /// Has `serve` go on until it is closed.
+    /// Starts `serve`, which runs until it is closed.
     pub(super) async fn serve(&self) -> anyhow::Result<Serve> {
         Serve::start_with(&self.workspace, |spawn| spawn.env("HOME", &self.home)).await
     }
 
-    /// Runs the program to its end; what it said.
+    /// Runs the program to its end and returns its output.
     pub(super) async fn says(&self, args: &[&str]) -> anyhow::Result<String> {
         let spawn = Spawn::new(shipped()?).args(args).cwd(&self.workspace).env("HOME", &self.home);
         let mut child = spawn.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;

@@ -1,4 +1,4 @@
-//! Readers that do nothing but read, on threads of their own; and a pipe that does nothing but copy.
+//! Readers on separate threads, and a pipe that only copies.
 
 use std::io::{BufRead, BufReader, Write, pipe};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 
 use super::rate;
 
-/// A client that reads until a turn is complete.
+/// Client that reads until a turn is complete.
 pub(super) struct Reader {
     ready: Receiver<()>,
     thread: JoinHandle<anyhow::Result<(Vec<String>, Instant)>>,
@@ -46,18 +46,18 @@ impl Reader {
         Ok(Self { ready, thread })
     }
 
-    /// Returns once the router has its wish.
+    /// Waits until the router has confirmed the subscription.
     pub(super) fn is_ready(&self) -> anyhow::Result<()> {
         Ok(self.ready.recv()?)
     }
 
-    /// What it has read, and when it was done.
+    /// Returns the lines it has read, and the time at the end.
     pub(super) fn finish(self) -> anyhow::Result<(Vec<String>, Instant)> {
         self.thread.join().map_err(|_| anyhow!("the reader failed"))?
     }
 }
 
-/// How many lines a second get through two pipes: written one by one, copied one by one, read.
+/// Measures lines per second through two pipes: written, copied and read one by one.
 pub(super) fn copy(lines: &[String]) -> anyhow::Result<f64> {
     let (first_out, mut first_in) = pipe()?;
     let (second_out, mut second_in) = pipe()?;

@@ -5,7 +5,7 @@ fn answer(format: OutputFormat, output: &str) -> Result<String, String> {
 }
 
 #[test]
-fn each_format_has_its_answer() {
+fn answer_is_extracted_from_each_format() {
     let codex = "{\"type\":\"thread.started\",\"thread_id\":\"1\"}\n\
         {\"type\":\"item.completed\",\"item\":{\"id\":\"0\",\"type\":\"reasoning\",\"text\":\"hm\"}}\n\
         {\"type\":\"item.completed\",\"item\":{\"id\":\"1\",\"type\":\"agent_message\",\"text\":\"first\"}}\n\
@@ -29,7 +29,7 @@ fn each_format_has_its_answer() {
 }
 
 #[test]
-fn no_answer_is_a_failure_with_a_reason() {
+fn missing_answer_is_an_error() {
     for (format, output) in [
         (OutputFormat::Plain, " \n"),
         (OutputFormat::Codex, "{\"type\":\"turn.completed\"}"),

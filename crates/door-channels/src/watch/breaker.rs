@@ -1,20 +1,20 @@
-//! When a watcher stops trying, and how often it answers the same agent.
+//! Circuit breaker and rate limit of a watcher.
 
 use std::collections::{HashMap, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::AgentId;
 
-/// So many failures …
+/// Failures that open the breaker …
 const FAILURES: usize = 3;
 
 /// … within this time …
 const WINDOW: SignedDuration = SignedDuration::from_mins(15);
 
-/// … and the program is left alone for so long.
+/// … for so long.
 const REST: SignedDuration = SignedDuration::from_mins(10);
 
-/// Counts failures and answers of one watcher.
+/// Failures and answers of one watcher.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failures: VecDeque<Timestamp>,
@@ -23,12 +23,12 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// How long the program is still left alone.
+    /// Returns how long the breaker stays open.
     pub(super) fn rest(&self, now: Timestamp) -> Option<SignedDuration> {
         self.rests_until.map(|until| until.duration_since(now)).filter(SignedDuration::is_positive)
     }
 
-    /// Notes a failure; true where it was one too many.
+    /// Records a failure; returns true if it opens the breaker.
     pub(super) fn failed(&mut self, now: Timestamp) -> bool {
         self.failures.retain(|at| now.duration_since(*at) < WINDOW);
         self.failures.push_back(now);
@@ -40,20 +40,20 @@ impl Breaker {
         is_enough
     }
 
-    /// Notes that the program works, and need not be left alone. Its failures still count: one that fails every other time
-    /// fails often enough.
+    /// Records a success and closes the breaker. Recent failures still count: a program that fails every
+    /// other time fails often enough.
     pub(super) fn worked(&mut self) {
         self.rests_until = None;
     }
 
-    /// Notes that the person said something: who answers whom is counted anew.
+    /// Records a message of the person, which resets the rate limits.
     pub(super) fn person_spoke(&mut self) {
         self.answers.clear();
     }
 
-    /// Whether this agent may be answered once more within a minute; if so, that is noted.
+    /// Returns true and counts the answer if this agent may be answered once more within a minute.
     ///
-    /// The hub counts replies between two agents, but not those to a whole channel.
+    /// The hub limits replies between two agents, but not those to a whole channel.
     pub(super) fn may_answer(&mut self, agent: &AgentId, per_minute: u32, now: Timestamp) -> bool {
         let recent = self.answers.entry(agent.clone()).or_default();
         recent.retain(|at| now.duration_since(*at) < SignedDuration::from_mins(1));

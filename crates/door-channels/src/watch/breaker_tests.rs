@@ -5,7 +5,7 @@ fn minute(minute: i64) -> Timestamp {
 }
 
 #[test]
-fn three_failures_within_a_quarter_of_an_hour_are_a_reason_to_rest() {
+fn breaker_opens_after_three_failures() {
     let mut breaker = Breaker::default();
     assert!(!breaker.failed(minute(0)));
     assert!(!breaker.failed(minute(10)));
@@ -17,7 +17,7 @@ fn three_failures_within_a_quarter_of_an_hour_are_a_reason_to_rest() {
 }
 
 #[test]
-fn an_answer_in_between_does_not_make_up_for_failures() {
+fn success_does_not_reset_failures() {
     let mut breaker = Breaker::default();
     breaker.failed(minute(0));
     breaker.failed(minute(1));
@@ -28,7 +28,7 @@ fn an_answer_in_between_does_not_make_up_for_failures() {
 }
 
 #[test]
-fn c6_one_agent_is_answered_so_often_within_a_minute_and_others_apart() {
+fn rate_limit_is_per_agent() {
     let mut breaker = Breaker::default();
     let (codex, claude) = ("codex".parse().unwrap(), "claude".parse().unwrap());
     assert!(breaker.may_answer(&codex, 2, minute(0)) && breaker.may_answer(&codex, 2, minute(0)));

@@ -1,9 +1,9 @@
-//! One message, one answer: which watcher is at which message, in the shared folder.
+//! Answer leases: ensure that each message gets one answer, among all watchers that share the folder.
 //!
-//! A claim is a file `signals/claims/{agent}/{message}.json`, made under a name that was free, so that of all
-//! watchers of an agent, on whichever hosts, one has it. The answer is written into the claim before it is
-//! posted, under the very name it will have: whoever takes over from one that died posts that, and finds it
-//! where it was posted already.
+//! A lease is a file `signals/claims/{agent}/{message}.json`. Only one process can create it, so of all
+//! watchers of an agent, on any host, one holds it. The answer is stored in the lease before it is posted,
+//! with the id it will have. A watcher that takes over from a dead one posts that answer, or finds it already
+//! posted.
 
 use std::time::Duration;
 
@@ -15,34 +15,34 @@ use switchboard_sys::owner::Owner;
 
 use crate::wire::{ChannelMessage, pretty};
 
-/// Larger than any answer that is posted.
+/// Larger than any answer.
 const LIMIT: u64 = 32 << 20;
 
-/// For how long a claim that is done with is kept: messages that old are not answered any more.
+/// How long completed leases are retained: older messages are not answered any more.
 const KEPT: SignedDuration = SignedDuration::from_hours(24 * 7);
 
-/// For how long to wait while somebody else takes the same claim over.
+/// How long to wait while another process takes over the same lease.
 const TURN: Duration = Duration::from_secs(2);
 
-/// Whoever shares the folder must be able to see who is at what.
+/// Everyone who shares the folder must be able to read leases.
 const MODE: u32 = 0o644;
 
-/// What is known of a claim.
+/// Content of a lease file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct LeaseFile {
-    /// The process that has it.
+    /// Process that holds it.
     owner: String,
-    /// Tells this claim from any other on the same message.
+    /// Unique token that distinguishes this lease from any other on the message.
     token: String,
-    /// When it counts as abandoned, wherever its process is.
+    /// Expiry, whatever host the process is on.
     until: Timestamp,
-    /// Whether the message is done with.
+    /// True once the message is handled.
     done: bool,
     /// The answer, once there is one.
     reply: Option<Box<ChannelMessage>>,
 }
 
-/// The right to answer one message.
+/// Exclusive right to answer one message.
 #[derive(Debug)]
 pub(super) struct AnswerLease {
     dir: Dir,
@@ -50,22 +50,22 @@ pub(super) struct AnswerLease {
     file: LeaseFile,
 }
 
-/// What became of an attempt to take a message on.
+/// Result of an attempt to acquire a lease.
 #[derive(Debug)]
 pub(super) enum Acquisition {
-    /// It is ours.
+    /// This watcher holds the lease.
     Acquired(AnswerLease),
-    /// Another watcher is at it.
+    /// Another watcher holds it.
     Busy,
-    /// It has been answered.
+    /// The message has been answered.
     Done,
 }
 
 impl AnswerLease {
-    /// Takes a message on, for as long as a call of the program may take. Blocks.
+    /// Acquires the lease on a message for `lease`, the longest run of the program. Blocks.
     ///
-    /// `watcher` tells one watcher from all others. It is at one message at a time, so that a claim of its own that it did
-    /// not give back is one that it lost, as where the folder was unmounted meanwhile.
+    /// `watcher` identifies the watcher. It answers one message at a time, so an unreleased lease of its own
+    /// is one that it lost, for example when the folder was unmounted.
     pub(super) fn acquire(
         dir: &Dir,
         message: &str,
@@ -82,7 +82,8 @@ impl AnswerLease {
             reply: None,
         };
         loop {
-            // A claim that a power failure takes is made again; an answer that was posted is found then.
+            // A lease that is lost in a power failure is acquired again; an answer that was posted is found
+            // then.
             if dir.create_new(&name, &pretty(&file), Durability::Later)? == Created::Created {
                 return Ok(Acquisition::Acquired(Self { dir: dir.clone(), name, file }));
             }
@@ -93,7 +94,7 @@ impl AnswerLease {
                 Some(LeaseState::Abandoned(_)) => break,
             }
         }
-        // Taking over is looking and writing, and nobody must come between the two.
+        // Taking over reads and then writes the file, so it needs a lock.
         let _turn = match DirLock::acquire(dir, &name, LockOptions { wait: TURN, ..LockOptions::default() }) {
             Ok(turn) => turn,
             Err(LockError::Busy { .. }) => return Ok(Acquisition::Busy),
@@ -102,33 +103,33 @@ impl AnswerLease {
         match read_state(dir, &name, now, watcher)? {
             Some(LeaseState::Abandoned(reply)) => file.reply = reply,
             Some(LeaseState::Done) => return Ok(Acquisition::Done),
-            // Given back or taken a moment ago: the next look will tell.
+            // Released or acquired a moment ago: the next round will tell.
             Some(LeaseState::Held) | None => return Ok(Acquisition::Busy),
         }
         dir.replace(&name, &pretty(&file), MODE)?;
         Ok(Acquisition::Acquired(Self { dir: dir.clone(), name, file }))
     }
 
-    /// The answer that whoever had this before had come to.
+    /// Returns the answer that the previous holder stored.
     pub(super) fn reply(&self) -> Option<&ChannelMessage> {
         self.file.reply.as_deref()
     }
 
-    /// Writes the answer down before it is posted; false where the claim was lost. Blocks.
+    /// Stores the answer before it is posted; returns false if the lease was lost. Blocks.
     pub(super) fn store_answer(&mut self, reply: ChannelMessage) -> Result<bool, FileError> {
         self.file.reply = Some(Box::new(reply));
         self.write(Durability::Synced)
     }
 
-    /// Notes that the message is done with. Blocks.
+    /// Marks the message as handled. Blocks.
     pub(super) fn complete(mut self) -> Result<(), FileError> {
         self.file.done = true;
-        // The answer is in the channel now, and a claim is kept for its name alone.
+        // The answer is in the channel now; only the lease's name is still needed.
         self.file.reply = None;
         self.write(Durability::Later).map(drop)
     }
 
-    /// Gives the message back, to be taken on again. Blocks.
+    /// Releases the lease, so that the message can be answered later. Blocks.
     pub(super) fn release(self) -> Result<(), FileError> {
         if self.is_held()? {
             self.dir.remove(&self.name)?;
@@ -136,7 +137,7 @@ impl AnswerLease {
         Ok(())
     }
 
-    /// Whether nobody has taken it over: this process may have been asleep for longer than the lease.
+    /// True if no other process took over: this process may have been suspended for longer than the lease.
     fn is_held(&self) -> Result<bool, FileError> {
         let found = self.dir.read(&self.name, LIMIT)?;
         let found = found.and_then(|found| serde_json::from_slice::<LeaseFile>(&found.bytes).ok());
@@ -152,15 +153,15 @@ impl AnswerLease {
     }
 }
 
-/// How a claim stands that somebody made.
+/// State of an existing lease.
 enum LeaseState {
     Held,
     Done,
-    /// Nobody is at it any more; the answer, where there was one.
+    /// No process holds it any more; the stored answer, if any.
     Abandoned(Option<Box<ChannelMessage>>),
 }
 
-/// How the claim of this name stands; nothing where there is none.
+/// Reads the state of a lease; `None` if it does not exist.
 fn read_state(dir: &Dir, name: &str, now: Timestamp, watcher: &str) -> Result<Option<LeaseState>, FileError> {
     let Some(found) = dir.read(name, LIMIT)? else { return Ok(None) };
     let is_own = |lease: &LeaseFile| lease.token.split_once('-').is_some_and(|(by, _)| by == watcher);
@@ -168,17 +169,17 @@ fn read_state(dir: &Dir, name: &str, now: Timestamp, watcher: &str) -> Result<Op
         Ok(lease) if lease.done => LeaseState::Done,
         Ok(lease) if is_own(&lease) || is_abandoned(&lease, now) => LeaseState::Abandoned(lease.reply),
         Ok(_) => LeaseState::Held,
-        // One that cannot be read is nobody's.
+        // An unreadable lease has no holder.
         Err(_) => LeaseState::Abandoned(None),
     }))
 }
 
-/// Whether nobody is at it any more: its process has ended on this host, or its time is over.
+/// True if its process has ended on this host, or if it has expired.
 fn is_abandoned(lease: &LeaseFile, now: Timestamp) -> bool {
     lease.until <= now || lease.owner.parse::<Owner>().is_ok_and(|owner| owner.is_gone())
 }
 
-/// Removes what is so old that its message is not answered any more, and what a watcher that was killed left unfinished.
+/// Removes leases of messages that are too old to be answered, and temporary files of killed watchers.
 pub(super) fn clear_old(dir: &Dir, now: Timestamp) -> Result<(), FileError> {
     dir.clear_stale_temps(now)?;
     let oldest = now.as_nanosecond().saturating_sub(KEPT.as_nanos());

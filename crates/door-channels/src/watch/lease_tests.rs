@@ -22,7 +22,7 @@ fn take_as(dir: &Dir, now: Timestamp, watcher: &str) -> Acquisition {
 }
 
 #[test]
-fn watcher_takes_its_own_lost_claim_over() {
+fn watcher_takes_over_its_lost_lease() {
     let (_folder, dir) = folder();
     let mut lost = ours(take_as(&dir, noon(), "one"));
     assert!(lost.store_answer(reply()).unwrap());
@@ -40,7 +40,7 @@ fn reply() -> ChannelMessage {
 }
 
 #[test]
-fn one_has_it_until_it_is_done_and_then_nobody() {
+fn lease_is_exclusive_until_done() {
     let (_folder, dir) = folder();
     let lease = ours(acquire(&dir, noon()));
     assert!(matches!(acquire(&dir, noon()), Acquisition::Busy));
@@ -49,14 +49,14 @@ fn one_has_it_until_it_is_done_and_then_nobody() {
 }
 
 #[test]
-fn what_is_given_back_can_be_taken() {
+fn released_lease_can_be_acquired() {
     let (_folder, dir) = folder();
     ours(acquire(&dir, noon())).release().unwrap();
     ours(acquire(&dir, noon()));
 }
 
 #[test]
-fn c8_whoever_takes_over_finds_the_answer_and_the_former_owner_has_lost_it() {
+fn successor_finds_the_stored_answer() {
     let (_folder, dir) = folder();
     let mut late = ours(acquire(&dir, noon()));
     assert!(late.store_answer(reply()).unwrap());
@@ -70,7 +70,7 @@ fn c8_whoever_takes_over_finds_the_answer_and_the_former_owner_has_lost_it() {
 }
 
 #[test]
-fn the_claim_of_a_process_that_is_gone_is_free_at_once_and_so_is_one_that_cannot_be_read() {
+fn dead_or_unreadable_lease_is_free() {
     let (folder, dir) = folder();
     ours(acquire(&dir, noon()));
     let path = folder.path().join("general.msg-1.json");
@@ -84,7 +84,7 @@ fn the_claim_of_a_process_that_is_gone_is_free_at_once_and_so_is_one_that_cannot
 }
 
 #[test]
-fn of_many_that_take_over_at_once_one_has_it() {
+fn concurrent_takeover_has_one_winner() {
     let (_folder, dir) = folder();
     ours(acquire(&dir, noon()));
     let threads: Vec<_> = (0..8)
@@ -98,7 +98,7 @@ fn of_many_that_take_over_at_once_one_has_it() {
 }
 
 #[test]
-fn old_claims_are_cleared_and_fresh_ones_kept() {
+fn old_leases_are_removed() {
     let (_folder, dir) = folder();
     ours(acquire(&dir, noon())).complete().unwrap();
     let now = switchboard_sys::clock::Clock::system().now();

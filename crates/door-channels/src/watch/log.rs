@@ -1,4 +1,4 @@
-//! A watcher's log: `logs/{agent}-watcher.log`.
+//! Log of a watcher: `logs/{agent}-watcher.log`.
 
 use jiff::Timestamp;
 use switchboard_core::Name;
@@ -7,10 +7,10 @@ use crate::error::describe;
 use crate::tree::{Tree, blocking};
 use crate::wire::iso;
 
-/// At this size the older half is dropped.
+/// Size at which the older half is dropped.
 const LONGEST: u64 = 1 << 20;
 
-/// Adds a line. A log that cannot be written is no reason to stop.
+/// Appends a line. A failure is reported and ignored.
 pub(super) async fn write(tree: &Tree, agent: &Name, now: Timestamp, line: &str) {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let (tree, name) = (tree.clone(), format!("{agent}-watcher.log"));

@@ -1,13 +1,13 @@
-//! What is for an agent ("Detection Logic"), with exact tokens.
+//! Detects which messages are for an agent ("Detection Logic"), with exact tokens.
 
 use std::collections::HashMap;
 
 use crate::ids::deprecated_id;
 
-/// Whether a text mentions an agent as `@agent`, in any letter case, as names of agents are compared.
+/// True if a text mentions an agent as `@agent`, in any letter case.
 ///
-/// Only the whole id counts: `@qc-1` is not `@qc-10`. What stands in code or in quoted lines was said by
-/// somebody else or to nobody, and an address of e-mail mentions nobody. An agent goes by its deprecated id as well.
+/// Only the whole id counts: `@qc-1` is not `@qc-10`. Code, quoted lines and e-mail addresses are ignored. A
+/// deprecated id counts as well.
 pub fn is_mentioned(text: &str, agent: &str) -> bool {
     mentions(text, agent) || deprecated_id(agent).is_some_and(|old| mentions(text, old))
 }
@@ -35,7 +35,7 @@ fn mentions(text: &str, agent: &str) -> bool {
     })
 }
 
-/// A line that may begin or end a block of code: three or more of one mark, and what follows them.
+/// Line that may open or close a fenced code block: three or more of one mark, and the rest.
 struct Fence<'l> {
     mark: char,
     length: usize,
@@ -50,7 +50,7 @@ impl<'l> Fence<'l> {
         (length >= 3).then_some(Self { mark, length, rest })
     }
 
-    /// Behind the marks may stand a language. With a further mark it is code within a line.
+    /// A language may follow the marks. A further backtick makes it inline code.
     fn opens(&self) -> bool {
         self.mark == '~' || !self.rest.contains('`')
     }
@@ -60,7 +60,7 @@ impl<'l> Fence<'l> {
     }
 }
 
-/// Whether a text begins with an agent's id, as a word of its own: the protocol's third rule.
+/// True if a text starts with an agent's id as a separate word: the protocol's third rule.
 pub(crate) fn begins_with(text: &str, agent: &str) -> bool {
     let begins = |agent: &str| begins_with_id(text, agent);
     begins(agent) || deprecated_id(agent).is_some_and(begins)
@@ -72,27 +72,32 @@ fn begins_with_id(text: &str, agent: &str) -> bool {
     start.eq_ignore_ascii_case(agent) && is_id_end(rest)
 }
 
-/// Whether a word ends here: at `,`, `:`, `;`, `!`, `?`, at a mark that is not ASCII, at white space or the end. A full stop
-/// and a bracket need white space or the end behind them: `claude.md`, `claude/src` and `claude's` go on.
+/// True if the id ends here: before `,`, `:`, `;`, `!`, `?`, a separator that is not ASCII, white space, or
+/// the end.
+///
+/// A full stop or bracket ends it only before white space or the end: `claude.md`, `claude/src` and
+/// `claude's` continue.
 fn is_id_end(rest: &str) -> bool {
     let rest = rest.trim_start_matches(['.', ')']);
     rest.chars().next().is_none_or(|next| match next {
         ',' | ':' | ';' | '!' | '?' => true,
         next if next.is_ascii() => next.is_ascii_whitespace(),
-        next => !is_part(next) && !is_word_joiner(next),
+        next => !is_part(next) && !continues_name(next),
     })
 }
 
-/// Whether a mark that is not ASCII goes on with a word: an apostrophe, a hyphen, an underline, a combining mark.
-fn is_word_joiner(c: char) -> bool {
+/// True for a character outside ASCII that continues a word: apostrophe, hyphen, underscore or combining
+/// mark.
+fn continues_name(c: char) -> bool {
     matches!(c, '\u{2018}' | '\u{2019}' | '\u{ff07}' | '\u{2010}' | '\u{2011}' | '\u{ff0d}' | '\u{ff3f}')
         || matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}')
         || matches!(c, '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}')
 }
 
-/// The parts of a line that are not between backticks: one or more, and as many again. Those without a partner begin nothing.
+/// Returns the parts of a line outside inline code: between runs of equally many backticks. An unpaired run
+/// opens nothing.
 fn outside_code(line: &str) -> Vec<&str> {
-    // By length, the last of the runs: no other has a partner behind it, and nobody goes to the end of a long line in vain.
+    // The last run of each length is unpaired, so long lines need no repeated search.
     let last: HashMap<usize, usize> = runs(line).map(|(start, length)| (length, start)).collect();
     let (mut parts, mut rest) = (Vec::new(), 0);
     let mut runs = runs(line);
@@ -109,7 +114,7 @@ fn outside_code(line: &str) -> Vec<&str> {
     parts
 }
 
-/// The runs of backticks: where each begins, and how long it is.
+/// Returns the runs of backticks, with start and length.
 fn runs(line: &str) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -124,7 +129,7 @@ fn has_mention(text: &str, agent: &str) -> bool {
     text.match_indices('@').any(|(at, _)| {
         let (before, since) = (&text[..at], &text[read..at]);
         read = at;
-        // What stands in the address of a page is part of that, up to the next white space.
+        // Text inside a URL is no mention, up to the next white space.
         is_in_address = match since.rfind(char::is_whitespace) {
             Some(space) => since[space..].contains("://"),
             None => is_in_address || since.contains("://"),
@@ -143,7 +148,7 @@ fn ends_token(rest: &str) -> bool {
     rest.chars().next().is_none_or(|next| !is_part(next))
 }
 
-/// Whether a character goes on with a name, or hides that it does.
+/// True for a character that continues a name, or an invisible one that hides it.
 fn is_part(c: char) -> bool {
     c.is_alphanumeric()
         || matches!(c, '_' | '-' | '@' | '+' | '%')

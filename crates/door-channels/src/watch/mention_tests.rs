@@ -1,14 +1,14 @@
 use super::*;
 
 #[test]
-fn an_agent_goes_by_its_deprecated_id_as_well() {
+fn deprecated_id_is_mentioned() {
     assert!(is_mentioned("ask @claude-1 about it", "claude") && is_mentioned("@Codex-1", "codex"));
     assert!(!is_mentioned("@claude-10", "claude") && !is_mentioned("@qc-1", "qc"));
     assert!(begins_with("gemini-1, please", "gemini"));
 }
 
 #[test]
-fn c5_only_the_whole_id_is_a_mention() {
+fn mention_needs_the_complete_id() {
     let table = [
         ("@claude please look", true),
         ("please look, @claude", true),
@@ -55,9 +55,9 @@ fn c5_only_the_whole_id_is_a_mention() {
     assert!(!is_mentioned("@qc-10: ok?", "qc-1"));
 }
 
-/// As long as a message can be: with a look back at every mark, or ahead from every one, each of these takes minutes.
+/// A message of the largest size: with a search back or ahead at every mark, each of these takes minutes.
 #[test]
-fn texts_that_are_made_to_take_long_do_not() {
+fn adversarial_texts_are_scanned_fast() {
     let runs: String = (1..1400).map(|length| "`".repeat(length) + " ").collect();
     for text in ["@".repeat(1 << 20), "/@claudia".repeat(1 << 17), "//@claude.x".repeat(1 << 16), runs] {
         assert!(!is_mentioned(&format!("https://example.org{text}"), "claude"));
@@ -66,7 +66,7 @@ fn texts_that_are_made_to_take_long_do_not() {
 }
 
 #[test]
-fn c5_text_starts_with_a_whole_id() {
+fn text_starts_with_complete_id() {
     for (text, expected) in [
         ("codex, please", true),
         ("Codex: please", true),
@@ -133,7 +133,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn no_text_is_too_strange(text in ".{0,200}", agent in "[a-z][a-z0-9-]{0,8}") {
+    fn any_text_is_scanned(text in ".{0,200}", agent in "[a-z][a-z0-9-]{0,8}") {
         let _ = (is_mentioned(&text, &agent), begins_with(&text, &agent));
         let marked = format!("{text}\n@{agent}");
         if !text.contains("```") && !text.contains("~~~") {

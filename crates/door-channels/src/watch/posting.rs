@@ -1,4 +1,4 @@
-//! How an answer gets into the channel: written down, journaled, put up, in that order.
+//! Posts an answer: stored in the lease, journaled, then published as a file.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use crate::translate::{hub_id, set_hub, set_id, to_own_draft, with_folder};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
-/// The type of a message that says what went wrong.
+/// Message type of a failure report.
 pub(super) const INCIDENT: &str = "incident";
 
-/// An answer that is in the journal.
+/// Answer that is in the journal.
 struct Journaled {
     seq: i64,
-    /// The deliveries that its file makes; nothing where an earlier run journaled it.
+    /// Deliveries that its file completes; `None` if an earlier run journaled it.
     leased: Option<Vec<Handoff>>,
 }
 
 impl Watcher {
-    /// Posts the answer and marks the message as done, in that order.
+    /// Posts the answer, then marks the message as handled.
     pub(super) async fn finish(
         &self,
         stored: &Stored,
@@ -49,8 +49,9 @@ impl Watcher {
         Ok(AnswerResult::Done)
     }
 
-    /// Posts the answer, or what takes its place where the hub does not take it; nothing where the claim was lost. The
-    /// reason comes along where the answer was refused and nothing took its place.
+    /// Posts the answer, or a fallback if the hub refuses it; `None` if the lease was lost.
+    ///
+    /// Also returns the reason if the answer was refused without a fallback.
     async fn post(
         &self,
         stored: &Stored,
@@ -84,13 +85,13 @@ impl Watcher {
         };
         let Journaled { seq, leased } = journaled;
         let Some(leased) = leased else {
-            // The outbox may be writing the file now. Both choose the same name for it.
+            // The outbox may be writing the file now. Both choose the same name.
             if let Some(stored) = self.channels.hub().message(id).await? {
                 self.channels.write_file(&stored.message, seq, channel).await?;
             }
             return Ok(Some((lease, None)));
         };
-        // The same at every try, so that whoever takes over finds the very file.
+        // Identical at every attempt, so that a successor finds this very file.
         set_id(&mut reply, id, Some(seq));
         set_hub(&mut reply, own_name.as_ref());
         match self.publish(lease, reply).await {
@@ -120,7 +121,7 @@ impl Watcher {
                 }
                 Ok(Journaled { seq: accepted.seq, leased: (!accepted.duplicate).then_some(leased) })
             }
-            // Journaled by an earlier run, under other settings.
+            // Journaled by an earlier run, with other settings.
             Err(HubError::Conflict { native_id, first }) if first == id => match hub.message(id).await? {
                 Some(stored) => Ok(Journaled { seq: stored.seq, leased: None }),
                 None => Err(HubError::Conflict { native_id, first }.into()),
@@ -129,8 +130,10 @@ impl Watcher {
         }
     }
 
-    /// What is posted where the hub does not take an answer, so that nobody waits for it: the same for everyone in the
-    /// channel where the asker cannot be reached, and otherwise an incident, where those are posted.
+    /// Returns the fallback for a refused answer, so that the asker does not wait.
+    ///
+    /// If the asker is unreachable, that is the same answer to the whole channel; otherwise an incident, if
+    /// those are enabled.
     fn fallback_reply(&self, reply: ChannelMessage, refused: &HubError) -> Option<ChannelMessage> {
         let is_unreachable = matches!(refused, HubError::Unresolved(_)) && reply.to != "all";
         let mut other = ChannelMessage { id: String::new(), to: "all".to_owned(), ..reply };
@@ -144,7 +147,7 @@ impl Watcher {
         Some(other)
     }
 
-    /// Gives the answer an id and a name and writes it into the claim; nothing where the claim was lost.
+    /// Gives the answer an id and a name and stores it in the lease; `None` if the lease was lost.
     async fn persist_answer(
         &self,
         mut lease: AnswerLease,
@@ -168,8 +171,7 @@ impl Watcher {
         .await
     }
 
-    /// Puts the answer into the channel under the name that the claim has for it, or under another where
-    /// somebody has taken that.
+    /// Creates the answer's file under its stored name, or under another one if the name is taken.
     async fn publish(
         &self,
         mut lease: AnswerLease,
@@ -185,7 +187,7 @@ impl Watcher {
                 }
                 let there = dir.read(&name, this.config().file_limit).ok().flatten();
                 let there = there.and_then(|there| ChannelMessage::parse(&there.bytes).ok());
-                // The same was posted before its poster died.
+                // An earlier run may have posted it before it died.
                 Ok(there
                     .is_some_and(|there| hub_id(&there) == hub_id(&ours) && there.content == ours.content))
             });
@@ -200,10 +202,10 @@ impl Watcher {
         }
     }
 
-    /// The answer as a message of the channel, but for its id and time.
+    /// Builds the answer as a channel message, without id and time.
     ///
-    /// It is for everyone in the channel, which wakes nobody; only an asker that does not read the channel is
-    /// named, so that the answer finds its way to wherever it reads.
+    /// It is addressed to the whole channel, which wakes no agent. Only an asker that does not read the
+    /// channel is named, so that the answer reaches it elsewhere.
     pub(super) async fn reply(
         &self,
         stored: &Stored,
@@ -214,7 +216,7 @@ impl Watcher {
         let (channel, asker) = (&self.config.channel, &stored.message.from);
         let directory = self.channels.hub().directory().await?;
         let is_reader = directory.channel(channel).any(|reader| reader.id == directory.canonical(asker));
-        // Whoever posts in this folder reads it, also where the hub that knows has not told so yet.
+        // An agent that posts in this folder reads it, even if its hub has not announced that yet.
         let has_posted = !asker.name.is_human()
             && self.is_of_this_folder(&stored.message)
             && asker.realm == stored.message.other_hub();

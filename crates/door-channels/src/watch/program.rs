@@ -1,4 +1,4 @@
-//! Running the program that answers.
+//! Runs the program that answers.
 
 use std::io;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::{PromptInput, WatcherConfig};
 
-/// Most output that is read. An answer has a few pages; the events around it may have many.
+/// Largest output. An answer has a few pages; the events around it may be many.
 const OUTPUT: usize = 16 << 20;
 
-/// How much of the complaints is kept: the end, where the reason stands.
+/// How much of stderr is retained: the end, which has the reason.
 const COMPLAINTS: usize = 4 << 10;
 
-/// The longest argument that every system takes.
+/// Longest argument that every supported system accepts.
 const ARGUMENT: usize = 100 << 10;
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProgramError {
     #[error("no program is set; give one after `--`, or a preset")]
@@ -52,9 +52,9 @@ fn last_line(complaints: &str) -> String {
     last.map(|line| format!(": {}", line.trim())).unwrap_or_default()
 }
 
-/// Runs the program to its end and returns what it printed.
+/// Runs the program to its end and returns its output.
 ///
-/// All that the program starts ends with it, also where this process is killed.
+/// All its descendants end with it, even if this process is killed.
 pub(super) async fn run_program(
     watcher: &WatcherConfig,
     agent: &Name,
@@ -80,7 +80,7 @@ pub(super) async fn run_program(
     let work = async {
         let told = async {
             if let Some(mut stdin) = stdin {
-                // A program that does not read its input closes it, which is its right.
+                // A program may close stdin without reading it.
                 let _ = stdin.write_all(prompt.as_bytes()).await;
                 let _ = stdin.shutdown().await;
             }
@@ -102,7 +102,7 @@ pub(super) async fn run_program(
         let status = child.wait().await?;
         if status.success() { Ok(output) } else { Err(ProgramError::Exit { status, complaints }) }
     };
-    // Whatever ends this early drops the child, and with it its whole group.
+    // An early return drops the child and kills its process group.
     tokio::time::timeout(watcher.timeout, work)
         .await
         .unwrap_or(Err(ProgramError::TimedOut { after: watcher.timeout }))
@@ -115,7 +115,7 @@ async fn read_at_most(stream: impl AsyncRead + Unpin) -> Result<Vec<u8>, Program
     if output.len() > OUTPUT { Err(ProgramError::TooMuch { limit: OUTPUT }) } else { Ok(output) }
 }
 
-/// Reads everything and keeps the end.
+/// Reads a stream to its end and returns the last part.
 async fn read_end(mut stream: impl AsyncRead + Unpin) -> String {
     let mut kept = Vec::new();
     let mut piece = vec![0; COMPLAINTS];

@@ -12,7 +12,7 @@ async fn run(watcher: &WatcherConfig, prompt: &str) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn c10_the_prompt_is_one_value_and_no_shell_reads_it() {
+async fn prompt_is_one_argument_without_shell() {
     let prompt = "hi $(touch /tmp/x) `id` -rf\n--dangerously-skip-permissions\n/quit !ls ; \"'";
     assert_eq!(run(&shell("cat"), prompt).await, Ok(prompt.to_owned()));
     let by_argument =
@@ -22,7 +22,7 @@ async fn c10_the_prompt_is_one_value_and_no_shell_reads_it() {
 }
 
 #[tokio::test]
-async fn c9_whatever_a_program_does_the_answer_is_a_reason() {
+async fn program_failure_has_a_reason() {
     let hangs = WatcherConfig { timeout: Duration::from_millis(200), ..shell("sleep 600 & sleep 600") };
     assert_eq!(run(&hangs, "").await.unwrap_err(), "the program took longer than 0 s and was ended");
     let dies = run(&shell("echo first >&2; echo it broke >&2; exit 3"), "").await.unwrap_err();
@@ -36,7 +36,7 @@ async fn c9_whatever_a_program_does_the_answer_is_a_reason() {
 }
 
 #[tokio::test]
-async fn a_program_that_reads_nothing_and_one_that_complains_much_end_well() {
+async fn unread_stdin_and_long_stderr_are_fine() {
     assert_eq!(run(&shell("echo ok"), &"x".repeat(1 << 20)).await, Ok("ok\n".to_owned()));
     assert_eq!(run(&shell("head -c 1000000 /dev/zero >&2; echo ok"), "").await, Ok("ok\n".to_owned()));
     let long = WatcherConfig { prompt_input: PromptInput::Argument, ..shell("echo ok") };

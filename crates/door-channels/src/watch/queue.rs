@@ -1,4 +1,4 @@
-//! What waits for a watcher: the agent's mail in its channel, and what is for it there without being its mail.
+//! Queue of a watcher: the agent's deliveries in its channel, and mentions of it there.
 
 use switchboard_core::{
     Address, AgentId, Delivery, DeliveryState, Directory, Door, Message, MessageId, Route,
@@ -10,31 +10,31 @@ use super::watcher::{ANSWERED, Memory, Watcher};
 use crate::error::ChannelError;
 use crate::translate::is_in_folder;
 
-/// How many messages are read from the mailbox at a time.
+/// Messages per read of the mailbox.
 const PAGE: usize = 200;
 
-/// How far back in the journal a watcher looks that has never run. What it finds there is a backlog like any other: the
-/// limits of age and number hold.
+/// How far back in the journal a first run looks for mentions. The limits of age and number apply to these as
+/// well.
 const LOOKBACK: i64 = 10_000;
 
-/// After how many messages of the journal it is written down how far a watcher has looked.
+/// Journal entries after which the cursor is saved.
 const SELDOM: i64 = 64;
 
-/// Under this topic the hub remembers how far each watcher has looked for mentions.
+/// Note topic of each watcher's cursor for mentions.
 const CURSOR: &str = "mentions";
 
-/// How far a message of the channel has got with the agent.
+/// Stage of a channel message for this agent.
 enum Stage {
-    /// Its file is being written, and it wakes the watcher once that is there.
+    /// Its file is being written; its delivery then wakes the watcher.
     Pending,
-    /// It is still to be answered.
+    /// To be answered.
     Open,
-    /// There is nothing to be done about it here.
+    /// Nothing is left to do here.
     Handled,
 }
 
 impl Watcher {
-    /// What was delivered to the agent in this channel and it is not done with, oldest first.
+    /// Returns the agent's unfinished deliveries in this channel, oldest first.
     pub(super) async fn waiting(&self, agent: AgentId) -> Result<Vec<MailboxMessage>, ChannelError> {
         let route = Route::Channel { channel: self.config.channel.clone() };
         let (mut after, mut found) = (0, Vec::new());
@@ -49,11 +49,11 @@ impl Watcher {
         }
     }
 
-    /// Messages of the channel that are for the agent and not in its mail here, up to `last` in the journal: those to somebody
-    /// else that mention it, and those from before anybody knew that the agent listens here. What of these lies in its
-    /// mailbox and it has not seen is answered as well: it was said in this channel.
+    /// Returns the channel's messages up to `last` in the journal that are for the agent but not delivered to
+    /// it here.
     ///
-    /// The watcher remembers how far it has looked for them.
+    /// These are mentions in messages to other agents, and messages from before the agent was known as a
+    /// reader. A copy that is unread in its mailbox is answered as well. Saves a cursor.
     pub(super) async fn mentions(&self, memory: &mut Memory, last: i64) -> Result<Vec<Stored>, ChannelError> {
         let hub = self.channels.hub();
         let mut found = Vec::new();
@@ -92,7 +92,7 @@ impl Watcher {
         Ok(found)
     }
 
-    /// Whether a message was said in the channel, and not too long ago.
+    /// True if a message was posted in the channel and is not too old.
     fn is_posted_here(&self, message: &Message) -> bool {
         message.posted_in().is_some_and(|channel| channel == self.config.channel) && !self.is_too_old(message)
     }
@@ -101,33 +101,35 @@ impl Watcher {
         self.channels.hub().now().duration_since(message.sent_at) > self.config.max_age
     }
 
-    /// The spec's three rules.
+    /// Applies the three rules of the protocol.
     fn is_for_us(&self, message: &Message, directory: &Directory) -> bool {
         let config = &self.config;
-        // What is forwarded to the agent is its mail, whoever it was written to.
+        // A message that is forwarded to the agent is for it, whatever its address.
         let end = |to| directory.links().end_of(to).unwrap_or(to);
         matches!(&message.to, Address::Agent(to) if self.is_us(end(to), message, directory))
             || is_mentioned(&message.body, config.agent.as_str())
             || (config.starts_with && begins_with(&message.body, config.agent.as_str()))
     }
 
-    /// Whether a name in a message is that of the agent. In a folder that linked hubs share it is one agent, whichever of the
-    /// hubs has heard of it: whoever watches there answers what is written to that name in a file.
+    /// True if a name in a message is that of the agent.
+    ///
+    /// In a folder that linked hubs share, a name is one agent, whichever hub knows it: its watcher answers
+    /// what a file addresses to that name.
     fn is_us(&self, named: &AgentId, message: &Message, directory: &Directory) -> bool {
         let agent = directory.canonical(&self.config.agent.clone().into());
         let is_same_agent = || named.name == agent.name && named.realm == message.other_hub();
         directory.canonical(named) == agent || (is_same_agent() && self.is_of_this_folder(message))
     }
 
-    /// Whether a message was posted in the folder that this hub shares with those that it is linked with.
+    /// True if a message was posted in the folder that this hub shares with linked hubs.
     pub(super) fn is_of_this_folder(&self, message: &Message) -> bool {
         self.channels.folder().is_some_and(|folder| is_in_folder(message, folder))
     }
 
-    /// Stage of a message for this watcher.
+    /// Returns the stage of a message for this watcher.
     ///
-    /// Nothing if it is the agent's mail, and waits for it where it was delivered, unless that is a mailbox that is
-    /// unread; or if a rule against storms stopped it, and then it wakes no agent.
+    /// Delivered messages are handled where they were delivered, except for unread mailbox copies. A message
+    /// that loop protection stopped wakes no agent.
     async fn stage_of(&self, id: MessageId, directory: &Directory) -> Result<Stage, ChannelError> {
         let agent = directory.canonical(&self.config.agent.clone().into());
         let Some((_, receipt)) = self.channels.hub().receipt(id).await? else { return Ok(Stage::Open) };
@@ -144,7 +146,7 @@ impl Watcher {
         })
     }
 
-    /// Whether a message lies in the agent's mailbox, and not only in the channel.
+    /// True if a message is also in the agent's mailbox.
     pub(super) async fn is_in_the_mailbox(&self, id: MessageId) -> Result<bool, ChannelError> {
         let hub = self.channels.hub();
         let agent = hub.directory().await?.canonical(&self.config.agent.clone().into());
@@ -153,8 +155,8 @@ impl Watcher {
         Ok(hub.receipt(id).await?.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(is_mail)))
     }
 
-    /// Notes that everything up to here is done with. What is looked at again after a restart finds its answer,
-    /// so that it need not be written down each time.
+    /// Records that everything up to here is handled. A message that is read again after a restart has its
+    /// answer, so the cursor is saved only now and then.
     pub(super) async fn scanned(&self, memory: &mut Memory, last: i64) -> Result<(), ChannelError> {
         let written = memory.scanned.map_or(0, |(_, written)| written);
         let is_due = last - written >= SELDOM;
@@ -165,8 +167,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Notes that everything up to here was left unanswered for good, before anything is answered: found again, it would be
-    /// among the newest.
+    /// Records that everything up to here stays unanswered. Saved before the first answer: found again, these
+    /// would be among the newest.
     pub(super) async fn skip_backlog_to(&self, memory: &mut Memory, seq: i64) -> Result<(), ChannelError> {
         self.set_cursor(seq).await?;
         memory.scanned = Some((seq, seq));
@@ -187,7 +189,7 @@ impl Watcher {
         Ok(self.channels.hub().put_note(Door::Channels, CURSOR, self.cursor_key(), value).await?)
     }
 
-    /// Why a message is not answered; nothing where it is.
+    /// Returns why a message is not answered; `None` if it is.
     pub(super) async fn skip_reason(&self, stored: &Stored) -> Result<Option<&'static str>, ChannelError> {
         let message = &stored.message;
         let (hub, config) = (self.channels.hub(), &self.config);
@@ -205,12 +207,12 @@ impl Watcher {
             return Ok(Some("left unanswered: too old"));
         }
         let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };
-        // One without a file was cut off on its way into the channel, unless another hub is about to write it.
+        // A reply without a file was interrupted, unless another hub is about to write the file.
         let named = hub.native_id_in(Door::Channels, config.channel.as_str(), reply.message.id).await?;
         Ok((named.is_some() || reply.message.is_of_another_hub()).then_some(ANSWERED))
     }
 
-    /// The answer that the journal has from the agent itself.
+    /// Returns the agent's own answer in the journal.
     pub(super) async fn own_reply(&self, stored: &Stored) -> Result<Option<Stored>, ChannelError> {
         let hub = self.channels.hub();
         let directory = hub.directory().await?;
@@ -220,7 +222,7 @@ impl Watcher {
     }
 }
 
-/// Whether a delivery lies in a mailbox and its reader has not been shown it.
+/// True if a delivery is in a mailbox and unread.
 fn is_unread_mail(delivery: &Delivery) -> bool {
     matches!(delivery.route, Route::Mailbox { .. })
         && (delivery.state.is_pending() || delivery.state == DeliveryState::Delivered)

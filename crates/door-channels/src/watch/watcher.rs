@@ -1,4 +1,4 @@
-//! The work of one watcher ("Response Flow").
+//! Loop of one watcher ("Response Flow").
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -23,54 +23,54 @@ use crate::translate::to_file;
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
-/// The time that a claim is good for beyond that of the call: writing the answer down and posting it.
+/// Time that a lease exceeds the program's timeout, to store and post the answer.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
-/// How long to wait before a message is tried again, and after trouble with files or the journal.
+/// Retry delay of a message, and after errors of files or the journal.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The note on a message that has its answer.
+/// Note on an answered message.
 pub(super) const ANSWERED: &str = "answered";
 
 /// Largest role or memory file.
 const TEXT_LIMIT: u64 = 256 << 10;
 
-/// One watcher at work.
+/// A running watcher.
 pub(super) struct Watcher {
     pub(super) channels: Channels,
     pub(super) config: WatcherConfig,
     heartbeat_writer: HeartbeatWriter,
-    /// Tells its claims from those of all other watchers.
+    /// Identifies its leases among those of all watchers.
     token: String,
 }
 
-/// What lasts from one message to the next.
+/// State between messages.
 #[derive(Default)]
 pub(super) struct Memory {
     breaker: Breaker,
-    /// Those that wait because their sender was answered too often.
+    /// Messages that wait because of the rate limit on their sender.
     rate_limited: HashSet<MessageId>,
-    /// How often each message was tried.
+    /// Attempts per message.
     attempts: HashMap<MessageId, u32>,
-    /// Answers that could not be posted yet: the program is not asked again.
+    /// Answers that could not be posted yet; the program is not run again for them.
     unposted: HashMap<MessageId, String>,
-    /// Whether what came while the watcher was down has been gone through.
+    /// True once the backlog from before the start was processed.
     is_caught_up: bool,
-    /// The newest of the mailbox and of the journal when all was done with.
+    /// Newest mailbox message and journal sequence of the last complete round.
     looked: Option<(Option<i64>, i64)>,
-    /// Whether a message to the agent was still on its way into the channel at the last look.
+    /// True if the last round found a message to the agent whose file was pending.
     pub(super) is_awaiting: bool,
-    /// How far in the journal all mentions are done with, and how far that is written down.
+    /// Journal sequence up to which mentions are handled, and the saved one.
     pub(super) scanned: Option<(i64, i64)>,
 }
 
-/// What became of a message.
+/// Result of processing a message.
 pub(super) enum AnswerResult {
-    /// The agent is done with it.
+    /// The agent has handled it.
     Done,
-    /// It is still to be answered.
+    /// It is to be answered later.
     Later,
-    /// Its file has no name yet: its poster is about to write it.
+    /// Its file has no name yet: its sender is about to write it.
     NoFile,
 }
 
@@ -79,7 +79,7 @@ impl Watcher {
         Self { channels, config, heartbeat_writer, token: format!("{:016x}", fastrand::u64(..)) }
     }
 
-    /// Answers until `shutdown`. A call that runs then is ended, and its message answered after the restart.
+    /// Answers until `shutdown`. A running program is killed, and its message is answered after the restart.
     pub(super) async fn run(self, shutdown: CancellationToken) {
         self.log(&format!("watching #{}", self.config.channel)).await;
         shutdown.run_until_cancelled(Box::pin(self.watch())).await;
@@ -95,7 +95,7 @@ impl Watcher {
             is_told &= looked.as_ref().is_err_and(ChannelError::is_unmounted);
             let pause = match looked {
                 Ok(pause) => pause,
-                // Its log is in that folder as well.
+                // The log is in the same folder.
                 Err(error) if error.is_unmounted() => {
                     if !is_told {
                         let agent = &self.config.agent;
@@ -116,12 +116,12 @@ impl Watcher {
         }
     }
 
-    /// Works off what waits; returns how long to leave it at that, or nothing where all is done.
+    /// Processes the queue; returns the delay until the next round, or `None` if all is done.
     async fn process_queue(&self, memory: &mut Memory) -> Result<Option<Duration>, ChannelError> {
         let hub = self.channels.hub();
         let agent = AgentId::from(self.config.agent.clone());
         if !memory.is_caught_up {
-            // Answers of an earlier run may lie in the channel without being in the journal.
+            // Answers of an earlier run may be in the channel but not in the journal.
             self.channels.scan_channel(&self.config.channel).await?;
             let (tree, name, now) = (self.channels.tree().clone(), self.config.agent.clone(), hub.now());
             blocking(move || Ok(lease::clear_old(&tree.lease_folder(&name)?, now)?)).await?;
@@ -171,7 +171,7 @@ impl Watcher {
                 AnswerResult::NoFile => is_complete = false,
             }
         }
-        // Only what was there before the look is known to be done with.
+        // Only messages from before this round are known to be handled.
         memory.looked = (pause.is_none() && is_complete).then_some(latest);
         if memory.looked.is_some() {
             self.scanned(memory, last).await?;
@@ -179,7 +179,7 @@ impl Watcher {
         Ok(pause)
     }
 
-    /// Is done with a message that is not answered. What lies in the agent's mailbox as well waits there for the agent.
+    /// Marks a message as handled without an answer. A copy in the agent's mailbox stays unread.
     async fn dismiss(&self, id: MessageId, reason: &str) -> Result<(), ChannelError> {
         if self.is_in_the_mailbox(id).await? {
             return Ok(());
@@ -190,13 +190,13 @@ impl Watcher {
     pub(super) async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
         let agent = AgentId::from(self.config.agent.clone());
         match self.channels.hub().acknowledge(agent, id, Some(note.to_owned())).await {
-            // It was mentioned in somebody else's mail.
+            // It was mentioned in a message to another agent.
             Ok(_) | Err(HubError::NotTheRecipient { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Answers one message, once, whoever else watches.
+    /// Answers one message once, among all watchers of the agent.
     async fn answer(&self, stored: &Stored, memory: &mut Memory) -> Result<AnswerResult, ChannelError> {
         let id = stored.message.id;
         let lease = SignedDuration::try_from(self.config.timeout).unwrap_or(SignedDuration::MAX);
@@ -204,7 +204,7 @@ impl Watcher {
         let Some(request) = self.to_channel_file(stored).await? else { return Ok(AnswerResult::NoFile) };
         let (tree, name, now) =
             (self.channels.tree().clone(), self.config.agent.clone(), self.channels.hub().now());
-        // By the name that it has for everyone who shares the folder.
+        // The name is the same for everyone who shares the folder.
         let claimed = format!("{}.{}", self.config.channel, request.id);
         let token = self.token.clone();
         let acquisition = blocking(move || {
@@ -224,7 +224,7 @@ impl Watcher {
             return self.finish(stored, lease, Some(reply), ANSWERED).await;
         }
         if let Some(reply) = self.own_reply(stored).await? {
-            // The claim that had it is gone; the journal has it still.
+            // The lease with the answer is gone; the journal still has it.
             self.channels.write_file(&reply.message, reply.seq, &self.config.channel).await?;
             return self.finish(stored, lease, None, ANSWERED).await;
         }
@@ -235,7 +235,7 @@ impl Watcher {
             return Ok(result);
         }
         let limit = self.channels.hub().config().loops.pair_per_minute;
-        // As the hub does: only what answers an agent can be part of a storm.
+        // As in the hub: only an answer to an agent can be part of a message loop.
         let is_in_a_chain = !stored.message.via.is_empty() && !is_of_the_person(&stored.message);
         if is_in_a_chain && !memory.breaker.may_answer(&stored.message.from, limit, now) {
             if memory.rate_limited.insert(id) {
@@ -246,21 +246,21 @@ impl Watcher {
             return Ok(AnswerResult::Later);
         }
         memory.rate_limited.remove(&id);
-        // No hook and no tool of the same agent shows it meanwhile.
+        // Keeps hooks and tools of the agent from showing it meanwhile.
         let agent = AgentId::from(self.config.agent.clone());
         let held = self.config.timeout.saturating_add(GRACE.unsigned_abs());
         let hold = self.channels.hub().lease_display_for(agent, vec![id], DisplayMode::Pull, held).await?;
         let is_mail = self.is_in_the_mailbox(id).await?;
         if is_mail && hold.is_empty() {
-            // It is on its way into the mailbox, or somebody is about to show it to the agent.
+            // It is being delivered to the mailbox, or is about to be shown to the agent.
             blocking(move || Ok(lease.release()?)).await?;
             return Ok(AnswerResult::Later);
         }
         self.heartbeat_writer.start_work(now).await;
         self.log(&format!("answering {} from {}", request.id, request.from)).await;
         let result = self.query_program(stored, &request).await;
-        // What lies in a mailbox is held until its answer is there, and seen by that: a watcher that is killed meanwhile
-        // finds it again.
+        // A mailbox message is held until its answer is posted, and only then marked as seen: if the watcher
+        // is killed, it is found again.
         let mut hold = Some(hold);
         if result.is_ok()
             && !is_mail
@@ -284,7 +284,7 @@ impl Watcher {
         }
     }
 
-    /// Tries again later, or says that there is no answer.
+    /// Schedules a retry, or reports that there is no answer.
     async fn fail(
         &self,
         stored: &Stored,
@@ -310,7 +310,7 @@ impl Watcher {
         }
         let attempts = memory.attempts.entry(id).or_default();
         *attempts += 1;
-        // Whoever asked is told no later than the program is left alone: further tries would be a long time off.
+        // The sender is informed before the breaker opens: the next retry would be far off.
         if *attempts <= self.config.retries && rest.is_none() {
             blocking(move || Ok(lease.release()?)).await?;
             return Ok(AnswerResult::Later);
@@ -329,7 +329,7 @@ impl Watcher {
         self.finish(stored, lease, Some(reply), &note).await
     }
 
-    /// Has the program answer.
+    /// Runs the program and extracts its answer.
     async fn query_program(&self, stored: &Stored, request: &ChannelMessage) -> Result<String, ProgramError> {
         let config = &self.config;
         let context = self.channels.read_known(&config.channel, config.context, &request.id).await;
@@ -354,7 +354,7 @@ impl Watcher {
         }
     }
 
-    /// The content of a file that the user named. One that cannot be read is logged and left out.
+    /// Reads a configured file. An unreadable one is logged and left out.
     async fn read_text(&self, path: Option<&Path>) -> Option<String> {
         let path = path?.to_owned();
         let read = blocking({
@@ -382,7 +382,7 @@ impl Watcher {
         }
     }
 
-    /// A message as the channel's file has it; nothing while the channel has no name for it.
+    /// Returns the message as its file in the channel; `None` while that has no name.
     async fn to_channel_file(&self, stored: &Stored) -> Result<Option<ChannelMessage>, ChannelError> {
         let channel = &self.config.channel;
         let file = to_file(&stored.message, stored.seq, channel, None, 0);
@@ -400,7 +400,7 @@ impl Watcher {
     }
 }
 
-/// Whether the person wrote a message, as far as the hub knows.
+/// True if the person wrote the message, as verified by the hub.
 fn is_of_the_person(message: &Message) -> bool {
     message.from.is_human() && message.origin.verified
 }

@@ -8,7 +8,7 @@ use crate::run::run_channels;
 use crate::test_channels::{TestChannels, agent, file, name, post_from_lab, soon, stored, write_carelessly};
 use crate::translate::{set_id, to_own_draft, with_folder};
 
-/// A watcher of `codex` in `general` whose program is a shell script; each run adds a line to `runs`.
+/// Builds a watcher of `codex` in `general` that runs a shell script; each run adds a line to `runs`.
 fn watcher(test: &TestChannels, script: &str) -> WatcherConfig {
     let runs = test.folder.path().join("runs");
     let script = format!("echo run >> {}; {script}", runs.display());
@@ -19,7 +19,7 @@ fn runs(test: &TestChannels) -> usize {
     std::fs::read_to_string(test.folder.path().join("runs")).map_or(0, |runs| runs.lines().count())
 }
 
-/// The channels at work, with these watchers, until the test is done with them.
+/// The running door with these watchers, until the end of the test.
 struct AtWork {
     stop: CancellationToken,
     task: tokio::task::JoinHandle<Result<(), ChannelError>>,
@@ -45,7 +45,7 @@ impl AtWork {
     }
 }
 
-/// The answer to a message, once it is in the channel.
+/// Waits for the answer to a message in the channel.
 async fn answer_to(test: &TestChannels, id: &str) -> ChannelMessage {
     let mut seen = crate::reading::Transcript::default();
     let mut follower = test.channels.follow(&name("general"), &seen).await.unwrap();
@@ -60,7 +60,7 @@ async fn answer_to(test: &TestChannels, id: &str) -> ChannelMessage {
     .await
 }
 
-/// Waits until the agent is done with a message; returns the note.
+/// Waits until the agent has handled a message; returns the note.
 async fn done_with(work: &AtWork, id: &str) -> String {
     let mut changes = work.channels.hub().changes();
     soon(async {
@@ -79,7 +79,7 @@ async fn done_with(work: &AtWork, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_for_the_agent_is_answered_and_nothing_else() {
+async fn only_messages_for_the_agent_are_answered() {
     let test = TestChannels::new(&["claude"]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     let mut asked = Vec::new();
@@ -111,7 +111,7 @@ async fn what_is_for_the_agent_is_answered_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_read_the_channel_is_answered_by_name() {
+async fn absent_asker_is_answered_by_name() {
     let test = TestChannels::new(&["claude"]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     let asked = test.post("human", "codex", "what is it?").await;
@@ -121,7 +121,7 @@ async fn whoever_does_not_read_the_channel_is_answered_by_name() {
 }
 
 #[tokio::test]
-async fn what_came_while_nobody_watched_is_answered_the_newest_of_it_and_nothing_too_old() {
+async fn backlog_is_answered_within_limits() {
     let test = TestChannels::new(&[]).await;
     test.channels.join(&agent("codex"), &name("general")).await.unwrap();
     let old = test.post("human", "codex", "long ago").await;
@@ -141,11 +141,11 @@ async fn what_came_while_nobody_watched_is_answered_the_newest_of_it_and_nothing
 }
 
 #[tokio::test]
-async fn what_was_said_before_its_first_start_is_answered_once_and_nothing_too_old() {
+async fn messages_before_first_start_are_answered_once() {
     let test = TestChannels::new(&["qc-1"]).await;
     let old = test.post("human", "all", "@codex long ago").await;
     test.clock.advance(SignedDuration::from_hours(25));
-    // Nobody knows yet that codex listens here.
+    // codex is not known as a reader yet.
     let asked = [
         test.post("human", "codex", "to you").await,
         test.post("human", "all", "@codex please").await,
@@ -168,7 +168,7 @@ async fn what_was_said_before_its_first_start_is_answered_once_and_nothing_too_o
 }
 
 #[tokio::test]
-async fn of_what_was_said_before_its_first_start_the_newest_is_answered_also_after_a_restart() {
+async fn first_backlog_survives_a_restart() {
     let test = TestChannels::new(&[]).await;
     let mut ids = Vec::new();
     for number in 0..4 {
@@ -188,7 +188,7 @@ async fn of_what_was_said_before_its_first_start_the_newest_is_answered_also_aft
     assert_eq!(ids.iter().map(is_answered).collect::<Vec<_>>(), [false, false, true, true]);
 }
 
-/// Puts what is for mailboxes into them, for as long as the test runs.
+/// Delivers to mailboxes for as long as the test runs.
 async fn deliver_mail(test: &TestChannels) {
     let mut outbound = test.channels.hub().open_door(Door::Workspace).await.unwrap();
     tokio::spawn(async move {
@@ -200,9 +200,9 @@ async fn deliver_mail(test: &TestChannels) {
     });
 }
 
-/// An agent with a mailbox has what is said to it there, until it watches.
+/// An agent with a mailbox gets its messages there until it watches.
 #[tokio::test]
-async fn unread_mail_from_the_channel_is_answered_there_once_and_what_was_read_is_not() {
+async fn unread_mailbox_copy_is_answered_once() {
     let test = TestChannels::new(&["codex"]).await;
     deliver_mail(&test).await;
     let seen = test.post("human", "codex", "into your mailbox, and read").await;
@@ -227,7 +227,7 @@ async fn unread_mail_from_the_channel_is_answered_there_once_and_what_was_read_i
         work.end().await;
     }
     assert_eq!(runs(&test), 2);
-    // What was too much to catch up on, and what was said elsewhere, waits in the mailbox.
+    // The excess of the backlog, and messages from elsewhere, wait in the mailbox.
     let query = MailboxQuery { agent: agent("codex"), after: 0, limit: 10, part: Part::Unseen };
     let left = test.channels.hub().mailbox(query).await.unwrap().items;
     let left: Vec<_> = left.iter().map(|mail| mail.stored.message.body.as_str()).collect();
@@ -235,7 +235,7 @@ async fn unread_mail_from_the_channel_is_answered_there_once_and_what_was_read_i
 }
 
 #[tokio::test]
-async fn mail_that_somebody_is_about_to_show_to_the_agent_is_left_to_the_agent() {
+async fn message_being_shown_is_not_answered() {
     let test = TestChannels::new(&["codex"]).await;
     deliver_mail(&test).await;
     let mail = test.post("human", "codex", "into your mailbox").await;
@@ -250,7 +250,7 @@ async fn mail_that_somebody_is_about_to_show_to_the_agent_is_left_to_the_agent()
 }
 
 #[tokio::test]
-async fn two_watchers_of_one_agent_answer_each_message_once() {
+async fn two_watchers_answer_each_message_once() {
     let test = TestChannels::new(&[]).await;
     let (one, other) = (
         start(&test, vec![watcher(&test, "echo 42")]).await,
@@ -270,12 +270,12 @@ async fn two_watchers_of_one_agent_answer_each_message_once() {
 }
 
 #[tokio::test]
-async fn c8_an_answer_that_a_dead_watcher_had_come_to_is_posted_and_the_program_not_asked_again() {
+async fn stored_answer_of_dead_watcher_is_posted() {
     for posted_before in [false, true] {
         let test = TestChannels::new(&[]).await;
         test.channels.join(&agent("codex"), &name("general")).await.unwrap();
         let asked = test.post("human", "codex", "what is it?").await;
-        // As a watcher leaves it that was killed between its answer and the post, or after the post.
+        // The state after a watcher was killed between its answer and the post, or after the post.
         let mut reply = Post {
             to: "human".into(),
             in_reply_to: Some(asked.id.clone()),
@@ -312,7 +312,7 @@ async fn c8_an_answer_that_a_dead_watcher_had_come_to_is_posted_and_the_program_
 }
 
 #[tokio::test]
-async fn failure_is_noted_posted_where_asked_for_or_tried_again() {
+async fn failure_is_reported_or_retried() {
     let reported = TestChannels::new(&[]).await;
     let incidents = WatcherConfig { incidents: true, ..watcher(&reported, "echo it broke >&2; exit 1") };
     let work = start(&reported, vec![incidents]).await;
@@ -344,13 +344,13 @@ async fn failure_is_noted_posted_where_asked_for_or_tried_again() {
 }
 
 #[tokio::test]
-async fn c6_agents_that_mention_each_other_are_stopped() {
+async fn mutual_mentions_are_stopped() {
     let test = TestChannels::new(&[]).await;
     let of = |agent: &str, script: &str| WatcherConfig { agent: name(agent), ..watcher(&test, script) };
     let work = start(&test, vec![of("codex", "echo @claude you"), of("claude", "echo @codex you")]).await;
     test.post("human", "codex", "begin").await;
     let mut changes = work.channels.hub().changes();
-    // The hub tells the person once, when it stops the chain.
+    // The hub notifies the person once, when it stops the loop.
     soon(async {
         loop {
             let page = work.channels.hub().newest(50).await.unwrap();
@@ -368,7 +368,7 @@ async fn c6_agents_that_mention_each_other_are_stopped() {
 }
 
 #[tokio::test]
-async fn c9_an_answer_that_is_too_long_or_no_text_is_told_to_the_sender() {
+async fn invalid_answer_is_reported_to_sender() {
     for (script, reason) in [
         ("head -c 2000000 /dev/zero | tr '\\0' x", "the answer has 2000000 bytes and the limit is 1048576"),
         ("printf 'a\\377b'", "the output is not UTF-8 text (first bad byte at 1)"),
@@ -387,7 +387,7 @@ async fn c9_an_answer_that_is_too_long_or_no_text_is_told_to_the_sender() {
 }
 
 #[tokio::test]
-async fn c9_whoever_cannot_be_reached_is_answered_in_the_channel() {
+async fn unreachable_asker_is_answered_in_channel() {
     let test = TestChannels::new(&[]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     test.drop_file(&file("msg-20260111-163316-x-0001", "x@nowhere", "codex", "what is it?"));
@@ -399,7 +399,7 @@ async fn c9_whoever_cannot_be_reached_is_answered_in_the_channel() {
 }
 
 #[tokio::test]
-async fn an_answer_has_its_place_in_the_journal_in_its_file() {
+async fn answer_file_has_its_journal_sequence() {
     let test = TestChannels::new(&[]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     let asked = test.post("human", "codex", "what is it?").await;
@@ -411,7 +411,7 @@ async fn an_answer_has_its_place_in_the_journal_in_its_file() {
 }
 
 #[tokio::test]
-async fn an_agent_may_ask_as_often_as_it_likes() {
+async fn plain_questions_have_no_rate_limit() {
     let test = TestChannels::new(&[]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     let mut ids = Vec::new();
@@ -426,12 +426,12 @@ async fn an_agent_may_ask_as_often_as_it_likes() {
 }
 
 #[tokio::test]
-async fn a_reply_too_many_within_a_minute_waits_and_a_person_lets_it_go_on() {
+async fn rate_limited_reply_waits_for_person() {
     let test = TestChannels::new(&[]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     let limit = test.channels.hub().config().loops.pair_per_minute;
     let reply = async |number: u32| {
-        // Each answers somebody else's message: no chain grows, and no two write to each other.
+        // Each answers another agent's message: no chain grows, and no two agents write to each other.
         let first = test.post("qc-1", "all", &format!("{number}")).await;
         let reply =
             Post { in_reply_to: Some(first.id), ..Post::new(agent("qc-2"), name("general"), "@codex well?") };
@@ -458,7 +458,7 @@ async fn a_reply_too_many_within_a_minute_waits_and_a_person_lets_it_go_on() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_left_alone_is_shown_to_be_and_whoever_asked_last_is_told() {
+async fn open_breaker_is_shown_and_reported() {
     let test = TestChannels::new(&[]).await;
     let broken = watcher(&test, "echo it broke >&2; exit 1");
     let work = start(&test, vec![WatcherConfig { incidents: true, ..broken }]).await;
@@ -475,9 +475,9 @@ async fn a_program_that_is_left_alone_is_shown_to_be_and_whoever_asked_last_is_t
     work.end().await;
 }
 
-/// In the folder an agent goes by its name alone, and `codex` of `lab` and of `office` are one.
+/// In the folder an agent has its plain name, and `codex` of `lab` and of `office` are one.
 #[tokio::test]
-async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_has_the_agent() {
+async fn watcher_answers_for_name_in_shared_folder() {
     for is_file_first in [true, false] {
         let test = TestChannels::new(&[]).await;
         let (lab, office) = test.lab_and_office().await;
@@ -514,11 +514,11 @@ async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_
             native().await
         };
         let answer = answer_to(&test, &question).await;
-        // The asker reads along, although nobody has told `office` so.
+        // The asker reads the channel, although `office` does not know that yet.
         let shown = (answer.from.as_str(), answer.to.as_str(), answer.content.text.as_str());
         assert_eq!(shown, ("codex", "all", "42"));
         work.end().await;
-        // The one who answered is that of `office`, also to a hub that sees the file before it is told.
+        // The answer is from the agent of `office`, also for a hub that sees the file before it is informed.
         lab.scan().await.unwrap();
         let answer = stored(&lab, &answer.id).await.unwrap().message;
         assert_eq!((answer.from, answer.in_reply_to), (agent("codex@office"), Some(message.id)));
@@ -527,7 +527,7 @@ async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_
 }
 
 #[tokio::test]
-async fn whoever_asked_is_told_before_the_program_is_left_alone_however_often_it_is_tried() {
+async fn sender_is_informed_before_breaker_opens() {
     let test = TestChannels::new(&[]).await;
     let broken = watcher(&test, "echo it broke >&2; exit 1");
     let watchers = vec![WatcherConfig { retries: 9, incidents: true, ..broken }];
@@ -588,7 +588,7 @@ async fn watcher_without_its_program_is_not_started() {
 }
 
 #[test]
-fn a_watcher_that_cannot_work_is_refused() {
+fn invalid_watcher_config_is_refused() {
     let of = |agent: &str| WatcherConfig::new(name(agent), name("general"), vec!["true".into()]);
     assert_eq!(of("claude-1").agent, name("claude"));
     let refused = |watcher: WatcherConfig| watcher.validate().unwrap_err().to_string();
