@@ -1,4 +1,4 @@
-//! A child that costs next to nothing, to measure what the way to it costs: answers each line at once.
+//! Minimal child for latency benchmarks: answers each line immediately.
 
 use std::io::{self, BufRead as _, Write as _};
 
@@ -6,7 +6,7 @@ fn main() -> io::Result<()> {
     let (mut stdin, mut stdout) = (io::stdin().lock(), io::stdout().lock());
     let mut line = String::new();
     while stdin.read_line(&mut line)? > 0 {
-        // Requests have their number first; what has none is a notification.
+        // Requests start with their id; notifications have none.
         if let Some(rest) = line.strip_prefix(r#"{"jsonrpc":"2.0","id":"#) {
             let id: String = rest.chars().take_while(char::is_ascii_digit).collect();
             let result = if rest.contains(r#""method":"initialize""#) {

@@ -1,7 +1,7 @@
-//! A host with five stubborn children below reapers, made to be killed: `suite_host SCRIPT MARK`.
+//! Host with five unresponsive children guarded by reapers, made to be killed: `suite_host SCRIPT MARK`.
 //!
-//! Called as `suite_host reap` it is a reaper. The test of the reapers starts it, and so can a person:
-//! however it is killed, and whenever, nothing with `RUN=MARK` in its environment is left.
+//! As `suite_host reap` it is the reaper. Used by the reaper test, and can be run by hand: no process with `RUN=MARK`
+//! in its environment may survive, whenever and however the host is killed.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 template: door_suites::LaunchTemplate::default(),
             };
             let options = ChildOptions { guard: Some(guard.clone()), ..ChildOptions::default() };
-            Child::with(Arc::new(spec), options)
+            Child::with_options(Arc::new(spec), options)
         })
         .collect();
     let caller = Caller::default();

@@ -1,5 +1,5 @@
-//! Reads what a model gave to a suite's tool. Models wrap, unwrap and rename; what can only mean one thing is
-//! taken as that.
+//! Parses the arguments that a model passes to a suite's tool. Models wrap, unwrap and rename arguments; an unambiguous
+//! variant is accepted.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -8,22 +8,22 @@ use switchboard_core::nearest;
 use crate::raw::{Object, raw};
 use crate::schema::Checker;
 
-/// Keys that stand for `subtool` and `args` when those are absent, in the order in which they are tried.
+/// Keys accepted in place of `subtool` and `args` when those are absent, in the order in which they are tried.
 const SUBTOOL_KEYS: [&str; 3] = ["subtool", "tool", "name"];
 const ARGS_KEYS: [&str; 3] = ["arguments", "params", "input"];
 
-/// What is asked of a suite.
+/// A parsed request to a suite's tool.
 #[derive(Debug)]
-pub(crate) enum Asked<'a> {
-    /// What the suite can do.
-    Introspect(Question),
-    /// Use one of its tools.
+pub(crate) enum SuiteRequest<'a> {
+    /// Lists or describes the suite's tools.
+    Introspect(IntrospectQuery),
+    /// Calls one of the suite's tools.
     Call(Call<'a>),
 }
 
-/// What is to be shown of a suite.
+/// Parameters of an introspection request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct IntrospectQuery {
     pub(crate) mode: Option<String>,
     pub(crate) subtool: Option<String>,
     pub(crate) query: Option<String>,
@@ -31,47 +31,47 @@ pub(crate) struct Question {
     pub(crate) cursor: Option<String>,
 }
 
-/// The use of a tool. What its arguments are is decided with its schema at hand.
+/// A call of one tool. Its arguments are resolved later, once the tool's schema is known.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) subtool: String,
     args: Option<&'a RawValue>,
-    leftovers: Object<'a>,
+    extra: Object<'a>,
 }
 
-/// Reads the arguments of a suite's tool. The error is a text for the model.
-pub(crate) fn read<'a>(given: Option<&'a RawValue>, suite: &str) -> Result<Asked<'a>, String> {
+/// Parses the arguments of a suite's tool. The error is a text for the model.
+pub(crate) fn parse<'a>(given: Option<&'a RawValue>, suite: &str) -> Result<SuiteRequest<'a>, String> {
     let object = match given.filter(|given| !is_null(given)) {
         None => Object::default(),
         Some(given) => Object::parse(given).ok_or("The arguments have to be an object.")?,
     };
     let action = object.text("action").map(|action| action.trim().to_ascii_lowercase());
     match action.as_deref() {
-        Some("introspect") => Ok(Asked::Introspect(question(&object))),
-        Some("call") => call(object, suite).map(Asked::Call),
+        Some("introspect") => Ok(SuiteRequest::Introspect(parse_query(&object))),
+        Some("call") => parse_call(object, suite).map(SuiteRequest::Call),
         Some(other) => {
             let near = nearest(other, ["introspect", "call"]);
             let hint = near.first().map(|near| format!(" Did you mean '{near}'?")).unwrap_or_default();
             Err(format!(
                 "There is no action '{}'.{hint} To use a tool: {}. To see the tools: {{\"action\":\"introspect\"}}.",
                 other.escape_debug(),
-                shape(other)
+                call_example(other)
             ))
         }
         None => Err(format!(
             "'action' is missing. To see the tools: {{\"action\":\"introspect\"}}. To use one: {}.",
-            shape("NAME")
+            call_example("NAME")
         )),
     }
 }
 
-/// What a call looks like.
-pub(crate) fn shape(subtool: &str) -> String {
+/// Renders an example call of a tool.
+pub(crate) fn call_example(subtool: &str) -> String {
     format!("{{\"action\":\"call\",\"subtool\":{},\"args\":{{…}}}}", raw(&subtool).get())
 }
 
-/// Reads a question from the keys themselves or from `args`: models put it in either place.
-pub(crate) fn question(object: &Object<'_>) -> Question {
+/// Reads an introspection request from the top-level keys or from `args`, since models use either.
+pub(crate) fn parse_query(object: &Object<'_>) -> IntrospectQuery {
     let inner = object.get("args").and_then(as_object_text);
     let inner =
         inner.as_deref().and_then(|inner| serde_json::from_str::<Value>(inner).ok()).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(crate) fn question(object: &Object<'_>) -> Question {
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     };
-    Question {
+    IntrospectQuery {
         mode: text("mode").map(|mode| mode.to_ascii_lowercase()),
         subtool: SUBTOOL_KEYS.iter().find_map(|key| text(key)),
         query: text("query"),
@@ -96,7 +96,7 @@ pub(crate) fn question(object: &Object<'_>) -> Question {
     }
 }
 
-fn call<'a>(object: Object<'a>, suite: &str) -> Result<Call<'a>, String> {
+fn parse_call<'a>(object: Object<'a>, suite: &str) -> Result<Call<'a>, String> {
     let named = SUBTOOL_KEYS.iter().find(|key| object.get(key).is_some_and(|value| !is_null(value)));
     let subtool = named.and_then(|key| object.text(key)).map(|name| name.trim().to_owned());
     let (Some(named), Some(subtool)) = (named, subtool.filter(|name| !name.is_empty())) else {
@@ -105,34 +105,34 @@ fn call<'a>(object: Object<'a>, suite: &str) -> Result<Call<'a>, String> {
         ));
     };
     let args = object.get("args");
-    let mut leftovers = object;
-    leftovers.0.retain(|(key, value)| key != "action" && key != "args" && key != named && !is_null(value));
-    Ok(Call { subtool, args, leftovers })
+    let mut extra = object;
+    extra.0.retain(|(key, value)| key != "action" && key != "args" && key != named && !is_null(value));
+    Ok(Call { subtool, args, extra })
 }
 
 impl Call<'_> {
-    /// The arguments for the tool: `args` as an object or as JSON in a string; without it what stands beside it.
+    /// Returns the tool's arguments: `args` as an object or as a JSON string, else the remaining top-level keys.
     ///
-    /// What stands beside `args` is never mixed in when `args` says something. The error is a text for the model.
+    /// Top-level keys are never merged into a non-empty `args`. The error is a text for the model.
     pub(crate) fn arguments(&self, checker: &Checker) -> Result<Box<RawValue>, String> {
         if let Some(args) = self.args.filter(|args| !is_null(args)) {
             let text = as_object_text(args).ok_or("'args' has to be an object.")?;
-            if !is_empty_object(&text) || self.leftovers.0.is_empty() {
+            if !is_empty_object(&text) || self.extra.0.is_empty() {
                 return RawValue::from_string(text).map_err(|error| format!("'args' is not JSON: {error}."));
             }
         }
         for key in ARGS_KEYS {
-            // A tool may have an argument of this name itself; then it is meant.
-            let Some(value) = self.leftovers.get(key).filter(|_| !checker.has(key)) else { continue };
+            // If the tool itself has an argument of this name, the key is that argument, not a wrapper.
+            let Some(value) = self.extra.get(key).filter(|_| !checker.has(key)) else { continue };
             if let Some(arguments) = as_object_text(value).and_then(|text| RawValue::from_string(text).ok()) {
                 return Ok(arguments);
             }
         }
-        Ok(self.leftovers.to_raw())
+        Ok(self.extra.to_raw())
     }
 }
 
-/// The text of an object, also when the object came as a string. An empty string is an empty object.
+/// Returns the text of an object, also if it was sent as a JSON string. An empty string is an empty object.
 fn as_object_text(value: &RawValue) -> Option<String> {
     let text = match serde_json::from_str::<String>(value.get()) {
         Ok(text) if text.trim().is_empty() || text.trim() == "null" => return Some("{}".to_owned()),

@@ -2,37 +2,37 @@ use proptest::prelude::*;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{Asked, Question, read};
+use super::{IntrospectQuery, SuiteRequest, parse};
 use crate::schema::Checker;
 
 fn raw(text: &str) -> Box<RawValue> {
     serde_json::from_str(text).unwrap()
 }
 
-/// The tool and the arguments that are understood.
+/// Parses a call and returns its tool and arguments.
 fn called(text: &str, properties: &[&str]) -> Result<(String, String), String> {
     let members: serde_json::Map<_, _> =
         properties.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
     let schema = raw(&json!({ "type": "object", "properties": members }).to_string());
     let given = raw(text);
-    match read(Some(&given), "x_suite")? {
-        Asked::Call(call) => call
+    match parse(Some(&given), "x_suite")? {
+        SuiteRequest::Call(call) => call
             .arguments(&Checker::new(Some(&schema)))
             .map(|args| (call.subtool.clone(), args.get().to_owned())),
-        Asked::Introspect(_) => panic!("understood as a question"),
+        SuiteRequest::Introspect(_) => panic!("understood as a question"),
     }
 }
 
-fn asked(text: &str) -> Question {
+fn asked(text: &str) -> IntrospectQuery {
     let given = raw(text);
-    match read(Some(&given), "x_suite").unwrap() {
-        Asked::Introspect(question) => question,
-        Asked::Call(_) => panic!("understood as a call"),
+    match parse(Some(&given), "x_suite").unwrap() {
+        SuiteRequest::Introspect(question) => question,
+        SuiteRequest::Call(_) => panic!("understood as a call"),
     }
 }
 
 #[test]
-fn arguments_are_understood_in_every_shape_that_models_send() {
+fn every_argument_shape_is_parsed() {
     for (given, understood) in [
         (r#"{"action":"call","subtool":"echo","args":{"message":"hi"}}"#, r#"{"message":"hi"}"#),
         (r#"{"action":"CALL ","subtool":" echo ","args":"{\"message\":\"hi\"}"}"#, r#"{"message":"hi"}"#),
@@ -45,13 +45,13 @@ fn arguments_are_understood_in_every_shape_that_models_send() {
             r#"{"action":"call","subtool":"echo","args":null,"message":"hi","other":null}"#,
             r#"{"message":"hi"}"#,
         ),
-        // What stands beside arguments that say something is never mixed in.
+        // Top-level keys are never merged into non-empty arguments.
         (r#"{"action":"call","subtool":"echo","args":{"message":"a"},"message":"b"}"#, r#"{"message":"a"}"#),
         (r#"{"action":"call","tool":"echo","arguments":{"message":"hi"}}"#, r#"{"message":"hi"}"#),
         (r#"{"action":"call","name":"echo","params":"{\"message\":1}"}"#, r#"{"message":1}"#),
         (r#"{"action":"call","subtool":"echo","name":"n"}"#, r#"{"name":"n"}"#),
         (r#"{"action":"call","subtool":"echo","input":"text"}"#, r#"{"input":"text"}"#),
-        // Numbers and the order of members stay as they were written.
+        // Numbers and the order of members are preserved.
         (
             r#"{"action":"call","subtool":"echo","args":{"z":12345678901234567890123,"a":1.50}}"#,
             r#"{"z":12345678901234567890123,"a":1.50}"#,
@@ -68,7 +68,7 @@ fn arguments_are_understood_in_every_shape_that_models_send() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_told_with_the_next_step() {
+fn unparsable_request_error_names_next_step() {
     for (given, expected) in [
         (r#"{"action":"call","subtool":"echo","args":[1]}"#, "'args' has to be an object"),
         (r#"{"action":"call","subtool":"echo","args":"not json"}"#, "'args' has to be an object"),
@@ -88,12 +88,13 @@ fn what_cannot_be_understood_is_told_with_the_next_step() {
 }
 
 #[test]
-fn a_question_is_found_at_the_top_or_in_args() {
-    let expected = Question { query: Some("read file".to_owned()), limit: Some(3), ..Question::default() };
+fn introspection_parses_top_level_or_args() {
+    let expected =
+        IntrospectQuery { query: Some("read file".to_owned()), limit: Some(3), ..IntrospectQuery::default() };
     assert_eq!(asked(r#"{"action":"introspect","query":"read file","limit":3}"#), expected);
     assert_eq!(asked(r#"{"action":"introspect","args":{"query":"read file","limit":"3"}}"#), expected);
     assert_eq!(asked(r#"{"action":"introspect","args":"{\"query\":\"read file\",\"limit\":3}"}"#), expected);
-    assert_eq!(asked(r#"{"action":"introspect","args":null,"query":""}"#), Question::default());
+    assert_eq!(asked(r#"{"action":"introspect","args":null,"query":""}"#), IntrospectQuery::default());
     assert_eq!(
         asked(r#"{"action":"introspect","subtool":"echo","mode":"FULL"}"#).mode.as_deref(),
         Some("full")
@@ -102,10 +103,10 @@ fn a_question_is_found_at_the_top_or_in_args() {
 
 proptest! {
     #[test]
-    fn no_argument_text_breaks_the_reader(text in "\\PC{0,80}") {
+    fn arbitrary_arguments_never_panic(text in "\\PC{0,80}") {
         for text in [text.clone(), format!(r#"{{"action":"call","subtool":"x","args":{text}}}"#)] {
             if let Ok(given) = serde_json::from_str::<Box<RawValue>>(&text)
-                && let Ok(Asked::Call(call)) = read(Some(&given), "x_suite")
+                && let Ok(SuiteRequest::Call(call)) = parse(Some(&given), "x_suite")
                 && let Ok(arguments) = call.arguments(&Checker::new(None))
             {
                 prop_assert!(serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments.get()).is_ok());

@@ -1,4 +1,4 @@
-//! Keeps results of tools that change nothing, for a while.
+//! Time-limited cache for results of read-only tools.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,69 +8,69 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-/// The most results that are kept of one suite, and the most bytes. When either is reached, those that end
-/// soonest go first.
+/// Limits of one suite's cache, in entries and in bytes. When either is reached, the entries that expire first are
+/// evicted.
 const MAX_ENTRIES: usize = 256;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// The kept results of a suite.
+/// Result cache of one suite.
 #[derive(Debug)]
 pub(crate) struct ResultCache {
     ttl: Duration,
-    kept: Mutex<Kept>,
+    entries: Mutex<Entries>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Entries {
     results: HashMap<String, (Instant, Box<RawValue>)>,
     bytes: usize,
 }
 
 impl ResultCache {
     pub(crate) fn new(ttl: Duration) -> Self {
-        Self { ttl, kept: Mutex::default() }
+        Self { ttl, entries: Mutex::default() }
     }
 
-    /// What a call is kept under: arguments that mean the same have one key, because members are sorted.
+    /// Builds a cache key. Equal arguments have equal keys, because object members are sorted.
     pub(crate) fn key(tool: &str, arguments: &Value) -> String {
         format!("{tool}\n{arguments}")
     }
 
-    /// A kept result that is not too old.
+    /// Returns a cached result that has not expired.
     pub(crate) fn get(&self, key: &str) -> Option<Box<RawValue>> {
-        let kept = self.kept.lock();
-        kept.results.get(key).filter(|(ends, _)| *ends > Instant::now()).map(|(_, result)| result.clone())
+        let entries = self.entries.lock();
+        entries.results.get(key).filter(|(ends, _)| *ends > Instant::now()).map(|(_, result)| result.clone())
     }
 
-    /// Keeps a result. What would be an eighth of all room by itself is not kept.
-    pub(crate) fn keep(&self, key: String, result: &RawValue) {
+    /// Caches a result, unless it would take more than an eighth of the whole cache.
+    pub(crate) fn insert(&self, key: String, result: &RawValue) {
         let size = key.len() + result.get().len();
         if size > MAX_BYTES / 8 {
             return;
         }
-        let mut kept = self.kept.lock();
-        kept.forget(&key);
+        let mut entries = self.entries.lock();
+        entries.remove_entry(&key);
         let now = Instant::now();
-        while kept.results.len() >= MAX_ENTRIES || kept.bytes + size > MAX_BYTES {
+        while entries.results.len() >= MAX_ENTRIES || entries.bytes + size > MAX_BYTES {
             let Some(first) =
-                kept.results.iter().min_by_key(|(_, (ends, _))| *ends).map(|(key, _)| key.clone())
+                entries.results.iter().min_by_key(|(_, (ends, _))| *ends).map(|(key, _)| key.clone())
             else {
                 break;
             };
-            kept.forget(&first);
+            entries.remove_entry(&first);
         }
-        kept.bytes += size;
-        kept.results.insert(key, (now + self.ttl, result.to_owned()));
+        entries.bytes += size;
+        entries.results.insert(key, (now + self.ttl, result.to_owned()));
     }
 
-    /// Forgets everything, after a tool that may have changed something.
+    /// Clears the cache after a tool that may have changed something.
     pub(crate) fn clear(&self) {
-        *self.kept.lock() = Kept::default();
+        *self.entries.lock() = Entries::default();
     }
 }
 
-impl Kept {
-    fn forget(&mut self, key: &str) {
+impl Entries {
+    fn remove_entry(&mut self, key: &str) {
         if let Some((_, result)) = self.results.remove(key) {
             self.bytes -= key.len() + result.get().len();
         }
@@ -87,10 +87,10 @@ mod tests {
     use crate::raw::raw;
 
     #[tokio::test(start_paused = true)]
-    async fn results_are_kept_for_their_time_under_what_the_arguments_mean() {
+    async fn results_expire_and_equal_arguments_share_them() {
         let cache = ResultCache::new(Duration::from_secs(1));
         let one = serde_json::from_str(r#"{"b":1,"a":2}"#).unwrap();
-        cache.keep(ResultCache::key("read", &one), &raw(&1));
+        cache.insert(ResultCache::key("read", &one), &raw(&1));
         let same = ResultCache::key("read", &json!({ "a": 2, "b": 1 }));
         assert_eq!(cache.get(&same).unwrap().get(), "1");
         assert!(cache.get(&ResultCache::key("other", &one)).is_none());
@@ -99,20 +99,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_room_is_bounded_in_entries_and_in_bytes() {
+    async fn cache_is_bounded_in_entries_and_bytes() {
         let cache = ResultCache::new(Duration::from_mins(1));
         for number in 0..MAX_ENTRIES + 10 {
             tokio::time::advance(Duration::from_millis(1)).await;
-            cache.keep(number.to_string(), &raw(&number));
+            cache.insert(number.to_string(), &raw(&number));
         }
         assert!(cache.get("9").is_none() && cache.get("10").is_some());
-        cache.keep("huge".to_owned(), &raw(&"x".repeat(MAX_BYTES / 8)));
+        cache.insert("huge".to_owned(), &raw(&"x".repeat(MAX_BYTES / 8)));
         assert!(cache.get("huge").is_none());
         for number in 0..20 {
-            cache.keep(format!("big{number}"), &raw(&"x".repeat(MAX_BYTES / 9)));
+            cache.insert(format!("big{number}"), &raw(&"x".repeat(MAX_BYTES / 9)));
         }
-        assert!(cache.kept.lock().bytes <= MAX_BYTES);
+        assert!(cache.entries.lock().bytes <= MAX_BYTES);
         cache.clear();
-        assert_eq!(cache.kept.lock().bytes, 0);
+        assert_eq!(cache.entries.lock().bytes, 0);
     }
 }

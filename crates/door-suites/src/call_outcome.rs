@@ -1,21 +1,21 @@
-//! What becomes of a call, and what a model is told of it.
+//! Outcome of a tool call, and its error text for the model.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_core::sanitize_description;
 
-use crate::arguments::{Call, shape};
+use crate::arguments::{Call, call_example};
 use crate::child::ChildError;
 use crate::host::RpcError;
 use crate::metrics::Outcome;
 use crate::tool::Tool;
 use crate::tool_result;
 
-/// What became of a call.
+/// Outcome of a tool call.
 pub(crate) struct CallOutcome {
     pub(crate) result: Result<Box<RawValue>, RpcError>,
     pub(crate) outcome: Outcome,
-    /// Whether the tool is one that the child has.
+    /// True if the child has this tool.
     pub(crate) is_known: bool,
 }
 
@@ -24,23 +24,24 @@ impl CallOutcome {
         Self { result: Ok(tool_result::refusal(text)), outcome: Outcome::Refused, is_known }
     }
 
-    /// What the child answered as an error goes on as that; all else is for the model to read.
+    /// Builds the outcome of a failed call. JSON-RPC errors of the child pass through; other errors become text for the
+    /// model.
     pub(crate) fn failed(error: ChildError, is_known: bool) -> Self {
         let result = match error {
             ChildError::Rpc(error) => Err(error),
-            error => Ok(tool_result::refusal(&told(&error))),
+            error => Ok(tool_result::refusal(&error_text(&error))),
         };
         Self { result, outcome: Outcome::Error, is_known }
     }
 }
 
-/// What went wrong, for a model to read. It quotes the child.
-pub(crate) fn told(error: &ChildError) -> String {
+/// Renders an error for the model. Sanitized, because it quotes the child.
+pub(crate) fn error_text(error: &ChildError) -> String {
     sanitize_description(&error.to_string()).text
 }
 
-/// The arguments of a call, checked. The error names what is wrong, and shows the schema and a call that would do.
-pub(crate) fn checked(tool: &Tool, call: &Call<'_>) -> Result<Box<RawValue>, String> {
+/// Validates the arguments of a call. The error lists the issues and adds the schema and a valid example call.
+pub(crate) fn check_arguments(tool: &Tool, call: &Call<'_>) -> Result<Box<RawValue>, String> {
     let checker = tool.checker();
     let (wrong, arguments) = match call.arguments(checker) {
         Ok(arguments) => match serde_json::from_str(arguments.get()) {
@@ -52,7 +53,7 @@ pub(crate) fn checked(tool: &Tool, call: &Call<'_>) -> Result<Box<RawValue>, Str
     if let Some(arguments) = arguments.filter(|_| wrong.is_empty()) {
         return Ok(arguments);
     }
-    let example = shape(&tool.name).replace("{…}", &checker.example().to_string());
+    let example = call_example(&tool.name).replace("{…}", &checker.example().to_string());
     Err(format!(
         "The arguments of {} do not fit:\n- {}\nSchema: {}\nExample: {example}",
         tool.name,
@@ -68,7 +69,7 @@ pub(crate) fn is_error(result: &RawValue) -> bool {
         #[serde(default)]
         is_error: bool,
     }
-    // Most results do not say, and may be large: looking for the word is much quicker than reading them.
+    // Most results lack the flag and may be large: a substring search is much faster than parsing them.
     result.get().contains("\"isError\"")
         && serde_json::from_str::<Head>(result.get()).is_ok_and(|head| head.is_error)
 }

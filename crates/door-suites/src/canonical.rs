@@ -1,19 +1,19 @@
-//! JSON in one spelling, so that the same content always has the same hash.
+//! Canonical JSON, so that equal content always has the same hash.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::paths::hex;
 
-/// The hash of a value: SHA-256 of its canonical spelling, as hexadecimal digits.
+/// Returns the SHA-256 of a value's canonical JSON, in hexadecimal.
 pub(crate) fn hash(value: &Value) -> String {
     let mut text = String::new();
-    spell(value, &mut text);
+    write_canonical(value, &mut text);
     hex(&Sha256::digest(text))
 }
 
-/// Keys sorted, no spaces. The order of keys is decided here, whatever order the map keeps.
-fn spell(value: &Value, out: &mut String) {
+/// Writes JSON with sorted keys and no spaces, independent of the map's own order.
+fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {
             let mut keys: Vec<(&String, &Value)> = map.iter().collect();
@@ -25,7 +25,7 @@ fn spell(value: &Value, out: &mut String) {
                 }
                 out.push_str(&Value::String(key.clone()).to_string());
                 out.push(':');
-                spell(value, out);
+                write_canonical(value, out);
             }
             out.push('}');
         }
@@ -35,7 +35,7 @@ fn spell(value: &Value, out: &mut String) {
                 if at > 0 {
                     out.push(',');
                 }
-                spell(value, out);
+                write_canonical(value, out);
             }
             out.push(']');
         }
@@ -50,7 +50,7 @@ mod tests {
     use super::hash;
 
     #[test]
-    fn the_order_of_keys_does_not_count_and_everything_else_does() {
+    fn hash_ignores_key_order_only() {
         let one = hash(&json!({ "a": [1, { "b": 2, "c": 3 }], "d": "x" }));
         let same: serde_json::Value = serde_json::from_str(r#"{"d":"x", "a":[1,{"c":3,"b":2}]}"#).unwrap();
         assert_eq!(one, hash(&same));
@@ -58,7 +58,7 @@ mod tests {
         for other in [json!({ "a": [{ "b": 2, "c": 3 }, 1], "d": "x" }), json!({ "d": "x" }), json!(null)] {
             assert_ne!(one, hash(&other));
         }
-        // A text that looks like structure is a text.
+        // A string that looks like structure is still a string.
         assert_ne!(hash(&json!({ "a": "b\",\"c\":\"d" })), hash(&json!({ "a": "b", "c": "d" })));
     }
 }

@@ -1,4 +1,4 @@
-//! What a child was last seen to offer, kept so that nothing has to be started to know it.
+//! Cached tool lists of children, so that listing tools starts no process.
 
 use std::collections::HashMap;
 
@@ -13,30 +13,30 @@ use crate::paths::SuitePaths;
 use crate::spec::{ChildSpec, Launch};
 use crate::tool::Tool;
 
-/// The largest catalogue that is kept in a file. 1,000 tools of real servers have about 1 MB.
+/// Largest catalogue stored in a file. 1,000 tools of real servers have about 1 MB.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
-/// The most tools of one child that are looked at.
+/// Most tools that are read of one child; bounds memory and the time of comparisons.
 const MAX_TOOLS: usize = 10_000;
-/// From this age on a catalogue is taken anew where possible, and its age is told where not.
-const OLD: SignedDuration = SignedDuration::from_hours(24);
+/// Age from which a catalogue is refreshed if possible; if not, its age is shown.
+const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// How much older a kept catalogue may be than the same one seen again.
+/// Minimum age difference before an unchanged catalogue is written again.
 const REWRITE_AFTER: SignedDuration = SignedDuration::from_hours(1);
 
-/// The tools of a child, in its own order.
+/// Tools of one child, in the child's order.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     pub(crate) tools: Vec<Tool>,
     by_name: HashMap<String, usize>,
     pub(crate) instructions: Option<String>,
     pub(crate) taken_at: Timestamp,
-    /// True when the child has more tools than are looked at.
+    /// True if the child lists more tools than the limit.
     pub(crate) is_cut: bool,
 }
 
 impl Catalogue {
-    /// A catalogue of what the child listed. A tool without a usable name is left out, and so is the second of
-    /// two that share one, since no call could reach it.
+    /// Builds a catalogue from a listing. Tools without a usable name are dropped, and so are duplicate names, since no
+    /// call could reach the second tool.
     pub(crate) fn new(listed: Listing, instructions: Option<String>, taken_at: Timestamp) -> Self {
         let Listing { items: listed, is_cut } = listed;
         let is_cut = is_cut || listed.len() > MAX_TOOLS;
@@ -51,53 +51,53 @@ impl Catalogue {
         Self { tools, by_name, instructions, taken_at, is_cut }
     }
 
-    /// What is said where the list is not whole.
-    pub(crate) fn cut_note(&self, child: &str) -> Option<String> {
+    /// Returns a note for the model if the tool list is truncated.
+    pub(crate) fn truncation_note(&self, child: &str) -> Option<String> {
         let count = self.tools.len();
         let note = format!("{child} lists more tools than are read; only the first {count} can be used");
         self.is_cut.then_some(note)
     }
 
-    /// A tool by exactly its name.
+    /// Returns a tool by its exact name.
     pub(crate) fn get(&self, name: &str) -> Option<&Tool> {
         self.by_name.get(name).and_then(|&position| self.tools.get(position))
     }
 
-    /// The tools as the child listed them.
+    /// Returns the tools as the child listed them.
     pub(crate) fn raws(&self) -> Vec<Box<RawValue>> {
         self.tools.iter().map(|tool| tool.raw.clone()).collect()
     }
 
-    /// Whether a host would see no difference.
-    pub(crate) fn lists_the_same(&self, other: &Self) -> bool {
+    /// True if a host would see no difference between the two lists.
+    pub(crate) fn has_same_tools(&self, other: &Self) -> bool {
         self.tools.len() == other.tools.len()
             && self.tools.iter().zip(&other.tools).all(|(one, two)| one.raw.get() == two.raw.get())
     }
 
-    /// Whether keeping the other in its place would tell nobody anything new. A child that announces changes all the
-    /// time must not keep the disk busy.
-    pub(crate) fn is_as_good_as(&self, newer: &Self) -> bool {
-        self.lists_the_same(newer)
+    /// True if storing `newer` would add nothing. Prevents constant disk writes by a child that announces changes all
+    /// the time.
+    pub(crate) fn is_equivalent_to(&self, newer: &Self) -> bool {
+        self.has_same_tools(newer)
             && self.is_cut == newer.is_cut
             && self.instructions == newer.instructions
             && newer.taken_at.duration_since(self.taken_at) < REWRITE_AFTER
     }
 
-    pub(crate) fn is_old(&self, now: Timestamp) -> bool {
-        now.duration_since(self.taken_at) > OLD
+    pub(crate) fn is_stale(&self, now: Timestamp) -> bool {
+        now.duration_since(self.taken_at) > MAX_AGE
     }
 }
 
-/// Where the catalogues of a workspace are kept. What cannot be read or written is as good as missing.
+/// On-disk store for the catalogues of a workspace. Unreadable and unwritable files count as missing.
 #[derive(Debug, Clone)]
-pub(crate) struct Shelf {
+pub(crate) struct CatalogueStore {
     dir: Option<Dir>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Stored {
-    /// The hash of what the child was started as. Another command may well have other tools.
+    /// Hash of the launch settings. A different command may have different tools.
     launch: String,
     taken_at: Timestamp,
     instructions: Option<String>,
@@ -106,19 +106,19 @@ struct Stored {
     is_cut: bool,
 }
 
-impl Shelf {
+impl CatalogueStore {
     pub(crate) fn open(positions: &SuitePaths) -> Self {
         let dir = positions.create_catalogues();
         let dir = dir.inspect_err(|error| tracing::debug!(%error, "catalogues are not kept")).ok();
         Self { dir }
     }
 
-    /// The folder itself.
+    /// Returns the store's folder.
     pub(crate) fn folder(&self) -> Option<&Dir> {
         self.dir.as_ref()
     }
 
-    /// The catalogue that was kept of this child as it is described now.
+    /// Loads the stored catalogue of a child, if its launch settings have not changed since.
     pub(crate) fn load(&self, spec: &ChildSpec) -> Option<Catalogue> {
         let read = self.dir.as_ref()?.read(&file_name(spec), MAX_FILE);
         let contents = read.inspect_err(|error| tracing::debug!(%error, "no catalogue")).ok().flatten()?;
@@ -128,7 +128,7 @@ impl Shelf {
         is_current.then(|| Catalogue::new(listing, stored.instructions, stored.taken_at))
     }
 
-    /// Keeps a catalogue, unless it is too large to be kept.
+    /// Stores a catalogue, unless it is too large.
     pub(crate) fn save(&self, spec: &ChildSpec, catalogue: &Catalogue) {
         let Some(dir) = &self.dir else { return };
         let stored = Stored {
@@ -151,7 +151,8 @@ fn file_name(spec: &ChildSpec) -> String {
     format!("{}.json", spec.name)
 }
 
-/// Values of variables and headers may be secret and do not belong into a file, not even hashed.
+/// Hashes the launch settings without the values of variables and headers: they may be secret, and not even their hash
+/// belongs in a file.
 fn launch_hash(spec: &ChildSpec) -> String {
     let parts: Vec<&str> = match &spec.launch {
         Launch::Stdio { command, args, env, cwd, .. } => {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::{Catalogue, Shelf};
+use super::{Catalogue, CatalogueStore};
 use crate::child::Listing;
 use crate::paths::SuitePaths;
 use crate::raw::raw;
@@ -42,21 +42,21 @@ fn catalogue() -> Catalogue {
 }
 
 #[test]
-fn a_catalogue_comes_back_as_it_was_for_the_same_command_only() {
+fn catalogue_loads_only_for_same_launch() {
     let folder = tempfile::tempdir().unwrap();
     let paths = SuitePaths {
         workspace: folder.path().into(),
         config: "/none".into(),
         cache: folder.path().join("cache"),
     };
-    let shelf = Shelf::open(&paths);
+    let shelf = CatalogueStore::open(&paths);
     assert!(shelf.load(&spec("one")).is_none());
     shelf.save(&spec("one"), &catalogue());
     let back = shelf.load(&spec("one")).unwrap();
     assert_eq!(back.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["add", "odd"]);
     assert_eq!(back.get("add").unwrap().raw.get(), r#"{"description":"first","name":"add","x-kept":[1.0]}"#);
     assert_eq!((back.instructions.as_deref(), back.taken_at), (Some("Notes."), Timestamp::UNIX_EPOCH));
-    let note = back.cut_note("notes").unwrap();
+    let note = back.truncation_note("notes").unwrap();
     assert_eq!(note, "notes lists more tools than are read; only the first 2 can be used");
     assert!(shelf.load(&spec("two")).is_none(), "another command may have other tools");
 
@@ -69,11 +69,12 @@ fn a_catalogue_comes_back_as_it_was_for_the_same_command_only() {
 }
 
 #[test]
-fn without_a_cache_folder_everything_goes_on() {
+fn missing_cache_folder_is_tolerated() {
     let folder = tempfile::tempdir().unwrap();
     crate::test_files::write(&folder.path().join("file"), "");
     let cache = folder.path().join("file/cache");
-    let shelf = Shelf::open(&SuitePaths { workspace: folder.path().into(), config: "/none".into(), cache });
+    let shelf =
+        CatalogueStore::open(&SuitePaths { workspace: folder.path().into(), config: "/none".into(), cache });
     shelf.save(&spec("one"), &catalogue());
     assert!(shelf.load(&spec("one")).is_none());
 }

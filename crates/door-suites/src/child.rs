@@ -1,8 +1,8 @@
-//! A child MCP server and the way to it.
+//! Client for one child MCP server.
 //!
-//! [`Child`] is a handle: nothing runs until the first request. Requests go out and answers come back as raw JSON,
-//! so that nothing a child says is lost. However many ask, the child is started once; it is stopped when nobody
-//! asks any more, started again after it ended, and left alone for a while when it does not start.
+//! [`Child`] is a handle; no process runs until the first request. Requests and answers travel as raw JSON, so that
+//! nothing the child sends is lost. Concurrent callers share one start. An idle child is stopped, a crashed one is
+//! restarted, and one that keeps failing to start is not retried until the circuit breaker closes.
 
 mod connection;
 mod downloaders;
@@ -10,13 +10,13 @@ mod envelope;
 mod error;
 mod fair_queue;
 mod frames;
+mod handshake;
 mod http;
-mod input;
+mod input_required;
 mod log;
 mod meta;
 mod net;
 mod object;
-mod opening;
 mod pipe;
 mod recovery;
 mod server_requests;
@@ -56,22 +56,22 @@ pub use self::status::{ChildEvent, ChildState, ChildStatus, Counts, InitializeRe
 use crate::host::{Caller, Host};
 use crate::spec::ChildSpec;
 
-/// How many items of a list are taken. A server with more has lost count of them.
+/// Most items that are read of one list. A server with more is most likely broken.
 const LIST_CAP: usize = 50_000;
 
-/// How many pages of a list are read. Pages may be empty, and then nothing else would end the list.
+/// Most pages that are read of one list. Pages may be empty, and then nothing else would end the loop.
 const PAGE_CAP: usize = 2_000;
 
-/// A list as it was read.
+/// A list read from the child, page by page.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The items, in the child's order.
     pub items: Vec<Box<RawValue>>,
-    /// True when the child has more than the limits allow.
+    /// True if the child has more items than the limits allow.
     pub is_cut: bool,
 }
 
-/// A child. Cheap to clone; the child is stopped when the last clone is dropped.
+/// Handle for a child. Cheap to clone; dropping the last clone stops the child.
 #[derive(Clone)]
 pub struct Child(Arc<Inner>);
 
@@ -79,89 +79,98 @@ struct Inner {
     shared: Arc<Shared>,
     starter: Starter,
     state: Mutex<State>,
-    turns: FairQueue,
+    queue: FairQueue,
 }
 
 struct State {
-    now: Now,
+    now: Lifecycle,
     recovery: Recovery,
     last_error: Option<String>,
-    /// It is over for good: nothing starts it again.
+    /// True after `close`: the child is never started again.
     is_closed: bool,
 }
 
-enum Now {
+enum Lifecycle {
     Stopped,
-    Starting { outcome: watch::Receiver<Option<Started>>, off: CancellationToken, is_probe: bool },
+    Starting { outcome: watch::Receiver<Option<Started>>, cancel: CancellationToken, is_probe: bool },
     Running(Arc<Connection>),
 }
 
 type Started = Result<Arc<Connection>, ChildError>;
 
 impl Child {
-    /// A child that logs to `<name>.log` in the folder, if there is one.
+    /// Creates a handle for a child that logs to `<name>.log` in the folder, if one is given.
     pub fn new(spec: Arc<ChildSpec>, log: Option<Dir>) -> Self {
-        Self::with(spec, ChildOptions { log, ..ChildOptions::default() })
+        Self::with_options(spec, ChildOptions { log, ..ChildOptions::default() })
     }
 
-    /// A child with all that can be set.
-    pub fn with(spec: Arc<ChildSpec>, options: ChildOptions) -> Self {
-        let turns = FairQueue::new(spec.limits.concurrency, options.queue);
+    /// Creates a handle with explicit options.
+    pub fn with_options(spec: Arc<ChildSpec>, options: ChildOptions) -> Self {
+        let queue = FairQueue::new(spec.limits.concurrency, options.queue);
         let shared = Arc::new(Shared::new(spec, options));
         let starter = Starter::new(Arc::clone(&shared));
-        let state =
-            State { now: Now::Stopped, recovery: Recovery::default(), last_error: None, is_closed: false };
-        Self(Arc::new(Inner { shared, starter, state: Mutex::new(state), turns }))
+        let state = State {
+            now: Lifecycle::Stopped,
+            recovery: Recovery::default(),
+            last_error: None,
+            is_closed: false,
+        };
+        Self(Arc::new(Inner { shared, starter, state: Mutex::new(state), queue }))
     }
 
-    /// What it was made from.
+    /// Returns the child's spec.
     pub fn spec(&self) -> &Arc<ChildSpec> {
         &self.0.shared.spec
     }
 
-    /// Sends one request and returns the answer as it came. Starts the child if need be.
+    /// Sends one request and returns the raw answer. Starts the child if needed.
     ///
-    /// Nothing is sent twice: when the child ends before it answers, that is the error. The one exception is an
-    /// HTTP server that no longer knows the session, and so cannot have acted on the request.
+    /// Requests are not retried: if the child ends before it answers, the caller gets an error. The one exception is an
+    /// HTTP server that has dropped the session and therefore cannot have acted on the request.
     pub async fn request(
         &self,
         method: &str,
         params: Option<Box<RawValue>>,
         caller: &Caller,
     ) -> Result<Box<RawValue>, ChildError> {
-        let _turn = self.0.turn(caller).await?;
+        let _slot = self.0.acquire_slot(caller).await?;
         let used = self.connection(caller).await?;
         let limit = self.spec().limits.rpc;
         match used.0.exchange(method, params.as_deref(), caller, limit).await {
             Err(ChildError::SessionEnded { .. }) => {
-                let used = self.reopen(used, caller).await?;
+                let used = self.reconnect(used, caller).await?;
                 used.0.exchange(method, params.as_deref(), caller, limit).await
             }
             answer => answer,
         }
     }
 
-    /// The items of a list, as [`list_all`](Self::list_all) reads them.
+    /// Lists items as [`list_all`](Self::list_all) does, without the truncation flag.
     pub async fn list(&self, what: ListKind, caller: &Caller) -> Result<Vec<Box<RawValue>>, ChildError> {
         self.list_all(what, caller).await.map(|listing| listing.items)
     }
 
-    /// All items of a list, page by page, up to the limits. Empty when the child said that it has no such list. Starts
-    /// the child if need be, but not again when it ends meanwhile.
+    /// Lists all items of a kind, page by page, up to the limits. Empty if the child does not declare the capability.
+    /// Starts the child if needed, but does not restart it if it ends in between.
     pub async fn list_all(&self, what: ListKind, caller: &Caller) -> Result<Listing, ChildError> {
         let used = self.connection(caller).await?;
-        match self.list_by(&used, what, caller).await {
+        match self.read_pages(&used, what, caller).await {
             Err(ChildError::SessionEnded { .. }) => {
-                let used = self.reopen(used, caller).await?;
-                self.list_by(&used, what, caller).await
+                let used = self.reconnect(used, caller).await?;
+                self.read_pages(&used, what, caller).await
             }
             listed => listed,
         }
     }
 
-    async fn list_by(&self, used: &Used, what: ListKind, caller: &Caller) -> Result<Listing, ChildError> {
-        let opened = used.0.initialized().ok_or_else(|| used.0.gone_error())?;
-        // Tools are asked for in any case: some servers have them and do not say so.
+    async fn read_pages(
+        &self,
+        used: &ConnectionGuard,
+        what: ListKind,
+        caller: &Caller,
+    ) -> Result<Listing, ChildError> {
+        let opened = used.0.initialized().ok_or_else(|| used.0.disconnected_error())?;
+        // Tools are always requested: some servers have tools without declaring the capability.
         if what != ListKind::Tools && opened.capabilities.get(what.capability()).is_none() {
             return Ok(Listing::default());
         }
@@ -171,17 +180,17 @@ impl Child {
         let mut room = self.0.shared.options.message_cap;
         for _ in 0..PAGE_CAP {
             let params = cursor.as_ref().map(|cursor| raw(&serde_json::json!({ "cursor": cursor })));
-            let turn = self.0.turn(caller).await?;
+            let slot = self.0.acquire_slot(caller).await?;
             let page =
                 used.0.exchange(what.method(), params.as_deref(), caller, self.spec().limits.rpc).await;
-            drop(turn);
+            drop(slot);
             let page = match page {
                 Err(ChildError::Rpc(error)) if error.code == envelope::code::METHOD_NOT_FOUND => {
                     return Ok(Listing { items, is_cut: false });
                 }
                 page => page?,
             };
-            let Some((page, next)) = opening::read_page(&page, what.member()) else {
+            let Some((page, next)) = handshake::parse_page(&page, what.member()) else {
                 let (method, member) = (what.method(), what.member());
                 let message =
                     format!("`{}` answered `{method}` without a list of `{member}`", self.spec().name);
@@ -194,7 +203,7 @@ impl Child {
             if next.is_none() || next == cursor {
                 let is_cut = items.len() > LIST_CAP;
                 items.truncate(LIST_CAP);
-                return Ok(self.told_if_cut(what, Listing { items, is_cut }));
+                return Ok(self.warn_if_cut(what, Listing { items, is_cut }));
             }
             if items.len() >= LIST_CAP || room == 0 {
                 break;
@@ -202,10 +211,10 @@ impl Child {
             cursor = next;
         }
         items.truncate(LIST_CAP);
-        Ok(self.told_if_cut(what, Listing { items, is_cut: true }))
+        Ok(self.warn_if_cut(what, Listing { items, is_cut: true }))
     }
 
-    fn told_if_cut(&self, what: ListKind, listing: Listing) -> Listing {
+    fn warn_if_cut(&self, what: ListKind, listing: Listing) -> Listing {
         if listing.is_cut {
             let (child, read) = (&self.spec().name, listing.items.len());
             tracing::warn!(child, list = what.member(), read, "a list is too long and was read only in part");
@@ -213,45 +222,45 @@ impl Child {
         listing
     }
 
-    /// A new connection in place of one whose session is over.
-    async fn reopen(&self, used: Used, caller: &Caller) -> Result<Used, ChildError> {
+    /// Opens a new connection after the session of the old one has expired.
+    async fn reconnect(&self, used: ConnectionGuard, caller: &Caller) -> Result<ConnectionGuard, ChildError> {
         used.0.end("its session was over", EndKind::Wanted);
-        self.0.note_end(&mut self.0.state.lock(), &used.0);
+        self.0.record_end(&mut self.0.state.lock(), &used.0);
         drop(used);
         self.connection(caller).await
     }
 
-    /// What it said when it was opened; starts it if need be.
+    /// Starts the child if needed and returns its `initialize` result.
     pub async fn open(&self, caller: &Caller) -> Result<Arc<InitializeResult>, ChildError> {
         let used = self.connection(caller).await?;
-        used.0.initialized().ok_or_else(|| used.0.gone_error())
+        used.0.initialized().ok_or_else(|| used.0.disconnected_error())
     }
 
-    /// What it said when it was opened, if it runs.
+    /// Returns the `initialize` result if the child is running.
     pub fn initialized(&self) -> Option<Arc<InitializeResult>> {
         match &self.0.state.lock().now {
-            Now::Running(connection) => connection.initialized(),
+            Lifecycle::Running(connection) => connection.initialized(),
             _ => None,
         }
     }
 
-    /// How it fares.
+    /// Returns the child's state, counters and last error.
     pub fn status(&self) -> ChildStatus {
         let state = self.0.state.lock();
         let now = match &state.now {
-            Now::Starting { .. } => ChildState::Starting,
-            Now::Running(connection) => ChildState::Running {
+            Lifecycle::Starting { .. } => ChildState::Starting,
+            Lifecycle::Running(connection) => ChildState::Running {
                 pid: connection.pid,
                 since: connection.since,
                 in_flight: connection.in_use(),
             },
-            Now::Stopped => match state.recovery.waits(Instant::now()) {
+            Lifecycle::Stopped => match state.recovery.waits(Instant::now()) {
                 None => ChildState::NotStarted,
                 Some((wait, reason)) => {
                     let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
                     let now = Clock::system().now();
                     let until = now.checked_add(wait).unwrap_or(now);
-                    ChildState::Waiting { until, reason: reason.to_owned() }
+                    ChildState::Backoff { until, reason: reason.to_owned() }
                 }
             },
         };
@@ -259,74 +268,73 @@ impl Child {
         ChildStatus { state: now, counts: self.0.shared.counters.read(), last_error }
     }
 
-    /// The last lines that it wrote beside its protocol, oldest first, without secrets.
+    /// Returns the last stderr and log lines, oldest first, with secrets redacted.
     pub fn last_lines(&self) -> Vec<String> {
         self.0.shared.log.tail()
     }
 
-    /// What it makes known from now on. A receiver that is far behind is told that it missed some.
+    /// Subscribes to the child's events. A receiver that lags behind is notified that it missed some.
     pub fn events(&self) -> broadcast::Receiver<ChildEvent> {
         self.0.shared.events()
     }
 
-    /// How often it announced that its list of tools changed. [`ChildEvent`] tells the same later and less often.
+    /// Returns the number of announced tool-list changes. [`ChildEvent`] reports the same later and debounced.
     pub fn tool_changes(&self) -> u64 {
         self.0.shared.tool_changes.load(Ordering::Relaxed)
     }
 
-    /// Tells it that what this client answered to `roots/list` is no longer so, if it runs and knows the client.
+    /// Notifies the child that this client's roots changed, if the child runs and has served the client.
     pub fn roots_changed(&self, host: &Arc<dyn Host>) {
         let running = match &self.0.state.lock().now {
-            Now::Running(connection) => Arc::clone(connection),
+            Lifecycle::Running(connection) => Arc::clone(connection),
             _ => return,
         };
-        if running.knows(host) {
+        if running.has_host(host) {
             running.notify("notifications/roots/list_changed", None);
         }
     }
 
-    /// Stops it for good.
+    /// Stops the child permanently.
     pub async fn close(&self) {
         self.0.state.lock().is_closed = true;
         self.stop().await;
     }
 
-    /// Stops it, with everything that it started, and returns when all of it is gone. The next request starts it
-    /// again.
+    /// Stops the child and all its descendants, and returns when they are gone. The next request starts it again.
     pub async fn stop(&self) {
-        let was = std::mem::replace(&mut self.0.state.lock().now, Now::Stopped);
+        let was = std::mem::replace(&mut self.0.state.lock().now, Lifecycle::Stopped);
         match was {
-            Now::Stopped => {}
-            Now::Starting { mut outcome, off, .. } => {
-                off.cancel();
-                // The start ends by saying so, or its task is gone already.
+            Lifecycle::Stopped => {}
+            Lifecycle::Starting { mut outcome, cancel, .. } => {
+                cancel.cancel();
+                // The start task sends an outcome or has already ended.
                 let _ = outcome.wait_for(Option::is_some).await;
             }
-            Now::Running(connection) => {
+            Lifecycle::Running(connection) => {
                 connection.end("it was stopped", EndKind::Wanted);
             }
         }
-        self.0.shared.gone().await;
+        self.0.shared.wait_stopped().await;
     }
 
-    /// The connection, which is made if there is none.
-    async fn connection(&self, caller: &Caller) -> Result<Used, ChildError> {
+    /// Returns a connection, and opens one if there is none.
+    async fn connection(&self, caller: &Caller) -> Result<ConnectionGuard, ChildError> {
         let mut outcome = {
             let mut state = self.0.state.lock();
             match &state.now {
-                Now::Running(connection) if connection.ending().is_none() => {
-                    return Ok(Used::new(connection, caller));
+                Lifecycle::Running(connection) if connection.ending().is_none() => {
+                    return Ok(ConnectionGuard::new(connection, caller));
                 }
-                Now::Starting { is_probe: true, .. } => {
+                Lifecycle::Starting { is_probe: true, .. } => {
                     return Err(self.0.circuit_open(&state, state.recovery.failed_starts(), Duration::ZERO));
                 }
-                Now::Starting { outcome, .. } => outcome.clone(),
-                Now::Running(connection) => {
+                Lifecycle::Starting { outcome, .. } => outcome.clone(),
+                Lifecycle::Running(connection) => {
                     let connection = Arc::clone(connection);
-                    self.0.note_end(&mut state, &connection);
-                    self.0.begin(&mut state, caller)?
+                    self.0.record_end(&mut state, &connection);
+                    self.0.start(&mut state, caller)?
                 }
-                Now::Stopped => self.0.begin(&mut state, caller)?,
+                Lifecycle::Stopped => self.0.start(&mut state, caller)?,
             }
         };
         let started = tokio::select! {
@@ -335,7 +343,7 @@ impl Child {
             started = outcome.wait_for(Option::is_some) => started.ok().and_then(|started| started.clone()),
         };
         match started {
-            Some(Ok(connection)) => Ok(Used::new(&connection, caller)),
+            Some(Ok(connection)) => Ok(ConnectionGuard::new(&connection, caller)),
             Some(Err(error)) => Err(error),
             None => Err(self.0.shared.cannot_start("its start was broken off", "call again")),
         }
@@ -343,19 +351,19 @@ impl Child {
 }
 
 impl Inner {
-    /// Waits for a turn, no longer than a request may take.
-    async fn turn(&self, caller: &Caller) -> Result<Slot<'_>, ChildError> {
+    /// Waits for a request slot, at most for the request timeout.
+    async fn acquire_slot(&self, caller: &Caller) -> Result<Slot<'_>, ChildError> {
         let busy = |waiting| ChildError::Busy { child: self.shared.name().to_owned(), waiting };
         tokio::select! {
             biased;
             () = caller.cancelled.cancelled() => Err(ChildError::Cancelled),
-            turn = self.turns.take(caller) => turn.map_err(|QueueFull(waiting)| busy(waiting)),
-            () = sleep(self.shared.spec.limits.rpc) => Err(busy(self.turns.waiting())),
+            slot = self.queue.acquire(caller) => slot.map_err(|QueueFull(waiting)| busy(waiting)),
+            () = sleep(self.shared.spec.limits.rpc) => Err(busy(self.queue.waiting())),
         }
     }
 
-    /// Begins a start in a task of its own: it goes on when the one who caused it has left.
-    fn begin(
+    /// Starts the child in its own task, which continues if the caller goes away.
+    fn start(
         self: &Arc<Self>,
         state: &mut State,
         caller: &Caller,
@@ -369,36 +377,36 @@ impl Inner {
             Gate::Shut { failures, retry_in } => return Err(self.circuit_open(state, failures, retry_in)),
         };
         let (tell, outcome) = watch::channel(None);
-        let off = CancellationToken::new();
-        state.now = Now::Starting { outcome: outcome.clone(), off: off.clone(), is_probe };
+        let cancel = CancellationToken::new();
+        state.now = Lifecycle::Starting { outcome: outcome.clone(), cancel: cancel.clone(), is_probe };
         let caller = Caller { host: caller.host.clone(), ..Caller::default() };
         let inner = Arc::clone(self);
-        // Made here, where it is known who caused it.
+        // Created here, inside the span of the caller that caused the start.
         let span = tracing::info_span!("child_start", child = self.shared.name());
         tokio::spawn(async move {
             let start = async {
                 sleep(wait).await;
-                // Two of a child at once could quarrel over a file or a port.
-                inner.shared.gone().await;
+                // Two instances of a child at once could conflict over a file or a port.
+                inner.shared.wait_stopped().await;
                 inner.starter.start(&caller).await
             };
             let started = tokio::select! {
                 biased;
-                () = off.cancelled() => None,
+                () = cancel.cancelled() => None,
                 started = start.instrument(span) => Some(started),
             };
-            let outcome = inner.settle(started, &off);
+            let outcome = inner.finish_start(started, &cancel);
             let _ = tell.send(Some(outcome));
         });
         Ok(outcome)
     }
 
-    /// Notes how a start went.
-    fn settle(self: &Arc<Self>, started: Option<Started>, off: &CancellationToken) -> Started {
+    /// Records the outcome of a start.
+    fn finish_start(self: &Arc<Self>, started: Option<Started>, cancel: &CancellationToken) -> Started {
         let mut state = self.state.lock();
         let stopped = || self.shared.cannot_start("it was stopped while it started", "call again");
         let Some(started) = started else { return Err(stopped()) };
-        if off.is_cancelled() {
+        if cancel.is_cancelled() {
             if let Ok(connection) = &started {
                 connection.end("it was stopped", EndKind::Wanted);
             }
@@ -408,28 +416,28 @@ impl Inner {
             Ok(connection) => {
                 count(&self.shared.counters.starts);
                 state.recovery.started();
-                state.now = Now::Running(Arc::clone(connection));
-                tokio::spawn(watch_over(Arc::downgrade(self), Arc::clone(connection)));
+                state.now = Lifecycle::Running(Arc::clone(connection));
+                tokio::spawn(supervise(Arc::downgrade(self), Arc::clone(connection)));
             }
             Err(error) => {
                 count(&self.shared.counters.failed_starts);
                 let (rules, reason) = (&self.shared.options.recovery, error.to_string());
                 state.last_error = Some(reason.clone());
                 state.recovery.start_failed(rules, Instant::now(), fastrand::f64(), reason);
-                state.now = Now::Stopped;
+                state.now = Lifecycle::Stopped;
             }
         }
         started
     }
 
-    /// Lets go of a connection that has ended; if nobody wanted that, it is a crash. Whoever finds it first, a
-    /// caller or [`watch_over`], notes it, so that no caller gets past the wait after a crash.
-    fn note_end(&self, state: &mut State, connection: &Arc<Connection>) {
+    /// Records a connection that has ended; unless it was stopped on purpose, that is a crash. A caller or
+    /// [`supervise`] records it, whichever notices first, so that no caller bypasses the backoff after a crash.
+    fn record_end(&self, state: &mut State, connection: &Arc<Connection>) {
         let Some(ending) = connection.ending() else { return };
-        if !matches!(&state.now, Now::Running(running) if Arc::ptr_eq(running, connection)) {
+        if !matches!(&state.now, Lifecycle::Running(running) if Arc::ptr_eq(running, connection)) {
             return;
         }
-        state.now = Now::Stopped;
+        state.now = Lifecycle::Stopped;
         if ending.kind != EndKind::Wanted {
             count(&self.shared.counters.crashes);
             let ran = Clock::system().now().duration_since(connection.since);
@@ -440,7 +448,7 @@ impl Inner {
         }
     }
 
-    /// Stops a connection that nobody used for so long; says when to look again otherwise.
+    /// Stops a connection that has been idle too long; otherwise returns when to check again.
     fn stop_if_idle(&self, connection: &Arc<Connection>, idle: Duration) -> Option<Instant> {
         let mut state = self.state.lock();
         let due = connection.last_used() + idle;
@@ -449,15 +457,15 @@ impl Inner {
             return Some(due.max(now + idle / 10));
         }
         connection.end("nobody had called it for a while", EndKind::Wanted);
-        self.note_end(&mut state, connection);
+        self.record_end(&mut state, connection);
         None
     }
 
-    /// Notes the end of a connection and makes it known.
-    fn ended(&self, connection: &Arc<Connection>) {
-        self.note_end(&mut self.state.lock(), connection);
+    /// Records the end of a connection and publishes it as an event.
+    fn handle_end(&self, connection: &Arc<Connection>) {
+        self.record_end(&mut self.state.lock(), connection);
         if let Some(ending) = connection.ending() {
-            self.shared.tell(ChildEvent::Stopped { reason: ending.cause });
+            self.shared.publish(ChildEvent::Stopped { reason: ending.cause });
         }
     }
 
@@ -469,14 +477,14 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Now::Running(connection) = &self.state.lock().now {
+        if let Lifecycle::Running(connection) = &self.state.lock().now {
             connection.end("nobody needs it any more", EndKind::Wanted);
         }
     }
 }
 
-/// Stops a connection when it is idle, and notes its end.
-async fn watch_over(inner: Weak<Inner>, connection: Arc<Connection>) {
+/// Stops a connection when it is idle, and records its end.
+async fn supervise(inner: Weak<Inner>, connection: Arc<Connection>) {
     let idle = connection.shared.spec.limits.idle;
     let mut due = idle.map(|idle| Instant::now() + idle);
     loop {
@@ -494,24 +502,24 @@ async fn watch_over(inner: Weak<Inner>, connection: Arc<Connection>) {
         due = idle.and_then(|idle| inner.stop_if_idle(&connection, idle));
     }
     if let Some(inner) = inner.upgrade() {
-        inner.ended(&connection);
+        inner.handle_end(&connection);
     }
 }
 
-/// A connection while somebody uses it.
-struct Used(Arc<Connection>);
+/// RAII guard for a connection in use. Prevents an idle stop.
+struct ConnectionGuard(Arc<Connection>);
 
-impl Used {
+impl ConnectionGuard {
     fn new(connection: &Arc<Connection>, caller: &Caller) -> Self {
-        connection.begin_use();
-        connection.know(caller);
+        connection.acquire();
+        connection.register_host(caller);
         Self(Arc::clone(connection))
     }
 }
 
-impl Drop for Used {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.0.end_use();
+        self.0.release();
     }
 }
 

@@ -6,7 +6,7 @@ use super::test_child::{TestHost, call, child, child_with, params, text, until, 
 use super::*;
 
 #[tokio::test]
-async fn nothing_runs_until_the_first_request() {
+async fn child_starts_at_first_request() {
     let child = child("echo.py", &[]);
     assert_eq!(child.status().state, ChildState::NotStarted);
     assert!(child.initialized().is_none());
@@ -23,7 +23,7 @@ async fn nothing_runs_until_the_first_request() {
 }
 
 #[tokio::test]
-async fn an_answer_is_passed_on_as_it_was_written() {
+async fn answer_bytes_are_preserved() {
     let child = child("echo.py", &[]);
     let request = params(json!({"name": "echo", "arguments": {"z": 1, "a": [true, null]}}));
     let answer =
@@ -37,7 +37,7 @@ async fn an_answer_is_passed_on_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn parameters_with_line_breaks_are_sent_on_one_line() {
+async fn multiline_parameters_are_sent_on_one_line() {
     let child = child("echo.py", &[]);
     let pretty = "{\n \"name\": \"echo\",\r\n \"arguments\": {\"text\": \"a\\nb\"}\n}".to_owned();
     let request = RawValue::from_string(pretty).expect("it is JSON");
@@ -47,7 +47,7 @@ async fn parameters_with_line_breaks_are_sent_on_one_line() {
 }
 
 #[tokio::test]
-async fn suites_p13_a_child_sees_the_allowed_and_the_declared_variables_alone() {
+async fn child_environment_has_only_allowed_variables() {
     let child = child("echo.py", &[]);
     let names = text(&child, "environment").await.expect("an answer");
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "there is something to be kept from it");
@@ -56,7 +56,7 @@ async fn suites_p13_a_child_sees_the_allowed_and_the_declared_variables_alone() 
 }
 
 #[tokio::test]
-async fn progress_comes_under_the_callers_token_and_before_the_answer() {
+async fn progress_precedes_answer_under_callers_token() {
     let child = child("echo.py", &[]);
     let host = TestHost::new("host", json!({}));
     let token = RawValue::from_string("\"mine\"".to_owned()).expect("it is JSON");
@@ -72,7 +72,7 @@ async fn progress_comes_under_the_callers_token_and_before_the_answer() {
 }
 
 #[tokio::test]
-async fn a_clients_own_token_does_not_reach_the_child() {
+async fn clients_progress_token_never_reaches_child() {
     let child = child("echo.py", &[]);
     let request = params(json!({"name": "parameters", "_meta": {"progressToken": 7, "kept": true}}));
     let answer =
@@ -82,7 +82,7 @@ async fn a_clients_own_token_does_not_reach_the_child() {
 }
 
 #[tokio::test]
-async fn all_pages_of_a_list_are_read() {
+async fn list_reads_all_pages() {
     let child = child("many.py", &[]);
     let tools = within(child.list(ListKind::Tools, &Caller::default())).await.expect("a list");
     let names: Vec<String> = tools
@@ -98,7 +98,7 @@ async fn all_pages_of_a_list_are_read() {
 }
 
 #[tokio::test]
-async fn a_list_without_an_end_ends() {
+async fn endless_list_is_truncated() {
     let empty = child("many.py", &["empty"]);
     let tools = within(empty.list(ListKind::Tools, &Caller::default())).await.expect("a list");
     assert!(tools.is_empty());
@@ -109,19 +109,19 @@ async fn a_list_without_an_end_ends() {
 }
 
 #[tokio::test]
-async fn suites_p8_answers_to_nobody_are_ignored_and_counted() {
+async fn stray_answers_are_ignored_and_counted() {
     let child = child_with("liar.py", &[], |spec, _| spec.limits.rpc = Duration::from_secs(3));
     let late = call(&child, "wait", json!({}), &Caller::default()).await;
     assert!(matches!(&late, Err(ChildError::Timeout { method, .. }) if method == "tools/call"), "{late:?}");
     assert_eq!(text(&child, "now").await.expect("an answer"), "right");
-    // Seven of nobody's, one that came twice, one that came late.
+    // Seven with unknown ids, one duplicate, one late.
     until(|| child.status().counts.stray_answers == 9).await;
     assert_eq!(text(&child, "now").await.expect("an answer"), "right");
     assert_eq!(child.status().counts.timeouts, 1);
 }
 
 #[tokio::test]
-async fn suites_p8_answer_ids_come_back_as_strings_or_floats() {
+async fn string_and_float_answer_ids_match() {
     let child = child("liar.py", &[]);
     assert_eq!(text(&child, "string").await.expect("an answer"), "right");
     assert_eq!(text(&child, "float").await.expect("an answer"), "right");
@@ -129,7 +129,7 @@ async fn suites_p8_answer_ids_come_back_as_strings_or_floats() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_off_returns_at_once_and_the_child_is_told() {
+async fn cancelled_call_returns_and_notifies_child() {
     let child = child_with("mute.py", &["calls"], |spec, _| spec.limits.rpc = Duration::from_secs(3));
     let caller = Caller::default();
     let (cancelled, ()) = tokio::join!(call(&child, "first", json!({}), &caller), async {
@@ -137,7 +137,7 @@ async fn a_call_that_is_off_returns_at_once_and_the_child_is_told() {
         caller.cancelled.cancel();
     });
     assert!(matches!(cancelled, Err(ChildError::Cancelled)), "{cancelled:?}");
-    // A future that is dropped, and a wait that is too long, say the same.
+    // A dropped future and a timeout send the same cancellation.
     let dropped = Caller::default();
     tokio::select! {
         biased;
@@ -159,7 +159,7 @@ async fn a_call_that_is_off_returns_at_once_and_the_child_is_told() {
 }
 
 #[tokio::test]
-async fn a_flood_of_changes_is_told_of_once_in_a_while() {
+async fn list_change_events_are_debounced() {
     let child = child("flood.py", &[]);
     let mut events = child.events();
     let host = TestHost::new("host", json!({}));
@@ -167,7 +167,7 @@ async fn a_flood_of_changes_is_told_of_once_in_a_while() {
     assert_eq!(answer["content"][0]["text"], "done");
     let mut changes = 0;
     let mut seen = HashSet::new();
-    let begun = Instant::now();
+    let started = Instant::now();
     while seen.len() < 2 {
         match within(events.recv()).await.expect("nothing is missed") {
             ChildEvent::ListChanged(ListKind::Tools) => changes += 1,
@@ -182,14 +182,14 @@ async fn a_flood_of_changes_is_told_of_once_in_a_while() {
             event => panic!("{event:?}"),
         }
     }
-    let most = 2 + begun.elapsed().as_millis() / 100 + 20;
+    let most = 2 + started.elapsed().as_millis() / 100 + 20;
     assert!((1..=most).contains(&changes), "{changes} events of 5000");
     let expected = [r#"{"uri": "test://watched"}"#, r#"{"level": "info", "data": "flooded"}"#];
     assert_eq!(seen, expected.map(str::to_owned).into());
 }
 
 #[tokio::test]
-async fn suites_p22_many_hosts_share_a_child_and_each_gets_its_own_answer() {
+async fn concurrent_hosts_get_their_own_answers() {
     let child = child_with("echo.py", &[], |spec, options| {
         spec.limits.concurrency = 8;
         options.queue = 10_000;
@@ -216,7 +216,7 @@ async fn suites_p22_many_hosts_share_a_child_and_each_gets_its_own_answer() {
 }
 
 #[tokio::test]
-async fn large_messages_go_both_ways_at_once() {
+async fn large_messages_flow_in_both_directions() {
     let child = child("echo.py", &[]);
     let large = "x".repeat(1_000_000);
     let calls = (0..8).map(|number| {
@@ -231,7 +231,7 @@ async fn large_messages_go_both_ways_at_once() {
 }
 
 #[tokio::test]
-async fn beyond_the_queue_calls_are_turned_away() {
+async fn full_queue_rejects_calls() {
     let child = child_with("mute.py", &["calls"], |spec, options| {
         spec.limits.concurrency = 1;
         options.queue = 1;
@@ -240,7 +240,7 @@ async fn beyond_the_queue_calls_are_turned_away() {
     let first = call(&child, "first", json!({}), &caller);
     let second = call(&child, "second", json!({}), &caller);
     let third = async {
-        until(|| child.0.turns.waiting() == 1).await;
+        until(|| child.0.queue.waiting() == 1).await;
         let third = call(&child, "third", json!({}), &Caller::default()).await;
         caller.cancelled.cancel();
         third
@@ -252,7 +252,7 @@ async fn beyond_the_queue_calls_are_turned_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_works_on_several_threads() {
+async fn child_works_on_multiple_threads() {
     let child = child("echo.py", &[]);
     let calls = (0..200).map(|number| {
         let child = child.clone();

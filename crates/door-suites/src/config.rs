@@ -1,5 +1,5 @@
-//! The keys of `switchboard.config.json` that are about suites, with the defaults that the suite proxy's
-//! architecture gives them (section "Configuration Management").
+//! Settings of `switchboard.config.json` for suites, with the defaults of the suite proxy's architecture (section
+//! "Configuration Management").
 
 mod expose;
 mod keys;
@@ -16,20 +16,20 @@ pub use self::keys::{UnknownKey, unknown_keys};
 use crate::error::SuiteError;
 use crate::wrapper::WrapperSettings;
 
-/// Most bytes in a tool's name: what hosts and models accept.
+/// Longest tool name in bytes that hosts and models accept.
 const TOOL_NAME_LIMIT: usize = 64;
 
-/// The suites of a workspace, and what holds for all of them.
+/// Suite settings of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Config {
-    /// Where the files that describe servers are, as patterns relative to the workspace
+    /// Globs of files that describe servers, relative to the workspace
     pub discover_globs: Vec<String>,
-    /// Settings of single servers, by their names
+    /// Settings of single servers, by name
     pub suites: BTreeMap<String, SuiteSettings>,
-    /// How long things may take
+    /// Timeouts
     pub timeouts: Timeouts,
-    /// How tools are shown
+    /// Format of introspection
     pub introspection: Introspection,
 }
 
@@ -44,7 +44,7 @@ impl Default for Config {
     }
 }
 
-/// How long things may take.
+/// Timeouts of all servers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Timeouts {
@@ -62,13 +62,13 @@ impl Default for Timeouts {
     }
 }
 
-/// How tools are shown.
+/// Format of introspection.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Introspection {
-    /// Whether `introspect` answers with one line a tool, or with whole schemas
+    /// Whether `introspect` returns one line per tool, or full schemas
     pub mode: IntrospectionMode,
-    /// Most characters of a tool's summary
+    /// Longest summary of a tool, in characters
     #[schemars(range(min = 1))]
     pub summary_max_chars: usize,
 }
@@ -79,14 +79,14 @@ impl Default for Introspection {
     }
 }
 
-/// What `introspect` answers with where the call does not say.
+/// Default format of `introspect`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum IntrospectionMode {
-    /// One line a tool.
+    /// One line per tool.
     #[default]
     Summary,
-    /// Whole schemas.
+    /// Full schemas.
     Full,
 }
 
@@ -94,19 +94,19 @@ pub enum IntrospectionMode {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SuiteSettings {
-    /// The name of its tool; without it `<name>_suite`
+    /// Name of its tool; `<name>_suite` by default
     #[schemars(regex(pattern = r"^[A-Za-z0-9_-]{1,64}$"))]
     pub suite_name: Option<String>,
-    /// What a model is told of it, where its own file has no `switchboardDescription`
+    /// Description for models, unless its own file has `switchboardDescription`
     pub description: Option<String>,
     /// Which of its tools are offered, and how
     pub expose: ExposeSettings,
-    /// Most characters of a tool's summary
+    /// Longest summary of a tool, in characters
     #[schemars(range(min = 1))]
     pub summary_max_chars: Option<usize>,
-    /// Whether it is offered at all; it is unless this is false
+    /// Whether it is offered; true by default
     pub enabled: Option<bool>,
-    /// Stop it when nobody called it for so many milliseconds; 0 means never
+    /// Idle time after which it is stopped, in milliseconds; 0 means never
     pub idle_ms: Option<u64>,
     /// From its start to its first answer, in milliseconds
     #[schemars(range(min = 1))]
@@ -114,58 +114,58 @@ pub struct SuiteSettings {
     /// One request, in milliseconds
     #[schemars(range(min = 1))]
     pub rpc_timeout_ms: Option<u64>,
-    /// How many requests it may have at once; more wait
+    /// Most concurrent requests; others wait
     #[schemars(range(min = 1))]
     pub concurrency: Option<usize>,
-    /// How many calls it may get in a span of time; more are refused
+    /// Rate limit of its calls; calls above it are refused
     pub rate_limit: Option<RateLimit>,
-    /// Keep results of its read-only tools
+    /// Cache for results of its read-only tools
     pub cache: Option<CacheSettings>,
-    /// How questions in plain language are answered, where it is wrapped
+    /// Settings of its wrapper, which answers questions in plain language
     pub wrapper: Option<WrapperSettings>,
 }
 
-/// How many calls a server may get in a span of time.
+/// Rate limit: calls per interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimit {
-    /// So many calls
+    /// Number of calls
     #[schemars(range(min = 1))]
     pub calls: u32,
-    /// in so many milliseconds
+    /// Interval, in milliseconds
     #[schemars(range(min = 1))]
     pub per_ms: u64,
 }
 
-/// Whether results are kept.
+/// Cache for results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CacheSettings {
-    /// For how many milliseconds a result is kept
+    /// Lifetime of a cached result, in milliseconds
     #[schemars(range(min = 1))]
     pub ttl_ms: u64,
 }
 
 impl Config {
-    /// The settings that a file asks for; keys that are not about suites are passed over.
+    /// Parses the suite settings of a file; unrelated keys are ignored.
     pub fn from_file(file: &Value) -> Result<Self, SuiteError> {
         let config: Self = serde_path_to_error::deserialize(file).map_err(|error| {
             let key = error.path().to_string();
-            bad(key, &format!("does not do: {}", in_json_words(&error.into_inner().to_string())))
+            bad(key, &format!("is invalid: {}", in_json_words(&error.into_inner().to_string())))
         })?;
         config.check()?;
         Ok(config)
     }
 
-    /// The settings of a server; names that differ only in case are the same name.
+    /// Returns the settings of a server. Names are case-insensitive.
     pub fn suite(&self, child: &str) -> Option<&SuiteSettings> {
         let is_it = |name: &str| name.eq_ignore_ascii_case(child) || names_package(name, child);
         self.suites.get(child).or_else(|| self.suites.iter().find(|(name, _)| is_it(name)).map(|(_, s)| s))
     }
 
-    /// The name of a server's tool.
+    /// Returns the name of a server's tool.
     ///
-    /// A server's name may hold spaces and dots, which tool names may not: they become underscores.
+    /// Server names may contain spaces and dots, which tool names may not: they become underscores.
     pub fn suite_name(&self, child: &str) -> String {
         if let Some(name) = self.suite(child).and_then(|suite| suite.suite_name.clone()) {
             return name;
@@ -175,13 +175,13 @@ impl Config {
         format!("{stem}_suite")
     }
 
-    /// Most characters of the summary of a server's tools.
+    /// Returns the maximum length of a tool summary of this server, in characters.
     pub fn summary_max_chars(&self, child: &str) -> usize {
         let own = self.suite(child).and_then(|suite| suite.summary_max_chars);
         own.unwrap_or(self.introspection.summary_max_chars)
     }
 
-    /// Refuses values that would make no sense later.
+    /// Rejects values that are out of range.
     pub fn check(&self) -> Result<(), SuiteError> {
         let positive = |key: String, value: Option<u64>| match value {
             Some(0) => Err(bad(key, "is 0, but must be at least 1")),
@@ -228,7 +228,7 @@ fn is_tool_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// Whether a key is the scoped package name of which a child got its name.
+/// True if a key is the scoped package name from which the child's name was derived.
 fn names_package(key: &str, child: &str) -> bool {
     crate::names::child_name(key).is_ok_and(|name| name.eq_ignore_ascii_case(child))
 }

@@ -7,7 +7,7 @@ fn parse(value: Value) -> Result<Config, String> {
 }
 
 #[test]
-fn an_empty_file_has_the_defaults_of_the_architecture() {
+fn empty_file_has_default_settings() {
     let config = parse(json!({})).unwrap();
     assert_eq!(config, Config::default());
     assert_eq!(config.discover_globs, [".switchboard/mcps/*/.mcp.json"]);
@@ -17,7 +17,7 @@ fn an_empty_file_has_the_defaults_of_the_architecture() {
 }
 
 #[test]
-fn expose_is_a_word_or_an_object() {
+fn expose_accepts_string_or_object() {
     let config = parse(json!({ "suites": {
         "a": { "expose": "flat" },
         "b": { "expose": { "allow": ["read_*"], "deny": ["read_all"] } },
@@ -41,7 +41,7 @@ fn expose_is_a_word_or_an_object() {
 }
 
 #[test]
-fn a_wrong_value_is_named_with_its_key() {
+fn wrong_type_error_names_key() {
     for (file, expected) in [
         (json!({ "suites": { "a": { "expose": "flt" } } }), "suites.a.expose: unknown variant `flt`"),
         (
@@ -61,7 +61,7 @@ fn a_wrong_value_is_named_with_its_key() {
 }
 
 #[test]
-fn a_value_that_makes_no_sense_is_refused_with_its_key() {
+fn out_of_range_error_names_key() {
     for (file, expected) in [
         (json!({ "timeouts": { "rpcMs": 0 } }), "the key 'timeouts.rpcMs' is 0, but must be at least 1"),
         (
@@ -83,7 +83,7 @@ fn a_value_that_makes_no_sense_is_refused_with_its_key() {
 }
 
 #[test]
-fn keys_nobody_knows_are_found_at_every_depth() {
+fn unknown_keys_are_found_at_every_depth() {
     let file = json!({
         "timeouts": { "rpcMS": 1 },
         "introspection": { "mod": "full" },
@@ -103,7 +103,7 @@ fn keys_nobody_knows_are_found_at_every_depth() {
 }
 
 #[test]
-fn every_key_of_the_schema_is_known_and_the_other_way_round() {
+fn schema_keys_match_known_keys() {
     let schema = schemars::schema_for!(Config).to_value();
     let keys = |of: &Value| of["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let mut top = keys(&schema);
@@ -118,7 +118,7 @@ fn every_key_of_the_schema_is_known_and_the_other_way_round() {
 }
 
 #[test]
-fn a_tool_is_named_after_its_server() {
+fn tool_name_derives_from_server_name() {
     let config =
         parse(json!({ "suites": { "git": { "suiteName": "vcs" }, "@up/ctx": { "summaryMaxChars": 40 } } }))
             .unwrap();

@@ -1,4 +1,4 @@
-//! What a model is told of a child.
+//! Descriptions of children for models.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,37 +11,37 @@ use crate::discovery::Issue;
 use crate::paths::SuitePaths;
 use crate::spec::{ChildSpec, Launch};
 
-/// The workspace's own descriptions, in `.switchboard/`.
+/// File name of the workspace's own descriptions, in `.switchboard/`.
 pub const DESCRIPTIONS_NAME: &str = "mcp-descriptions.json";
 
-/// Larger than any file of descriptions that a person writes.
+/// Larger than any descriptions file that a person writes.
 const LIMIT: u64 = 1 << 20;
 
-/// Most characters that are taken over from what a child says of itself.
+/// Longest description taken from a child's own instructions, in characters: about one line.
 const INSTRUCTIONS_LIMIT: usize = 120;
 
-/// The workspace's own descriptions: `mcp-descriptions.json`, as the suite proxy's architecture has it.
+/// The workspace's own descriptions: `mcp-descriptions.json`, as in the suite proxy's architecture.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(default)]
 pub struct Descriptions {
-    /// By the child's name.
+    /// Descriptions by child name.
     pub mcps: BTreeMap<String, Description>,
 }
 
-/// What is said of one child.
+/// Descriptions of one child.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 #[serde(default)]
 pub struct Description {
-    /// What a model is told that may call it.
+    /// Text for models that may call the child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switchboard: Option<String>,
-    /// What a model is told that works for it.
+    /// Text for the model that works inside the child's wrapper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claude: Option<String>,
 }
 
 impl Descriptions {
-    /// Reads the file of a workspace; nothing where there is none, and a problem where it is no such file.
+    /// Loads the workspace's file; empty if it is missing, an [`Issue`] if it is invalid.
     pub fn load(paths: &SuitePaths) -> Result<Self, Issue> {
         let file = paths.workspace.join(".switchboard").join(DESCRIPTIONS_NAME);
         let problem = |message: String| Issue { file: file.clone(), message, child: None };
@@ -56,8 +56,8 @@ impl Descriptions {
         }
     }
 
-    /// What is said of a child; names that differ only in case are the same name.
-    pub fn of(&self, child: &str) -> Option<&Description> {
+    /// Returns the descriptions of a child. Names are case-insensitive.
+    pub fn get(&self, child: &str) -> Option<&Description> {
         self.mcps
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(child))
@@ -65,7 +65,7 @@ impl Descriptions {
     }
 }
 
-/// What a model is told of a child: what its owner wrote, else what we know of it, else what it says of itself.
+/// Returns the description shown to models: the owner's, else a built-in one, else the child's own instructions.
 pub fn suite_description(
     spec: &ChildSpec,
     config: &Config,
@@ -73,39 +73,39 @@ pub fn suite_description(
     cached_instructions: Option<&str>,
 ) -> String {
     owner_description(spec, config, descriptions)
-        .or_else(|| said(built_in(spec)))
-        .or_else(|| said(cached_instructions).map(|text| first_sentence(&text)))
+        .or_else(|| non_empty(built_in(spec)))
+        .or_else(|| non_empty(cached_instructions).map(|text| first_sentence(&text)))
         .unwrap_or_else(|| format!("{} tools", spec.name))
 }
 
-/// What the owner of a child wrote of it. The `description` of its file counts only where nothing is known of the child:
-/// most such files are copied from elsewhere.
+/// Returns the owner's description of a child. The `description` field of its file counts only if there is no built-in
+/// description: most such files are copied from elsewhere.
 pub(crate) fn owner_description(
     spec: &ChildSpec,
     config: &Config,
     descriptions: &Descriptions,
 ) -> Option<String> {
-    said(spec.switchboard_description.as_deref())
-        .or_else(|| said(config.suite(&spec.name).and_then(|suite| suite.description.as_deref())))
-        .or_else(|| said(descriptions.of(&spec.name).and_then(|of| of.switchboard.as_deref())))
-        .or_else(|| said(spec.description.as_deref()).filter(|_| built_in(spec).is_none()))
+    non_empty(spec.switchboard_description.as_deref())
+        .or_else(|| non_empty(config.suite(&spec.name).and_then(|suite| suite.description.as_deref())))
+        .or_else(|| non_empty(descriptions.get(&spec.name).and_then(|of| of.switchboard.as_deref())))
+        .or_else(|| non_empty(spec.description.as_deref()).filter(|_| built_in(spec).is_none()))
 }
 
-fn said(text: Option<&str>) -> Option<String> {
+fn non_empty(text: Option<&str>) -> Option<String> {
     text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 #[derive(Deserialize)]
-struct Known {
-    /// Names of packages, programs or hosts by which the server is known.
+struct KnownServer {
+    /// Names of packages, programs or hosts that identify the server.
     known_as: Vec<String>,
     text: String,
 }
 
-static LIBRARY: LazyLock<Vec<Known>> =
+static BUILT_IN: LazyLock<Vec<KnownServer>> =
     LazyLock::new(|| serde_json::from_str(include_str!("descriptions.json")).unwrap_or_default());
 
-/// What is known of a well-known server, told by its package, its program or its host.
+/// Returns the built-in description of a well-known server, identified by package, program or host.
 fn built_in(spec: &ChildSpec) -> Option<&'static str> {
     let mut words: Vec<String> = Vec::new();
     match &spec.launch {
@@ -118,7 +118,7 @@ fn built_in(spec: &ChildSpec) -> Option<&'static str> {
                 };
                 let package = package.to_ascii_lowercase();
                 words.extend(package.rsplit('/').next().map(str::to_owned));
-                words.extend(installed(&word.to_ascii_lowercase()));
+                words.extend(npm_package(&word.to_ascii_lowercase()));
                 words.push(package);
             }
         }
@@ -127,19 +127,19 @@ fn built_in(spec: &ChildSpec) -> Option<&'static str> {
             words.extend(host);
         }
     }
-    let is_known = |known: &&Known| known.known_as.iter().any(|name| words.contains(name));
-    LIBRARY.iter().find(is_known).map(|known| known.text.as_str())
+    let is_known = |known: &&KnownServer| known.known_as.iter().any(|name| words.contains(name));
+    BUILT_IN.iter().find(is_known).map(|known| known.text.as_str())
 }
 
-/// The package that a path leads into, where npm has put it: `…/node_modules/@scope/pkg/dist/index.js`.
-fn installed(path: &str) -> Option<String> {
+/// Returns the npm package inside a path such as `…/node_modules/@scope/pkg/dist/index.js`.
+fn npm_package(path: &str) -> Option<String> {
     let (_, below) = path.rsplit_once("node_modules/")?;
     let parts = if below.starts_with('@') { 2 } else { 1 };
     let package: Vec<&str> = below.split('/').take(parts).collect();
     Some(package.join("/"))
 }
 
-/// The first sentence, and no more than a line of it.
+/// Returns the first sentence, truncated to one line.
 fn first_sentence(text: &str) -> String {
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let end = text.find(". ").map_or(text.len(), |at| at + 1);

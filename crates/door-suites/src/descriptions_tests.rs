@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_support::files;
 
-use super::{Descriptions, LIBRARY, suite_description};
+use super::{BUILT_IN, Descriptions, suite_description};
 use crate::config::Config;
-use crate::mcp_json::{McpFile, Surroundings, spec_of};
+use crate::mcp_json::{McpFile, ResolveContext, resolve_spec};
 use crate::paths::SuitePaths;
 
 fn describe(file: &Value, config: &Value, descriptions: &Value, instructions: Option<&str>) -> String {
@@ -15,13 +15,13 @@ fn describe(file: &Value, config: &Value, descriptions: &Value, instructions: Op
     let descriptions: Descriptions = serde_json::from_value(descriptions.clone()).unwrap();
     let (file, _) = McpFile::parse(file.to_string().as_bytes()).unwrap();
     let around =
-        Surroundings { file: Path::new("/ws/.mcp.json"), folder: "", config: &config, lookup: &|_| None };
-    let spec = spec_of("memory".to_owned(), file, &around).unwrap();
+        ResolveContext { file: Path::new("/ws/.mcp.json"), folder: "", config: &config, lookup: &|_| None };
+    let spec = resolve_spec("memory".to_owned(), file, &around).unwrap();
     suite_description(&spec, &config, &descriptions, instructions)
 }
 
 #[test]
-fn what_its_owner_wrote_comes_first_and_what_it_says_of_itself_last() {
+fn owner_description_precedes_built_in_and_instructions() {
     let package = "@modelcontextprotocol/server-memory";
     let mut file = json!({ "command": "npx", "args": ["-y", package], "description": "theirs", "switchboardDescription": "ours" });
     let config = json!({ "suites": { "Memory": { "description": "settings" } } });
@@ -41,21 +41,21 @@ fn what_its_owner_wrote_comes_first_and_what_it_says_of_itself_last() {
 }
 
 #[test]
-fn a_package_that_npm_has_installed_is_known_by_its_path() {
+fn npm_package_is_recognized_by_path() {
     let path = "/opt/@tools/node_modules/@modelcontextprotocol/server-memory/dist/index.js";
     let file = json!({ "command": "node", "args": [path] });
     assert_eq!(describe(&file, &json!({}), &json!({}), None), "Knowledge graph");
 }
 
 #[test]
-fn a_long_sentence_is_cut_between_words() {
+fn long_sentence_is_cut_between_words() {
     let text = "wörd ".repeat(60);
     let cut = describe(&json!({ "command": "x" }), &json!({}), &json!({}), Some(&text));
     assert!(cut.chars().count() <= 121 && cut.ends_with("wörd…"), "{cut}");
 }
 
 #[test]
-fn well_known_servers_are_told_by_package_program_or_host() {
+fn well_known_servers_are_recognized() {
     let time = "Current time and conversion between time zones.";
     for file in [
         json!({ "command": "uvx", "args": ["mcp-server-time"] }),
@@ -70,10 +70,10 @@ fn well_known_servers_are_told_by_package_program_or_host() {
 }
 
 #[test]
-fn the_library_is_short_and_names_nothing_twice() {
-    assert!(LIBRARY.len() >= 40);
+fn built_in_descriptions_are_short_and_unique() {
+    assert!(BUILT_IN.len() >= 40);
     let mut seen = BTreeSet::new();
-    for known in LIBRARY.iter() {
+    for known in BUILT_IN.iter() {
         assert!(known.text.split(' ').count() <= 12, "{}", known.text);
         for name in &known.known_as {
             assert_eq!(*name, name.to_ascii_lowercase());
@@ -83,14 +83,14 @@ fn the_library_is_short_and_names_nothing_twice() {
 }
 
 #[test]
-fn the_file_of_the_workspace_is_read_or_named() {
+fn descriptions_file_is_loaded_or_reported() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().to_owned();
     let paths = SuitePaths { workspace: path.clone(), config: path.clone(), cache: path.clone() };
     assert_eq!(Descriptions::load(&paths).unwrap().mcps, BTreeMap::new());
     let file = path.join(".switchboard/mcp-descriptions.json");
     files::put(&file, r#"{"mcps": {"Memory": {"switchboard": "a", "claude": "b"}}}"#);
-    assert_eq!(Descriptions::load(&paths).unwrap().of("memory").unwrap().claude.as_deref(), Some("b"));
+    assert_eq!(Descriptions::load(&paths).unwrap().get("memory").unwrap().claude.as_deref(), Some("b"));
     files::put(&file, "[");
     assert!(Descriptions::load(&paths).unwrap_err().message.starts_with("is not a file of descriptions"));
 }

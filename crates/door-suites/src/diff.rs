@@ -1,15 +1,14 @@
-//! What changed between two texts, for a person to read.
+//! Line diff of two texts, for people.
 
 use similar::{ChangeTag, TextDiff};
 
-/// Most lines of a difference that are shown: a person reads a screen, not a book.
+/// Most lines of a diff that are shown: one screen.
 const MOST_LINES: usize = 60;
 
-/// Longest line that is shown.
+/// Longest line that is shown, in characters, so that one line cannot fill the screen.
 const LONGEST_LINE: usize = 400;
 
-/// The lines that went and the lines that came, each with `-` or `+` before it, with one line around them.
-/// What cannot be seen in them is shown escaped.
+/// Renders a unified diff with `-` and `+` prefixes and one line of context. Invisible characters are escaped.
 pub(crate) fn line_diff(before: &str, after: &str) -> String {
     let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(200)).diff_lines(before, after);
     let mut lines = Vec::new();
@@ -36,7 +35,7 @@ pub(crate) fn line_diff(before: &str, after: &str) -> String {
     lines.join("\n")
 }
 
-/// A line with everything in it made visible, cut after so many characters.
+/// Escapes control and invisible characters of a line and truncates it.
 pub(crate) fn escape_invisible(line: &str, longest: usize) -> String {
     let mut out = String::with_capacity(line.len());
     for (at, c) in line.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! Which children a workspace has. Nothing is started, and one bad file never hides another.
+//! Discovery of a workspace's children. Starts nothing; an invalid file never hides another.
 
 mod walk;
 
@@ -11,63 +11,64 @@ use switchboard_sys::files::Dir;
 use crate::config::Config;
 use crate::error::{SuiteError, chain};
 use crate::expand::{Lookup, from_environment};
-use crate::mcp_json::{McpFile, Surroundings, spec_of};
+use crate::mcp_json::{McpFile, ResolveContext, resolve_spec};
 use crate::names::child_name;
 use crate::paths::SuitePaths;
 use crate::spec::ChildSpec;
 
-/// Larger than any description of a server that a person writes.
+/// Larger than any server description that a person writes.
 pub(crate) const FILE_LIMIT: u64 = 256 << 10;
 
-/// Most children of a workspace; the list of their tools alone would fill a conversation before that.
-const MOST_CHILDREN: usize = 500;
+/// Most children of a workspace; their tool lists would fill a model's context before that.
+const MAX_CHILDREN: usize = 500;
 
-/// Names that tools of Switchboard itself have.
-const OUR_TOOLS: [&str; 1] = ["switchboard_tools"];
+/// Tool names that Switchboard itself uses.
+const RESERVED_TOOLS: [&str; 1] = ["switchboard_tools"];
 
-/// What a look at the workspace found.
+/// Result of a discovery.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Discovery {
-    /// The children, sorted by name.
+    /// Discovered children, sorted by name.
     pub children: Vec<ChildSpec>,
-    /// What keeps a child from being offered.
+    /// Issues that prevent a child from being offered.
     pub issues: Vec<Issue>,
-    /// What keeps nothing from working, but is hardly meant.
+    /// Likely mistakes that prevent nothing.
     pub warnings: Vec<Issue>,
-    /// The names of children that the settings switched off.
+    /// Names of children that the settings disable.
     pub disabled: Vec<String>,
 }
 
-/// What is wrong, and with which file.
+/// Issue with a file that describes a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
-    /// The file.
+    /// The affected file.
     pub file: PathBuf,
-    /// What is wrong with it, and what would do.
+    /// The error, and how to correct it.
     pub message: String,
-    /// The child's name, as far as it is known.
+    /// Name of the child, if known.
     pub child: Option<String>,
 }
 
 impl Issue {
-    /// Whether it is about the child of that name, as far as that is known.
+    /// True if the issue concerns this child, as far as the name is known.
     pub fn is_about(&self, name: &str) -> bool {
         let folder = self.file.parent().and_then(|folder| folder.file_name()).and_then(|name| name.to_str());
         [self.child.as_deref(), folder].into_iter().flatten().any(|known| known.eq_ignore_ascii_case(name))
     }
 }
 
-/// Whether a tool of Switchboard itself has this name, so that no server can.
+/// True if a tool of Switchboard itself has this name, so that no server can use it.
 pub fn is_reserved(name: &str) -> bool {
-    OUR_TOOLS.iter().any(|tool| tool.eq_ignore_ascii_case(name))
+    RESERVED_TOOLS.iter().any(|tool| tool.eq_ignore_ascii_case(name))
 }
 
-/// Looks for children. The same files and settings always give the same answer, in the same order.
+/// Discovers the children of a workspace. Deterministic: the same files and settings give the same result in the same
+/// order.
 pub fn discover(config: &Config, paths: &SuitePaths) -> Discovery {
     discover_with(config, paths, &from_environment)
 }
 
-/// [`discover`], with the variables of someone else.
+/// [`discover`] with a custom variable lookup.
 pub fn discover_with(config: &Config, paths: &SuitePaths, lookup: Lookup<'_>) -> Discovery {
     let mut found = Discovery::default();
     let root = match Dir::open_root(&paths.workspace) {
@@ -87,38 +88,39 @@ pub fn discover_with(config: &Config, paths: &SuitePaths, lookup: Lookup<'_>) ->
             }
         }
     }
-    for (path, place) in files {
-        if found.children.len() == MOST_CHILDREN {
-            let message =
-                format!("there are more than {MOST_CHILDREN} servers; this one and what follows is left out");
+    for (path, found_file) in files {
+        if found.children.len() == MAX_CHILDREN {
+            let message = format!(
+                "there are more than {MAX_CHILDREN} servers; this one and all later ones are skipped"
+            );
             found.report_issue(path, None, message);
             break;
         }
-        found.take(&path, &place, config, lookup);
+        found.add_file(&path, &found_file, config, lookup);
     }
     found.refuse_collisions(config);
     found.children.sort_by(|a, b| a.name.cmp(&b.name));
     found.disabled.sort_unstable();
-    found.name_strangers(config, paths);
+    found.warn_unknown_settings(config, paths);
     found
 }
 
-/// A file that was found: its folder, and its name in there.
-struct Place {
+/// A file that matched a pattern: its folder and file name.
+struct FoundFile {
     folder: Dir,
     name: String,
-    /// The folder's path relative to the workspace.
+    /// Path of the folder, relative to the workspace.
     relative: String,
 }
 
 impl Discovery {
-    /// The child of that name; names that differ only in case are the same name.
+    /// Returns a child by name, case-insensitively.
     pub fn child(&self, name: &str) -> Option<&ChildSpec> {
         let wanted = child_name(name).unwrap_or_else(|_| name.to_owned());
         self.children.iter().find(|child| child.name.eq_ignore_ascii_case(&wanted))
     }
 
-    /// The child of that name, or the error that says what keeps it away, or names those that look like it.
+    /// Returns a child by name, or an error with the issue that excludes it or with similar names.
     pub fn find_child(&self, name: &str) -> Result<&ChildSpec, SuiteError> {
         self.child(name).ok_or_else(|| {
             if let Some(problem) = self.issues.iter().find(|problem| problem.is_about(name)) {
@@ -138,8 +140,8 @@ impl Discovery {
         self.issues.push(Issue { file, message, child });
     }
 
-    fn take(&mut self, path: &PathBuf, place: &Place, config: &Config, lookup: Lookup<'_>) {
-        let bytes = match place.folder.read(&place.name, FILE_LIMIT) {
+    fn add_file(&mut self, path: &PathBuf, found_file: &FoundFile, config: &Config, lookup: Lookup<'_>) {
+        let bytes = match found_file.folder.read(&found_file.name, FILE_LIMIT) {
             Ok(Some(contents)) => contents.bytes,
             Ok(None) => return,
             Err(error) => return self.report_issue(path.clone(), None, chain(&error)),
@@ -148,7 +150,8 @@ impl Discovery {
             Ok(parsed) => parsed,
             Err(problem) => return self.report_issue(path.clone(), None, problem),
         };
-        let folder_name = place.folder.path().file_name().map(|name| name.to_string_lossy().into_owned());
+        let folder_name =
+            found_file.folder.path().file_name().map(|name| name.to_string_lossy().into_owned());
         let given = file.name.clone().or(folder_name).unwrap_or_default();
         let name = match child_name(&given) {
             Ok(name) => name,
@@ -161,18 +164,18 @@ impl Discovery {
             self.disabled.push(name);
             return;
         }
-        let around = Surroundings { file: path, folder: &place.relative, config, lookup };
-        match spec_of(name.clone(), file, &around) {
+        let context = ResolveContext { file: path, folder: &found_file.relative, config, lookup };
+        match resolve_spec(name.clone(), file, &context) {
             Ok(spec) => self.children.push(spec),
             Err(error) => self.report_issue(path.clone(), Some(name), error.to_string()),
         }
     }
 
-    /// Refuses a child whose name, or whose tool's name, another has. The first by path stays.
+    /// Rejects children whose name or tool name collides with another. The first by path stays.
     fn refuse_collisions(&mut self, config: &Config) {
         let mut taken: BTreeMap<String, String> =
-            OUR_TOOLS.iter().map(|tool| ((*tool).to_owned(), "Switchboard itself".to_owned())).collect();
-        let mut kept = Vec::new();
+            RESERVED_TOOLS.iter().map(|tool| ((*tool).to_owned(), "Switchboard itself".to_owned())).collect();
+        let mut accepted = Vec::new();
         for child in std::mem::take(&mut self.children) {
             let tool = config.suite_name(&child.name);
             let keys = [child.name.to_ascii_lowercase(), tool.to_ascii_lowercase()];
@@ -185,21 +188,21 @@ impl Discovery {
             }
             let by = format!("'{}' in {}", child.name, child.file.display());
             taken.extend(keys.map(|key| (key, by.clone())));
-            kept.push(child);
+            accepted.push(child);
         }
-        self.children = kept;
+        self.children = accepted;
     }
 
-    /// Settings of a child that does not exist are hardly meant.
-    fn name_strangers(&mut self, config: &Config, paths: &SuitePaths) {
+    /// Warns about settings for children that do not exist.
+    fn warn_unknown_settings(&mut self, config: &Config, paths: &SuitePaths) {
         let known = |name: &str| {
             let is_it = |other: &str| other.eq_ignore_ascii_case(name);
             self.child(name).is_some()
                 || self.disabled.iter().any(|other| is_it(other))
                 || self.issues.iter().any(|problem| problem.child.as_deref().is_some_and(is_it))
         };
-        let strangers: Vec<&String> = config.suites.keys().filter(|name| !known(name)).collect();
-        for name in strangers {
+        let unknown_names: Vec<&String> = config.suites.keys().filter(|name| !known(name)).collect();
+        for name in unknown_names {
             let near = nearest(name, self.children.iter().map(|child| child.name.as_str()));
             let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
             self.warnings.push(Issue {

@@ -52,7 +52,7 @@ fn messages(issues: &[super::Issue]) -> Vec<String> {
 }
 
 #[test]
-fn children_are_sorted_and_named_by_their_file_or_folder() {
+fn children_are_sorted_and_named() {
     let site = Site::new();
     site.child("b", r#"{"command": "x"}"#);
     site.child("zz", r#"{"name": "@scope/a", "command": "x"}"#);
@@ -65,12 +65,12 @@ fn children_are_sorted_and_named_by_their_file_or_folder() {
 }
 
 #[test]
-fn nothing_there_is_nothing_wrong() {
+fn empty_workspace_has_no_issues() {
     assert_eq!(Site::new().look(json!({})), Discovery::default());
 }
 
 #[test]
-fn one_bad_file_never_hides_another() {
+fn invalid_file_never_hides_another() {
     let site = Site::new();
     site.child("good", r#"{"command": "x"}"#);
     site.child("bad", "{");
@@ -95,7 +95,7 @@ fn one_bad_file_never_hides_another() {
 }
 
 #[test]
-fn no_link_is_followed() {
+fn symbolic_links_are_not_followed() {
     let (site, elsewhere) = (Site::new(), Site::new());
     elsewhere.put("x/.mcp.json", r#"{"command": "evil"}"#);
     site.child("good", r#"{"command": "x"}"#);
@@ -126,19 +126,19 @@ fn patterns_stay_below_the_workspace() {
     let messages: Vec<&str> = found.issues.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(
         messages[0],
-        "the key 'discoverGlobs[2]' is '../*/.mcp.json', but has to stay below the workspace"
+        "the key 'discoverGlobs[2]' is '../*/.mcp.json', but must stay inside the workspace"
     );
     assert_eq!(
         messages[1],
-        "the key 'discoverGlobs[3]' is '/etc/*.json', but has to stay below the workspace"
+        "the key 'discoverGlobs[3]' is '/etc/*.json', but must stay inside the workspace"
     );
-    assert_eq!(messages[2], "the key 'discoverGlobs[4]' is '**', but has to end with the name of a file");
+    assert_eq!(messages[2], "the key 'discoverGlobs[4]' is '**', but must end with a file name");
     assert!(messages[3].starts_with("the key 'discoverGlobs[5]' is 'a[/b': "), "{}", messages[3]);
     assert_eq!(names(&site.look(json!({ "discoverGlobs": ["**/mcp.json"] }))), ["one", "two"]);
 }
 
 #[test]
-fn of_two_that_collide_the_first_by_path_stays() {
+fn first_path_wins_name_collision() {
     let site = Site::new();
     site.child("a", r#"{"command": "x"}"#);
     site.child("b", r#"{"name": "A", "command": "y"}"#);
@@ -164,7 +164,7 @@ fn of_two_that_collide_the_first_by_path_stays() {
 }
 
 #[test]
-fn settings_switch_children_off_and_settings_of_strangers_are_named() {
+fn settings_disable_children_and_unknown_names_warn() {
     let site = Site::new();
     site.child("memory", r#"{"command": "x", "comand": 1}"#);
     site.child("off", r#"{"command": "x"}"#);
@@ -180,7 +180,7 @@ fn settings_switch_children_off_and_settings_of_strangers_are_named() {
 }
 
 #[test]
-fn a_name_finds_its_child_or_those_like_it() {
+fn lookup_returns_child_or_similar_names() {
     let site = Site::new();
     site.child("memory", r#"{"command": "x"}"#);
     site.child("c", r#"{"name": "@up/ctx", "command": "x"}"#);
@@ -193,9 +193,9 @@ fn a_name_finds_its_child_or_those_like_it() {
     );
 }
 
-/// The bound is for a release build; this one is not optimised and shares its machine with other tests.
+/// The limit is for a release build; this one is not optimized and shares the machine with other tests.
 #[test]
-fn twenty_children_are_found_quickly() {
+fn twenty_children_are_discovered_quickly() {
     let site = Site::new();
     for number in 0..20 {
         let file =

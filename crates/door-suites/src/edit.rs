@@ -1,4 +1,4 @@
-//! Putting children into a workspace, and taking them out. Nothing of others is lost on the way.
+//! Adding and removing children of a workspace. Files of other authors are never lost.
 
 use std::path::{Path, PathBuf};
 
@@ -11,29 +11,29 @@ use crate::mcp_json::McpFile;
 use crate::paths::SuitePaths;
 use crate::redact::{is_reference, is_secret};
 
-/// The file that describes a child.
+/// Name of the file that describes a child.
 pub(crate) const CHILD_FILE: &str = ".mcp.json";
 
-/// Keeps a child's folder out of the repository.
-const KEEP_OUT: &str = "# Written by switchboard: the server's settings hold a secret.\n*\n";
+/// `.gitignore` that excludes a child's folder from the repository.
+const GITIGNORE: &str = "# Written by switchboard: the server's settings hold a secret.\n*\n";
 
-/// What became of a child that was to be put into the workspace.
+/// Outcome of adding a child to the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddOutcome {
-    /// It is there now.
+    /// The child was added.
     Added,
-    /// It was there, exactly so.
+    /// An identical child already exists.
     Same,
-    /// Another of that name is there, and was left alone.
+    /// A different child of that name exists and was not changed.
     Differs {
-        /// The file that describes it.
+        /// File that describes the existing child.
         file: PathBuf,
     },
 }
 
-/// Puts a child into the workspace, as `.switchboard/mcps/<name>/.mcp.json`.
+/// Adds a child to the workspace as `.switchboard/mcps/<name>/.mcp.json`.
 ///
-/// Where `private` is set and the file holds a secret, its folder is kept out of the repository.
+/// If `private` is set and the file contains a secret, the folder is excluded from the repository.
 pub fn add_child(
     paths: &SuitePaths,
     name: &str,
@@ -45,7 +45,7 @@ pub fn add_child(
     let text = file.to_json();
     let mut values = template.env.iter().chain(&template.headers);
     if private && values.any(|(name, value)| is_secret(name, value) && !is_reference(value)) {
-        folder.create_new(".gitignore", KEEP_OUT.as_bytes(), Durability::Later)?;
+        folder.create_new(".gitignore", GITIGNORE.as_bytes(), Durability::Later)?;
     }
     match folder.create_new(CHILD_FILE, text.as_bytes(), Durability::Synced)? {
         Created::Created => Ok(AddOutcome::Added),
@@ -61,7 +61,7 @@ pub fn add_child(
     }
 }
 
-/// Takes a child out of the workspace. Its file goes to `.switchboard/backups/`; the path there is returned.
+/// Removes a child from the workspace. Moves its file to `.switchboard/backups/` and returns the new path.
 pub fn remove_child(
     paths: &SuitePaths,
     name: &str,
@@ -85,27 +85,27 @@ pub fn remove_child(
         free_name(name, now, |name| Ok(folder.move_new(CHILD_FILE, &backups, name)? != Moved::AlreadyThere))?;
     if folder
         .read(".gitignore", 4096)
-        .is_ok_and(|found| found.is_some_and(|f| f.bytes == KEEP_OUT.as_bytes()))
+        .is_ok_and(|found| found.is_some_and(|f| f.bytes == GITIGNORE.as_bytes()))
     {
         folder.remove(".gitignore")?;
     }
-    // A folder that holds more than we put there stays.
+    // Removal fails if the folder contains other files, and then it stays.
     let _ = std::fs::remove_dir(folder.path());
     Ok(backups.path().join(name))
 }
 
-/// The open `.switchboard/` of a workspace.
+/// Opens the `.switchboard/` folder of a workspace.
 pub(crate) fn workspace_folder(paths: &SuitePaths) -> Result<Dir, SuiteError> {
     Ok(Dir::open_root(&paths.workspace)?.make_subdir(".switchboard")?)
 }
 
-/// A dated name for a backup that nothing else has: `take` says whether it got it.
+/// Finds a free, dated backup name. `take` returns true if it could claim the name.
 pub(crate) fn free_name(
     stem: &str,
     now: Timestamp,
     mut take: impl FnMut(&str) -> Result<bool, FileError>,
 ) -> Result<String, SuiteError> {
-    /// More backups of one file within a second than anyone makes.
+    /// More backups than one file can get within a second.
     const MOST: u32 = 1000;
     let date = now.strftime("%Y-%m-%dT%H-%M-%SZ");
     for number in 1..MOST {

@@ -1,116 +1,116 @@
-//! What can go wrong at the suites' door, apart from what a child itself answers.
+//! Errors of the suites door, apart from the children's own answers.
 
 use std::path::PathBuf;
 
 use switchboard_sys::files::FileError;
 use switchboard_sys::lock::LockError;
 
-/// Why the suites' door did not do what was asked.
+/// Error of the suites door.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// The workspace is not there.
-    #[error("there is no folder {} to look for MCP servers in", .path.display())]
+    /// The workspace folder does not exist.
+    #[error("the workspace folder {} does not exist", .path.display())]
     NoWorkspace {
-        /// Where it should be.
+        /// Expected path of the workspace.
         path: PathBuf,
     },
-    /// A value of the settings does not do.
+    /// A setting has an invalid value.
     #[error("the key '{key}' {problem}")]
     Config {
-        /// Which, as a path of keys.
+        /// Path of the key.
         key: String,
-        /// What is wrong with it, and what would do.
+        /// The error, and how to correct it.
         problem: String,
     },
-    /// What was given as a child's name is none.
+    /// A child's name is invalid.
     #[error("'{}' cannot be the name of a server: {problem}", .name.escape_debug())]
     BadName {
-        /// The name as given.
+        /// The invalid name.
         name: String,
-        /// Which rule it breaks.
+        /// The violated rule.
         problem: String,
     },
-    /// What was given of a child does not do.
+    /// A field of a child's description is invalid.
     #[error("the field '{field}' {problem}")]
     Field {
-        /// Which.
+        /// Name of the field.
         field: String,
-        /// What is wrong with it, and what would do.
+        /// The error, and how to correct it.
         problem: String,
     },
-    /// There is no child of that name.
-    #[error("there is no server '{name}' in this workspace{}", near_words(.near))]
+    /// No child has this name.
+    #[error("there is no server '{name}' in this workspace{}", suggestion(.near))]
     UnknownChild {
-        /// The name as given.
+        /// The requested name.
         name: String,
-        /// Those that look like it.
+        /// Similar names.
         near: Vec<String>,
     },
-    /// There is already a child of that name.
+    /// A child of this name already exists.
     #[error("there is already a server '{name}', described in {}", .file.display())]
     NameTaken {
         /// The name.
         name: String,
-        /// The file that has it.
+        /// File that describes the existing child.
         file: PathBuf,
     },
-    /// A tool has no pin, or no change that waits for approval.
+    /// The tool has no change that is pending approval.
     #[error("the server '{child}' has no tool '{tool}' that waits for approval")]
     NothingToApprove {
-        /// The child.
+        /// Name of the child.
         child: String,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
     },
-    /// A file of ours or of a client is not what it should be.
+    /// A file of Switchboard or of a client is invalid.
     #[error("{}: {problem}", .file.display())]
     BadFile {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
-        /// What is wrong with it, with line and column where they are known.
+        /// The error, with line and column if known.
         problem: String,
     },
-    /// A client's settings were not found.
+    /// No settings of a client were found.
     #[error("no settings of {client} were found; looked in {}", paths(.looked))]
     NoClientSettings {
-        /// Which client.
+        /// Name of the client.
         client: &'static str,
-        /// Where they were looked for.
+        /// Paths that were checked.
         looked: Vec<PathBuf>,
     },
-    /// There is nothing to go back to.
+    /// There is no backup to restore.
     #[error("there is no backup of .mcp.json in {}", .folder.display())]
     NoBackup {
-        /// Where one was looked for.
+        /// Folder that was checked.
         folder: PathBuf,
     },
-    /// A file was edited since we wrote it, and would be lost.
+    /// A file was edited since Switchboard wrote it; the edit would be lost.
     #[error("{} was edited since switchboard wrote it", .file.display())]
     Edited {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
     },
-    /// A file was edited after we had read it, and would be lost.
-    #[error("{} was changed meanwhile, and is left as it is", .file.display())]
+    /// A file was modified between read and write; the edit would be lost.
+    #[error("{} was modified in the meantime and was not overwritten", .file.display())]
     ModifiedConcurrently {
-        /// Which.
+        /// Path of the file.
         file: PathBuf,
     },
-    /// The settings switched the child off.
-    #[error("the server '{name}' is switched off in the settings")]
+    /// The settings disable the child.
+    #[error("the server '{name}' is disabled in the settings")]
     Disabled {
-        /// Its name.
+        /// Name of the child.
         name: String,
     },
-    /// A file could not be read or written.
+    /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file is locked by another program.
+    /// Another program holds the file's lock.
     #[error(transparent)]
     Lock(#[from] LockError),
 }
 
-fn near_words(near: &[String]) -> String {
+fn suggestion(near: &[String]) -> String {
     if near.is_empty() {
         return String::new();
     }
@@ -122,7 +122,7 @@ fn paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
 
-/// An error with its causes, in one line.
+/// Joins an error and its causes into one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,27 +1,27 @@
-//! `${VAR}` and `${VAR:-default}` in what people write.
+//! Expansion of `${VAR}` and `${VAR:-default}`.
 
-/// Where the values of variables come from.
+/// Lookup function for variable values.
 pub type Lookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
-/// Why a text cannot be expanded.
+/// Error of an expansion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
-    /// A variable has no value, and no default was written.
+    /// A variable is not set and has no default.
     #[error("needs the variable {name}, which is not set; set it, or write ${{{name}:-default}}")]
     Unset {
-        /// Which.
+        /// Name of the variable.
         name: String,
     },
-    /// What stands between the braces is no variable.
-    #[error("has '${{{}}}', which is no variable; write ${{NAME}} or ${{NAME:-default}}", .inside.escape_debug())]
+    /// The text between the braces is not a variable reference.
+    #[error("has '${{{}}}', which is not a variable reference; write ${{NAME}} or ${{NAME:-default}}", .inside.escape_debug())]
     NoVariable {
-        /// What stands there.
+        /// Text between the braces.
         inside: String,
     },
 }
 
-/// Replaces every `${VAR}` and `${VAR:-default}`. A variable that is set to nothing counts as not set where
-/// there is a default, as in a shell. A `$` without a brace stays.
+/// Expands every `${VAR}` and `${VAR:-default}`. As in a shell, a variable with an empty value counts as unset if there
+/// is a default. A `$` without a brace stays.
 pub fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, ExpandError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -51,7 +51,7 @@ pub fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, ExpandError> {
     Ok(out)
 }
 
-/// The variables that a text names, and whether each has to be set.
+/// Returns the variables that a text references, and whether each is required.
 pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
     text.split("${").skip(1).filter_map(|rest| {
         let inside = rest.split_once('}')?.0;
@@ -60,14 +60,14 @@ pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// Whether a text can be the name of a variable.
+/// True if the text is a valid variable name.
 pub(crate) fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The value that a variable has in this process.
+/// Looks a variable up in this process's environment.
 pub(crate) fn from_environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

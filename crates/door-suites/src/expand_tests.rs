@@ -13,7 +13,7 @@ fn expanded(text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn variables_and_defaults_are_replaced_once() {
+fn variables_and_defaults_expand_once() {
     for (text, expected) in [
         ("plain", "plain"),
         ("${HOME}/x", "/home/me/x"),
@@ -32,20 +32,20 @@ fn variables_and_defaults_are_replaced_once() {
 }
 
 #[test]
-fn what_has_no_value_is_named() {
+fn unset_variable_is_named() {
     assert_eq!(
         expanded("Bearer ${TOKEN}").unwrap_err(),
         "needs the variable TOKEN, which is not set; set it, or write ${TOKEN:-default}"
     );
     for text in ["${env:HOME}", "${}", "${1}", "${A-B}", "${HOME", "${HO ME}"] {
         let error = expanded(text).unwrap_err();
-        assert!(error.contains("which is no variable"), "{text}: {error}");
+        assert!(error.contains("which is not a variable reference"), "{text}: {error}");
     }
 }
 
 proptest! {
     #[test]
-    fn anything_is_expanded_or_refused(text in "[${}:a-zÄ -]{0,40}") {
+    fn arbitrary_text_expands_or_fails(text in "[${}:a-zÄ -]{0,40}") {
         if let Ok(out) = expanded(&text) {
             prop_assert_eq!(out.contains("${"), false);
         }

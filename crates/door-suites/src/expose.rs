@@ -1,53 +1,52 @@
-//! Which tools of a child are offered at all.
+//! Filter that decides which tools of a child are offered.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use switchboard_core::{is_hidden, sanitize_description};
 
-/// The longest name of a tool that is looked at. Hosts take 64 characters; children have been seen with more.
+/// Longest tool name that is accepted. Hosts accept 64 characters; some children use more.
 const MAX_NAME: usize = 256;
 
-/// The owner's choice of tools: exact names and globs. What is denied stays denied, whatever is allowed.
+/// The owner's tool filter: exact names and globs. `deny` always overrides `allow`.
 ///
-/// Names are compared byte by byte after surrounding white space is gone. A name that differs in case, or that
-/// only looks the same, is another name, so that no spelling gets past a rule; but what is denied is denied in
-/// whatever case, so that no child gets past it by a new spelling either.
+/// Names are trimmed and compared byte by byte for `allow`: a name in another case or with look-alike characters is a
+/// different name and bypasses no rule. `deny` ignores case, so that a child cannot bypass it with a new spelling.
 #[derive(Debug, Clone)]
-pub(crate) struct Exposed {
+pub(crate) struct ToolFilter {
     allow: Option<GlobSet>,
     deny: GlobSet,
 }
 
-impl Exposed {
-    /// The rule, and the patterns that are none. A broken `allow` pattern allows nothing; a broken `deny`
-    /// pattern still denies the tool that has exactly this name.
+impl ToolFilter {
+    /// Builds a filter and returns the invalid patterns. An invalid `allow` pattern matches nothing but its literal
+    /// text; an invalid `deny` pattern still denies the tool of exactly that name.
     pub(crate) fn new(allow: Option<&[String]>, deny: &[String]) -> (Self, Vec<String>) {
         let mut broken = Vec::new();
-        let allow = allow.map(|allow| set(allow, false, &mut broken));
-        let deny = set(deny, true, &mut broken);
+        let allow = allow.map(|allow| build_globs(allow, false, &mut broken));
+        let deny = build_globs(deny, true, &mut broken);
         (Self { allow, deny }, broken)
     }
 
-    /// Whether a tool is offered.
+    /// True if the tool is offered.
     pub(crate) fn offers(&self, tool: &str) -> bool {
-        is_name(tool)
+        is_valid_tool_name(tool)
             && !self.deny.is_match(tool)
             && self.allow.as_ref().is_none_or(|allow| allow.is_match(tool))
     }
 }
 
-/// Whether every tool that a pattern allows is allowed by one of `patterns` as well.
+/// True if `patterns` allow every tool that `pattern` allows.
 ///
-/// Of two patterns that is known only where they are the same text.
+/// For a glob this is only known if the same text is among `patterns`.
 pub fn is_covered_by(pattern: &str, patterns: &[String]) -> bool {
     let pattern = pattern.trim();
-    let is_name = !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+    let is_valid_tool_name = !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
     patterns.iter().any(|known| known.trim() == pattern)
-        || (is_name && set(patterns, false, &mut Vec::new()).is_match(pattern))
+        || (is_valid_tool_name && build_globs(patterns, false, &mut Vec::new()).is_match(pattern))
 }
 
-/// Whether a text can be the name of a tool: no control or invisible characters, no markup that poses as an
-/// instruction, no spaces around it, no path that goes upward.
-pub(crate) fn is_name(tool: &str) -> bool {
+/// True if the text is a valid tool name: no control or invisible characters, no markup that imitates instructions, no
+/// surrounding spaces, no `..` path components.
+pub(crate) fn is_valid_tool_name(tool: &str) -> bool {
     let is_odd = |c: char| c.is_control() || is_hidden(c);
     !tool.is_empty()
         && tool.len() <= MAX_NAME
@@ -57,14 +56,14 @@ pub(crate) fn is_name(tool: &str) -> bool {
         && !tool.split('/').any(|part| part == ".." || part == ".")
 }
 
-fn set(patterns: &[String], in_any_case: bool, broken: &mut Vec<String>) -> GlobSet {
+fn build_globs(patterns: &[String], in_any_case: bool, broken: &mut Vec<String>) -> GlobSet {
     if patterns.is_empty() {
         return GlobSet::empty();
     }
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
         let pattern = pattern.trim();
-        // `*` goes over `/`, which is a letter like any other in the name of a tool.
+        // `*` also matches `/`, which has no special meaning in tool names.
         let build = |pattern: &str| {
             GlobBuilder::new(pattern).literal_separator(false).case_insensitive(in_any_case).build()
         };

@@ -1,12 +1,12 @@
-use super::{Exposed, is_name};
+use super::{ToolFilter, is_valid_tool_name};
 
-fn rule(allow: Option<&[&str]>, deny: &[&str]) -> Exposed {
+fn rule(allow: Option<&[&str]>, deny: &[&str]) -> ToolFilter {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-    Exposed::new(allow.map(owned).as_deref(), &owned(deny)).0
+    ToolFilter::new(allow.map(owned).as_deref(), &owned(deny)).0
 }
 
 #[test]
-fn exact_names_and_globs_and_deny_wins() {
+fn names_and_globs_match_and_deny_wins() {
     let all = rule(None, &[]);
     assert!(all.offers("read_file") && all.offers("ns/tool"));
     let some = rule(Some(&["read_*", "list"]), &["read_secret*"]);
@@ -20,25 +20,25 @@ fn exact_names_and_globs_and_deny_wins() {
 }
 
 #[test]
-fn suites_p6_no_spelling_gets_past_a_rule() {
+fn no_spelling_bypasses_filter() {
     let rule = rule(Some(&["read"]), &["write"]);
     for name in
         ["Read", "READ", " read", "read ", "read\u{200b}", "ｒead", "re\u{0430}d", "x/../read", "read\0", ""]
     {
         assert!(!rule.offers(name), "{name:?}");
     }
-    assert!(!is_name(&"x".repeat(257)));
+    assert!(!is_valid_tool_name(&"x".repeat(257)));
     for hidden in ["a\u{e0041}", "a\u{ad}b", "a\nb", "<IMPORTANT>read", "a\u{fe00}\u{fe01}"] {
-        assert!(!is_name(hidden), "{hidden:?}");
+        assert!(!is_valid_tool_name(hidden), "{hidden:?}");
     }
-    assert!(is_name("größe") && is_name("list[items]"));
+    assert!(is_valid_tool_name("größe") && is_valid_tool_name("list[items]"));
 }
 
 #[test]
-fn a_broken_pattern_is_told_and_denies_what_it_spells() {
-    let (rule, broken) = Exposed::new(None, &["[a".to_owned()]);
+fn invalid_pattern_is_reported_and_denies_literally() {
+    let (rule, broken) = ToolFilter::new(None, &["[a".to_owned()]);
     assert_eq!(broken, ["[a"]);
     assert!(!rule.offers("[a"));
-    let (rule, _) = Exposed::new(Some(&["[a".to_owned()]), &[]);
+    let (rule, _) = ToolFilter::new(Some(&["[a".to_owned()]), &[]);
     assert!(!rule.offers("a"));
 }

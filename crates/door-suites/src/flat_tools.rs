@@ -1,31 +1,31 @@
-//! Tools that are listed by themselves, as the child has them but for the name.
+//! Flat tools: listed one by one, unchanged except for the name.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use switchboard_core::{sanitize_description, sanitize_description_value};
 
-use crate::introspect::{BLOCKED, Offered};
+use crate::introspect::{BLOCKED, OfferedTool};
 use crate::raw::{Object, raw};
 use crate::rules;
 
-/// The name of a tool that says whose it is.
-pub(crate) fn prefixed(child: &str, tool: &str) -> String {
+/// Returns the tool name prefixed with the child's name.
+pub(crate) fn prefixed_name(child: &str, tool: &str) -> String {
     rules::tool_name(&format!("{child}__{tool}"))
 }
 
-/// The arguments of a tool whose child does not say what they are. Hosts want to be told something.
+/// Input schema for a tool whose child declares none; hosts require one.
 const ANY_ARGUMENTS: &str = r#"{"type":"object"}"#;
 
-/// The tool under another name. All else that the child says stays as it is, except that what is hidden in it is
-/// taken out, and that nothing is told of a tool that is no longer what its owner approved.
-pub(crate) fn renamed(offered: Offered<'_>, name: &str) -> Box<RawValue> {
+/// Returns the tool under another name. Other fields stay as the child sent them, except that hidden text is removed
+/// and that a tool which no longer matches its approved pin is reduced to its name.
+pub(crate) fn with_name(offered: OfferedTool<'_>, name: &str) -> Box<RawValue> {
     let tool = offered.tool;
     if offered.is_blocked {
         return raw(
             &json!({ "name": name, "description": BLOCKED.trim(), "inputSchema": { "type": "object" } }),
         );
     }
-    let listed = harmless(&tool.raw, "name");
+    let listed = sanitize_item(&tool.raw, "name");
     let Some(mut object) = Object::parse(&listed) else { return listed };
     let has_schema = object.get("inputSchema").is_some_and(|schema| schema.get().starts_with('{'));
     if name == tool.name && has_schema {
@@ -41,7 +41,7 @@ pub(crate) fn renamed(offered: Offered<'_>, name: &str) -> Box<RawValue> {
     object.to_raw()
 }
 
-/// The tool with a note behind its description.
+/// Appends a note to the tool's description.
 pub(crate) fn add_note(listed: &RawValue, note: &str) -> Box<RawValue> {
     let Some(mut object) = Object::parse(listed) else { return listed.to_owned() };
     let described = object.text("description").map(|described| format!("{described} ")).unwrap_or_default();
@@ -51,9 +51,9 @@ pub(crate) fn add_note(listed: &RawValue, note: &str) -> Box<RawValue> {
     object.to_raw()
 }
 
-/// What a child lists, with all that is hidden in it taken out, and a word of that in its description. The member
-/// that others call it by stays as it is. Where nothing is hidden, not a byte is another.
-pub(crate) fn harmless(item: &RawValue, called_by: &str) -> Box<RawValue> {
+/// Sanitizes a listed item: removes hidden text and says so in the description. The identifying member (`called_by`) is
+/// not changed. If nothing is hidden, the bytes stay the same.
+pub(crate) fn sanitize_item(item: &RawValue, called_by: &str) -> Box<RawValue> {
     let Some(mut object) = Object::parse(item) else { return item.to_owned() };
     let has_odd_name = object.0.iter().any(|(key, _)| !sanitize_description(key).flags.is_empty());
     object.0.retain(|(key, _)| sanitize_description(key).flags.is_empty());
@@ -68,8 +68,8 @@ pub(crate) fn harmless(item: &RawValue, called_by: &str) -> Box<RawValue> {
     }
     if let Some(description) = object.text("description") {
         found.retain(|(key, _)| key != "description");
-        let told = format!("{} [hidden text removed]", sanitize_description(&description).text);
-        found.push(("description".to_owned(), Value::String(told)));
+        let noted = format!("{} [hidden text removed]", sanitize_description(&description).text);
+        found.push(("description".to_owned(), Value::String(noted)));
     }
     let found: Vec<(String, Box<RawValue>)> =
         found.into_iter().map(|(key, value)| (key, raw(&value))).collect();
@@ -83,38 +83,38 @@ pub(crate) fn harmless(item: &RawValue, called_by: &str) -> Box<RawValue> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{harmless, renamed};
-    use crate::introspect::Offered;
+    use super::{sanitize_item, with_name};
+    use crate::introspect::OfferedTool;
     use crate::raw::raw;
     use crate::tool::Tool;
 
     #[test]
-    fn only_the_name_changes() {
+    fn flat_tool_changes_only_its_name() {
         let text = concat!(
             r#"{"inputSchema":{"type":"object","z":1.0},"name":"add","#,
             r#""execution":{"taskSupport":"optional"},"description":"Adds."}"#
         );
         let tool = Tool::read(serde_json::from_str(text).unwrap()).unwrap();
-        let offered = Offered { tool: &tool, is_blocked: false };
-        assert_eq!(renamed(offered, "add").get(), text);
-        assert_eq!(renamed(offered, "x__add").get(), text.replace("\"add\"", "\"x__add\""));
+        let offered = OfferedTool { tool: &tool, is_blocked: false };
+        assert_eq!(with_name(offered, "add").get(), text);
+        assert_eq!(with_name(offered, "x__add").get(), text.replace("\"add\"", "\"x__add\""));
     }
 
     #[test]
-    fn what_is_hidden_is_taken_out_and_of_a_changed_tool_nothing_is_told() {
+    fn hidden_text_and_blocked_tool_are_removed() {
         let odd = Tool::read(raw(&json!({ "name": "a", "description": "b\u{200b}" }))).unwrap();
-        let offered = Offered { tool: &odd, is_blocked: false };
+        let offered = OfferedTool { tool: &odd, is_blocked: false };
         assert_eq!(
-            renamed(offered, "a").get(),
+            with_name(offered, "a").get(),
             r#"{"description":"b [hidden text removed]","name":"a","inputSchema":{"type":"object"}}"#
         );
-        let blocked = renamed(Offered { is_blocked: true, ..offered }, "a");
+        let blocked = with_name(OfferedTool { is_blocked: true, ..offered }, "a");
         let blocked: Value = serde_json::from_str(blocked.get()).unwrap();
         assert_eq!(blocked["description"], "[changed: blocked until approved]");
     }
 
     #[test]
-    fn suites_p4_nothing_is_hidden_in_any_part_of_what_is_listed() {
+    fn hidden_text_is_removed_from_all_parts() {
         let hidden = "a\u{e0041}\u{202e}\u{1b}[31mb<IMPORTANT>";
         let item = json!({
             "name": "x", "title": hidden, "description": "d", "big": 1.50,
@@ -122,7 +122,7 @@ mod tests {
             "inputSchema": { "properties": { hidden: { "description": hidden, "enum": [hidden] } }, "required": [hidden] },
             hidden: 1,
         });
-        let listed: Value = serde_json::from_str(harmless(&raw(&item), "name").get()).unwrap();
+        let listed: Value = serde_json::from_str(sanitize_item(&raw(&item), "name").get()).unwrap();
         let plain = "ab&lt;IMPORTANT>";
         assert_eq!(
             listed,

@@ -1,4 +1,4 @@
-//! Who asks, and what a child may ask of them in return.
+//! The caller of a request, and what a child may request from its client.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 /// The client at the other end of a session.
 ///
-/// A child's own requests and notifications go to it as they are; it is never answered for.
+/// Requests and notifications of a child are relayed to it unchanged; Switchboard never answers in its place.
 pub trait Host: Send + Sync + 'static {
-    /// The capabilities that the client declared, as JSON.
+    /// Returns the capabilities that the client declared, as JSON.
     fn capabilities(&self) -> serde_json::Value;
 
-    /// Passes a notification on. What cannot be passed on is dropped.
+    /// Relays a notification. Dropped if it cannot be delivered.
     fn notify(&self, method: &str, params: Option<Box<RawValue>>) -> BoxFuture<'_, ()>;
 
-    /// Passes a request on and waits for the answer. `child` is its's name, for the person to see.
+    /// Relays a request and waits for the answer. `child` is the child's name, which is shown to the person.
     fn request(
         &self,
         child: &str,
@@ -27,17 +27,17 @@ pub trait Host: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Box<RawValue>, RpcError>>;
 }
 
-/// A client, as it can be told from others.
+/// Weak reference that identifies a client.
 #[derive(Clone)]
 pub struct ClientRef(Weak<dyn Host>);
 
 impl ClientRef {
-    /// That of a client.
+    /// Creates a reference to a client.
     pub fn of(host: &Arc<dyn Host>) -> Self {
         Self(Arc::downgrade(host))
     }
 
-    /// Whether it is this client's.
+    /// True if the reference is to this client.
     pub fn is(&self, host: &Arc<dyn Host>) -> bool {
         std::ptr::addr_eq(self.0.as_ptr(), Arc::as_ptr(host))
     }
@@ -49,25 +49,25 @@ impl fmt::Debug for ClientRef {
     }
 }
 
-/// Who makes a call, and how it can be called off.
+/// The caller of a request, with its cancellation token.
 #[derive(Clone, Default)]
 pub struct Caller {
-    /// The client, where there is one that can be asked back. A person's command line is none.
+    /// The client, if there is one that can receive requests. A person's command line has none.
     pub host: Option<Arc<dyn Host>>,
-    /// The token by which the client wants to hear of progress.
+    /// Token under which the client expects progress notifications.
     pub progress_token: Option<Box<RawValue>>,
-    /// Fires when the client no longer wants the answer.
+    /// Fires when the client cancels the request.
     pub cancelled: CancellationToken,
-    /// What the client said about the request, for the child to see: its `_meta`.
+    /// The client's `_meta` for the request, relayed to the child.
     pub meta: Option<Box<RawValue>>,
-    /// The client's answers to what the child asked for when the same call was made before.
+    /// The client's answers to the child's input requests of an earlier round of the same call.
     pub input_responses: Option<Box<RawValue>>,
-    /// What the child wants to have back with them.
+    /// Opaque state that the child expects back with those answers.
     pub request_state: Option<Box<RawValue>>,
 }
 
 impl Caller {
-    /// The parameters of a call of a tool, with all that the client said beside it.
+    /// Builds the `tools/call` parameters, including what the client sent along.
     pub(crate) fn call_params(&self, tool: &str, arguments: &RawValue) -> Option<Box<RawValue>> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -92,15 +92,15 @@ impl Caller {
     }
 }
 
-/// An error as JSON-RPC has it.
+/// A JSON-RPC error.
 #[derive(Debug, Clone, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct RpcError {
-    /// Its number.
+    /// Error code.
     pub code: i64,
-    /// What it says.
+    /// Error message.
     pub message: String,
-    /// What it adds.
+    /// Additional data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }

@@ -1,4 +1,4 @@
-//! Taking over the servers that a client's settings name.
+//! Import of servers from the settings of MCP clients.
 
 mod clients;
 mod entry;
@@ -16,50 +16,56 @@ use crate::edit::{AddOutcome, add_child};
 use crate::error::SuiteError;
 use crate::expand::Lookup;
 use crate::mcp_json::McpFile;
-use crate::names::nearest_name;
+use crate::names::sanitize_name;
 use crate::paths::SuitePaths;
 
-/// A server that can be taken over.
+/// A server that can be imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The name it gets here.
+    /// Its name in Switchboard.
     pub name: String,
-    /// The name it had.
+    /// Its name in the client's settings.
     pub original: String,
-    /// How it is described here.
+    /// Its description in Switchboard's format.
     pub file: McpFile,
-    /// What its owner should know.
+    /// Notes for its owner.
     pub notes: Vec<String>,
-    /// Whether it comes from a file of the user rather than one of the workspace.
+    /// True if it comes from the user's own file rather than a file of the workspace.
     pub is_own: bool,
 }
 
-/// What was found in a client's settings.
+/// Servers found in a client's settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Servers {
-    /// Those that can be taken over, by name.
+    /// Servers that can be imported, sorted by name.
     pub candidates: Vec<Candidate>,
-    /// Those that cannot, by the name they had, and why.
+    /// Servers that cannot be imported, by original name, with the reason.
     pub skipped: BTreeMap<String, String>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
 }
 
 impl Servers {
-    /// Takes in the servers of one object of settings. Of two with one name the first stays.
-    fn take(&mut self, servers: &Map<String, Value>, client: Option<Client>, is_own: bool, workspace: &Path) {
+    /// Collects the servers of one settings object. Of two with the same name, the first wins.
+    fn collect(
+        &mut self,
+        servers: &Map<String, Value>,
+        client: Option<Client>,
+        is_own: bool,
+        workspace: &Path,
+    ) {
         for (original, entry) in servers {
             let context = entry::Context { client, workspace };
             let (file, notes) = match entry::read(original, entry, &context) {
                 Ok(entry::Entry::Server(file, notes)) => (file, notes),
-                Ok(entry::Entry::Ours) => continue,
+                Ok(entry::Entry::Switchboard) => continue,
                 Err(problem) => {
                     self.skipped.insert(original.clone(), problem);
                     continue;
                 }
             };
-            let Some(name) = nearest_name(original) else {
-                let problem = "its name has no letter that a folder's name may have".to_owned();
+            let Some(name) = sanitize_name(original) else {
+                let problem = "its name has no character that is valid in a folder name".to_owned();
                 self.skipped.insert(original.clone(), problem);
                 continue;
             };
@@ -75,16 +81,16 @@ impl Servers {
         self.candidates.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// Whether nothing was found, not even something that cannot be taken over.
+    /// True if no server was found, not even one that cannot be imported.
     pub fn is_empty(&self) -> bool {
         self.candidates.is_empty() && self.skipped.is_empty()
     }
 }
 
-/// Reads the servers of a client's settings; nothing of the client's is changed.
+/// Reads the servers of a client's settings without changing them.
 ///
-/// Without `file` the places that the client is known to use are looked at. What a file of the workspace
-/// names is not the user's own word, whoever's format it has.
+/// Without `file`, the client's usual paths are read. A file inside the workspace never counts as the user's own
+/// settings, whatever its format.
 pub fn read_client(
     client: Client,
     file: Option<&Path>,
@@ -101,7 +107,7 @@ pub fn read_client(
         let Some(settings) = client.read(path)? else { continue };
         let is_own = !path.canonicalize().unwrap_or_else(|_| path.clone()).starts_with(&workspace);
         for object in client.servers(&settings, &workspace) {
-            servers.take(object, Some(client), is_own, &workspace);
+            servers.collect(object, Some(client), is_own, &workspace);
         }
         servers.files.push(path.clone());
     }
@@ -111,7 +117,7 @@ pub fn read_client(
     Ok(servers)
 }
 
-/// Puts a server into the workspace.
+/// Adds a server to the workspace.
 pub fn import(paths: &SuitePaths, candidate: &Candidate) -> Result<AddOutcome, SuiteError> {
     add_child(paths, &candidate.name, &candidate.file, candidate.is_own)
 }

@@ -47,7 +47,7 @@ fn now() -> Timestamp {
     "2026-11-16T03:00:00Z".parse().unwrap()
 }
 
-/// Each server in one line: name, then how it is reached.
+/// Renders each server on one line: name, then launch settings.
 fn lines(servers: &Servers) -> Vec<String> {
     let line = |candidate: &super::Candidate| {
         let written = candidate.file.launch_template(&candidate.name).unwrap();
@@ -64,7 +64,7 @@ fn lines(servers: &Servers) -> Vec<String> {
 }
 
 #[test]
-fn every_client_is_read_in_its_own_words() {
+fn every_client_format_is_parsed() {
     let common =
         r#"{"mcpServers": {"mem": {"command": "npx", "args": ["-y", "mem"], "env": {"A": "b", "N": 5}}}}"#;
     let mem = "mem npx -y mem A=b N=5 in ../../..";
@@ -124,7 +124,7 @@ fn every_client_is_read_in_its_own_words() {
 }
 
 #[test]
-fn claude_code_has_servers_for_one_folder_and_for_all() {
+fn claude_code_project_and_global_servers() {
     let site = Site::new();
     let workspace = site.paths.workspace.to_str().unwrap();
     let settings = json!({
@@ -145,7 +145,7 @@ fn claude_code_has_servers_for_one_folder_and_for_all() {
 }
 
 #[test]
-fn settings_that_are_missing_or_damaged_are_named() {
+fn missing_or_damaged_settings_are_reported() {
     let site = Site::new();
     let missing =
         read_client(Client::Zed, None, &site.paths, &|name| (name == "HOME").then(|| "/nowhere".to_owned()));
@@ -167,7 +167,7 @@ fn settings_that_are_missing_or_damaged_are_named() {
 }
 
 #[test]
-fn a_client_s_file_in_the_workspace_is_not_the_user_s_own_word() {
+fn workspace_client_file_is_not_the_users() {
     let site = Site::new();
     let file = site.paths.workspace.join(".cursor/mcp.json");
     files::put(&file, r#"{"mcpServers": {"a": {"command": "${workspaceFolder}/x"}}}"#);
@@ -177,7 +177,7 @@ fn a_client_s_file_in_the_workspace_is_not_the_user_s_own_word() {
 }
 
 #[test]
-fn a_secret_of_the_user_stays_out_of_the_repository() {
+fn users_secret_is_excluded_from_repository() {
     let site = Site::new();
     let text = r#"{"mcpServers": {"a": {"command": "x", "env": {"API_TOKEN": "literal-value"}}, "b": {"command": "x", "env": {"API_TOKEN": "${T}"}}}}"#;
     let servers = site.client(Client::Cursor, ".cursor/mcp.json", text).unwrap();
@@ -209,7 +209,7 @@ fn take(site: &Site, root: &RootFile) -> Vec<String> {
 }
 
 #[test]
-fn the_file_of_the_repository_is_imported_and_comes_back_byte_for_byte() {
+fn root_file_import_reverts_byte_for_byte() {
     let text = "{\n\t\"mcpServers\": {\"fs\": {\"command\": \"node\", \"args\": [\"./srv.js\", \"--x\"]},\n \
         \"@scope/pkg\": {\"type\": \"sse\", \"url\": \"http://a/sse\"}},\n \"mcps\": {\"t\": {\"command\": \"uvx\"}}, \"other\": 1 }";
     let (site, root) = root(text);
@@ -240,7 +240,7 @@ fn the_file_of_the_repository_is_imported_and_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn what_was_edited_since_is_not_lost_unless_that_is_asked_for() {
+fn revert_refuses_edited_file_unless_forced() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let children = take(&site, &root);
     root.replace(&site.paths, &children, Path::new("/sb"), now()).unwrap();
@@ -252,7 +252,7 @@ fn what_was_edited_since_is_not_lost_unless_that_is_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_imported_stays_where_it_is() {
+fn skipped_servers_stay_in_root_file() {
     let (site, root) = root(
         r#"{"mcpServers": {"good": {"command": "x"}, "odd": {"type": "grpc", "url": "http://a"}, "nul": {"command": "x\u0000"}, "n": 5}}"#,
     );
@@ -265,7 +265,7 @@ fn what_cannot_be_imported_stays_where_it_is() {
 }
 
 #[test]
-fn a_file_that_makes_no_sense_is_named_with_the_place() {
+fn invalid_root_file_error_names_position() {
     for (text, expected) in [
         ("{\n  \"mcpServers\": {,}\n}", "is not JSON: key must be a string at line 2 column 18"),
         ("[]", "is not a JSON object"),
@@ -283,7 +283,7 @@ fn a_file_that_makes_no_sense_is_named_with_the_place() {
 }
 
 #[test]
-fn another_server_of_that_name_is_left_alone() {
+fn existing_server_is_not_overwritten() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let file = site.paths.workspace.join(".switchboard/mcps/a/.mcp.json");
     files::put(&file, r#"{"command": "mine"}"#);
@@ -295,7 +295,7 @@ fn another_server_of_that_name_is_left_alone() {
 }
 
 #[test]
-fn a_linked_folder_of_servers_is_not_written_through() {
+fn symbolic_link_folder_is_not_written() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     std::fs::create_dir_all(site.paths.workspace.join(".switchboard/mcps")).unwrap();
     std::fs::create_dir_all(&site.home).unwrap();
@@ -305,7 +305,7 @@ fn a_linked_folder_of_servers_is_not_written_through() {
 }
 
 #[test]
-fn what_was_edited_meanwhile_is_not_overwritten() {
+fn concurrently_edited_root_file_is_not_overwritten() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let children = take(&site, &root);
     let edited = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}"#;
@@ -316,7 +316,7 @@ fn what_was_edited_meanwhile_is_not_overwritten() {
 }
 
 #[test]
-fn of_two_with_one_name_under_both_keys_the_one_that_stays_stays() {
+fn duplicate_under_both_keys_retains_skipped() {
     let text = r#"{"mcpServers": {"a": {"command": "x"}}, "mcps": {"a": {"command": "y"}}}"#;
     let (site, root) = root(text);
     let children = take(&site, &root);
@@ -327,23 +327,23 @@ fn of_two_with_one_name_under_both_keys_the_one_that_stays_stays() {
 }
 
 #[test]
-fn what_a_client_restricts_is_taken_over_or_told() {
+fn client_limits_are_imported_or_noted() {
     let site = Site::new();
     let text = "[mcp_servers.a]\ncommand = \"x\"\nenabled_tools = [\"read\"]\ndisabled_tools = [\"drop\"]\n\
                 tool_timeout_sec = 1.5\nstartup_timeout_sec = 20\n";
     let servers = site.client(Client::Codex, ".codex/config.toml", text).unwrap();
     let [a] = servers.candidates.as_slice() else { panic!("{servers:?}") };
     assert_eq!((a.file.rpc_timeout_ms, a.file.spawn_timeout_ms), (Some(1500), Some(20_000)));
-    for told in ["expose.allow of it in switchboard.config.json to [\"read\"]", "expose.deny"] {
+    for told in ["expose.allow in switchboard.config.json to [\"read\"]", "expose.deny"] {
         assert!(a.notes.iter().any(|note| note.contains(told)), "{told}: {:?}", a.notes);
     }
     let text = r#"{"servers": {"b": {"command": "x", "envFile": "${workspaceFolder}/.env"}}}"#;
     let servers = site.client(Client::VsCode, ".config/Code/User/mcp.json", text).unwrap();
-    assert!(servers.candidates[0].notes[0].contains(".env are not read here"), "{servers:?}");
+    assert!(servers.candidates[0].notes[0].contains(".env are not imported"), "{servers:?}");
 }
 
 #[test]
-fn a_byte_order_mark_is_named() {
+fn byte_order_mark_is_reported() {
     let site = Site::new();
     files::put(site.file(), "\u{feff}{}");
     let error = RootFile::read(&site.paths.workspace).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What a suite shows of its tools.
+//! Renders a suite's tools for `introspect`.
 
 use std::fmt::Write;
 
@@ -6,44 +6,44 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use switchboard_core::nearest;
 
-use crate::arguments::{Question, shape};
+use crate::arguments::{IntrospectQuery, call_example};
 use crate::config::IntrospectionMode;
 use crate::ranking;
 use crate::raw::raw;
 use crate::summary::{first_sentence, summarise};
 use crate::tool::Tool;
 
-/// How many tools are shown at once; more are asked for with a cursor or a query.
+/// Most tools per page; a cursor or a query returns others.
 const PAGE: usize = 50;
-/// How many tools a query shows unless it says otherwise.
+/// Default number of tools that a query returns.
 const FOUND: usize = 8;
-/// After so many bytes of schemas a page ends. Fifty tools of real servers have some 40 kB.
+/// Most bytes of schemas per page. Fifty tools of real servers have about 40 kB.
 const PAGE_BYTES: usize = 256 * 1024;
-/// The longest description of a tool that is shown whole. The longest of real servers has some 4,000 letters.
+/// Longest tool description that is shown in full. The longest of real servers has about 4,000 characters.
 const DESCRIPTION: usize = 20_000;
 
-/// All that is shown of a tool that is no longer what its owner approved: its new text may be what was not to be seen.
+/// Shown instead of a tool that no longer matches its approved pin: its new text is not reviewed.
 pub(crate) const BLOCKED: &str = " [changed: blocked until approved]";
 
-/// A tool that is offered, and whether it may be called.
+/// An offered tool, and whether it is blocked.
 #[derive(Clone, Copy)]
-pub(crate) struct Offered<'a> {
+pub(crate) struct OfferedTool<'a> {
     pub(crate) tool: &'a Tool,
-    /// It is no longer what its owner approved.
+    /// True if the tool no longer matches its approved pin.
     pub(crate) is_blocked: bool,
 }
 
-/// How much is shown.
+/// Format and summary length of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     pub(crate) mode: IntrospectionMode,
     pub(crate) summary_max_chars: usize,
 }
 
-/// Answers a question about the tools of a suite, with a note where there is one. The error is a text for the model.
+/// Answers an introspection request, with an optional note. The error is a text for the model.
 pub(crate) fn introspect(
-    tools: &[Offered<'_>],
-    question: &Question,
+    tools: &[OfferedTool<'_>],
+    question: &IntrospectQuery,
     style: Style,
     note: Option<&str>,
 ) -> Result<String, String> {
@@ -62,13 +62,13 @@ pub(crate) fn introspect(
     };
     if let Some(subtool) = &question.subtool {
         let found = tools.iter().find(|offered| offered.tool.name == *subtool);
-        return found
-            .map(|offered| noted(one(*offered)))
-            .ok_or_else(|| unknown(subtool, tools.iter().map(|offered| offered.tool.name.as_str()), note));
+        return found.map(|offered| noted(render_tool(*offered))).ok_or_else(|| {
+            refuse_unknown_tool(subtool, tools.iter().map(|offered| offered.tool.name.as_str()), note)
+        });
     }
     let (chosen, start) = match &question.query {
         Some(query) => {
-            let positions = ranking::ranked(query, tools.iter().map(|offered| offered.tool));
+            let positions = ranking::rank_tools(query, tools.iter().map(|offered| offered.tool));
             if positions.is_empty() {
                 return Ok(noted(format!(
                     "No tool fits \"{}\". Without a query all {} are listed.",
@@ -81,10 +81,10 @@ pub(crate) fn introspect(
         }
         None => page(tools, question).map(|(chosen, start)| (chosen, Some(start)))?,
     };
-    // Where the next page begins, after so many tools of this one.
+    // Start of the next page, after this many tools of the current one.
     let next = |shown: usize| start.map(|start| start + shown).filter(|next| *next < tools.len());
     if mode == IntrospectionMode::Full {
-        let shown = full(&chosen, style.summary_max_chars);
+        let shown = render_full(&chosen, style.summary_max_chars);
         let mut answer = json!({});
         if let Some(next) = next(shown.len()) {
             answer["more"] = json!({ "left": tools.len() - next, "cursor": next.to_string() });
@@ -95,7 +95,8 @@ pub(crate) fn introspect(
         answer["tools"] = json!(shown);
         return Ok(answer.to_string());
     }
-    let lines: Vec<String> = chosen.iter().map(|offered| line(*offered, style.summary_max_chars)).collect();
+    let lines: Vec<String> =
+        chosen.iter().map(|offered| render_line(*offered, style.summary_max_chars)).collect();
     let mut text = lines.join("\n");
     if let Some(next) = next(lines.len()) {
         let _ = write!(
@@ -107,8 +108,9 @@ pub(crate) fn introspect(
     Ok(noted(text))
 }
 
-/// Refusal of an unknown or hidden tool; the two look the same. The note says if the tool list was cut.
-pub(crate) fn unknown<'a>(
+/// Renders the refusal of an unknown or hidden tool; the two look the same. The note says if the tool list was
+/// truncated.
+pub(crate) fn refuse_unknown_tool<'a>(
     subtool: &str,
     offered: impl IntoIterator<Item = &'a str>,
     note: Option<&str>,
@@ -132,8 +134,11 @@ pub(crate) fn unknown<'a>(
     }
 }
 
-/// One page, and where it begins.
-fn page<'a>(tools: &[Offered<'a>], question: &Question) -> Result<(Vec<Offered<'a>>, usize), String> {
+/// Returns one page of tools and its start index.
+fn page<'a>(
+    tools: &[OfferedTool<'a>],
+    question: &IntrospectQuery,
+) -> Result<(Vec<OfferedTool<'a>>, usize), String> {
     let start = match &question.cursor {
         None => 0,
         Some(cursor) => {
@@ -146,51 +151,51 @@ fn page<'a>(tools: &[Offered<'a>], question: &Question) -> Result<(Vec<Offered<'
     Ok((tools[start..end].to_vec(), start))
 }
 
-/// `name(arg: type, opt?: type) [read-only] — summary`
-pub(crate) fn line(offered: Offered<'_>, max_chars: usize) -> String {
+/// Renders `name(arg: type, opt?: type) [read-only] — summary`.
+pub(crate) fn render_line(offered: OfferedTool<'_>, max_chars: usize) -> String {
     let tool = offered.tool;
     if offered.is_blocked {
         return format!("{}{BLOCKED}", tool.name);
     }
-    let (shown, is_flagged) = tool.shown();
+    let (shown, is_flagged) = tool.display();
     let description = shown.description.or(shown.title).unwrap_or_default();
     let summary = first_sentence(&description, max_chars);
     let dash = if summary.is_empty() { "" } else { " — " };
     let signature = shown.input_schema.signature();
-    format!("{}{signature}{}{}{dash}{summary}", tool.name, tool.hints.mark(), flagged(is_flagged))
+    format!("{}{signature}{}{}{dash}{summary}", tool.name, tool.hints.label(), flagged(is_flagged))
 }
 
-/// `{"name","summary","inputSchema"}` of each tool, until the page is full. There is always one.
-fn full(tools: &[Offered<'_>], max_chars: usize) -> Vec<Box<RawValue>> {
+/// Renders `{"name","summary","inputSchema"}` for each tool until the page is full; always at least one.
+fn render_full(tools: &[OfferedTool<'_>], max_chars: usize) -> Vec<Box<RawValue>> {
     let mut shown = Vec::new();
     let mut bytes = 0;
     for offered in tools {
-        let one = if offered.is_blocked {
+        let tool = if offered.is_blocked {
             raw(&json!({ "name": offered.tool.name, "summary": BLOCKED.trim(), "inputSchema": {} }))
         } else {
-            let (shown, is_flagged) = offered.tool.shown();
+            let (shown, is_flagged) = offered.tool.display();
             let summary = summarise(&shown.description.unwrap_or_default(), max_chars);
-            let marks = format!("{}{}", offered.tool.hints.mark(), flagged(is_flagged));
+            let marks = format!("{}{}", offered.tool.hints.label(), flagged(is_flagged));
             let schema = shown.input_schema.into_value();
             raw(&json!({ "name": offered.tool.name, "summary": summary + &marks, "inputSchema": schema }))
         };
-        bytes += one.get().len();
+        bytes += tool.get().len();
         if bytes > PAGE_BYTES && !shown.is_empty() {
             break;
         }
-        shown.push(one);
+        shown.push(tool);
     }
     shown
 }
 
-/// All about one tool, and how it is called.
-fn one(offered: Offered<'_>) -> String {
+/// Renders one tool in full, with an example call.
+fn render_tool(offered: OfferedTool<'_>) -> String {
     let tool = offered.tool;
     if offered.is_blocked {
-        return line(offered, 0);
+        return render_line(offered, 0);
     }
-    let (shown, is_flagged) = tool.shown();
-    let mut text = format!("{}{}{}\n", tool.name, tool.hints.mark(), flagged(is_flagged));
+    let (shown, is_flagged) = tool.display();
+    let mut text = format!("{}{}{}\n", tool.name, tool.hints.label(), flagged(is_flagged));
     if let Some(description) = shown.description.or(shown.title) {
         let mut letters = description.trim().chars();
         text.extend(letters.by_ref().take(DESCRIPTION));
@@ -200,7 +205,7 @@ fn one(offered: Offered<'_>) -> String {
     if let Some(schema) = shown.output_schema {
         let _ = writeln!(text, "outputSchema: {}", schema.into_value());
     }
-    let _ = write!(text, "Call: {}", shape(&tool.name));
+    let _ = write!(text, "Call: {}", call_example(&tool.name));
     text
 }
 

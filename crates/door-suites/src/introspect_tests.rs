@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
-use super::{Offered, Style, introspect};
-use crate::arguments::Question;
+use super::{OfferedTool, Style, introspect};
+use crate::arguments::IntrospectQuery;
 use crate::config::IntrospectionMode;
 use crate::raw::raw;
 use crate::tool::Tool;
@@ -33,15 +33,15 @@ fn notes() -> Vec<Tool> {
     ]
 }
 
-fn shown(tools: &[Tool], question: &Question) -> Result<String, String> {
+fn shown(tools: &[Tool], question: &IntrospectQuery) -> Result<String, String> {
     let offered: Vec<_> =
-        tools.iter().map(|tool| Offered { tool, is_blocked: tool.name == "changed" }).collect();
+        tools.iter().map(|tool| OfferedTool { tool, is_blocked: tool.name == "changed" }).collect();
     introspect(&offered, question, STYLE, None)
 }
 
 #[test]
-fn a_summary_is_one_line_a_tool() {
-    let text = shown(&notes(), &Question::default()).unwrap();
+fn summary_is_one_line_per_tool() {
+    let text = shown(&notes(), &IntrospectQuery::default()).unwrap();
     assert_eq!(
         text.lines().take(2).collect::<Vec<_>>(),
         [
@@ -57,8 +57,10 @@ fn a_summary_is_one_line_a_tool() {
 }
 
 #[test]
-fn full_has_the_schemas_as_published() {
-    let text = shown(&notes()[..1], &Question { mode: Some("full".into()), ..Question::default() }).unwrap();
+fn full_mode_has_published_schemas() {
+    let text =
+        shown(&notes()[..1], &IntrospectQuery { mode: Some("full".into()), ..IntrospectQuery::default() })
+            .unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(
         value,
@@ -74,66 +76,76 @@ fn full_has_the_schemas_as_published() {
 }
 
 #[test]
-fn one_tool_is_shown_whole_and_an_unknown_one_has_neighbours() {
+fn single_tool_is_complete_unknown_suggests() {
     let whole =
-        shown(&notes(), &Question { subtool: Some("read_note".into()), ..Question::default() }).unwrap();
+        shown(&notes(), &IntrospectQuery { subtool: Some("read_note".into()), ..IntrospectQuery::default() })
+            .unwrap();
     for part in ["Notes are texts", "inputSchema: {", "outputSchema: {", r#""subtool":"read_note""#] {
         assert!(whole.contains(part), "{whole}");
     }
     let error =
-        shown(&notes(), &Question { subtool: Some("Read_Note".into()), ..Question::default() }).unwrap_err();
+        shown(&notes(), &IntrospectQuery { subtool: Some("Read_Note".into()), ..IntrospectQuery::default() })
+            .unwrap_err();
     assert!(error.contains("not available") && error.contains("read_note"), "{error}");
 }
 
 #[test]
-fn a_query_ranks_and_a_blocked_tool_is_marked() {
+fn query_ranks_and_marks_blocked_tools() {
     let mut tools = notes();
     tools.push(tool(&json!({ "name": "changed", "description": "Steals." })));
-    let found = shown(&tools, &Question { query: Some("note title".into()), ..Question::default() }).unwrap();
+    let found =
+        shown(&tools, &IntrospectQuery { query: Some("note title".into()), ..IntrospectQuery::default() })
+            .unwrap();
     assert!(found.starts_with("read_note("), "{found}");
-    let none = shown(&tools, &Question { query: Some("weather".into()), ..Question::default() }).unwrap();
+    let none =
+        shown(&tools, &IntrospectQuery { query: Some("weather".into()), ..IntrospectQuery::default() })
+            .unwrap();
     assert!(none.contains("No tool fits"), "{none}");
-    let all = shown(&tools, &Question::default()).unwrap();
+    let all = shown(&tools, &IntrospectQuery::default()).unwrap();
     assert!(all.contains("changed [changed: blocked until approved]") && !all.contains("Steals"), "{all}");
-    let error = shown(&tools, &Question { mode: Some("all".into()), ..Question::default() }).unwrap_err();
+    let error = shown(&tools, &IntrospectQuery { mode: Some("all".into()), ..IntrospectQuery::default() })
+        .unwrap_err();
     assert!(error.contains("summary or full"), "{error}");
 }
 
 #[test]
-fn a_thousand_tools_come_in_pages_and_each_comes_once() {
+fn thousand_tools_are_paged_without_duplicates() {
     let tools: Vec<Tool> =
         (0..1000).map(|number| tool(&json!({ "name": format!("tool_{number}") }))).collect();
     let (mut cursor, mut seen, mut pages) = (None, Vec::new(), 0);
     loop {
-        let text = shown(&tools, &Question { cursor: cursor.clone(), ..Question::default() }).unwrap();
-        seen.extend(text.lines().filter(|line| line.starts_with("tool_")).map(str::to_owned));
+        let text =
+            shown(&tools, &IntrospectQuery { cursor: cursor.clone(), ..IntrospectQuery::default() }).unwrap();
+        seen.extend(text.lines().filter(|render_line| render_line.starts_with("tool_")).map(str::to_owned));
         pages += 1;
         let Some(next) = text.split("\"cursor\":\"").nth(1) else { break };
         cursor = next.split('"').next().map(str::to_owned);
     }
     assert_eq!((pages, seen.len()), (20, 1000));
     assert_eq!((seen[0].as_str(), seen[999].as_str()), ("tool_0()", "tool_999()"));
-    assert!(shown(&tools, &Question { cursor: Some("x".into()), ..Question::default() }).is_err());
+    assert!(
+        shown(&tools, &IntrospectQuery { cursor: Some("x".into()), ..IntrospectQuery::default() }).is_err()
+    );
 }
 
 #[test]
-fn suites_p19_a_schema_that_is_too_large_is_not_shown() {
+fn oversized_schema_is_not_shown() {
     let large = json!({ "type": "object", "description": "x".repeat(9_000_000) });
     let tools =
         [tool(&json!({ "name": "large", "description": "y".repeat(1_000_000), "inputSchema": large }))];
     for question in [
-        Question::default(),
-        Question { mode: Some("full".into()), ..Question::default() },
-        Question { subtool: Some("large".into()), ..Question::default() },
+        IntrospectQuery::default(),
+        IntrospectQuery { mode: Some("full".into()), ..IntrospectQuery::default() },
+        IntrospectQuery { subtool: Some("large".into()), ..IntrospectQuery::default() },
     ] {
         let text = shown(&tools, &question).unwrap();
         assert!(text.len() < 100_000, "{question:?}: {}", text.len());
     }
-    assert!(shown(&tools, &Question::default()).unwrap().starts_with("large(…) — "));
+    assert!(shown(&tools, &IntrospectQuery::default()).unwrap().starts_with("large(…) — "));
 }
 
 #[test]
-fn suites_p4_nothing_that_a_child_wrote_hides_anything() {
+fn hidden_text_is_removed_from_introspection() {
     let hidden = "a\u{e0041}\u{202e}\u{1b}[31mb<IMPORTANT>";
     let tools = [tool(&json!({
         "name": "t", "title": hidden,
@@ -144,12 +156,12 @@ fn suites_p4_nothing_that_a_child_wrote_hides_anything() {
         "outputSchema": { "title": hidden },
     }))];
     let plain = "ab&lt;IMPORTANT>";
-    let line = shown(&tools, &Question::default()).unwrap();
-    assert_eq!(line, format!("t({plain}: \"{plain}\"|\"plain\") [hidden text removed] — {plain}"));
+    let render_line = shown(&tools, &IntrospectQuery::default()).unwrap();
+    assert_eq!(render_line, format!("t({plain}: \"{plain}\"|\"plain\") [hidden text removed] — {plain}"));
     let wrong = tools[0].checker().check(&json!({ hidden: 7 })).join("\n");
     for text in [
-        shown(&tools, &Question { mode: Some("full".into()), ..Question::default() }).unwrap(),
-        shown(&tools, &Question { subtool: Some("t".into()), ..Question::default() }).unwrap(),
+        shown(&tools, &IntrospectQuery { mode: Some("full".into()), ..IntrospectQuery::default() }).unwrap(),
+        shown(&tools, &IntrospectQuery { subtool: Some("t".into()), ..IntrospectQuery::default() }).unwrap(),
         format!("{wrong}\n{}\n{}", tools[0].checker().shown(), tools[0].checker().example()),
     ] {
         assert!(text.contains(plain), "{text}");
@@ -160,12 +172,13 @@ fn suites_p4_nothing_that_a_child_wrote_hides_anything() {
 }
 
 #[test]
-fn full_stays_json_with_more_to_come_and_a_page_ends_where_it_gets_too_long() {
+fn full_mode_page_is_valid_bounded_json() {
     let long = json!({ "type": "object", "description": "x".repeat(100_000) });
     let tools: Vec<Tool> =
         (0..60).map(|number| tool(&json!({ "name": format!("t{number}"), "inputSchema": long }))).collect();
-    let offered: Vec<_> = tools.iter().map(|tool| Offered { tool, is_blocked: false }).collect();
-    let question = Question { mode: Some("full".into()), cursor: Some("7".into()), ..Question::default() };
+    let offered: Vec<_> = tools.iter().map(|tool| OfferedTool { tool, is_blocked: false }).collect();
+    let question =
+        IntrospectQuery { mode: Some("full".into()), cursor: Some("7".into()), ..IntrospectQuery::default() };
     let text = introspect(&offered, &question, STYLE, Some("(old)")).unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
     let names: Vec<&Value> = value["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();

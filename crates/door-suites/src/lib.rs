@@ -1,4 +1,8 @@
-//! Child MCP servers, folded into one tool each.
+//! Suites: child MCP servers, each folded into one tool.
+//!
+//! Discovers the children of a workspace, checks trust and pins, runs one client per child, and offers their tools to
+//! models. [`Suites`] is the entry point. Implements the suite proxy's architecture; knows nothing of mailboxes,
+//! channels or the hub.
 
 mod arguments;
 mod blocking;

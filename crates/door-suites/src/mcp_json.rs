@@ -1,5 +1,5 @@
-//! `.mcp.json`: the file that describes one child, as the suite proxy's architecture has it (section "Child
-//! MCP Discovery"), and as people write it.
+//! `.mcp.json`: the file that describes one child, as in the suite proxy's architecture (section "Child MCP Discovery")
+//! and as people write it.
 
 mod command;
 mod resolve;
@@ -12,46 +12,46 @@ use serde_json::Value;
 use switchboard_core::{in_json_words, nearest};
 
 pub use self::command::CommandLine;
-pub(crate) use self::resolve::{Surroundings, launch_template_of, spec_of};
+pub(crate) use self::resolve::{ResolveContext, launch_template_of, resolve_spec};
 use crate::error::SuiteError;
 use crate::spec::{Framing, LaunchTemplate};
 
-/// One MCP server. Everything is optional but how it is reached: `command` or `url`.
+/// One MCP server. Only `command` or `url` is required.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(title = "One MCP server of a Switchboard workspace")]
 pub struct McpFile {
-    /// What it is called; without it, the name of its folder
+    /// Name of the server; by default the name of its folder
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is
+    /// Description for people
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What a model is told of it
+    /// Description for models
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switchboard_description: Option<String>,
-    /// How it is spoken to; without it `stdio` for a command, `http` for an address
+    /// Transport; by default `stdio` for a command, `http` for a URL
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub transport: Option<TransportKind>,
-    /// The program that is started
+    /// Program to start
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandLine>,
-    /// Its arguments, where `command` is a text
+    /// Arguments, if `command` is a string
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Variables it is given, where `command` is a text
+    /// Environment variables, if `command` is a string
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The folder it starts in, relative to this file; without it this file's own
+    /// Working directory, relative to this file; by default this file's folder
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// The address of a server that runs
+    /// URL of a running server
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Headers of every request to it
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// How messages to a program are framed
+    /// Framing of messages to a program
     #[serde(skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
     /// From its start to its first answer, in milliseconds
@@ -62,21 +62,21 @@ pub struct McpFile {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rpc_timeout_ms: Option<u64>,
-    /// Stop it when nobody called it for so many milliseconds; 0 means never
+    /// Idle time after which it is stopped, in milliseconds; 0 means never
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ms: Option<u64>,
 }
 
-/// How a server is spoken to.
+/// Transport of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TransportKind {
-    /// On the standard streams of a program.
+    /// Standard input and output of a program.
     Stdio,
     /// Streamable HTTP.
     #[serde(alias = "streamable-http", alias = "streamableHttp", alias = "streamable_http")]
     Http,
-    /// The older pair of an event stream and posts.
+    /// The older transport: an SSE stream plus POST requests.
     Sse,
     /// A WebSocket.
     #[serde(alias = "websocket")]
@@ -84,7 +84,7 @@ pub enum TransportKind {
 }
 
 impl TransportKind {
-    /// The word that the file has for it.
+    /// Returns the value used in the file.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
@@ -95,7 +95,7 @@ impl TransportKind {
     }
 }
 
-/// What some editors write before the text.
+/// UTF-8 byte order mark, which some editors write.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 const KNOWN: [&str; 15] = [
@@ -119,7 +119,7 @@ const KNOWN: [&str; 15] = [
 const KNOWN_IN_COMMAND: [&str; 3] = ["cmd", "args", "env"];
 
 impl McpFile {
-    /// Reads a file: what it says, and a warning for every key that nobody knows.
+    /// Parses a file; returns a warning for every unknown key.
     pub fn parse(bytes: &[u8]) -> Result<(Self, Vec<String>), String> {
         if bytes.starts_with(BYTE_ORDER_MARK) {
             return Err("begins with a byte order mark; save it as UTF-8 without one".to_owned());
@@ -153,19 +153,19 @@ impl McpFile {
         Ok((file, warnings))
     }
 
-    /// How the child is reached, exactly as this file says once it is put into the workspace under a name.
+    /// Returns the launch template that the file will have once it is in the workspace under this name.
     pub fn launch_template(&self, name: &str) -> Result<LaunchTemplate, SuiteError> {
         launch_template_of(self, &format!(".switchboard/mcps/{name}"))
     }
 
-    /// The file as it is written, in the form of the architecture.
+    /// Renders the file in the format of the architecture.
     pub fn to_json(&self) -> String {
         let mut file = self.clone();
         if let Some(command) = &mut file.command {
             command.args.append(&mut file.args);
             command.env.append(&mut file.env);
         }
-        // A struct of texts and numbers always serialises.
+        // Serializing a struct of strings and numbers cannot fail.
         serde_json::to_string_pretty(&file).map(|text| text + "\n").unwrap_or_default()
     }
 }

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{McpFile, Surroundings, spec_of};
+use super::{McpFile, ResolveContext, resolve_spec};
 use crate::config::Config;
 use crate::spec::{ChildSpec, Framing, Launch};
 
 fn spec(file: &Value, config: &Value) -> Result<ChildSpec, String> {
     let config: Config = serde_json::from_value(config.clone()).unwrap();
     let lookup = |name: &str| (name == "TOKEN").then(|| "t0ken".to_owned());
-    let around = Surroundings {
+    let context = ResolveContext {
         file: Path::new("/ws/.switchboard/mcps/x/.mcp.json"),
         folder: ".switchboard/mcps/x",
         config: &config,
         lookup: &lookup,
     };
     let (file, _) = McpFile::parse(file.to_string().as_bytes())?;
-    spec_of("x".to_owned(), file, &around).map_err(|error| error.to_string())
+    resolve_spec("x".to_owned(), file, &context).map_err(|error| error.to_string())
 }
 
 fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -26,7 +26,7 @@ fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_example_of_the_architecture_is_read() {
+fn architecture_example_is_parsed() {
     let file = json!({
         "name": "context7",
         "description": "Context7 Documentation MCP",
@@ -52,7 +52,7 @@ fn the_example_of_the_architecture_is_read() {
 }
 
 #[test]
-fn the_time_of_a_start_can_be_set_for_one_server() {
+fn start_timeout_can_be_set_per_server() {
     let limits = |file: Value, config: Value| {
         let limits = spec(&file, &config).unwrap().limits;
         (limits.spawn.as_millis(), limits.fetch.as_millis())
@@ -60,7 +60,7 @@ fn the_time_of_a_start_can_be_set_for_one_server() {
     let own = json!({ "command": "npx", "spawnTimeoutMs": 5 });
     assert_eq!(limits(own.clone(), json!({})), (5, 5));
     assert_eq!(limits(own, json!({ "suites": { "x": { "spawnTimeoutMs": 9 } } })), (9, 9));
-    // A time for all is one for programs that are there.
+    // The global start timeout only applies to programs that need no download.
     let all = json!({ "timeouts": { "childSpawnMs": 3, "rpcMs": 7 } });
     assert_eq!(limits(json!({ "command": "npx" }), all), (3, 7));
     let long = json!({ "timeouts": { "childSpawnMs": 90_000 } });
@@ -68,7 +68,7 @@ fn the_time_of_a_start_can_be_set_for_one_server() {
 }
 
 #[test]
-fn a_file_as_people_write_it_is_read_and_its_variables_are_replaced() {
+fn informal_file_is_parsed_and_expanded() {
     let file = json!({
         "command": "./bin/${NONE:-server}", "args": ["--token", "${TOKEN}"], "env": { "T": "${TOKEN}" },
         "cwd": "../../..", "framing": "content-length", "rpcTimeoutMs": 5, "idleMs": 0,
@@ -92,7 +92,7 @@ fn a_file_as_people_write_it_is_read_and_its_variables_are_replaced() {
 }
 
 #[test]
-fn servers_that_run_are_reached_by_their_address() {
+fn remote_servers_resolve_by_url() {
     let headers = texts(&[("Authorization", "Bearer t0ken")]);
     let file = json!({ "url": "https://a.example/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } });
     let url = "https://a.example/mcp".to_owned();
@@ -109,13 +109,13 @@ fn servers_that_run_are_reached_by_their_address() {
 }
 
 #[test]
-fn what_does_not_do_is_named_with_its_field() {
+fn invalid_value_error_names_field() {
     let long = vec!["a"; 300];
     for (file, expected) in [
         (json!({}), "the field 'command' is missing, and so is 'url'; one of the two is needed"),
         (
             json!({ "command": "a", "url": "http://b" }),
-            "the field 'url' stands beside 'command'; keep one of the two",
+            "the field 'url' and 'command' exclude each other; remove one of them",
         ),
         (
             json!({ "type": "http", "command": "a" }),
@@ -132,17 +132,20 @@ fn what_does_not_do_is_named_with_its_field() {
         (json!({ "command": "" }), "the field 'command' is empty; name the program"),
         (
             json!({ "command": "a", "args": ["x\u{0}y"] }),
-            "the field 'args[0]' holds the character '\\u{0}', which cannot be seen",
+            "the field 'args[0]' contains the invisible character '\\u{0}'",
         ),
         (
             json!({ "command": "a", "args": ["x", "\u{202e}y"] }),
-            "the field 'args[1]' holds the character '\\u{202e}', which cannot be seen",
+            "the field 'args[1]' contains the invisible character '\\u{202e}'",
         ),
         (
             json!({ "command": "a\u{1b}[2K" }),
-            "the field 'command' holds the character '\\u{1b}', which cannot be seen",
+            "the field 'command' contains the invisible character '\\u{1b}'",
         ),
-        (json!({ "command": "a", "env": { "A B": "x" } }), "the field 'env.A B' is not a variable's name"),
+        (
+            json!({ "command": "a", "env": { "A B": "x" } }),
+            "the field 'env.A B' is not a valid variable name",
+        ),
         (
             json!({ "command": "a", "args": long }),
             "the field 'args' has 300 entries, more than the 256 allowed",
@@ -152,7 +155,7 @@ fn what_does_not_do_is_named_with_its_field() {
         (json!({ "type": "ws", "url": "http://a" }), "the field 'url' has to begin with ws:// or wss://"),
         (
             json!({ "url": "http://a", "headers": { "a b": "x" } }),
-            "the field 'headers.a b' is not a header's name",
+            "the field 'headers.a b' is not a valid header name",
         ),
         (
             json!({ "url": "http://a", "args": ["x"] }),
@@ -181,13 +184,13 @@ fn what_does_not_do_is_named_with_its_field() {
 }
 
 #[test]
-fn a_key_of_several_lines_is_a_value_like_any_other() {
+fn multiline_key_is_a_valid_value() {
     let file = json!({ "command": "a", "env": { "PEM": "-----BEGIN-----\nabc\n" } });
     assert!(spec(&file, &json!({})).is_ok());
 }
 
 #[test]
-fn keys_nobody_knows_are_warned_of() {
+fn unknown_keys_cause_warnings() {
     let text = r#"{"comand": "a", "command": {"cmd": "b", "arg": []}, "$schema": "s"}"#;
     let (_, warnings) = McpFile::parse(text.as_bytes()).unwrap();
     assert_eq!(
@@ -200,7 +203,7 @@ fn keys_nobody_knows_are_warned_of() {
 }
 
 #[test]
-fn a_file_that_is_none_is_refused() {
+fn invalid_file_is_rejected() {
     let deep = "[".repeat(100_000);
     for text in ["", "{", "[]", "\"x\"", deep.as_str(), "{\"command\": \"a\"} x", "\u{feff}{}"] {
         assert!(McpFile::parse(text.as_bytes()).is_err(), "{text:.20}");
@@ -210,7 +213,7 @@ fn a_file_that_is_none_is_refused() {
 }
 
 #[test]
-fn what_is_written_is_read_back_the_same() {
+fn written_file_round_trips() {
     let text = json!({ "name": "x", "command": "npx", "args": ["-y", "p"], "env": { "A": "${B}" }, "cwd": "../../.." });
     let (file, _) = McpFile::parse(text.to_string().as_bytes()).unwrap();
     let (again, warnings) = McpFile::parse(file.to_json().as_bytes()).unwrap();
@@ -220,9 +223,9 @@ fn what_is_written_is_read_back_the_same() {
     assert_eq!(again.command.unwrap().args, ["-y", "p"]);
 }
 
-/// `UPDATE_SCHEMAS=1` writes it anew.
+/// `UPDATE_SCHEMAS=1` rewrites the schema file.
 #[test]
-fn the_schema_in_the_repository_is_current() {
+fn schema_in_repository_is_current() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/mcp.schema.json");
     let mut schema = schemars::schema_for!(McpFile).to_value();
     schema["properties"]["$schema"] = json!({ "type": "string" });
@@ -240,7 +243,7 @@ fn the_schema_in_the_repository_is_current() {
 }
 
 #[test]
-fn the_schema_takes_what_we_take() {
+fn schema_accepts_what_parser_accepts() {
     let schema = schemars::schema_for!(McpFile).to_value();
     let validator = jsonschema::validator_for(&schema).unwrap();
     for file in [

@@ -1,19 +1,19 @@
-//! What is counted of each call, for whoever installed a recorder.
+//! Metrics of tool calls, for an installed recorder.
 
 use std::time::Duration;
 
-/// How a call ended.
+/// Outcome of a call, as a metrics label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The child answered.
     Ok,
-    /// The child said that it failed.
+    /// The child returned a tool error.
     Failed,
-    /// It never got to the child.
+    /// Refused before the child was called.
     Refused,
-    /// The answer was still known.
+    /// Answered from the cache.
     Cached,
-    /// The child could not be reached, or answered with a protocol error.
+    /// The child could not be reached, or answered with a JSON-RPC error.
     Error,
 }
 
@@ -29,8 +29,8 @@ impl Outcome {
     }
 }
 
-/// Counts a call. `tool` is a tool that the child has, or nothing: whatever a caller makes up never becomes a
-/// label, since every label stays in memory.
+/// Records a call. `tool` is set only if the child has the tool: labels stay in memory, so names invented by a caller
+/// must not become labels.
 pub(crate) fn called(
     suite: &str,
     action: &'static str,

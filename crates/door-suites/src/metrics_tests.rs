@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::{Outcome, called};
 
-/// Writes down what is counted.
+/// Records the metrics.
 #[derive(Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -42,7 +42,7 @@ impl Recorder for Notes {
 }
 
 #[test]
-fn a_call_is_counted_by_suite_tool_and_outcome_and_timed() {
+fn call_is_counted_and_timed() {
     let notes = Notes::default();
     ::metrics::with_local_recorder(&notes, || {
         called("box", "call", Some("echo"), Outcome::Ok, Duration::from_millis(3));

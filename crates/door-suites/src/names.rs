@@ -1,12 +1,12 @@
-//! What children may be called.
+//! Names of children.
 
 use switchboard_core::{Name, NameError};
 
 use crate::error::SuiteError;
 
-/// The name of a child: one harmless path component, as every name of the hub is.
+/// Parses a child's name: one safe path component, like every name of the hub.
 ///
-/// People also name servers by their npm packages; `@scope/pkg` becomes `scope-pkg`.
+/// npm package names are accepted: `@scope/pkg` becomes `scope-pkg`.
 pub fn child_name(text: &str) -> Result<String, SuiteError> {
     let unscoped = match text.strip_prefix('@').and_then(|rest| rest.split_once('/')) {
         Some((scope, package)) if !scope.is_empty() => format!("{scope}-{package}"),
@@ -18,8 +18,8 @@ pub fn child_name(text: &str) -> Result<String, SuiteError> {
     }
 }
 
-/// A name that does, for one that a client's settings have; `None` where nothing of it is left.
-pub(crate) fn nearest_name(text: &str) -> Option<String> {
+/// Converts a name from a client's settings into a valid one; `None` if nothing valid remains.
+pub(crate) fn sanitize_name(text: &str) -> Option<String> {
     let unscoped = text.strip_prefix('@').unwrap_or(text);
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-');
     let name: String = unscoped.chars().take(100).map(|c| if is_fine(c) { c } else { '-' }).collect();

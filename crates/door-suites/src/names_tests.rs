@@ -1,14 +1,14 @@
-use super::{child_name, nearest_name};
+use super::{child_name, sanitize_name};
 
 #[test]
-fn scoped_packages_become_one_harmless_component() {
+fn scoped_package_becomes_one_component() {
     assert_eq!(child_name("context7").unwrap(), "context7");
     assert_eq!(child_name("@upstash/context7-mcp").unwrap(), "upstash-context7-mcp");
     assert_eq!(child_name("My Server").unwrap(), "My Server");
 }
 
 #[test]
-fn what_could_be_a_path_is_refused() {
+fn path_like_names_are_rejected() {
     for name in [
         "",
         "..",
@@ -34,7 +34,7 @@ fn what_could_be_a_path_is_refused() {
 }
 
 #[test]
-fn an_imported_name_keeps_what_can_be_kept() {
+fn imported_name_is_sanitized() {
     for (given, expected) in [
         ("@scope/pkg", Some("scope-pkg")),
         ("a/b c:d", Some("a-b c-d")),
@@ -43,8 +43,8 @@ fn an_imported_name_keeps_what_can_be_kept() {
         ("nul", Some("mcp-nul")),
         ("日本", None),
     ] {
-        assert_eq!(nearest_name(given).as_deref(), expected, "{given}");
-        if let Some(name) = nearest_name(given) {
+        assert_eq!(sanitize_name(given).as_deref(), expected, "{given}");
+        if let Some(name) = sanitize_name(given) {
             assert_eq!(child_name(&name).unwrap(), name);
         }
     }

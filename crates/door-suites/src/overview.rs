@@ -1,25 +1,25 @@
-//! What is known of the children without starting any, for a person to read.
+//! Overview of the children for people, without starting any.
 
 use jiff::Timestamp;
 
 use crate::suites::Suites;
 use crate::tool_index::describe;
 
-/// What is known of one child.
+/// Cached facts about one child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overview {
-    /// Its name.
+    /// Name of the child.
     pub name: String,
-    /// The name of its tool; `None` where its tools are listed one by one.
+    /// Name of its suite tool; `None` if its tools are flat.
     pub tool: Option<String>,
-    /// What a model is told of it.
+    /// Description shown to models.
     pub description: String,
-    /// How many tools it offers, and when it was asked; `None` where it never was.
+    /// Number of offered tools, and when they were listed; `None` if they never were.
     pub tools: Option<(usize, Timestamp)>,
 }
 
 impl Suites {
-    /// What is known of the children, by their names.
+    /// Returns cached facts about all children, sorted by name.
     pub fn overview(&self) -> Vec<Overview> {
         let table = self.table();
         let one = |suite: &std::sync::Arc<crate::suite::Suite>| Overview {

@@ -1,4 +1,4 @@
-//! Resources, prompts, completion and logging of children that are listed with all they have: whose each is.
+//! Pass-through of resources, prompts, completion and logging of flat children.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use serde_json::value::RawValue;
 use switchboard_core::sanitize_description;
 
 use crate::child::{ChildError, ListKind};
-use crate::flat_tools::harmless;
+use crate::flat_tools::sanitize_item;
 use crate::host::{Caller, RpcError};
-use crate::pending_catalogues::PATIENCE;
+use crate::pending_catalogues::LIST_TIMEOUT;
 use crate::raw::{Object, raw};
 use crate::suite::Suite;
 
-/// The code of JSON-RPC for parameters that do not fit.
+/// JSON-RPC error code for invalid parameters.
 const INVALID_PARAMS: i64 = -32602;
-/// The code of JSON-RPC for a method that there is not.
+/// JSON-RPC error code for an unknown method.
 const METHOD_NOT_FOUND: i64 = -32601;
-/// The code of JSON-RPC for a failure on our side.
+/// JSON-RPC error code for an internal error.
 const INTERNAL_ERROR: i64 = -32603;
 
-/// Who has what, as it was listed last.
+/// Routing table: which child owns which resource or prompt.
 #[derive(Default)]
 pub(crate) struct Passthrough {
     owners: Mutex<Owners>,
 }
 
-/// The name of the child that has each of the listed things.
+/// Owning child of each listed item.
 #[derive(Default)]
 struct Owners {
     is_listed: HashSet<ListKind>,
@@ -37,8 +37,8 @@ struct Owners {
 }
 
 impl Passthrough {
-    /// What the children list, by the order of their names. Of two things with one name the first is listed, and
-    /// requests go to its child.
+    /// Lists the items of all children, sorted by child name. Of two items with the same key, the first is listed and
+    /// receives the requests.
     pub(crate) async fn list(
         &self,
         flat: &[Arc<Suite>],
@@ -55,20 +55,20 @@ impl Passthrough {
                 let Some(key) = Object::parse(&item).and_then(|object| object.text(key_of(what))) else {
                     continue;
                 };
-                // A name that cannot be shown as it is cannot be called either.
+                // A key that cannot be shown unchanged cannot be used in a request either.
                 if !sanitize_description(&key).flags.is_empty() {
                     continue;
                 }
                 let owner = owners.by_key.entry((what, key)).or_insert_with(|| suite.spec.name.clone());
                 if *owner == suite.spec.name {
-                    listed.push(harmless(&item, key_of(what)));
+                    listed.push(sanitize_item(&item, key_of(what)));
                 }
             }
         }
         listed
     }
 
-    /// Passes a request on to whom it is about. `None`: to nobody here.
+    /// Forwards a request to the owning child. `None` if no child owns its subject.
     pub(crate) async fn request(
         &self,
         flat: &[Arc<Suite>],
@@ -96,11 +96,11 @@ impl Passthrough {
             return Some(Err(RpcError { code: INVALID_PARAMS, message, data: None }));
         };
         let suite = self.owner(flat, what, &key, caller).await?;
-        Some(ask(suite, method, params, caller).await)
+        Some(forward(suite, method, params, caller).await)
     }
 
-    /// Whose something is: as listed; by the templates; or, where only one child has such things at all, that one's,
-    /// because not everything that can be read is listed.
+    /// Finds the owning child: by listed key, then by template, then the only child with the capability, because not
+    /// everything readable is listed.
     async fn owner<'a>(
         &self,
         flat: &'a [Arc<Suite>],
@@ -130,14 +130,14 @@ impl Passthrough {
         able.next().filter(|_| able.next().is_none())
     }
 
-    /// Lists anew before anything is looked up again.
-    pub(crate) fn forget(&self) {
+    /// Clears the routing table, so that the next lookup lists again.
+    pub(crate) fn clear(&self) {
         *self.owners.lock() = Owners::default();
     }
 }
 
 impl Owners {
-    /// The child whose template fits an address: the one with the longest fixed beginning, then the first by name.
+    /// Returns the child whose URI template matches: the one with the longest fixed prefix, then the first by name.
     fn by_template(&self, uri: &str) -> Option<String> {
         let templates = self.by_key.iter().filter(|((kind, _), _)| *kind == ListKind::ResourceTemplates);
         let fitting = templates.filter_map(|((_, template), owner)| {
@@ -154,8 +154,8 @@ async fn list_one(suite: &Arc<Suite>, what: ListKind, caller: &Caller) -> Vec<Bo
     if suite.check_trust().is_err() {
         return Vec::new();
     }
-    suite.listen();
-    let Ok(opened) = tokio::time::timeout(PATIENCE, suite.child.open(caller)).await else {
+    suite.subscribe();
+    let Ok(opened) = tokio::time::timeout(LIST_TIMEOUT, suite.child.open(caller)).await else {
         announce_later(suite, what, caller);
         return Vec::new();
     };
@@ -171,7 +171,7 @@ async fn list_one(suite: &Arc<Suite>, what: ListKind, caller: &Caller) -> Vec<Bo
         .unwrap_or_default()
 }
 
-/// Tells hosts of what a child has once it runs: others are not kept waiting for it.
+/// Notifies hosts of a slow child's items once it runs, so that a listing need not wait for it.
 fn announce_later(suite: &Arc<Suite>, what: ListKind, caller: &Caller) {
     let (suite, caller) = (suite.clone(), Caller { host: caller.host.clone(), ..Caller::default() });
     tokio::spawn(async move {
@@ -181,7 +181,7 @@ fn announce_later(suite: &Arc<Suite>, what: ListKind, caller: &Caller) {
     });
 }
 
-/// Whether a running child says that it has such things.
+/// True if a running child declares the capability.
 fn has(suite: &Suite, what: ListKind) -> bool {
     let capability = match what {
         ListKind::Tools => "tools",
@@ -191,7 +191,7 @@ fn has(suite: &Suite, what: ListKind) -> bool {
     suite.child.initialized().is_some_and(|opened| opened.capabilities.get(capability).is_some())
 }
 
-async fn ask(
+async fn forward(
     suite: &Arc<Suite>,
     method: &str,
     params: Option<Box<RawValue>>,
@@ -199,26 +199,25 @@ async fn ask(
 ) -> Result<Box<RawValue>, RpcError> {
     let failed = |message: String| RpcError { code: INTERNAL_ERROR, message, data: None };
     suite.check_trust().map_err(failed)?;
-    suite.listen();
+    suite.subscribe();
     suite.child.request(method, params, caller).await.map_err(|error| match error {
         ChildError::Rpc(error) => error,
         error => failed(error.to_string()),
     })
 }
 
-/// Tells every one of these children that logs how much it should say. One that fails to take it is no reason to
-/// fail.
+/// Sets the log level of every running child that declares logging. Tolerates children that reject it.
 pub(crate) async fn set_level(
     running: &[Arc<Suite>],
     params: Option<Box<RawValue>>,
     caller: &Caller,
 ) -> Result<Box<RawValue>, RpcError> {
-    let told = join_all(running.iter().map(|suite| async {
+    let responses = join_all(running.iter().map(|suite| async {
         suite.child.initialized()?.capabilities.get("logging")?;
-        Some(ask(suite, "logging/setLevel", params.clone(), caller).await)
+        Some(forward(suite, "logging/setLevel", params.clone(), caller).await)
     }));
-    // Some say that they log, and know no levels.
-    let answers = told.await.into_iter().flatten();
+    // Some servers declare logging but do not implement levels.
+    let answers = responses.await.into_iter().flatten();
     let mut answers =
         answers.filter(|answer| !matches!(answer, Err(error) if error.code == METHOD_NOT_FOUND));
     match answers.next() {
@@ -235,7 +234,7 @@ fn key_of(what: ListKind) -> &'static str {
     }
 }
 
-/// A text within the parameters.
+/// Returns a string at a path inside the parameters.
 fn text_of(params: Option<&RawValue>, path: &[&str]) -> Option<String> {
     let value: Value = serde_json::from_str(params?.get()).ok()?;
     path.iter().try_fold(&value, |value, key| value.get(key))?.as_str().map(str::to_owned)

@@ -1,4 +1,4 @@
-//! Where the suites of a workspace keep what is theirs.
+//! Folders that the suites of a workspace use.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -7,86 +7,87 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use switchboard_sys::files::{Dir, FileError};
 
-/// Where things are. What a workspace holds may come from anyone; what decides about it is the user's.
+/// Folders of a workspace and its user. Workspace files may come from anyone; decisions about them are stored in the
+/// user's folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuitePaths {
-    /// The folder that holds `.switchboard`.
+    /// Folder that contains `.switchboard`.
     pub workspace: PathBuf,
-    /// The user's own settings: `~/.config/switchboard`.
+    /// The user's settings: `~/.config/switchboard`.
     pub config: PathBuf,
-    /// What can be had again: `~/.cache/switchboard`.
+    /// Data that can be rebuilt: `~/.cache/switchboard`.
     pub cache: PathBuf,
 }
 
 impl SuitePaths {
-    /// The places of a workspace whose user has none: nothing is trusted, and nothing is kept.
+    /// Creates the paths for a user without a home folder: nothing is trusted and nothing is stored.
     pub fn without_home(workspace: PathBuf) -> Self {
-        // Nothing can be made below a device.
+        // No folder can be created below a device.
         let nowhere = PathBuf::from("/dev/null/switchboard");
         Self { workspace, config: nowhere.clone(), cache: nowhere }
     }
 
-    /// The workspace's path without links, by which decisions about it are kept.
+    /// Returns the workspace's canonical path, which is the key of decisions about it.
     pub fn workspace_key(&self) -> String {
         let path = self.workspace.canonicalize().unwrap_or_else(|_| self.workspace.clone());
         path.to_string_lossy().into_owned()
     }
 
-    /// A short stand-in for the workspace's path, for the names of folders.
+    /// Returns a short hash of the workspace's path, for folder names.
     pub fn workspace_hash(&self) -> String {
         hex(&Sha256::digest(self.workspace_key()))[..16].to_owned()
     }
 
-    /// Where the file of a child is that we put into the workspace.
+    /// Returns the path of a child's file inside the workspace.
     pub fn child_file(&self, name: &str) -> PathBuf {
         PathBuf::from(self.workspace_key()).join(".switchboard/mcps").join(name).join(".mcp.json")
     }
 
-    /// The folder of the children's logs, made where it is missing.
+    /// Opens the folder of the children's logs; creates it if missing.
     pub fn create_logs(&self) -> Result<Dir, FileError> {
-        make(&self.cache)?.make_subdir("logs")?.make_subdir(&self.workspace_hash())
+        create_dir(&self.cache)?.make_subdir("logs")?.make_subdir(&self.workspace_hash())
     }
 
-    /// The folder of what is known of the children without starting them, made where it is missing.
+    /// Opens the folder of cached catalogues; creates it if missing.
     pub fn create_catalogues(&self) -> Result<Dir, FileError> {
-        make(&self.cache)?.make_subdir("catalogues")?.make_subdir(&self.workspace_hash())
+        create_dir(&self.cache)?.make_subdir("catalogues")?.make_subdir(&self.workspace_hash())
     }
 
-    /// The folder where is counted what suites save, made where it is missing.
+    /// Opens the folder of usage counts; creates it if missing.
     pub(crate) fn create_savings(&self) -> Result<Dir, FileError> {
-        make(&self.cache)?.make_subdir("savings")
+        create_dir(&self.cache)?.make_subdir("savings")
     }
 
-    /// The folder of the children's logs, where there is one.
+    /// Opens the folder of the children's logs, if it exists.
     pub fn logs(&self) -> Result<Option<Dir>, FileError> {
-        below(&self.cache, &["logs", &self.workspace_hash()])
+        open_nested(&self.cache, &["logs", &self.workspace_hash()])
     }
 
-    /// The folder of the pins, where there is one.
+    /// Opens the folder of the pins, if it exists.
     pub(crate) fn pins(&self) -> Result<Option<Dir>, FileError> {
-        below(&self.config, &["pins", &self.workspace_hash()])
+        open_nested(&self.config, &["pins", &self.workspace_hash()])
     }
 
-    /// The folder of the pins, made where it is missing.
+    /// Opens the folder of the pins; creates it if missing.
     pub(crate) fn create_pins(&self) -> Result<Dir, FileError> {
-        make(&self.config)?.make_subdir("pins")?.make_subdir(&self.workspace_hash())
+        create_dir(&self.config)?.make_subdir("pins")?.make_subdir(&self.workspace_hash())
     }
 }
 
-/// Opens a folder of the user's, and makes it first, for its owner alone, where it is missing.
-pub(crate) fn make(path: &Path) -> Result<Dir, FileError> {
+/// Opens one of the user's folders; creates it with mode 0700 if missing.
+pub(crate) fn create_dir(path: &Path) -> Result<Dir, FileError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|source| FileError::Io { action: "make", path: path.to_owned(), source })?;
     Dir::open_root(path)
 }
 
-/// Opens a folder of the user's, where there is one.
-pub(crate) fn open(path: &Path) -> Result<Option<Dir>, FileError> {
+/// Opens one of the user's folders, if it exists.
+pub(crate) fn open_dir(path: &Path) -> Result<Option<Dir>, FileError> {
     if path.is_dir() { Dir::open_root(path).map(Some) } else { Ok(None) }
 }
 
-fn below(path: &Path, names: &[&str]) -> Result<Option<Dir>, FileError> {
-    let mut folder = open(path)?;
+fn open_nested(path: &Path, names: &[&str]) -> Result<Option<Dir>, FileError> {
+    let mut folder = open_dir(path)?;
     for name in names {
         folder = match folder {
             Some(folder) => folder.subdir(name)?,
@@ -96,7 +97,7 @@ fn below(path: &Path, names: &[&str]) -> Result<Option<Dir>, FileError> {
     Ok(folder)
 }
 
-/// Bytes as lower-case hexadecimal digits.
+/// Encodes bytes as lower-case hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

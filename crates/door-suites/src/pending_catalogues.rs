@@ -1,4 +1,4 @@
-//! Flat children whose tools nobody has seen yet. A host that asks for the list waits for them, but not for long.
+//! Fetches the tools of flat children that were never listed. A host's list request waits for them, with a time limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,45 +11,45 @@ use crate::host::Caller;
 use crate::suite::Suite;
 use crate::suites::{Suites, SuitesEvent, differs};
 
-/// How long a list of tools waits for children. Most start within a second; some hosts give up after ten.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest time that a list request waits for children. Most start within a second; some hosts time out after ten.
+pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Who is being asked, once for all who wait.
+/// The fetch in progress, shared by all waiting requests.
 #[derive(Default)]
-pub(crate) struct PendingCatalogues(Mutex<Option<Asking>>);
+pub(crate) struct PendingCatalogues(Mutex<Option<CatalogueFetch>>);
 
 #[derive(Clone)]
-struct Asking {
+struct CatalogueFetch {
     done: watch::Receiver<bool>,
-    /// Whether somebody was given a list without them.
-    is_owed: Arc<AtomicBool>,
+    /// True if a request got a list without these children.
+    is_overdue: Arc<AtomicBool>,
 }
 
 impl PendingCatalogues {
-    /// Asks children for their tools. Those that take too long are asked on in the background, and when they have
-    /// answered, hosts are told that the list has changed.
-    pub(crate) async fn ask(&self, suites: &Suites, unseen: Vec<Arc<Suite>>, caller: &Caller) {
-        let mut asking = self.0.lock().get_or_insert_with(|| begin(suites, unseen, caller)).clone();
-        if tokio::time::timeout(PATIENCE, asking.done.wait_for(|is_done| *is_done)).await.is_err() {
-            asking.is_owed.store(true, Ordering::Relaxed);
+    /// Fetches the tools of children. Slow children continue in the background, and hosts get a list-changed
+    /// notification when they are done.
+    pub(crate) async fn fetch(&self, suites: &Suites, pending: Vec<Arc<Suite>>, caller: &Caller) {
+        let mut fetch = self.0.lock().get_or_insert_with(|| start_fetch(suites, pending, caller)).clone();
+        if tokio::time::timeout(LIST_TIMEOUT, fetch.done.wait_for(|is_done| *is_done)).await.is_err() {
+            fetch.is_overdue.store(true, Ordering::Relaxed);
         }
     }
 }
 
-fn begin(suites: &Suites, unseen: Vec<Arc<Suite>>, caller: &Caller) -> Asking {
-    let (tell, done) = watch::channel(false);
-    let is_owed = Arc::new(AtomicBool::new(false));
-    let asking = Asking { done, is_owed: is_owed.clone() };
+fn start_fetch(suites: &Suites, pending: Vec<Arc<Suite>>, caller: &Caller) -> CatalogueFetch {
+    let (finished, done) = watch::channel(false);
+    let is_overdue = Arc::new(AtomicBool::new(false));
+    let fetch = CatalogueFetch { done, is_overdue: is_overdue.clone() };
     let (suites, caller) = (suites.clone(), Caller { host: caller.host.clone(), ..Caller::default() });
     tokio::spawn(async move {
         let before = suites.tools();
-        suites.warm_all(unseen, &caller).await;
-        *suites.inner.unseen.0.lock() = None;
-        suites.relist();
-        let _ = tell.send(true);
-        if is_owed.load(Ordering::Relaxed) && differs(&before, &suites.tools()) {
+        suites.warm_all(pending, &caller).await;
+        *suites.inner.pending_catalogues.0.lock() = None;
+        suites.invalidate_index();
+        let _ = finished.send(true);
+        if is_overdue.load(Ordering::Relaxed) && differs(&before, &suites.tools()) {
             let _ = suites.inner.shared.events.send(SuitesEvent::ToolsChanged);
         }
     });
-    asking
+    fetch
 }

@@ -1,8 +1,8 @@
-//! What tools were when they were first used, so that a change is noticed.
+//! Pins: fingerprints of tools at first use, to detect later changes (tool poisoning, rug pulls).
 //!
-//! A server can describe its tools harmlessly until it is trusted, and otherwise afterwards. So the name, the
-//! description, the schemas and the annotations of every tool are remembered outside the workspace, and a
-//! tool that differs is not called until its owner has seen how.
+//! A server can describe its tools harmlessly until it is trusted, and differently afterwards. Therefore the name,
+//! description, schemas and annotations of every tool are stored outside the workspace, and a changed tool is not
+//! called until its owner has reviewed the change.
 
 mod file;
 
@@ -19,34 +19,34 @@ use crate::diff::line_diff;
 use crate::error::SuiteError;
 use crate::paths::SuitePaths;
 
-/// What of a tool is remembered: everything that a model is told, or a host decides by.
+/// Pinned parts of a tool: everything that a model reads or a host decides by.
 const PARTS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
 
-/// How long tools are compared for a person at most. A tool takes a millisecond, a large one up to 200.
+/// Longest time for comparing tools for a person. A tool takes 1 ms, a large one up to 200 ms.
 const COMPARE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A tool that is not what it was.
+/// A tool that differs from its pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedTool {
-    /// Its name.
+    /// Name of the tool.
     pub tool: String,
-    /// What changed, line by line; or what it was called before.
+    /// Line diff of the change, or the former name of a renamed tool.
     pub diff: String,
 }
 
-/// What is remembered of one child's tools.
+/// Pins of one child's tools.
 #[derive(Debug)]
 pub struct Pins {
     paths: SuitePaths,
     child: String,
     file: PinFile,
-    /// The tools as the child last listed them.
+    /// Tools of the last listing.
     listed: BTreeMap<String, Value>,
     fresh: BTreeSet<String>,
 }
 
 impl Pins {
-    /// What is remembered of a child's tools; nothing, where it was never used.
+    /// Loads a child's pins; empty if the child was never used.
     pub fn load(paths: &SuitePaths, child: &str) -> Result<Self, SuiteError> {
         let file = match paths.pins()? {
             Some(dir) => PinFile::read(&dir, child)?,
@@ -56,20 +56,20 @@ impl Pins {
         Ok(Self { paths, child, file, listed: BTreeMap::new(), fresh: BTreeSet::new() })
     }
 
-    /// Compares what the child lists with what is remembered and returns the names of the tools that differ, which must
-    /// not be called. [`waiting`](Self::pending) says how they differ.
+    /// Compares a listing with the pins and returns the names of changed tools, which must not be called.
+    /// [`pending`](Self::pending) returns the changes.
     ///
-    /// At the child's very first listing everything is remembered. A tool that appears later is offered as
-    /// new and remembered at its first use. What is gone stays remembered, in case it comes back changed.
+    /// The child's first listing is pinned as a whole. A tool that appears later is offered as new and pinned at its
+    /// first use. Pins of removed tools stay, in case a tool returns changed.
     pub fn check(&mut self, tools: &[Box<RawValue>]) -> Result<Vec<String>, SuiteError> {
         self.refresh()?;
-        self.listed = tools.iter().filter_map(|tool| essence(tool)).collect();
+        self.listed = tools.iter().filter_map(|tool| pinned_parts(tool)).collect();
         self.fresh.clear();
         if self.file.tools.is_empty() && !self.listed.is_empty() {
             let pins: Vec<(String, Pin)> =
                 self.listed.iter().map(|(name, tool)| (name.clone(), Pin::of(tool))).collect();
-            self.change(|file| {
-                // Another process may have been first, and then its look counts.
+            self.update(|file| {
+                // If another process pinned first, its pins win.
                 for (name, pin) in pins {
                     file.tools.entry(name).or_insert(pin);
                 }
@@ -88,16 +88,16 @@ impl Pins {
                 self.fresh.insert(name.clone());
             }
         }
-        self.note_waiting(&changed)?;
+        self.store_pending(&changed)?;
         Ok(changed)
     }
 
-    /// The tools of the last listing that were not there when the child was first used.
+    /// Returns tools of the last listing that have no pin yet.
     pub fn new_tools(&self) -> &BTreeSet<String> {
         &self.fresh
     }
 
-    /// Remembers a new tool, because it is about to be used.
+    /// Pins a new tool, just before its first use.
     pub fn pin_new(&mut self, tool: &str) -> Result<(), SuiteError> {
         if self.fresh.remove(tool) {
             self.pin(&[tool.to_owned()])?;
@@ -105,10 +105,9 @@ impl Pins {
         Ok(())
     }
 
-    /// Agrees to a tool as it was last listed, or to all. Returns the names of those that had changed.
+    /// Approves one changed tool, or all, and returns their names.
     ///
-    /// The process that approves has usually not listed anything: what the one that did has noted down is
-    /// agreed to.
+    /// The approving process has usually listed nothing itself: it approves what the listing process stored as pending.
     pub fn approve(&mut self, tool: Option<&str>) -> Result<Vec<String>, SuiteError> {
         self.refresh()?;
         let waiting: Vec<String> = self.file.waiting.keys().cloned().collect();
@@ -121,7 +120,7 @@ impl Pins {
             None => waiting,
         };
         let names = approved.clone();
-        self.change(|file| {
+        self.update(|file| {
             for name in names {
                 if let Some(tool) = file.waiting.remove(&name) {
                     file.tools.insert(name, Pin::of(&tool));
@@ -131,18 +130,18 @@ impl Pins {
         Ok(approved)
     }
 
-    /// Notes down which changed tools wait for approval, so that `switchboard suite pins` can show and approve
-    /// them without starting the child. Writes only where that differs from what is noted.
-    fn note_waiting(&mut self, changed: &[String]) -> Result<(), SuiteError> {
+    /// Stores the changed tools as pending, so that `switchboard suite pins` can show and approve them without starting
+    /// the child. Writes only if they differ from the stored ones.
+    fn store_pending(&mut self, changed: &[String]) -> Result<(), SuiteError> {
         let waiting: BTreeMap<String, Value> =
             changed.iter().filter_map(|name| Some((name.clone(), self.listed.get(name)?.clone()))).collect();
         if waiting != self.file.waiting {
-            self.change(|file| file.waiting = waiting)?;
+            self.update(|file| file.waiting = waiting)?;
         }
         Ok(())
     }
 
-    /// Forgets everything about the child, which is then as if never used.
+    /// Removes all pins of a child, as if it was never used.
     pub fn forget(paths: &SuitePaths, child: &str) -> Result<(), SuiteError> {
         if let Some(dir) = paths.pins()? {
             let _lock = DirLock::acquire(&dir, &file::name(child), LockOptions::default())?;
@@ -151,17 +150,17 @@ impl Pins {
         Ok(())
     }
 
-    /// The tools that are remembered, and since when.
+    /// Returns the pinned tools and when each was pinned.
     pub fn pinned(&self) -> impl Iterator<Item = (&str, &str)> {
         self.file.tools.iter().map(|(name, pin)| (name.as_str(), pin.at.as_str()))
     }
 
-    /// The names of the tools that wait for approval.
+    /// Returns the names of the tools pending approval.
     pub fn pending_names(&self) -> impl Iterator<Item = &str> {
         self.file.waiting.keys().map(String::as_str)
     }
 
-    /// The tools that wait for approval, with what changed. Comparing them takes a bounded time; what is left then is only
+    /// Returns the tools pending approval, with their diffs. Comparing has a time limit; tools beyond it are only
     /// named.
     pub fn pending(&self) -> Vec<ChangedTool> {
         let former = self.former_names();
@@ -191,10 +190,10 @@ impl Pins {
     fn pin(&mut self, names: &[String]) -> Result<(), SuiteError> {
         let pins: Vec<(String, Pin)> =
             names.iter().filter_map(|name| Some((name.clone(), Pin::of(self.listed.get(name)?)))).collect();
-        self.change(|file| file.tools.extend(pins))
+        self.update(|file| file.tools.extend(pins))
     }
 
-    /// The remembered tools that are gone, by all but their names.
+    /// Returns pinned tools that are no longer listed, keyed by everything but their name.
     fn former_names(&self) -> FormerNames {
         let mut by_body = HashMap::new();
         for (name, pin) in &self.file.tools {
@@ -205,7 +204,7 @@ impl Pins {
         FormerNames(by_body)
     }
 
-    /// Takes in what another process has changed since.
+    /// Reloads the file if another process has changed it.
     fn refresh(&mut self) -> Result<(), SuiteError> {
         if let Some(dir) = self.paths.pins()?
             && dir.stat(&file::name(&self.child))? != self.file.stamp
@@ -215,8 +214,8 @@ impl Pins {
         Ok(())
     }
 
-    /// Changes the file, one process at a time, on top of what others have changed meanwhile.
-    fn change(&mut self, how: impl FnOnce(&mut PinFile)) -> Result<(), SuiteError> {
+    /// Updates the file under its lock, on top of the changes of other processes.
+    fn update(&mut self, how: impl FnOnce(&mut PinFile)) -> Result<(), SuiteError> {
         let dir = self.paths.create_pins()?;
         let _lock = DirLock::acquire(&dir, &file::name(&self.child), LockOptions::default())?;
         let mut file = PinFile::read(&dir, &self.child)?;
@@ -229,18 +228,18 @@ impl Pins {
     }
 }
 
-/// The names of tools that are gone, by the hash of everything else.
+/// Names of removed tools, keyed by the hash of everything but the name.
 struct FormerNames(HashMap<String, String>);
 
 impl FormerNames {
-    /// What a tool was called before it was renamed.
+    /// Returns a tool's name before it was renamed.
     fn of(&self, tool: &Value) -> Option<&str> {
         self.0.get(&body_hash(tool)).map(String::as_str)
     }
 }
 
-/// A tool's name, and what is remembered of it; `None` for what is no tool.
-fn essence(tool: &RawValue) -> Option<(String, Value)> {
+/// Returns a tool's name and its pinned parts; `None` if it is not a tool.
+fn pinned_parts(tool: &RawValue) -> Option<(String, Value)> {
     let mut tool: Map<String, Value> = serde_json::from_str(tool.get()).ok()?;
     let kept: Map<String, Value> =
         PARTS.iter().filter_map(|part| Some(((*part).to_owned(), tool.remove(*part)?))).collect();
@@ -248,7 +247,7 @@ fn essence(tool: &RawValue) -> Option<(String, Value)> {
     Some((name, Value::Object(kept)))
 }
 
-/// The hash of everything but the name.
+/// Hashes everything but the name.
 fn body_hash(tool: &Value) -> String {
     let mut body = tool.clone();
     if let Value::Object(body) = &mut body {
@@ -257,7 +256,7 @@ fn body_hash(tool: &Value) -> String {
     canonical::hash(&body)
 }
 
-/// A tool as lines that can be compared: descriptions as the lines they have, schemas spread out.
+/// Renders a tool as lines for a diff: descriptions as they are, schemas pretty-printed.
 fn lines(tool: &Value) -> String {
     let mut text = String::new();
     for part in PARTS {

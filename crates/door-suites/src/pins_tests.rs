@@ -21,7 +21,7 @@ fn tool(name: &str, description: &str) -> Value {
 const NONE: [&str; 0] = [];
 
 #[test]
-fn suites_p3_thousands_of_renamed_tools_are_compared_by_hash() {
+fn thousands_of_renamed_tools_compare_by_hash() {
     let folder = TempDir::new().unwrap();
     let paths = paths(&folder);
     let many = |prefix: &str| -> Vec<Value> {
@@ -37,7 +37,7 @@ fn suites_p3_thousands_of_renamed_tools_are_compared_by_hash() {
 }
 
 #[test]
-fn suites_p3_a_changed_description_is_blocked_until_it_is_approved() {
+fn changed_description_is_blocked_until_approved() {
     let folder = TempDir::new().unwrap();
     let paths = paths(&folder);
     let before = raw(&[tool("read", "Reads a file.\nSafely."), tool("write", "Writes.")]);
@@ -64,7 +64,7 @@ fn suites_p3_a_changed_description_is_blocked_until_it_is_approved() {
 }
 
 #[test]
-fn every_part_that_a_model_or_a_host_reads_counts_and_nothing_else() {
+fn only_model_visible_parts_are_pinned() {
     let folder = TempDir::new().unwrap();
     let base =
         json!({ "name": "a", "description": "d", "inputSchema": { "type": "object", "properties": {} } });
@@ -91,7 +91,7 @@ fn every_part_that_a_model_or_a_host_reads_counts_and_nothing_else() {
 }
 
 #[test]
-fn a_tool_that_appears_later_is_new_until_its_first_use() {
+fn later_tool_is_new_until_used() {
     let folder = TempDir::new().unwrap();
     let paths = paths(&folder);
     let mut pins = Pins::load(&paths, "x").unwrap();
@@ -108,7 +108,7 @@ fn a_tool_that_appears_later_is_new_until_its_first_use() {
 }
 
 #[test]
-fn a_tool_that_is_gone_is_remembered_and_one_that_was_renamed_is_named() {
+fn removed_pins_stay_and_renames_are_detected() {
     let folder = TempDir::new().unwrap();
     let mut pins = Pins::load(&paths(&folder), "x").unwrap();
     pins.check(&raw(&[tool("a", "A"), tool("b", "B")])).unwrap();
@@ -121,7 +121,7 @@ fn a_tool_that_is_gone_is_remembered_and_one_that_was_renamed_is_named() {
 }
 
 #[test]
-fn two_that_look_first_at_once_agree() {
+fn concurrent_first_listings_agree() {
     let folder = TempDir::new().unwrap();
     let paths = paths(&folder);
     let (mut one, mut two) = (Pins::load(&paths, "x").unwrap(), Pins::load(&paths, "x").unwrap());
@@ -130,7 +130,7 @@ fn two_that_look_first_at_once_agree() {
 }
 
 #[test]
-fn what_is_no_tool_is_passed_over_and_forgetting_begins_anew() {
+fn invalid_tools_are_skipped_forget_resets() {
     let folder = TempDir::new().unwrap();
     let paths = paths(&folder);
     let mut pins = Pins::load(&paths, "x").unwrap();

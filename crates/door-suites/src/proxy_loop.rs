@@ -1,37 +1,37 @@
-//! Notices a proxy of itself: a child that is Switchboard again, for a workspace that is on the way already.
+//! Detects proxy loops: a child that is Switchboard again, for a workspace already in the chain.
 
 use crate::spec::{ChildSpec, Launch};
 
-/// The variable that carries the workspaces on the way, from the outermost inward.
+/// Environment variable with the chain of workspaces, outermost first.
 pub const VARIABLE: &str = "SWITCHBOARD_VIA";
 
-/// How many may stand behind one another. Nobody nests more on purpose.
+/// Longest chain of nested proxies. Deeper nesting is a mistake.
 const MAX_CHAIN: usize = 8;
 
-/// The way to this process.
+/// Chain of Switchboard proxies that leads to this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProxyChain {
-    /// What children are told.
+    /// Value of the variable for children.
     chain: String,
-    /// Why no child may be started here.
+    /// Reason why this process must not start children.
     pub(crate) refusal: Option<String>,
 }
 
 impl ProxyChain {
-    /// The way to this workspace, known by its mark, given the way that this process was told.
-    pub(crate) fn new(told: &str, own: &str) -> Self {
-        let passed: Vec<&str> = told.split(',').filter(|hash| !hash.is_empty()).collect();
-        let is_loop = passed.contains(&own);
-        let refusal = (is_loop || passed.len() >= MAX_CHAIN).then(|| {
+    /// Extends the inherited chain with this workspace's hash, and detects a loop.
+    pub(crate) fn new(inherited: &str, own: &str) -> Self {
+        let ancestors: Vec<&str> = inherited.split(',').filter(|hash| !hash.is_empty()).collect();
+        let is_loop = ancestors.contains(&own);
+        let refusal = (is_loop || ancestors.len() >= MAX_CHAIN).then(|| {
             let why = if is_loop { "one of this workspace's children is this workspace again" } else { "too many stand behind one another" };
             format!("No child is started here, because {why}. Remove Switchboard from .switchboard/mcps of the outer one.")
         });
-        let chain = passed.iter().copied().chain([own]).collect::<Vec<_>>().join(",");
+        let chain = ancestors.iter().copied().chain([own]).collect::<Vec<_>>().join(",");
         Self { chain, refusal }
     }
 
-    /// The child with the way written into its environment.
-    pub(crate) fn tell(&self, spec: &ChildSpec) -> ChildSpec {
+    /// Returns the spec with the chain added to the child's environment.
+    pub(crate) fn add_to(&self, spec: &ChildSpec) -> ChildSpec {
         let mut spec = spec.clone();
         if let Launch::Stdio { env, .. } = &mut spec.launch {
             env.insert(VARIABLE.to_owned(), self.chain.clone());
@@ -45,7 +45,7 @@ mod tests {
     use super::ProxyChain;
 
     #[test]
-    fn a_workspace_that_is_on_the_way_already_is_refused() {
+    fn workspace_already_in_chain_is_refused() {
         let first = ProxyChain::new("", "one");
         let second = ProxyChain::new(&first.chain, "two");
         assert_eq!((&first.refusal, &second.refusal), (&None, &None));

@@ -1,4 +1,4 @@
-//! Finds tools by words: those in their names count most, then those of their arguments and descriptions.
+//! Ranks tools for a query with BM25. Words in names weigh most, then words in arguments and descriptions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,25 +8,26 @@ const IN_NAME: f64 = 4.0;
 const IN_ARGUMENTS: f64 = 1.5;
 const IN_DESCRIPTION: f64 = 1.0;
 
-/// The usual constants of BM25: how soon repeated words stop to count, and how much long texts are held back.
+/// The usual constants of BM25: term saturation (k1) and length normalization (b).
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// The places of the tools that fit the query, best first. Equal ones stay in their order.
+/// Returns the indices of matching tools, best first; ties keep their order.
 ///
-/// The time grows with the text of the tools and, separately, with the query: only words of a tool are looked up.
-pub(crate) fn ranked<'a>(query: &str, tools: impl IntoIterator<Item = &'a Tool>) -> Vec<usize> {
-    let wanted: BTreeSet<String> = words(query).into_iter().collect();
-    let texts: Vec<Text> = tools.into_iter().map(|tool| weigh(tool, &wanted)).collect();
+/// The time is linear in the tools' text and, separately, in the query: each word of a tool is looked up in the query's
+/// set.
+pub(crate) fn rank_tools<'a>(query: &str, tools: impl IntoIterator<Item = &'a Tool>) -> Vec<usize> {
+    let wanted: BTreeSet<String> = tokenize(query).into_iter().collect();
+    let texts: Vec<WeightedText> = tools.into_iter().map(|tool| weigh_tool(tool, &wanted)).collect();
     let count = as_f64(texts.len());
     let mean = (texts.iter().map(|text| text.length).sum::<f64>() / count.max(1.0)).max(1.0);
-    let mut having: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut document_frequency: BTreeMap<&str, usize> = BTreeMap::new();
     for word in texts.iter().flat_map(|text| text.weights.keys()) {
-        *having.entry(word).or_default() += 1;
+        *document_frequency.entry(word).or_default() += 1;
     }
     let rarity = |word: &str| {
-        let having = as_f64(having.get(word).copied().unwrap_or_default());
-        (1.0 + (count - having + 0.5) / (having + 0.5)).ln()
+        let document_frequency = as_f64(document_frequency.get(word).copied().unwrap_or_default());
+        (1.0 + (count - document_frequency + 0.5) / (document_frequency + 0.5)).ln()
     };
     let mut scored: Vec<(f64, usize)> = texts
         .iter()
@@ -44,19 +45,19 @@ pub(crate) fn ranked<'a>(query: &str, tools: impl IntoIterator<Item = &'a Tool>)
     scored.into_iter().map(|(_, position)| position).collect()
 }
 
-/// Text of a tool as a query sees it.
-struct Text {
-    /// How much each word of the query counts in it.
+/// Weighted text of one tool, restricted to the query.
+struct WeightedText {
+    /// Weight of each query word in the text.
     weights: BTreeMap<String, f64>,
-    /// How much all its words count together.
+    /// Total weight of all words.
     length: f64,
 }
 
-fn weigh(tool: &Tool, wanted: &BTreeSet<String>) -> Text {
-    let (shown, _) = tool.shown();
-    let mut text = Text { weights: BTreeMap::new(), length: 0.0 };
+fn weigh_tool(tool: &Tool, wanted: &BTreeSet<String>) -> WeightedText {
+    let (shown, _) = tool.display();
+    let mut text = WeightedText { weights: BTreeMap::new(), length: 0.0 };
     let mut add = |part: &str, weight: f64| {
-        for word in words(part) {
+        for word in tokenize(part) {
             text.length += weight;
             if wanted.contains(&word) {
                 *text.weights.entry(word).or_insert(0.0) += weight;
@@ -72,25 +73,25 @@ fn weigh(tool: &Tool, wanted: &BTreeSet<String>) -> Text {
     text
 }
 
-/// The words of a text in small letters: `readTextFile`, `read_text_file` and "read text files" have the same.
-fn words(text: &str) -> Vec<String> {
-    let mut words = Vec::new();
+/// Splits a text into lower-case words: `readTextFile`, `read_text_file` and "read text files" give the same tokens.
+fn tokenize(text: &str) -> Vec<String> {
+    let mut tokenize = Vec::new();
     for piece in text.split(|c: char| !c.is_alphanumeric()) {
         let mut word = String::new();
         let mut was_small = false;
         for c in piece.chars() {
             if c.is_uppercase() && was_small {
-                words.push(std::mem::take(&mut word));
+                tokenize.push(std::mem::take(&mut word));
             }
             was_small = c.is_lowercase() || c.is_numeric();
             word.extend(c.to_lowercase());
         }
-        words.push(word);
+        tokenize.push(word);
     }
-    words.into_iter().filter(|word| !word.is_empty()).map(|word| stem(&word)).collect()
+    tokenize.into_iter().filter(|word| !word.is_empty()).map(|word| stem(&word)).collect()
 }
 
-/// Takes the ending of a plural off, which is all the grammar that names of tools need.
+/// Strips plural endings; tool names need no further stemming.
 fn stem(word: &str) -> String {
     match word.strip_suffix("ies") {
         Some(front) if front.len() > 1 => format!("{front}y"),
@@ -99,7 +100,7 @@ fn stem(word: &str) -> String {
     }
 }
 
-/// Counts of tools are small; nothing is lost.
+/// Converts a count without loss; counts of tools are small.
 fn as_f64(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{ranked, words};
+use super::{rank_tools, tokenize};
 use crate::raw::raw;
 use crate::tool::Tool;
 
@@ -20,21 +20,21 @@ fn tools() -> Vec<Tool> {
 }
 
 #[test]
-fn names_count_more_than_descriptions_and_the_order_is_always_the_same() {
+fn names_outrank_descriptions_with_stable_order() {
     let tools = tools();
-    assert_eq!(ranked("search files", &tools)[0], 2);
-    assert_eq!(ranked("entity", &tools), [3]);
-    assert_eq!(ranked("content of file", &tools)[0], 0, "by words of the description");
-    assert_eq!(ranked("PATTERN", &tools), [2], "by the name of an argument");
-    assert!(ranked("weather", &tools).is_empty());
-    assert!(ranked("", &tools).is_empty());
-    assert_eq!(ranked("file", &tools), ranked("file file", &tools));
+    assert_eq!(rank_tools("search files", &tools)[0], 2);
+    assert_eq!(rank_tools("entity", &tools), [3]);
+    assert_eq!(rank_tools("content of file", &tools)[0], 0, "by words of the description");
+    assert_eq!(rank_tools("PATTERN", &tools), [2], "by the name of an argument");
+    assert!(rank_tools("weather", &tools).is_empty());
+    assert!(rank_tools("", &tools).is_empty());
+    assert_eq!(rank_tools("file", &tools), rank_tools("file file", &tools));
 }
 
 #[test]
-fn words_are_found_in_every_way_of_writing_names() {
-    assert_eq!(words("readTextFile"), ["read", "text", "file"]);
-    assert_eq!(words("read_text-files"), ["read", "text", "file"]);
-    assert_eq!(words("HTTPServer v2"), ["httpserver", "v2"]);
-    assert_eq!(words("entries class"), ["entry", "class"]);
+fn tokens_match_in_every_naming_style() {
+    assert_eq!(tokenize("readTextFile"), ["read", "text", "file"]);
+    assert_eq!(tokenize("read_text-files"), ["read", "text", "file"]);
+    assert_eq!(tokenize("HTTPServer v2"), ["httpserver", "v2"]);
+    assert_eq!(tokenize("entries class"), ["entry", "class"]);
 }

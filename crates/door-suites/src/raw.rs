@@ -1,4 +1,4 @@
-//! JSON that is passed on as it was written: members of an object in their order, values untouched.
+//! Raw JSON objects: member order and value bytes are preserved.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// An object whose members keep their order and their bytes.
+/// A JSON object that preserves member order and value bytes.
 ///
-/// A JSON map type would sort the members and round big numbers, and a host is owed what the child said.
+/// A JSON map type would sort members and round large numbers, and a host has to get what the child sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Object<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'a> Object<'a> {
-    /// Reads an object; `None` when it is something else.
+    /// Parses an object; `None` if the value is not one.
     pub(crate) fn parse(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// A member's value. Of two with one name the last counts, as with every JSON parser.
+    /// Returns a member's value. Of duplicates the last wins, as in every JSON parser.
     pub(crate) fn get(&self, key: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| *value)
     }
 
-    /// A member's value if it is a string.
+    /// Returns a member's value if it is a string.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.get(key).and_then(|value| serde_json::from_str(value.get()).ok())
     }
 
-    /// Puts another value in a member's place, which is left where it was.
+    /// Replaces a member's value in place.
     pub(crate) fn set(&mut self, key: &str, value: &'a RawValue) {
         self.0.iter_mut().filter(|(name, _)| name == key).for_each(|(_, old)| *old = value);
     }
 
-    /// The object as JSON.
+    /// Serializes the object.
     pub(crate) fn to_raw(&self) -> Box<RawValue> {
         raw(self)
     }
@@ -72,7 +72,7 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// A value of our own as JSON. What we build always serializes; `null` stands for what cannot happen.
+/// Serializes a value. The values we build always serialize; `null` is an unreachable fallback.
 pub(crate) fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

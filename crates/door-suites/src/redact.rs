@@ -1,22 +1,22 @@
-//! Secrets taken out of what is logged, shown or reported.
+//! Redaction of secrets in logs, errors and reports.
 
-mod shapes;
+mod patterns;
 
 use std::collections::BTreeMap;
 use switchboard_sys::process::PROXY_VARIABLES;
 
 use crate::spec::{ChildSpec, Launch};
 
-/// What stands in place of a secret.
+/// Placeholder for a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// Shorter values are words like `true` or `1`, and taking those out of a text would leave nothing of it.
+/// Shortest value that is redacted. Shorter ones are words like `true` or `1`, whose removal would destroy the text.
 const SHORTEST: usize = 6;
 
-/// The values that must not be shown.
+/// Set of secret values to redact.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    /// The longest first, so that of two that overlap the longer one is found.
+    /// Longest first, so that of two overlapping values the longer one is found.
     values: Vec<String>,
 }
 
@@ -27,8 +27,8 @@ impl std::fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// The secrets of a child: values of its variables and headers that are called like secrets or look like
-    /// them, what came from a variable of the user into a header, and a password in its address.
+    /// Collects a child's secrets: variables and headers that are named or look like secrets, header values expanded
+    /// from user variables, and the password in its URL.
     pub fn of(spec: &ChildSpec) -> Self {
         let mut secrets = Self::default();
         let (values, template, url) = match &spec.launch {
@@ -41,7 +41,7 @@ impl Secrets {
             let from_user = url.is_some() && template.get(name).is_some_and(|text| text.contains("${"));
             if is_secret(name, value) || from_user {
                 secrets.add(value);
-                // `Bearer abc`: the token alone is as secret as the whole.
+                // `Bearer abc`: the token alone is secret as well.
                 if let Some((_, token)) = value.split_once(' ') {
                     secrets.add(token);
                 }
@@ -52,7 +52,7 @@ impl Secrets {
         {
             secrets.add(&password);
         }
-        // A program is given the proxies of ours.
+        // Started programs inherit our proxy settings.
         let proxies = PROXY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
         for proxy in proxies.filter(|_| url.is_none()) {
             if let Some(password) =
@@ -73,7 +73,7 @@ impl Secrets {
         }
     }
 
-    /// Adds everything that is secret to someone else.
+    /// Adds all values of another set.
     pub fn extend(&mut self, other: &Self) {
         for value in &other.values {
             self.add(value);
@@ -81,8 +81,8 @@ impl Secrets {
     }
 }
 
-/// The text without the secrets, and without what looks like one: bearer tokens, keys of well-known services,
-/// passwords in addresses.
+/// Redacts known secrets and everything that looks like one: bearer tokens, keys of well-known services, passwords in
+/// URLs.
 pub fn redact(text: &str, secrets: &Secrets) -> String {
     let mut text = text.to_owned();
     for value in &secrets.values {
@@ -90,33 +90,33 @@ pub fn redact(text: &str, secrets: &Secrets) -> String {
             text = text.replace(value.as_str(), REDACTED);
         }
     }
-    shapes::redact(&text)
+    patterns::redact(&text)
 }
 
-/// An address without the password in it.
+/// Redacts the password in a URL.
 pub(crate) fn without_password(url: &str) -> String {
-    shapes::without_passwords(url)
+    patterns::without_passwords(url)
 }
 
-/// Variables or headers as they may be shown.
+/// Redacts secret values of variables or headers.
 pub fn redact_values(values: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let show = |name: &str, value: &str| {
         if is_secret(name, value) && !is_reference(value) {
             REDACTED.to_owned()
         } else {
-            shapes::redact(value)
+            patterns::redact(value)
         }
     };
     values.iter().map(|(name, value)| (name.clone(), show(name, value))).collect()
 }
 
-/// Whether a value is only the name of where the secret is, which is no secret.
+/// True if a value is only a reference to a variable, which is not secret itself.
 pub(crate) fn is_reference(value: &str) -> bool {
     let rest = value.strip_prefix("Bearer ").unwrap_or(value);
     rest.starts_with("${") && rest.ends_with('}') && !rest.contains(":-") && rest.matches("${").count() == 1
 }
 
-/// Whether a value is called like a secret or looks like one.
+/// True if a value is named like a secret or looks like one.
 pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     const WORDS: [&str; 13] = [
         "token",
@@ -140,7 +140,7 @@ pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let is_named = is_key
         || WORDS.iter().any(|word| plain.contains(word))
         || upper.split(['_', '-']).any(|word| matches!(word, "AUTH" | "PASS" | "PWD" | "PAT"));
-    is_named || shapes::redact(value) != value
+    is_named || patterns::redact(value) != value
 }
 
 #[cfg(test)]

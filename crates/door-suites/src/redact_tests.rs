@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{Secrets, is_secret, redact, redact_values};
 
 #[test]
-fn secrets_give_themselves_away_by_their_looks() {
+fn secrets_are_detected_by_pattern() {
     let none = Secrets::default();
     for (text, expected) in [
         ("Authorization: Bearer abcdef123456", "Authorization: Bearer [redacted]"),
@@ -21,7 +21,7 @@ fn secrets_give_themselves_away_by_their_looks() {
 }
 
 #[test]
-fn words_are_left_alone() {
+fn ordinary_words_are_not_redacted() {
     let none = Secrets::default();
     for text in [
         "the bearer of news",
@@ -37,7 +37,7 @@ fn words_are_left_alone() {
 }
 
 #[test]
-fn suites_p14_declared_values_are_taken_out_wherever_they_are() {
+fn declared_secrets_are_redacted_everywhere() {
     let mut secrets = Secrets::default();
     secrets.add("correct horse");
     secrets.add("correct horse battery");
@@ -50,7 +50,7 @@ fn suites_p14_declared_values_are_taken_out_wherever_they_are() {
 }
 
 #[test]
-fn names_tell_what_is_secret() {
+fn secret_names_are_recognized() {
     for name in
         ["GITHUB_TOKEN", "Authorization", "x-api-key", "DB_PASSWORD", "OPENAI_API_KEY", "MY_PAT", "KEY"]
     {
@@ -71,7 +71,7 @@ fn names_tell_what_is_secret() {
 
 proptest! {
     #[test]
-    fn a_declared_value_never_gets_through(before in ".{0,20}", secret in "[a-z0-9é]{8,20}", after in ".{0,20}") {
+    fn declared_secret_is_never_printed(before in ".{0,20}", secret in "[a-z0-9é]{8,20}", after in ".{0,20}") {
         let mut secrets = Secrets::default();
         secrets.add(&secret);
         let text = redact(&format!("{before}{secret}{after}"), &secrets);

@@ -1,4 +1,4 @@
-//! The settings of one suite, resolved.
+//! Resolved settings of one suite.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use crate::introspect::Style;
 use crate::spec::ChildSpec;
 use crate::wrapper::is_wrapper;
 
-/// The longest name of a tool that hosts take.
+/// Longest tool name that hosts accept.
 pub(crate) const MAX_TOOL_NAME: usize = 64;
 
-/// What the settings say about one suite.
+/// Resolved settings of one suite.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rules {
-    /// The name of its tool, as configured or made from the child's.
+    /// Name of its tool, as configured or derived from the child's name.
     pub(crate) tool_name: String,
     pub(crate) allow: Option<Vec<String>>,
     pub(crate) deny: Vec<String>,
     pub(crate) style: Style,
     pub(crate) rate_limit: Option<(u32, Duration)>,
-    pub(crate) keep_results: Option<Duration>,
+    pub(crate) cache_ttl: Option<Duration>,
 }
 
 impl Rules {
-    /// The rules of a child.
+    /// Resolves the settings of a child.
     pub(crate) fn of(config: &Config, spec: &ChildSpec) -> Self {
         let mut settings = config.suite(&spec.name).cloned().unwrap_or_default();
         if is_wrapper(spec) {
-            // They are about the tools behind it, and hold there.
+            // For a wrapper these filters apply to the tools behind it.
             settings.expose.allow = None;
             settings.expose.deny.clear();
         }
@@ -41,21 +41,21 @@ impl Rules {
             deny: settings.expose.deny,
             style,
             rate_limit: settings.rate_limit.map(|limit| (limit.calls, Duration::from_millis(limit.per_ms))),
-            keep_results: settings.cache.map(|cache| Duration::from_millis(cache.ttl_ms)),
+            cache_ttl: settings.cache.map(|cache| Duration::from_millis(cache.ttl_ms)),
         }
     }
 }
 
-/// Whether every host takes this as the name of a tool.
+/// True if every host accepts the text as a tool name.
 pub(crate) fn is_tool_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.bytes().all(is_tool_letter)
+    !name.is_empty() && name.len() <= MAX_TOOL_NAME && name.bytes().all(is_tool_char)
 }
 
-/// A name that every host takes: other letters become `_`, and one that is too long ends in a short hash of
-/// itself, so that two long ones stay two.
+/// Converts a text into a tool name that every host accepts: other characters become `_`, and a name that is too long
+/// ends in a short hash of the original, so that two long names stay distinct.
 pub(crate) fn tool_name(name: &str) -> String {
     let safe: String =
-        name.chars().map(|c| if c.is_ascii() && is_tool_letter(c as u8) { c } else { '_' }).collect();
+        name.chars().map(|c| if c.is_ascii() && is_tool_char(c as u8) { c } else { '_' }).collect();
     if safe.len() <= MAX_TOOL_NAME {
         return safe;
     }
@@ -65,7 +65,7 @@ pub(crate) fn tool_name(name: &str) -> String {
     format!("{}_{:08x}", &safe[..MAX_TOOL_NAME - 9], hash >> 32)
 }
 
-fn is_tool_letter(byte: u8) -> bool {
+fn is_tool_char(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use super::{is_tool_name, tool_name};
 
     #[test]
-    fn names_of_tools_are_what_every_host_takes() {
+    fn tool_names_fit_every_host() {
         assert_eq!(tool_name("notes_suite"), "notes_suite");
         assert_eq!(tool_name("my.notes é"), "my_notes__");
         let (one, two) = (tool_name(&"x".repeat(80)), tool_name(&"x".repeat(81)));

@@ -1,7 +1,7 @@
-//! What the suites save: what is counted while they are used, and what that means in tokens.
+//! Token savings of the suites: counters during use, and the report.
 //!
-//! The vocabulary of the tokenizer takes many megabytes, so that nothing here loads it but the report: while
-//! suites are used, only numbers and bytes are counted.
+//! The tokenizer's vocabulary takes many megabytes, so only the report loads it; during use only calls and bytes are
+//! counted.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,42 +15,42 @@ use switchboard_sys::files::{Dir, FileError};
 use switchboard_sys::lock::{DirLock, LockOptions};
 use tiktoken::CoreBpe;
 
-use crate::arguments::Question;
+use crate::arguments::IntrospectQuery;
 use crate::config::IntrospectionMode;
 use crate::introspect::{Style, introspect};
 use crate::paths::SuitePaths;
 use crate::suites::Suites;
 
-/// The file has a handful of numbers.
+/// Largest file that is read; it holds a handful of numbers.
 const MAX_FILE: u64 = 64 * 1024;
-/// How long the file may be busy before counting goes on without it.
+/// Longest wait for the file's lock before counting continues without it.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
-/// How often what was counted is written down at most, while suites are used.
+/// Minimum interval between writes of the counters.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
-/// What a call through a suite says more than a direct one.
+/// Overhead of a call through a suite over a direct call.
 const CALL_WRAPPER: &str = r#"{"action":"call","subtool":"","args":}"#;
 
-/// What was counted, over all processes of the workspace.
+/// Usage counters, summed over all processes of the workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageCounts {
-    /// How often a host was given the list of tools.
+    /// Tool lists sent to hosts.
     pub lists: u64,
-    /// How often tools were introspected or searched.
+    /// Introspections and searches.
     pub introspects: u64,
-    /// The bytes of those answers.
+    /// Bytes of their answers.
     pub introspect_bytes: u64,
-    /// How many calls went through suites.
+    /// Calls through suites.
     pub calls: u64,
-    /// The bytes that were said beyond what the children said.
+    /// Bytes of Switchboard's own text in calls.
     pub call_bytes: u64,
-    /// Since when.
+    /// Start of counting.
     pub since: Option<Timestamp>,
 }
 
-/// Counts while suites are used.
+/// Counts usage in memory and flushes it to the file.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct UsageCounter {
     dir: Option<Dir>,
     file: String,
     lists: AtomicU64,
@@ -61,28 +61,28 @@ pub(crate) struct Ledger {
     written: Mutex<Option<Instant>>,
 }
 
-impl Ledger {
+impl UsageCounter {
     pub(crate) fn new(paths: &SuitePaths) -> Self {
         let dir = paths.create_savings().ok();
         Self { dir, file: format!("{}.json", paths.workspace_hash()), ..Self::default() }
     }
 
-    pub(crate) fn listed(&self) {
+    pub(crate) fn count_list(&self) {
         self.lists.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn introspected(&self, bytes: usize) {
+    pub(crate) fn count_introspection(&self, bytes: usize) {
         self.introspects.fetch_add(1, Ordering::Relaxed);
         self.introspect_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts a call, with what we said of our own in the answer.
-    pub(crate) fn called(&self, own_bytes: usize) {
+    /// Counts a call and the bytes of Switchboard's own text in the answer.
+    pub(crate) fn count_call(&self, own_bytes: usize) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.call_bytes.fetch_add((own_bytes + CALL_WRAPPER.len()) as u64, Ordering::Relaxed);
     }
 
-    /// Whether it is time to write again. Says so once.
+    /// Returns true, once, when the next write is due.
     pub(crate) fn is_due(&self) -> bool {
         let mut written = self.written.lock();
         let is_due = written.is_none_or(|written| written.elapsed() >= WRITE_EVERY);
@@ -92,7 +92,7 @@ impl Ledger {
         is_due
     }
 
-    /// Adds what was counted to the file. What could not be written is counted again next time.
+    /// Adds the counters to the file. Counters that could not be written are retained for the next flush.
     pub(crate) fn flush(&self, now: Timestamp) {
         let counted = UsageCounts {
             lists: self.lists.swap(0, Ordering::Relaxed),
@@ -117,7 +117,7 @@ impl Ledger {
 
     fn add(&self, more: &UsageCounts, now: Timestamp) -> Result<(), LedgerError> {
         let Some(dir) = &self.dir else { return Ok(()) };
-        // Every session of the workspace adds to the same file.
+        // Every session of the workspace updates the same file.
         let _lock =
             DirLock::acquire(dir, &self.file, LockOptions { wait: LOCK_WAIT, ..LockOptions::default() })?;
         let old = self.read();
@@ -133,7 +133,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the file says; nothing when it is missing or damaged.
+    /// Reads the file; zero if it is missing or damaged.
     pub(crate) fn read(&self) -> UsageCounts {
         let read = self.dir.as_ref().and_then(|dir| dir.read(&self.file, MAX_FILE).ok().flatten());
         read.and_then(|contents| serde_json::from_slice(&contents.bytes).ok()).unwrap_or_default()
@@ -148,60 +148,60 @@ enum LedgerError {
     File(#[from] FileError),
 }
 
-/// What the suites cost and save, in tokens of o200k.
+/// Costs and savings of the suites, in o200k tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SavingsReport {
-    /// Child by child.
+    /// Costs by child.
     pub children: Vec<ChildSavings>,
-    /// Children whose tools are not known yet and are not counted here; `warm` asks them.
+    /// Children without a cached catalogue, which are not counted; `warm` fetches theirs.
     pub unknown: Vec<String>,
-    /// The list of tools without suites.
+    /// Tool list without suites.
     pub flat: usize,
-    /// The list of tools with the suites of the same children, the search included.
+    /// Tool list with suites for the same children, including the search tool.
     pub suites: usize,
-    /// Introspecting every suite.
+    /// Introspection of every suite.
     pub introspect_all: usize,
-    /// One list, one introspection of the largest suite and one call.
+    /// One tool list, one introspection of the largest suite, and one call.
     pub typical: usize,
-    /// How much of the flat list that saves, in percent; nothing while no child is known.
+    /// Share of the flat list that `typical` saves, in percent; `None` if no child is known.
     pub typical_saved_percent: Option<f64>,
-    /// What real use came to.
+    /// Savings in real use.
     pub measured: MeasuredSavings,
 }
 
-/// What one child costs, in tokens.
+/// Costs of one child, in tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChildSavings {
-    /// Its name.
+    /// Name of the child.
     pub name: String,
-    /// How many tools it offers.
+    /// Number of offered tools.
     pub tools: usize,
-    /// Its list of tools.
+    /// Its tool list without a suite.
     pub flat: usize,
-    /// Its suite's tool.
+    /// Its suite tool.
     pub suite: usize,
-    /// Introspecting it.
+    /// Its introspection.
     pub introspect: usize,
 }
 
-/// What real use came to. Lists are counted at what they cost today; answers by their bytes, at the bytes per token
-/// that the same kind of text has today.
+/// Savings in real use. Lists count at today's cost; answers count by bytes, at today's bytes per token of
+/// introspections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeasuredSavings {
-    /// What was counted.
+    /// Usage counters.
     pub counted: UsageCounts,
-    /// The tokens that flat lists would have cost.
+    /// Tokens that flat lists would have cost.
     pub flat: u64,
-    /// The tokens that were used instead.
+    /// Tokens that were used instead.
     pub used: u64,
-    /// The difference, which is negative when everything was introspected again and again.
+    /// Difference; negative if tools were introspected too often.
     pub saved: i64,
 }
 
 impl Suites {
-    /// Counts what the suites cost and save. Loads the tokenizer; starts no child.
+    /// Reports costs and savings. Loads the tokenizer; starts no child.
     pub fn savings(&self) -> SavingsReport {
-        let (table, top) = (self.table(), self.top());
+        let (table, top) = (self.table(), self.tool_index());
         let (mut children, mut unknown) = (Vec::new(), Vec::new());
         let (mut flat_texts, mut shown_bytes) = (Vec::new(), 0);
         for suite in table.suites.iter().filter(|suite| !suite.is_flat()) {
@@ -213,28 +213,29 @@ impl Suites {
             let raws: Vec<&RawValue> = offered.iter().map(|offered| &*offered.tool.raw).collect();
             let flat_text = serde_json::to_string(&raws).unwrap_or_default();
             let shown = all_pages(&offered, suite.rules.style);
-            let own = top.tools.iter().find(|tool| names(tool, &suite.rules.tool_name));
+            let own = top.tools.iter().find(|tool| has_name(tool, &suite.rules.tool_name));
             shown_bytes += shown.len();
             children.push(ChildSavings {
                 name: suite.spec.name.clone(),
                 tools: offered.len(),
-                flat: tokens(&flat_text),
-                suite: own.map_or(0, |tool| tokens(tool.get())),
-                introspect: tokens(&shown),
+                flat: count_tokens(&flat_text),
+                suite: own.map_or(0, |tool| count_tokens(tool.get())),
+                introspect: count_tokens(&shown),
             });
             flat_texts.extend(raws.iter().map(|raw| raw.get().to_owned()));
         }
-        let flat = if children.is_empty() { 0 } else { tokens(&format!("[{}]", flat_texts.join(","))) };
-        // What is not known is left out on both sides, so that they can be compared.
+        let flat = if children.is_empty() { 0 } else { count_tokens(&format!("[{}]", flat_texts.join(","))) };
+        // Unknown children are excluded on both sides, to keep them comparable.
         let unknown_tools = table.suites.iter().filter(|suite| unknown.contains(&suite.spec.name));
         let unknown_tools: Vec<&str> = unknown_tools.map(|suite| suite.rules.tool_name.as_str()).collect();
-        let listed = top.tools.iter().filter(|tool| !unknown_tools.iter().any(|name| names(tool, name)));
-        let suites = tokens(&serde_json::to_string(&listed.collect::<Vec<_>>()).unwrap_or_default());
+        let listed = top.tools.iter().filter(|tool| !unknown_tools.iter().any(|name| has_name(tool, name)));
+        let suites = count_tokens(&serde_json::to_string(&listed.collect::<Vec<_>>()).unwrap_or_default());
         let introspect_all = children.iter().map(|child| child.introspect).sum();
         let largest = children.iter().map(|child| child.introspect).max().unwrap_or(0);
-        let typical = suites + largest + tokens(r#"{"action":"introspect"}"#) + tokens(CALL_WRAPPER);
+        let typical =
+            suites + largest + count_tokens(r#"{"action":"introspect"}"#) + count_tokens(CALL_WRAPPER);
         let typical_saved_percent = percent_saved(typical, flat);
-        let counted = self.inner.ledger.read();
+        let counted = self.inner.usage.read();
         let measured = measure(counted, flat, suites, introspect_all, shown_bytes);
         SavingsReport {
             children,
@@ -268,16 +269,16 @@ fn measure(
     MeasuredSavings { counted, flat: without, used, saved }
 }
 
-/// Everything that introspection shows of a suite in summary mode, page after page.
-fn all_pages(offered: &[crate::introspect::Offered<'_>], style: Style) -> String {
+/// Renders all pages of a suite's introspection in summary mode.
+fn all_pages(offered: &[crate::introspect::OfferedTool<'_>], style: Style) -> String {
     let style = Style { mode: IntrospectionMode::Summary, ..style };
     let pages = offered
         .chunks(50)
-        .map(|page| introspect(page, &Question::default(), style, None).unwrap_or_default());
+        .map(|page| introspect(page, &IntrospectQuery::default(), style, None).unwrap_or_default());
     pages.collect::<Vec<_>>().join("\n")
 }
 
-fn names(tool: &RawValue, name: &str) -> bool {
+fn has_name(tool: &RawValue, name: &str) -> bool {
     crate::raw::Object::parse(tool).and_then(|object| object.text("name")).is_some_and(|own| own == name)
 }
 
@@ -286,8 +287,8 @@ fn percent_saved(used: usize, flat: usize) -> Option<f64> {
     (flat > 0).then(|| ((1.0 - used as f64 / flat as f64) * 1000.0).round() / 10.0)
 }
 
-/// The tokens of a text.
-fn tokens(text: &str) -> usize {
+/// Counts the tokens of a text; estimates them if the tokenizer is not available.
+fn count_tokens(text: &str) -> usize {
     static ENCODING: OnceLock<Option<&'static CoreBpe>> = OnceLock::new();
     let encoding = ENCODING.get_or_init(|| tiktoken::get_encoding("o200k_base"));
     encoding.map_or(text.len() / 4, |encoding| encoding.count(text))

@@ -1,35 +1,34 @@
-//! Checks arguments against a tool's schema before the tool sees them.
+//! Validates tool arguments against the tool's JSON Schema.
 
-mod reach;
+mod expansion;
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use switchboard_core::{sanitize_description, sanitize_description_value};
 
-use self::reach::Reach;
+use self::expansion::Expansion;
 
-/// The largest schema that is compiled. The largest seen in real servers has some 20 kB.
+/// Largest schema that is compiled. The largest of real servers has about 20 kB.
 pub(crate) const MAX_SCHEMA: usize = 256 * 1024;
-/// The deepest schema that is compiled; compiling follows every level.
+/// Deepest schema that is compiled; the compiler recurses into every level.
 const MAX_DEPTH: usize = 48;
-/// The most parts of a schema that is compiled, each counted as often as references lead to it. A schema of a few
-/// lines can lead to the same part millions of times, and a check would follow every way.
+/// Most subschemas after expanding references. A few lines of schema can expand to millions of subschemas, and
+/// validation would visit them all.
 const MAX_PARTS: usize = 100_000;
-/// The deepest arguments that are checked against a schema that refers to itself: the ways through it multiply with
-/// every level.
+/// Deepest arguments that are validated against a recursive schema: the number of paths multiplies with every level.
 const MAX_CIRCLED: usize = 8;
-/// The most parts of an example.
+/// Most values in an example.
 const MAX_EXAMPLE: usize = 100;
-/// The longest value that a schema names and an example shows.
+/// Longest literal value that an example shows.
 const MAX_VALUE: usize = 1000;
-/// How many wrong fields are named. The schema follows, so that more would be noise.
+/// Most validation errors that are reported. The schema follows anyway, so more would be noise.
 const MAX_ERRORS: usize = 8;
 
-/// What a tool's arguments have to be.
+/// Validator for the arguments of one tool.
 ///
-/// A schema that is broken, too large, or that refers to other documents checks nothing: the child has the last
-/// word anyway, and nothing is ever fetched to find out.
+/// A schema that is invalid, too large, or that references other documents accepts everything: the child validates its
+/// arguments anyway, and remote documents are never fetched.
 #[derive(Debug)]
 pub(crate) struct Checker {
     schema: Value,
@@ -42,23 +41,23 @@ impl Checker {
         let small = schema.filter(|schema| schema.get().len() <= MAX_SCHEMA);
         let schema: Value =
             small.and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_default();
-        let reach = Reach::of(&schema);
+        let reach = Expansion::of(&schema);
         let fits = schema.is_object()
             && depth(&schema) <= MAX_DEPTH
             && reach.parts <= MAX_PARTS
             && !reach.is_endless;
-        // The linear-time engine: a pattern of the child's cannot make a check take forever.
+        // The linear-time regex engine: a child's pattern cannot make validation run forever.
         let options = || jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
         let validator = fits.then(|| options().build(&schema).ok()).flatten().map(Box::new);
         Self { schema, validator, is_circular: reach.is_circular }
     }
 
-    /// Whether the tool has an argument of this name.
+    /// True if the tool has an argument of this name.
     pub(crate) fn has(&self, argument: &str) -> bool {
         self.schema.get("properties").is_some_and(|properties| properties.get(argument).is_some())
     }
 
-    /// What is wrong with the arguments, field by field.
+    /// Returns the validation errors, one per field.
     pub(crate) fn check(&self, arguments: &Value) -> Vec<String> {
         let Some(validator) = &self.validator else { return Vec::new() };
         if self.is_circular && depth(arguments) > MAX_CIRCLED {
@@ -70,21 +69,22 @@ impl Checker {
                 let field = error.instance_path().to_string();
                 let field = field.trim_start_matches('/').replace('/', ".");
                 let what = clip(&error.masked_with("the value").to_string());
-                // Names and choices in it are the child's words.
+                // Names and enum values in the message come from the child.
                 sanitize_description(&if field.is_empty() { what } else { format!("{field}: {what}") }).text
             })
             .collect()
     }
 
-    /// The schema without what tells a model nothing, or is hidden in it.
+    /// Returns the sanitized schema without boilerplate.
     pub(crate) fn shown(&self) -> Value {
         let mut schema = self.schema.clone();
-        tidy(&mut schema);
+        strip_boilerplate(&mut schema);
         sanitize_description_value(&mut schema);
         schema
     }
 
-    /// Arguments that would do: what is required, with the first value that the schema names or one of its type.
+    /// Returns example arguments: all required ones, each with the first value that the schema names or a value of its
+    /// type.
     pub(crate) fn example(&self) -> Value {
         let mut example = example(&self.schema, &self.schema, 4, &mut MAX_EXAMPLE.clone());
         sanitize_description_value(&mut example);
@@ -92,8 +92,8 @@ impl Checker {
     }
 }
 
-/// Takes out of a schema what is the same in all of them.
-pub(crate) fn tidy(schema: &mut Value) {
+/// Removes keywords that are the same in all schemas.
+pub(crate) fn strip_boilerplate(schema: &mut Value) {
     if let Value::Object(schema) = schema {
         schema.remove("$schema");
         if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
@@ -158,7 +158,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// A value that does not fit may be huge; what is wrong with it is not.
+/// Truncates a message: an invalid value may be huge.
 fn clip(text: &str) -> String {
     if text.chars().count() <= 200 {
         text.to_owned()

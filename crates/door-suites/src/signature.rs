@@ -1,51 +1,51 @@
-//! What a tool takes, in one line that a model reads like a function.
+//! Renders a tool's arguments as a one-line signature.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-/// How deep the shape of an argument is shown; below, only that it is an object.
+/// Nesting depth to which object arguments are shown; deeper ones appear as `object`.
 const DEPTH: usize = 2;
-/// How deep choices and lists are followed. A child's schema may lead in circles through them.
+/// Depth to which alternatives and arrays are followed. A child's schema may be circular through them.
 const LEVELS: usize = 8;
-/// The most choices of an enumeration that are shown. More would cost more than the schema is worth here.
+/// Most enum values that are shown. More would cost more tokens than they are worth here.
 const CHOICES: usize = 6;
-/// The most parts of a schema that are looked at. Twenty arguments of real tools come to some fifty.
+/// Most subschemas that are visited. Twenty arguments of real tools have about fifty.
 const PARTS: usize = 400;
-/// The most letters of a line. The longest of real servers has some six hundred.
+/// Longest signature in characters. The longest of real servers has about six hundred.
 const ROOM: usize = 2000;
-/// The most letters of one name or value.
+/// Longest single name or value in characters.
 const WORD: usize = 80;
 
-/// `(path: string, head?: number)`.
+/// Renders a signature such as `(path: string, head?: number)`.
 pub(crate) fn signature(schema: &Value) -> String {
-    let mut line = Line { root: schema, parts: PARTS, room: ROOM };
+    let mut line = SignatureWriter { root: schema, parts: PARTS, room: ROOM };
     let mut text = String::from("(");
     line.members(&mut text, schema, DEPTH, LEVELS);
     text.push(')');
     text
 }
 
-/// The names of a tool's arguments.
+/// Returns the names of a tool's arguments.
 pub(crate) fn argument_names(schema: &Value) -> Vec<&str> {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.into_iter().flat_map(Map::keys).map(String::as_str).collect()
 }
 
-/// A line in the making. What a child may have written is without bounds, so the line has some: where they are
-/// reached, `…` stands for the rest.
-struct Line<'a> {
+/// Writer for a signature with bounds, since a child's schema has none: where a bound is reached, `…` replaces the
+/// rest.
+struct SignatureWriter<'a> {
     root: &'a Value,
     parts: usize,
     room: usize,
 }
 
-impl Line<'_> {
-    /// Whether there is room for another part, which is then taken up.
-    fn has_room(&mut self) -> bool {
-        let has_room = self.parts > 0 && self.room > 0;
+impl SignatureWriter<'_> {
+    /// Claims budget for another subschema; false if none remains.
+    fn claim_part(&mut self) -> bool {
+        let claim_part = self.parts > 0 && self.room > 0;
         self.parts = self.parts.saturating_sub(1);
-        has_room
+        claim_part
     }
 
     fn push(&mut self, text: &mut String, word: &str) {
@@ -59,7 +59,7 @@ impl Line<'_> {
         }
     }
 
-    /// The required arguments in the order in which the child demands them, then the others by name.
+    /// Writes the required arguments in the child's order, then the optional ones by name.
     fn members(&mut self, text: &mut String, schema: &Value, depth: usize, levels: usize) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
         let required: Vec<&str> = schema
@@ -78,7 +78,7 @@ impl Line<'_> {
             .map(|member| (member, "?"));
         for (position, ((name, property), mark)) in given.chain(others).enumerate() {
             text.push_str(if position == 0 { "" } else { ", " });
-            if !self.has_room() {
+            if !self.claim_part() {
                 text.push('…');
                 return;
             }
@@ -88,9 +88,9 @@ impl Line<'_> {
         }
     }
 
-    /// The type of a value as a model would write it.
+    /// Writes the type of a value.
     fn kind(&mut self, text: &mut String, schema: &Value, depth: usize, levels: usize) {
-        if levels == 0 || !self.has_room() {
+        if levels == 0 || !self.claim_part() {
             text.push('…');
             return;
         }
@@ -159,7 +159,7 @@ fn type_name(schema: &Value) -> &str {
     }
 }
 
-/// Follows a reference within the schema, once: a schema that leads in circles is shown as far as it is straight.
+/// Resolves one local reference. Circular references are shown up to their first repetition.
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)

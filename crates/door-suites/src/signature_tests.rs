@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use super::signature;
 
 #[test]
-fn arguments_read_like_those_of_a_function() {
+fn signature_reads_like_a_function() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -25,7 +25,7 @@ fn arguments_read_like_those_of_a_function() {
 }
 
 #[test]
-fn shapes_are_shown_two_levels_deep_and_circles_end() {
+fn nested_shapes_are_limited_to_two_levels() {
     let schema = json!({
         "type": "object",
         "$defs": { "node": { "type": "object", "properties": { "next": { "$ref": "#/$defs/node" } } } },
@@ -39,7 +39,7 @@ fn shapes_are_shown_two_levels_deep_and_circles_end() {
 }
 
 #[test]
-fn suites_p19_a_schema_that_leads_in_circles_or_is_too_much_is_cut_short() {
+fn recursive_or_huge_schema_is_truncated() {
     let circle = json!({
         "properties": { "x": { "$ref": "#/$defs/j" } },
         "$defs": { "j": { "anyOf": [{ "type": "string" }, { "type": "array", "items": { "$ref": "#/$defs/j" } }] } },
@@ -62,7 +62,7 @@ fn suites_p19_a_schema_that_leads_in_circles_or_is_too_much_is_cut_short() {
     assert!(line.len() < 10_000 && line.ends_with(", …)"), "{line}");
 }
 
-/// Schemas of any shape, with references to any of four definitions.
+/// Generates schemas of any shape, with references to any of four definitions.
 fn any_schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({})),
@@ -93,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn suites_p19_whatever_the_schema_it_is_shown_and_checked_within_bounds(
+    fn arbitrary_schema_is_bounded(
         members in prop::collection::vec(any_schema(), 1..4),
         defs in prop::collection::vec(any_schema(), 4),
     ) {

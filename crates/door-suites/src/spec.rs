@@ -1,4 +1,4 @@
-//! A child as its file and the settings describe it, resolved: nothing here needs looking up again.
+//! Fully resolved description of a child, from its file and the settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,27 +10,27 @@ use serde::{Deserialize, Serialize};
 /// A child MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildSpec {
-    /// What the child is called everywhere; unique in a workspace.
+    /// Name of the child, unique in a workspace.
     pub name: String,
-    /// What its file says of it.
+    /// Description from its file.
     pub description: Option<String>,
-    /// What a model is to be told of it, where its owner wrote that down.
+    /// Description for models, if its owner wrote one.
     pub switchboard_description: Option<String>,
-    /// The file that describes it.
+    /// File that describes the child.
     pub file: PathBuf,
-    /// How it is reached.
+    /// How to start or reach the child.
     pub launch: Launch,
-    /// Why it cannot be started as things are: a variable that it needs is not set.
+    /// Reason why it cannot be started: a required variable is not set.
     pub unready: Option<String>,
-    /// How long things may take, and how many there may be.
+    /// Timeouts and concurrency.
     pub limits: Limits,
-    /// How its tools are offered.
+    /// How its tools are exposed.
     pub expose: Expose,
-    /// How it is reached, exactly as its file says: what its owner is shown, and trusts.
+    /// Launch settings exactly as written in the file: what its owner sees and trusts.
     pub template: LaunchTemplate,
 }
 
-/// How a child is reached, exactly as its file says: no variable in it is replaced.
+/// Launch settings exactly as written in the file, with variables unexpanded.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LaunchTemplate {
@@ -43,16 +43,16 @@ pub struct LaunchTemplate {
     /// Its arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// The variables it is given.
+    /// Its environment variables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The folder it starts in; where its file does not say, the file's own, relative to the workspace.
+    /// Its working directory; by default the file's folder, relative to the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// How what is written to it is framed, where its file says so.
+    /// Framing of messages to it, if the file sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
-    /// Where it is.
+    /// Its URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Headers of every request.
@@ -60,70 +60,70 @@ pub struct LaunchTemplate {
     pub headers: BTreeMap<String, String>,
 }
 
-/// How a child is reached.
+/// Launch settings with all variables expanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launch {
-    /// A program that is started, spoken to on its standard streams.
+    /// A program, started by Switchboard, that speaks MCP on its standard streams.
     Stdio {
         /// The program.
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// The variables it is given beside the allowed ones, expanded.
+        /// Environment variables beside the inherited allow-list, expanded.
         env: BTreeMap<String, String>,
-        /// The folder it starts in.
+        /// Working directory.
         cwd: PathBuf,
-        /// How what is written to it is framed.
+        /// Framing of messages to it.
         framing: Framing,
     },
     /// Streamable HTTP.
     Http {
-        /// The endpoint.
+        /// Endpoint URL.
         url: String,
         /// Headers of every request, expanded.
         headers: BTreeMap<String, String>,
     },
-    /// The legacy pair of an event stream and posts.
+    /// The legacy pair of an SSE stream and POST requests.
     Sse {
-        /// The address of the stream.
+        /// URL of the stream.
         url: String,
         /// Headers of every request, expanded.
         headers: BTreeMap<String, String>,
     },
     /// A WebSocket.
     Ws {
-        /// The address.
+        /// URL of the socket.
         url: String,
         /// Headers of the opening request, expanded.
         headers: BTreeMap<String, String>,
     },
 }
 
-/// How messages to a child are framed. What comes from it is read in either way.
+/// Framing of messages to a child. Messages from a child are accepted in either framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
-    /// Lines; header blocks for a child that did not answer to lines.
+    /// Lines at first; header blocks if the child does not answer to lines.
     #[default]
     Auto,
-    /// One line a message.
+    /// One message per line.
     Newline,
     /// A `Content-Length` header block before each message.
     ContentLength,
 }
 
-/// How long things may take, and how many there may be.
+/// Timeouts and concurrency of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// From the start to the answer to `initialize`.
+    /// Start until the answer to `initialize`.
     pub spawn: Duration,
-    /// The same for a program that may first have to download what it runs.
+    /// The same for a program that may have to download first.
     pub fetch: Duration,
     /// One request.
     pub rpc: Duration,
-    /// A child that nobody called for so long is stopped. `None`: never.
+    /// Idle time after which the child is stopped; `None` means never.
     pub idle: Option<Duration>,
-    /// How many requests it may have at once; more wait.
+    /// Most concurrent requests; others are queued.
     pub concurrency: usize,
 }
 
@@ -139,15 +139,15 @@ impl Default for Limits {
     }
 }
 
-/// How a child's tools are offered.
+/// How a child's tools are exposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Expose {
-    /// As one tool.
+    /// One suite tool.
     #[default]
     Suite,
-    /// Each by itself, as `child__tool`; with its own name where `bare` is set and the name is unique.
+    /// Each tool separately, as `child__tool`; under its own name if `bare` is set and the name is unique.
     Flat {
-        /// Whether the tools keep their own names.
+        /// True if tools keep their own names where possible.
         bare: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! One child with all that stands between it and a model: trust, pins, rules, its catalogue, limits.
+//! One child behind its gates: trust, pins, filter, rate limit, cache and catalogue.
 
 mod renewal;
 
@@ -14,15 +14,15 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tracing::Instrument;
 
-use crate::arguments::{Call, Question};
+use crate::arguments::{Call, IntrospectQuery};
 use crate::blocking::run_blocking;
 use crate::cache::ResultCache;
-use crate::call_outcome::{CallOutcome, checked, is_error, told};
-use crate::catalogue::{Catalogue, Shelf};
+use crate::call_outcome::{CallOutcome, check_arguments, error_text, is_error};
+use crate::catalogue::{Catalogue, CatalogueStore};
 use crate::child::{Child, ChildError, ChildEvent, InitializeResult, ListKind, Listing};
-use crate::expose::Exposed;
+use crate::expose::ToolFilter;
 use crate::host::Caller;
-use crate::introspect::{self, Offered};
+use crate::introspect::{self, OfferedTool};
 use crate::metrics::Outcome;
 use crate::paths::SuitePaths;
 use crate::pins::Pins;
@@ -34,38 +34,38 @@ use crate::suites::SuitesEvent;
 use crate::tool::Tool;
 use crate::trust::{TrustState, TrustStore};
 
-/// The largest result that is passed on. What is larger would fill a model's context many times over, and every
-/// copy of it our memory.
+/// Largest result that is passed through. A larger one would exceed a model's context many times, and each copy takes
+/// memory.
 const MAX_RESULT: usize = 32 * 1024 * 1024;
 
-/// The code of JSON-RPC for a method that there is not.
+/// JSON-RPC error code for an unknown method.
 const METHOD_NOT_FOUND: i64 = -32601;
 
-/// What all suites of a workspace share.
+/// State shared by all suites of a workspace.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) paths: Arc<SuitePaths>,
-    pub(crate) shelf: Shelf,
+    pub(crate) shelf: CatalogueStore,
     pub(crate) clock: Clock,
     pub(crate) events: broadcast::Sender<SuitesEvent>,
-    /// How much of their protocol's log children are to tell, where a client said so: the parameters of its request.
+    /// Log level for children, if a client set one: the parameters of its request.
     pub(crate) level: Arc<Mutex<Option<Box<RawValue>>>>,
-    /// Goes up when what a flat child lists has changed, so that the list for hosts is made anew.
+    /// Incremented when a flat child's tools change, to invalidate the tool index.
     pub(crate) changes: Arc<AtomicU64>,
 }
 
-/// One child, and what is known and decided about it.
+/// One child, with its settings, trust, pins and catalogue.
 pub(crate) struct Suite {
-    /// The child as it was found, which is what its owner trusts.
+    /// The child's spec as discovered, which is what its owner trusts.
     pub(crate) spec: Arc<ChildSpec>,
     pub(crate) child: Child,
     pub(crate) rules: Rules,
-    exposed: Exposed,
+    exposed: ToolFilter,
     shared: Shared,
     state: Mutex<State>,
-    /// Held while the tools are listed: one listing is enough for all who wait for it.
+    /// Held while tools are listed: concurrent callers share one listing.
     listing: tokio::sync::Mutex<()>,
-    is_listening: AtomicBool,
+    is_subscribed: AtomicBool,
     rate_limit: Option<RateLimiter>,
     results: Option<ResultCache>,
 }
@@ -73,40 +73,40 @@ pub(crate) struct Suite {
 #[derive(Default)]
 struct State {
     is_trusted: bool,
-    /// Whether the catalogue's file was looked at.
+    /// True if the stored catalogue was loaded.
     is_loaded: bool,
     catalogue: Option<Arc<Catalogue>>,
-    /// Tools that are no longer what was approved, with the reason.
+    /// Tools that no longer match their approved pin, with the reason.
     blocked: Arc<BTreeMap<String, String>>,
-    /// The run of the child that the catalogue was taken from. Another run may offer something else.
+    /// Run of the child from which the catalogue was fetched. Another run may offer other tools.
     run: Option<Weak<InitializeResult>>,
-    /// The changes that the child had announced before the catalogue was taken.
+    /// Number of tool-list changes announced before the catalogue was fetched.
     changes: u64,
-    /// The tools that were used since the catalogue was taken.
+    /// Tools used since the catalogue was fetched.
     used: BTreeSet<String>,
 }
 
-/// What a call of a tool is made of.
-pub(crate) enum Given<'a> {
-    /// What a suite's tool was given; checked before the child sees it.
+/// Arguments of a tool call.
+pub(crate) enum CallArguments<'a> {
+    /// Arguments of a suite's tool, validated before the child sees them.
     Suite(&'a Call<'a>),
-    /// The arguments of a tool that is listed by itself, which are the child's to check.
+    /// Arguments of a flat tool, which the child validates.
     Flat(Option<&'a RawValue>),
 }
 
 impl Suite {
-    /// A suite on a child, which may be running already.
+    /// Creates a suite for a child, which may be running already. Also returns the invalid patterns of its filter.
     pub(crate) fn new(
         spec: Arc<ChildSpec>,
         child: Child,
         rules: Rules,
         shared: Shared,
     ) -> (Arc<Self>, Vec<String>) {
-        let (exposed, broken) = Exposed::new(rules.allow.as_deref(), &rules.deny);
+        let (exposed, broken) = ToolFilter::new(rules.allow.as_deref(), &rules.deny);
         let issues = broken.iter().map(|pattern| {
             let pattern = pattern.escape_debug();
             format!(
-                "suites.{}.expose: '{pattern}' is no pattern; it only stands for the tool of this name.",
+                "suites.{}.expose: '{pattern}' is not a valid pattern; it only matches the tool of exactly this name.",
                 spec.name
             )
         });
@@ -115,9 +115,9 @@ impl Suite {
             exposed,
             state: Mutex::default(),
             listing: tokio::sync::Mutex::default(),
-            is_listening: AtomicBool::new(false),
+            is_subscribed: AtomicBool::new(false),
             rate_limit: rules.rate_limit.map(|(calls, per)| RateLimiter::new(calls, per)),
-            results: rules.keep_results.map(ResultCache::new),
+            results: rules.cache_ttl.map(ResultCache::new),
             spec,
             child,
             rules,
@@ -130,9 +130,9 @@ impl Suite {
         matches!(self.spec.expose, Expose::Flat { .. })
     }
 
-    /// Whether the child may and can be started. The error is a text that says what to do.
+    /// Checks that the child is trusted and can be started. The error is a text that names the next step.
     pub(crate) fn check_trust(&self) -> Result<(), String> {
-        // What runs was agreed to; what would be started may have been disagreed with a moment ago.
+        // A running child was trusted when it started; before a start, trust may have been revoked.
         if self.state.lock().is_trusted && self.child.initialized().is_some() {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl Suite {
             TrustState::New => Err(format!(
                 "{name} is not trusted yet: a person has to run `switchboard suite trust {name}`."
             )),
-            // The difference is for the person: its new half is text that nobody has reviewed.
+            // The diff is for the person: its new half is unreviewed text.
             TrustState::Changed { .. } => Err(format!(
                 "{name} is not trusted any more, because it changed. If that is meant, a person has to run \
                  `switchboard suite trust {name}`, which shows the change."
@@ -156,7 +156,7 @@ impl Suite {
         }
     }
 
-    /// The catalogue as it is known, without starting the child.
+    /// Returns the known catalogue without starting the child.
     pub(crate) fn cached(&self) -> Option<Arc<Catalogue>> {
         {
             let state = self.state.lock();
@@ -164,7 +164,7 @@ impl Suite {
                 return state.catalogue.clone();
             }
         }
-        // Not under the lock: there can be thousands of tools to compare.
+        // Done without the lock, since there may be thousands of tools to compare.
         let loaded = self.shared.shelf.load(&self.spec).map(|catalogue| {
             let blocked = compare_with_pins(&self.shared.paths, &self.spec.name, &catalogue);
             (Arc::new(catalogue), Arc::new(blocked))
@@ -172,7 +172,7 @@ impl Suite {
         let mut state = self.state.lock();
         if !state.is_loaded {
             state.is_loaded = true;
-            // One that was taken meanwhile is newer.
+            // A catalogue fetched in the meantime is newer.
             if let Some((catalogue, blocked)) = loaded.filter(|_| state.catalogue.is_none()) {
                 (state.catalogue, state.blocked) = (Some(catalogue), blocked);
             }
@@ -180,8 +180,8 @@ impl Suite {
         state.catalogue.clone()
     }
 
-    /// The same, read on a thread that may wait.
-    async fn known(self: &Arc<Self>) -> Option<Arc<Catalogue>> {
+    /// Returns [`cached`](Self::cached), loaded on a blocking thread.
+    async fn load_cached(self: &Arc<Self>) -> Option<Arc<Catalogue>> {
         if self.state.lock().is_loaded {
             return self.cached();
         }
@@ -189,21 +189,21 @@ impl Suite {
         tokio::task::spawn_blocking(move || suite.cached()).await.ok().flatten()
     }
 
-    /// The catalogue of the child as it runs now, which is started if need be.
+    /// Returns the catalogue of the running child; starts it if needed.
     pub(crate) async fn current(self: &Arc<Self>, caller: &Caller) -> Result<Arc<Catalogue>, ChildError> {
-        if let Some(catalogue) = self.of_this_run() {
+        if let Some(catalogue) = self.live_catalogue() {
             return Ok(catalogue);
         }
-        self.listen();
+        self.subscribe();
         let turn = self.listing.lock().await;
-        if let Some(catalogue) = self.of_this_run() {
+        if let Some(catalogue) = self.live_catalogue() {
             return Ok(catalogue);
         }
-        self.take(turn, caller).await
+        self.fetch_catalogue(turn, caller).await
     }
 
-    /// Takes a catalogue, one at a time.
-    async fn take(
+    /// Fetches a catalogue from the child, one fetch at a time.
+    async fn fetch_catalogue(
         self: &Arc<Self>,
         _turn: tokio::sync::MutexGuard<'_, ()>,
         caller: &Caller,
@@ -211,8 +211,9 @@ impl Suite {
         let opened = self.child.open(caller).await?;
         let level = self.shared.level.lock().clone();
         if let Some(level) = level.filter(|_| opened.capabilities.get("logging").is_some()) {
-            let told = self.child.request("logging/setLevel", Some(level), caller).await;
-            let _ = told.inspect_err(|error| tracing::debug!(child = self.spec.name, %error, "no level set"));
+            let level_set = self.child.request("logging/setLevel", Some(level), caller).await;
+            let _ = level_set
+                .inspect_err(|error| tracing::debug!(child = self.spec.name, %error, "no level set"));
         }
         let changes = self.child.tool_changes();
         let listed = match self.child.list_all(ListKind::Tools, caller).await {
@@ -221,77 +222,77 @@ impl Suite {
         };
         let catalogue =
             Arc::new(Catalogue::new(listed, opened.instructions.clone(), self.shared.clock.now()));
-        if let Some(note) = catalogue.cut_note(&self.spec.name) {
+        if let Some(note) = catalogue.truncation_note(&self.spec.name) {
             tracing::warn!(child = self.spec.name, "{note}");
         }
-        let blocked = self.compare_aside(&catalogue).await;
-        let before = self.known().await;
+        let blocked = self.compare_in_background(&catalogue).await;
+        let before = self.load_cached().await;
         {
             let mut state = self.state.lock();
             state.blocked = blocked;
             state.used.clear();
             state.catalogue = Some(catalogue.clone());
-            // A change that was announced meanwhile may not be in it.
+            // A change announced during the fetch may not be included.
             let is_current = self.child.tool_changes() == changes;
             state.run = is_current.then(|| Arc::downgrade(&opened));
             state.changes = changes;
         }
-        if self.is_flat() && before.as_ref().is_none_or(|before| !before.lists_the_same(&catalogue)) {
+        if self.is_flat() && before.as_ref().is_none_or(|before| !before.has_same_tools(&catalogue)) {
             self.shared.changes.fetch_add(1, Ordering::Relaxed);
-            // Who sees the first list sees it whole; only a list that was seen can have changed.
+            // The first list that a host sees is already complete; only a list that it has seen can change.
             if before.is_some() {
                 let _ = self.shared.events.send(SuitesEvent::ToolsChanged);
             }
         }
-        if before.is_some_and(|before| before.is_as_good_as(&catalogue)) {
+        if before.is_some_and(|before| before.is_equivalent_to(&catalogue)) {
             return Ok(catalogue);
         }
         let (shelf, spec, kept) = (self.shared.shelf.clone(), self.spec.clone(), catalogue.clone());
-        // The file waits for the disk; others who share this thread do not.
+        // The disk write must not block other tasks of this thread.
         let _ = tokio::task::spawn_blocking(move || shelf.save(&spec, &kept)).await;
         Ok(catalogue)
     }
 
-    /// Lists the tools of the child again, if it still runs. One that was stopped meanwhile is not started for it.
-    pub(crate) async fn list_again(self: &Arc<Self>) {
+    /// Lists the child's tools again if it still runs. Does not start a child that was stopped.
+    pub(crate) async fn relist_tools(self: &Arc<Self>) {
         let turn = self.listing.lock().await;
-        if self.child.initialized().is_none() || self.of_this_run().is_some() {
+        if self.child.initialized().is_none() || self.live_catalogue().is_some() {
             return;
         }
-        if let Err(error) = self.take(turn, &Caller::default()).await {
+        if let Err(error) = self.fetch_catalogue(turn, &Caller::default()).await {
             tracing::debug!(child = self.spec.name, %error, "the changed tools could not be listed");
         }
     }
 
-    /// The catalogue, if it was taken from the run of the child that is going on.
-    fn of_this_run(&self) -> Option<Arc<Catalogue>> {
+    /// Returns the catalogue if it belongs to the current run of the child.
+    fn live_catalogue(&self) -> Option<Arc<Catalogue>> {
         let opened = self.child.initialized()?;
         let state = self.state.lock();
         let run = state.run.as_ref().and_then(Weak::upgrade)?;
         Arc::ptr_eq(&run, &opened).then(|| state.catalogue.clone()).flatten()
     }
 
-    /// The catalogue for showing: of the running child, or a kept one of the last day, or else a new one. An older
-    /// one is better than none; a note then says how old it is.
-    async fn for_showing(
+    /// Returns a catalogue for display: of the running child, else one stored within the last day, else a new one. An
+    /// older one is the last resort, with a note of its age.
+    async fn catalogue_for_display(
         self: &Arc<Self>,
         caller: &Caller,
     ) -> Result<(Arc<Catalogue>, Option<String>), ChildError> {
         let now = self.shared.clock.now();
         if self.child.initialized().is_none()
-            && let Some(catalogue) = self.known().await.filter(|catalogue| !catalogue.is_old(now))
+            && let Some(catalogue) = self.load_cached().await.filter(|catalogue| !catalogue.is_stale(now))
         {
             return Ok((catalogue, None));
         }
         match self.current(caller).await {
             Ok(catalogue) => Ok((catalogue, None)),
-            Err(error) => match self.known().await {
+            Err(error) => match self.load_cached().await {
                 Some(catalogue) => {
                     let note = format!(
                         "(as of {}; {} cannot be asked now: {})",
                         ago(now, catalogue.taken_at),
                         self.spec.name,
-                        told(&error)
+                        error_text(&error)
                     );
                     Ok((catalogue, Some(note)))
                 }
@@ -300,38 +301,39 @@ impl Suite {
         }
     }
 
-    /// The tools that are offered, out of a catalogue.
-    pub(crate) fn offered<'a>(&self, catalogue: &'a Catalogue) -> Vec<Offered<'a>> {
+    /// Returns the offered tools of a catalogue.
+    pub(crate) fn offered<'a>(&self, catalogue: &'a Catalogue) -> Vec<OfferedTool<'a>> {
         let blocked = self.state.lock().blocked.clone();
         let offered = catalogue.tools.iter().filter(|tool| self.exposed.offers(&tool.name));
-        offered.map(|tool| Offered { tool, is_blocked: blocked.contains_key(&tool.name) }).collect()
+        offered.map(|tool| OfferedTool { tool, is_blocked: blocked.contains_key(&tool.name) }).collect()
     }
 
-    /// A tool by its name, if it is offered.
+    /// Returns an offered tool by name.
     pub(crate) fn get_offered<'a>(&self, catalogue: &'a Catalogue, name: &str) -> Option<&'a Tool> {
         catalogue.get(name).filter(|tool| self.exposed.offers(&tool.name))
     }
 
-    /// The refusal of a tool that is not offered.
+    /// Renders the refusal of a tool that is not offered.
     async fn refuse_unknown(self: &Arc<Self>, subtool: &str, catalogue: &Arc<Catalogue>) -> String {
         let (suite, subtool, catalogue) = (Arc::clone(self), subtool.to_owned(), Arc::clone(catalogue));
         run_blocking(move || {
-            let cut = catalogue.cut_note(&suite.spec.name).map(|note| format!("({note})"));
+            let cut = catalogue.truncation_note(&suite.spec.name).map(|note| format!("({note})"));
             let offered = suite.offered(&catalogue);
             let names = offered.iter().map(|offered| offered.tool.name.as_str());
-            introspect::unknown(&subtool, names, cut.as_deref())
+            introspect::refuse_unknown_tool(&subtool, names, cut.as_deref())
         })
         .await
     }
 
-    /// Answers a question about the tools.
+    /// Answers an introspection request.
     pub(crate) async fn introspect(
         self: &Arc<Self>,
-        question: &Question,
+        question: &IntrospectQuery,
         caller: &Caller,
     ) -> Result<String, String> {
         self.check_trust()?;
-        let (mut catalogue, note) = self.for_showing(caller).await.map_err(|error| told(&error))?;
+        let (mut catalogue, note) =
+            self.catalogue_for_display(caller).await.map_err(|error| error_text(&error))?;
         if let Some(subtool) = &question.subtool
             && catalogue.get(subtool).is_none()
             && let Some(renewed) = self.renew(&catalogue, caller).await
@@ -342,17 +344,17 @@ impl Suite {
         run_blocking(move || suite.answer(&catalogue, &question, note)).await
     }
 
-    /// Answers a question from a catalogue.
+    /// Answers an introspection request from a catalogue.
     fn answer(
         &self,
         catalogue: &Catalogue,
-        question: &Question,
+        question: &IntrospectQuery,
         note: Option<String>,
     ) -> Result<String, String> {
         let offered = self.offered(catalogue);
         let (name, count) = (&self.spec.name, catalogue.tools.len());
-        // An empty answer would not say whose doing it is.
-        let cut = catalogue.cut_note(name).map(|note| format!("({note})"));
+        // An empty answer would not tell the model why it is empty.
+        let cut = catalogue.truncation_note(name).map(|note| format!("({note})"));
         let note = match (note, cut) {
             (Some(note), Some(cut)) => Some(format!("{note} {cut}")),
             (note, cut) => note.or(cut),
@@ -367,17 +369,23 @@ impl Suite {
         introspect::introspect(&offered, question, self.rules.style, note.as_deref())
     }
 
-    /// The tools for a search over all suites; nothing, and why, when they cannot be had.
-    pub(crate) async fn for_search(self: &Arc<Self>, caller: &Caller) -> Result<Arc<Catalogue>, String> {
+    /// Returns the catalogue for a search over all suites, or the reason why there is none.
+    pub(crate) async fn catalogue_for_search(
+        self: &Arc<Self>,
+        caller: &Caller,
+    ) -> Result<Arc<Catalogue>, String> {
         self.check_trust()?;
-        self.for_showing(caller).await.map(|(catalogue, _)| catalogue).map_err(|error| told(&error))
+        self.catalogue_for_display(caller)
+            .await
+            .map(|(catalogue, _)| catalogue)
+            .map_err(|error| error_text(&error))
     }
 
-    /// Uses a tool.
+    /// Calls a tool.
     pub(crate) async fn call(
         self: &Arc<Self>,
         subtool: &str,
-        given: Given<'_>,
+        given: CallArguments<'_>,
         caller: &Caller,
     ) -> CallOutcome {
         let span = tracing::info_span!("suite_call", suite = self.spec.name, tool = subtool);
@@ -387,7 +395,7 @@ impl Suite {
     async fn try_call(
         self: &Arc<Self>,
         subtool: &str,
-        given: Given<'_>,
+        given: CallArguments<'_>,
         caller: &Caller,
     ) -> Result<CallOutcome, CallOutcome> {
         self.check_trust().map_err(|text| CallOutcome::refused(&text, false))?;
@@ -403,12 +411,14 @@ impl Suite {
         self.check_pin(tool, &catalogue).await.map_err(|text| CallOutcome::refused(&text, true))?;
         self.pin_first_use(&tool.name, &catalogue).await;
         let arguments = match given {
-            Given::Suite(call) => checked(tool, call).map_err(|text| CallOutcome::refused(&text, true))?,
-            Given::Flat(arguments) => {
+            CallArguments::Suite(call) => {
+                check_arguments(tool, call).map_err(|text| CallOutcome::refused(&text, true))?
+            }
+            CallArguments::Flat(arguments) => {
                 arguments.map_or_else(|| raw(&serde_json::json!({})), ToOwned::to_owned)
             }
         };
-        if let Some(wait) = self.rate_limit.as_ref().and_then(|limit| limit.take().err()) {
+        if let Some(wait) = self.rate_limit.as_ref().and_then(|limit| limit.try_acquire().err()) {
             let text = format!(
                 "{} takes no more calls for {} ms (its rate limit). Do something else first, or try again then.",
                 self.spec.name,
@@ -416,7 +426,7 @@ impl Suite {
             );
             return Err(CallOutcome::refused(&text, true));
         }
-        // A call that goes on is not the one whose result was kept.
+        // A resumed call is not the call whose result was cached.
         let is_first = caller.request_state.is_none() && caller.input_responses.is_none();
         let results = self.results.as_ref().filter(|_| tool.hints.is_read_only() && is_first);
         let key = results
@@ -440,22 +450,22 @@ impl Suite {
         }
         let outcome = if is_error(&result) { Outcome::Failed } else { Outcome::Ok };
         if let (Some(results), Some(key), Outcome::Ok) = (results, key, outcome) {
-            results.keep(key, &result);
+            results.insert(key, &result);
         }
         Ok(CallOutcome { result: Ok(result), outcome, is_known: true })
     }
 
-    /// Whether a tool is still what was approved. A blocked one is compared anew, since that may have been
-    /// approved a moment ago, by another process.
+    /// Checks that a tool still matches its approved pin. A blocked tool is compared again, since another process may
+    /// just have approved it.
     async fn check_pin(&self, tool: &Tool, catalogue: &Arc<Catalogue>) -> Result<(), String> {
         if !self.state.lock().blocked.contains_key(&tool.name) {
             return Ok(());
         }
-        let blocked = self.compare_aside(catalogue).await;
+        let blocked = self.compare_in_background(catalogue).await;
         let reason = blocked.get(&tool.name).cloned();
         self.state.lock().blocked = blocked;
         let Some(reason) = reason else { return Ok(()) };
-        // The tool's new words are not for the model: a person has to review them first.
+        // The tool's new text is not for the model: a person has to review it first.
         let name = &self.spec.name;
         Err(format!(
             "{} of {name} is blocked: {reason}. A person sees the change with `switchboard suite pins list {name}` and \
@@ -464,9 +474,9 @@ impl Suite {
         ))
     }
 
-    /// Compares the tools with the pins, on a thread that may wait: there can be thousands of tools, and the pins are in a
-    /// file with a lock.
-    async fn compare_aside(&self, catalogue: &Arc<Catalogue>) -> Arc<BTreeMap<String, String>> {
+    /// Compares the tools with the pins on a blocking thread: there may be thousands of tools, and the pin file is
+    /// locked.
+    async fn compare_in_background(&self, catalogue: &Arc<Catalogue>) -> Arc<BTreeMap<String, String>> {
         let (paths, name, kept) = (self.shared.paths.clone(), self.spec.name.clone(), catalogue.clone());
         let compared = tokio::task::spawn_blocking(move || compare_with_pins(&paths, &name, &kept)).await;
         let failed = |error: &dyn std::fmt::Display| {
@@ -476,7 +486,7 @@ impl Suite {
         Arc::new(compared.unwrap_or_else(|error| failed(&error)))
     }
 
-    /// Remembers a tool that appeared after the child was first used, because it is used now. Once a run is enough.
+    /// Pins a tool that appeared after the child's first use, at its own first use; once per run.
     async fn pin_first_use(&self, tool: &str, catalogue: &Arc<Catalogue>) {
         if !self.state.lock().used.insert(tool.to_owned()) {
             return;
@@ -496,7 +506,7 @@ impl Suite {
         tracing::warn!(child = self.spec.name, tool, problem, "the tool is not pinned");
     }
 
-    /// Takes over what another suite on the same child knows.
+    /// Copies the state of another suite for the same child.
     pub(crate) fn inherit(self: &Arc<Self>, other: &Self) {
         let other = other.state.lock();
         *self.state.lock() = State {
@@ -510,18 +520,18 @@ impl Suite {
         };
         drop(other);
         if self.child.initialized().is_some() {
-            self.listen();
+            self.subscribe();
         }
     }
 
-    /// Looks again whether the child is trusted, at its next use.
-    pub(crate) fn forget_trust(&self) {
+    /// Forces a new trust check at the next use.
+    pub(crate) fn reset_trust(&self) {
         self.state.lock().is_trusted = false;
     }
 
-    /// Begins to hear what the child says of itself, once.
-    pub(crate) fn listen(self: &Arc<Self>) {
-        if self.is_listening.swap(true, Ordering::Relaxed) {
+    /// Subscribes to the child's events, once.
+    pub(crate) fn subscribe(self: &Arc<Self>) {
+        if self.is_subscribed.swap(true, Ordering::Relaxed) {
             return;
         }
         let (mut events, suite) = (self.child.events(), Arc::downgrade(self));
@@ -530,20 +540,22 @@ impl Suite {
                 let event = events.recv().await;
                 let Some(suite) = suite.upgrade() else { return };
                 match event {
-                    Ok(event) => suite.heard(event).await,
-                    // Whatever was missed, the list may have changed.
-                    Err(RecvError::Lagged(_)) => suite.heard(ChildEvent::ListChanged(ListKind::Tools)).await,
+                    Ok(event) => suite.handle_event(event).await,
+                    // After missed events the tool list may have changed.
+                    Err(RecvError::Lagged(_)) => {
+                        suite.handle_event(ChildEvent::ListChanged(ListKind::Tools)).await;
+                    }
                     Err(RecvError::Closed) => return,
                 }
             }
         });
     }
 
-    async fn heard(self: &Arc<Self>, event: ChildEvent) {
-        let news = match event {
+    async fn handle_event(self: &Arc<Self>, event: ChildEvent) {
+        let published = match event {
             ChildEvent::ListChanged(ListKind::Tools) => {
                 self.state.lock().run = None;
-                self.list_again().await;
+                self.relist_tools().await;
                 return;
             }
             ChildEvent::ListChanged(what) => return self.list_changed(what),
@@ -553,27 +565,27 @@ impl Suite {
             }
             ChildEvent::Stopped { .. } => return,
         };
-        // A host sees nothing of a suite's lists, so that their changes are no news for it.
-        if self.is_flat() || matches!(news, SuitesEvent::Notification { .. }) {
-            let _ = self.shared.events.send(news);
+        // Hosts do not see a suite's lists, so changes to them are not relayed.
+        if self.is_flat() || matches!(published, SuitesEvent::Notification { .. }) {
+            let _ = self.shared.events.send(published);
         }
     }
 
-    /// Makes known that what the child lists is no longer what it was.
+    /// Publishes that one of the child's lists has changed.
     pub(crate) fn list_changed(&self, what: ListKind) {
-        let news = match what {
+        let published = match what {
             ListKind::Tools => SuitesEvent::ToolsChanged,
             ListKind::Resources | ListKind::ResourceTemplates => SuitesEvent::ResourcesChanged,
             ListKind::Prompts => SuitesEvent::PromptsChanged,
         };
         if self.is_flat() {
-            let _ = self.shared.events.send(news);
+            let _ = self.shared.events.send(published);
         }
     }
 }
 
-/// The tools that are no longer what was approved, with the reason. Unreadable pins block every tool: what was
-/// approved is unknown then.
+/// Returns the tools that no longer match their pins, with the reason. Unreadable pins block every tool, since it is
+/// unknown what was approved.
 fn compare_with_pins(paths: &SuitePaths, child: &str, catalogue: &Catalogue) -> BTreeMap<String, String> {
     let pins = Pins::load(paths, child);
     match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {

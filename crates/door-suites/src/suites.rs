@@ -1,4 +1,4 @@
-//! All suites of a workspace: what a host sees of them, and where its calls go.
+//! All suites of a workspace: the tool list for hosts, and routing of calls.
 
 mod table;
 
@@ -19,9 +19,9 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 pub(crate) use self::table::Table;
-use crate::arguments::{self, Asked};
+use crate::arguments::{self, SuiteRequest};
 use crate::call_outcome::CallOutcome;
-use crate::catalogue::Shelf;
+use crate::catalogue::CatalogueStore;
 use crate::child::ListKind;
 use crate::config::Config;
 use crate::descriptions::Descriptions;
@@ -34,19 +34,19 @@ use crate::passthrough::{self, Passthrough};
 use crate::paths::SuitePaths;
 use crate::pending_catalogues::PendingCatalogues;
 use crate::proxy_loop::{self, ProxyChain};
-use crate::savings::Ledger;
-use crate::suite::{Given, Shared, Suite};
+use crate::savings::UsageCounter;
+use crate::suite::{CallArguments, Shared, Suite};
 use crate::tool_index::{Target, ToolIndex, cuts};
 use crate::tool_result;
 
-/// How many children are started at once when all are warmed. Starting one keeps a core busy for a second.
-pub(crate) const WARM_AT_ONCE: usize = 4;
-/// How many events wait for a listener. One that is behind is told so, and lists everything anew.
+/// Most children that are started at once by `warm`. Starting one occupies a core for about a second.
+pub(crate) const WARM_CONCURRENCY: usize = 4;
+/// Capacity of the event channel. A listener that lags is notified and lists everything again.
 const EVENTS: usize = 64;
-/// How long all children together have to end.
+/// Time limit for stopping all children.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
-/// The suites of a workspace. A cheap handle; clones are the same suites.
+/// Handle for the suites of a workspace. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Suites {
     pub(crate) inner: Arc<Inner>,
@@ -54,76 +54,76 @@ pub struct Suites {
 
 pub(crate) struct Inner {
     pub(crate) shared: Shared,
-    via: ProxyChain,
+    proxy_chain: ProxyChain,
     logs: Option<Dir>,
-    /// What ends the children when this process is killed.
+    /// Kills the children if this process is killed.
     guard: Option<Guard>,
     table: RwLock<Arc<Table>>,
-    /// The list as it was last made; gone when a catalogue of a flat child changed.
-    top: Mutex<Option<Arc<ToolIndex>>>,
-    /// Names that others list beside the suites.
+    /// Cached tool index; cleared when a flat child's catalogue changes.
+    tool_index: Mutex<Option<Arc<ToolIndex>>>,
+    /// Tool names used by other parts of the host's list.
     pub(crate) reserved: Mutex<BTreeSet<String>>,
     pub(crate) passthrough: Passthrough,
-    pub(crate) unseen: PendingCatalogues,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) pending_catalogues: PendingCatalogues,
+    pub(crate) usage: Arc<UsageCounter>,
 }
 
-/// What a host may want to know.
+/// Event for hosts.
 #[derive(Debug, Clone)]
 pub enum SuitesEvent {
-    /// The list of tools is another.
+    /// The tool list has changed.
     ToolsChanged,
-    /// Resources or their templates are others.
+    /// Resources or resource templates have changed.
     ResourcesChanged,
-    /// Prompts are others.
+    /// Prompts have changed.
     PromptsChanged,
-    /// A resource changed; the parameters of the child's notification.
+    /// A resource was updated; carries the notification's parameters.
     ResourceUpdated(Box<RawValue>),
-    /// A child has something to say to one client.
+    /// A child's notification for one client.
     Notification {
-        /// The method of its notification.
+        /// Method of the notification.
         method: &'static str,
-        /// The parameters.
+        /// Its parameters.
         params: Box<RawValue>,
-        /// Who is meant.
+        /// The receiving client.
         to: ClientRef,
     },
 }
 
-/// What became of warming one child.
+/// Result of warming one child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WarmReport {
-    /// The child.
+    /// Name of the child.
     pub child: String,
-    /// How many tools it has, or why that is not known.
+    /// Number of its tools, or the error.
     pub tools: Result<usize, String>,
-    /// How long it took.
+    /// Elapsed time.
     pub took: Duration,
 }
 
 impl Suites {
-    /// Finds the children of a workspace. Nothing is started.
+    /// Discovers the children of a workspace. Starts nothing.
     #[expect(clippy::unused_async, reason = "opening may wait for something one day, and callers await it")]
     pub async fn open(config: Config, paths: SuitePaths, guard: Option<Guard>) -> Result<Self, SuiteError> {
-        let told = std::env::var(proxy_loop::VARIABLE).unwrap_or_default();
-        Self::open_via(config, paths, guard, &told, Clock::system())
+        let inherited = std::env::var(proxy_loop::VARIABLE).unwrap_or_default();
+        Self::open_via(config, paths, guard, &inherited, Clock::system())
     }
 
-    /// [`open`](Self::open) with the way to this process and the clock given.
+    /// [`open`](Self::open) with an explicit proxy chain and clock.
     pub(crate) fn open_via(
         config: Config,
         paths: SuitePaths,
         guard: Option<Guard>,
-        told: &str,
+        inherited: &str,
         clock: Clock,
     ) -> Result<Self, SuiteError> {
         if !paths.workspace.is_dir() {
             return Err(SuiteError::NoWorkspace { path: paths.workspace });
         }
-        let via = ProxyChain::new(told, &paths.workspace_hash());
+        let proxy_chain = ProxyChain::new(inherited, &paths.workspace_hash());
         let logs = paths.create_logs();
         let shared = Shared {
-            shelf: Shelf::open(&paths),
+            shelf: CatalogueStore::open(&paths),
             clock,
             events: broadcast::channel(EVENTS).0,
             changes: Arc::default(),
@@ -131,9 +131,9 @@ impl Suites {
             paths: Arc::new(paths),
         };
         let inner = Inner {
-            ledger: Arc::new(Ledger::new(&shared.paths)),
+            usage: Arc::new(UsageCounter::new(&shared.paths)),
             shared,
-            via,
+            proxy_chain,
             logs: logs.ok(),
             guard,
             table: RwLock::new(Arc::new(Table {
@@ -142,70 +142,71 @@ impl Suites {
                 issues: Vec::new(),
                 descriptions: Descriptions::default(),
             })),
-            top: Mutex::default(),
+            tool_index: Mutex::default(),
             reserved: Mutex::default(),
             passthrough: Passthrough::default(),
-            unseen: PendingCatalogues::default(),
+            pending_catalogues: PendingCatalogues::default(),
         };
         let suites = Self { inner: Arc::new(inner) };
-        let (table, _) = suites.find(config);
+        let (table, _) = suites.discover_table(config);
         *suites.inner.table.write() = Arc::new(table);
         Ok(suites)
     }
 
-    /// Names that are listed beside the suites, which no suite may have.
+    /// Reserves tool names that no suite may use.
     pub fn reserve(&self, names: impl IntoIterator<Item = String>) {
         self.inner.reserved.lock().extend(names);
-        self.relist();
+        self.invalidate_index();
     }
 
-    /// The tools for a host, always in the same order. Starts nothing.
+    /// Returns the tool list for a host, in a stable order. Starts nothing.
     pub fn tools(&self) -> Vec<Box<RawValue>> {
-        self.top().tools.clone()
+        self.tool_index().tools.clone()
     }
 
-    /// The tools for a host that asks for them now: counted, and flat children that were never seen are asked first.
+    /// Returns the tool list for a host's request: counts it, and first fetches the tools of flat children that were
+    /// never listed.
     pub async fn list_tools(&self, caller: &Caller) -> Vec<Box<RawValue>> {
-        let is_unseen =
+        let is_pending =
             |suite: &&Arc<Suite>| suite.is_flat() && suite.cached().is_none() && suite.check_trust().is_ok();
-        let unseen: Vec<_> = self.table().suites.iter().filter(is_unseen).cloned().collect();
-        if !unseen.is_empty() {
-            self.inner.unseen.ask(self, unseen, caller).await;
+        let pending: Vec<_> = self.table().suites.iter().filter(is_pending).cloned().collect();
+        if !pending.is_empty() {
+            self.inner.pending_catalogues.fetch(self, pending, caller).await;
         }
-        self.inner.ledger.listed();
+        self.inner.usage.count_list();
         self.tools()
     }
 
-    /// One tool as it is listed.
+    /// Returns one tool of the list.
     pub fn tool(&self, name: &str) -> Option<Box<RawValue>> {
         #[derive(serde::Deserialize)]
         struct Named<'a> {
             name: &'a str,
         }
-        let top = self.top();
+        let top = self.tool_index();
         let is_it =
             |raw: &RawValue| serde_json::from_str::<Named<'_>>(raw.get()).is_ok_and(|tool| tool.name == name);
         top.tools.iter().find(|tool| is_it(tool)).cloned()
     }
 
-    /// Whether a tool is one of these.
+    /// True if the list has this tool.
     pub fn has_tool(&self, tool: &str) -> bool {
-        self.top().by_name.contains_key(tool)
+        self.tool_index().by_name.contains_key(tool)
     }
 
-    /// Whether a tool is a child's own, whose results are passed on unchanged.
+    /// True if the tool is flat, so that its results pass through unchanged.
     pub fn is_flat(&self, tool: &str) -> bool {
-        matches!(self.top().by_name.get(tool), Some(Target::Flat(..)))
+        matches!(self.tool_index().by_name.get(tool), Some(Target::Flat(..)))
     }
 
-    /// Whether any child is listed with all that it has, resources and prompts too.
+    /// True if any child is flat, which exposes its resources and prompts as well.
     pub fn has_flat(&self) -> bool {
         self.table().suites.iter().any(|suite| suite.is_flat())
     }
 
-    /// What is wrong with children and their settings, for a person to read.
+    /// Returns the issues of children and their settings, for people.
     pub fn issues(&self) -> Vec<Issue> {
-        let top = self.top();
+        let top = self.tool_index();
         let collisions = top.issues.iter().map(|(suite, message)| Issue {
             file: suite.spec.file.clone(),
             message: message.clone(),
@@ -223,35 +224,35 @@ impl Suites {
         table.issues.iter().cloned().chain(collisions).chain(cut).collect()
     }
 
-    /// Calls a tool. The answer is a whole result of `tools/call`, as the child gave it.
+    /// Calls a tool and returns a complete `tools/call` result.
     pub async fn call(
         &self,
         tool: &str,
         arguments: Option<&RawValue>,
         caller: &Caller,
     ) -> Result<Box<RawValue>, RpcError> {
-        let top = self.top();
+        let top = self.tool_index();
         let Some(target) = top.by_name.get(tool) else {
             return Ok(tool_result::refusal(&format!("There is no tool '{}'.", tool.escape_debug())));
         };
-        if let Some(refusal) = &self.inner.via.refusal {
+        if let Some(refusal) = &self.inner.proxy_chain.refusal {
             return Ok(tool_result::refusal(refusal));
         }
         let result = match target {
-            Target::Suite(suite) => call_suite(suite, arguments, caller, Some(&self.inner.ledger)).await,
+            Target::Suite(suite) => call_suite(suite, arguments, caller, Some(&self.inner.usage)).await,
             Target::Flat(suite, name) => {
-                let begun = Instant::now();
-                let done = suite.call(name, Given::Flat(arguments), caller).await;
-                finish(suite, "flat", name, done, begun)
+                let started = Instant::now();
+                let done = suite.call(name, CallArguments::Flat(arguments), caller).await;
+                finish(suite, "flat", name, done, started)
             }
             Target::Search => Ok(self.search(arguments, caller).await),
         };
-        self.write_down();
+        self.schedule_flush();
         result
     }
 
-    /// Does what a child's suite does, however the child is listed: for people, who name the child or its tool.
-    /// `None`: there is no such child.
+    /// Calls a child's suite by child or tool name, also if the child is flat; for people. `None` if there is no such
+    /// child.
     pub async fn call_child(
         &self,
         name: &str,
@@ -262,24 +263,24 @@ impl Suites {
         let wanted = child_name(name).unwrap_or_else(|_| name.to_owned());
         let by_name = table.suites.iter().find(|suite| suite.spec.name.eq_ignore_ascii_case(&wanted));
         let suite = by_name.or_else(|| table.suites.iter().find(|suite| suite.rules.tool_name == name))?;
-        if let Some(refusal) = &self.inner.via.refusal {
+        if let Some(refusal) = &self.inner.proxy_chain.refusal {
             return Some(Ok(tool_result::refusal(refusal)));
         }
-        // What a person does is no model's conversation, and is not counted.
+        // Calls made by a person are not part of a model's conversation and are not counted.
         Some(call_suite(suite, arguments, caller, None).await)
     }
 
-    /// The names of the children, sorted.
+    /// Returns the names of the children, sorted.
     pub fn children(&self) -> Vec<String> {
         self.table().suites.iter().map(|suite| suite.spec.name.clone()).collect()
     }
 
-    /// Resources, templates or prompts of the children that are listed with all they have.
+    /// Lists resources, templates or prompts of the flat children.
     pub async fn list(&self, what: ListKind, caller: &Caller) -> Vec<Box<RawValue>> {
         self.inner.passthrough.list(&self.flat(), what, caller).await
     }
 
-    /// A request about resources, prompts, completion or logging. `None`: it is not about any of these children.
+    /// Forwards a request about resources, prompts, completion or logging. `None` if it concerns none of the children.
     pub async fn request(
         &self,
         method: &str,
@@ -294,49 +295,49 @@ impl Suites {
             return None;
         }
         self.inner.shared.level.lock().clone_from(&params);
-        // Those that do not run are told when they do.
+        // Other children get the level when they start.
         let running = table.suites.iter().filter(|suite| suite.child.initialized().is_some());
         Some(passthrough::set_level(&running.cloned().collect::<Vec<_>>(), params, caller).await)
     }
 
-    /// Tells the children that a client has used that its roots are others now.
+    /// Notifies the children that have served this client that its roots have changed.
     pub fn roots_changed(&self, host: &Arc<dyn Host>) {
         for suite in &self.table().suites {
             suite.child.roots_changed(host);
         }
     }
 
-    /// What changes from now on.
+    /// Subscribes to events.
     pub fn events(&self) -> broadcast::Receiver<SuitesEvent> {
         self.inner.shared.events.subscribe()
     }
 
-    /// Starts every trusted child, a few at a time, and takes its catalogue.
+    /// Starts every trusted child, a few at a time, and fetches its catalogue.
     pub async fn warm(&self, caller: &Caller) -> Vec<WarmReport> {
         let warmed = self.warm_all(self.table().suites.clone(), caller).await;
-        self.relist();
+        self.invalidate_index();
         warmed
     }
 
     pub(crate) async fn warm_all(&self, suites: Vec<Arc<Suite>>, caller: &Caller) -> Vec<WarmReport> {
-        let refusal = self.inner.via.refusal.as_ref();
+        let refusal = self.inner.proxy_chain.refusal.as_ref();
         stream::iter(suites)
             .map(|suite| async move {
-                let begun = Instant::now();
+                let started = Instant::now();
                 let tools = match refusal.map_or_else(|| suite.check_trust(), |refusal| Err(refusal.clone()))
                 {
                     Ok(()) => suite.current(caller).await.map_err(|error| error.to_string()),
                     Err(text) => Err(text),
                 };
                 let tools = tools.map(|catalogue| suite.offered(&catalogue).len());
-                WarmReport { child: suite.spec.name.clone(), tools, took: begun.elapsed() }
+                WarmReport { child: suite.spec.name.clone(), tools, took: started.elapsed() }
             })
-            .buffered(WARM_AT_ONCE)
+            .buffered(WARM_CONCURRENCY)
             .collect()
             .await
     }
 
-    /// Ends all children and writes down what was counted.
+    /// Stops all children and flushes the usage counters.
     pub async fn close(&self) {
         let table = self.table();
         let stopping = join_all(table.suites.iter().map(|suite| suite.child.close()));
@@ -346,27 +347,26 @@ impl Suites {
         self.flush().await;
     }
 
-    /// Writes down what was counted before, when that was last done a while ago: a host that is killed takes little
-    /// of it along.
-    fn write_down(&self) {
-        if self.inner.ledger.is_due() {
+    /// Flushes the usage counters in the background if due, so that a killed host loses few of them.
+    fn schedule_flush(&self) {
+        if self.inner.usage.is_due() {
             let suites = self.clone();
             tokio::spawn(async move { suites.flush().await });
         }
     }
 
-    /// Writes down what was counted so far.
+    /// Flushes the usage counters.
     pub(crate) async fn flush(&self) {
-        let (ledger, now) = (self.inner.ledger.clone(), self.inner.shared.clock.now());
-        let _ = tokio::task::spawn_blocking(move || ledger.flush(now)).await;
+        let (usage, now) = (self.inner.usage.clone(), self.inner.shared.clock.now());
+        let _ = tokio::task::spawn_blocking(move || usage.flush(now)).await;
     }
 
     pub(crate) fn table(&self) -> Arc<Table> {
         self.inner.table.read().clone()
     }
 
-    pub(crate) fn top(&self) -> Arc<ToolIndex> {
-        let mut top = self.inner.top.lock();
+    pub(crate) fn tool_index(&self) -> Arc<ToolIndex> {
+        let mut top = self.inner.tool_index.lock();
         let changes = self.inner.shared.changes.load(Ordering::Relaxed);
         if let Some(top) = top.as_ref().filter(|top| top.changes == changes) {
             return top.clone();
@@ -378,71 +378,71 @@ impl Suites {
         made
     }
 
-    /// Lets the list be made anew when it is needed next.
-    pub(crate) fn relist(&self) {
-        *self.inner.top.lock() = None;
-        self.inner.passthrough.forget();
+    /// Invalidates the tool index and the pass-through routes.
+    pub(crate) fn invalidate_index(&self) {
+        *self.inner.tool_index.lock() = None;
+        self.inner.passthrough.clear();
     }
 
     fn flat(&self) -> Vec<Arc<Suite>> {
-        if self.inner.via.refusal.is_some() {
+        if self.inner.proxy_chain.refusal.is_some() {
             return Vec::new();
         }
         self.table().suites.iter().filter(|suite| suite.is_flat()).cloned().collect()
     }
 }
 
-/// Does what a suite's tool is asked for, and counts it where that is wanted.
+/// Runs a request to a suite's tool, and counts it if a counter is given.
 async fn call_suite(
     suite: &Arc<Suite>,
     arguments: Option<&RawValue>,
     caller: &Caller,
-    ledger: Option<&Ledger>,
+    usage: Option<&UsageCounter>,
 ) -> Result<Box<RawValue>, RpcError> {
-    let begun = Instant::now();
-    match arguments::read(arguments, &suite.rules.tool_name) {
+    let started = Instant::now();
+    match arguments::parse(arguments, &suite.rules.tool_name) {
         Err(text) => Ok(tool_result::refusal(&text)),
-        Ok(Asked::Introspect(question)) => {
+        Ok(SuiteRequest::Introspect(question)) => {
             let span = tracing::info_span!("suite_introspect", suite = suite.spec.name);
             let answered = suite.introspect(&question, caller).instrument(span).await;
             let outcome = if answered.is_ok() { Outcome::Ok } else { Outcome::Refused };
-            metrics::called(&suite.spec.name, "introspect", None, outcome, begun.elapsed());
+            metrics::called(&suite.spec.name, "introspect", None, outcome, started.elapsed());
             let result = match answered {
                 Ok(text) => tool_result::text(&text),
                 Err(text) => tool_result::refusal(&text),
             };
-            if let Some(ledger) = ledger {
-                ledger.introspected(result.get().len());
+            if let Some(usage) = usage {
+                usage.count_introspection(result.get().len());
             }
             Ok(result)
         }
-        Ok(Asked::Call(call)) => {
-            let done = suite.call(&call.subtool, Given::Suite(&call), caller).await;
-            if let Some(ledger) = ledger {
-                ledger.called(match (&done.result, done.outcome) {
-                    // What we say of ourselves would not have been said without the suite.
+        Ok(SuiteRequest::Call(call)) => {
+            let done = suite.call(&call.subtool, CallArguments::Suite(&call), caller).await;
+            if let Some(usage) = usage {
+                usage.count_call(match (&done.result, done.outcome) {
+                    // Without the suite, Switchboard's own text would not have been sent.
                     (Ok(result), Outcome::Refused) => result.get().len(),
                     _ => 0,
                 });
             }
-            finish(suite, "call", &call.subtool, done, begun)
+            finish(suite, "call", &call.subtool, done, started)
         }
     }
 }
 
-/// Counts a call of a tool for the metrics.
+/// Records the metrics of a tool call and returns its result.
 fn finish(
     suite: &Suite,
     action: &'static str,
     tool: &str,
     done: CallOutcome,
-    begun: Instant,
+    started: Instant,
 ) -> Result<Box<RawValue>, RpcError> {
-    metrics::called(&suite.spec.name, action, done.is_known.then_some(tool), done.outcome, begun.elapsed());
+    metrics::called(&suite.spec.name, action, done.is_known.then_some(tool), done.outcome, started.elapsed());
     done.result
 }
 
-/// Whether two lists of tools are different to a host.
+/// True if two tool lists differ for a host.
 pub(crate) fn differs(before: &[Box<RawValue>], after: &[Box<RawValue>]) -> bool {
     before.len() != after.len() || before.iter().zip(after).any(|(before, after)| before.get() != after.get())
 }

@@ -1,4 +1,4 @@
-//! Suites on real child processes.
+//! Suites with real child processes.
 
 mod calls;
 mod flat;

@@ -1,8 +1,8 @@
-//! Files that tests put in place the way other programs do.
+//! Files that tests write as other programs would.
 
 use std::path::Path;
 
-/// Writes a file and the folders above it.
+/// Writes a file and its parent folders.
 #[expect(clippy::disallowed_methods, reason = "a test plays the other program")]
 pub(crate) fn write(path: &Path, text: &str) {
     if let Some(parent) = path.parent() {

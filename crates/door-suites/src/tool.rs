@@ -1,4 +1,4 @@
-//! A tool of a child, as far as it has to be understood to be offered.
+//! A child's tool, parsed as far as offering it requires.
 
 use std::sync::OnceLock;
 
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 use switchboard_core::{sanitize_description, sanitize_description_value};
 
 use crate::expose;
-use crate::schema::{Checker, MAX_SCHEMA, tidy};
+use crate::schema::{Checker, MAX_SCHEMA, strip_boilerplate};
 use crate::signature::{argument_names, signature};
 
-/// A tool of a child. What the child said is kept as it was said; all else is read out of it when needed.
+/// A child's tool. The raw JSON is retained; display data is parsed from it on demand.
 #[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) name: String,
     pub(crate) raw: Box<RawValue>,
     pub(crate) hints: Hints,
-    /// Made when the tool is called for the first time; most never are.
+    /// Compiled at the first call; most tools are never called.
     checker: OnceLock<Checker>,
 }
 
-/// What a child says about the effect of a tool. It is the child's word, so it only ever informs.
+/// The child's own hints about a tool's effect. Untrusted, so they only inform.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Hints {
@@ -29,25 +29,25 @@ pub(crate) struct Hints {
     destructive_hint: Option<bool>,
 }
 
-/// What is read out of a tool to show it.
+/// Display data of a tool, sanitized.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct DisplayedTool {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
     pub(crate) input_schema: Schema,
     pub(crate) output_schema: Option<Schema>,
 }
 
-/// A schema of a tool, to be shown.
+/// A tool's schema for display.
 #[derive(Debug)]
 pub(crate) enum Schema {
-    Here(Value),
-    /// It has so many bytes, which is more than a model could make use of.
+    Inline(Value),
+    /// Too large for a model; carries the size in bytes.
     TooLarge(usize),
 }
 
 impl Tool {
-    /// Reads a tool; `None` when it has no name that could be called.
+    /// Parses a tool; `None` if it has no valid name.
     pub(crate) fn read(raw: Box<RawValue>) -> Option<Self> {
         #[derive(Deserialize)]
         struct Head {
@@ -55,7 +55,7 @@ impl Tool {
             #[serde(default)]
             annotations: Option<Hints>,
         }
-        // Annotations of another shape are no reason to lose the tool.
+        // Malformed annotations must not hide the tool.
         #[derive(Deserialize)]
         struct Named {
             name: String,
@@ -64,11 +64,11 @@ impl Tool {
             Ok(head) => (head.name, head.annotations.unwrap_or_default()),
             Err(_) => (serde_json::from_str::<Named>(raw.get()).ok()?.name, Hints::default()),
         };
-        expose::is_name(&name).then(|| Self { name, raw, hints, checker: OnceLock::new() })
+        expose::is_valid_tool_name(&name).then(|| Self { name, raw, hints, checker: OnceLock::new() })
     }
 
-    /// What is shown of it, with all that the child wrote made harmless, and whether it had to be.
-    pub(crate) fn shown(&self) -> (Shown, bool) {
+    /// Returns the sanitized display data, and true if anything was removed.
+    pub(crate) fn display(&self) -> (DisplayedTool, bool) {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         struct Read<'a> {
@@ -92,15 +92,18 @@ impl Tool {
             }
             let mut value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
             is_flagged |= sanitize_description_value(&mut value);
-            tidy(&mut value);
-            Schema::Here(value)
+            strip_boilerplate(&mut value);
+            Schema::Inline(value)
         };
         let input_schema = read.input_schema.map(&mut schema).unwrap_or_default();
         let output_schema = read.output_schema.map(&mut schema);
-        (Shown { title: read.title, description: read.description, input_schema, output_schema }, is_flagged)
+        (
+            DisplayedTool { title: read.title, description: read.description, input_schema, output_schema },
+            is_flagged,
+        )
     }
 
-    /// What its arguments have to be.
+    /// Returns the argument validator.
     pub(crate) fn checker(&self) -> &Checker {
         self.checker.get_or_init(|| {
             #[derive(Deserialize)]
@@ -117,44 +120,44 @@ impl Tool {
 
 impl Default for Schema {
     fn default() -> Self {
-        Self::Here(Value::Null)
+        Self::Inline(Value::Null)
     }
 }
 
 impl Schema {
-    /// What a tool takes, in one line.
+    /// Renders the one-line signature.
     pub(crate) fn signature(&self) -> String {
         match self {
-            Self::Here(schema) => signature(schema),
+            Self::Inline(schema) => signature(schema),
             Self::TooLarge(_) => "(…)".to_owned(),
         }
     }
 
-    /// The names of the arguments.
+    /// Returns the names of the arguments.
     pub(crate) fn arguments(&self) -> Vec<&str> {
         match self {
-            Self::Here(schema) => argument_names(schema),
+            Self::Inline(schema) => argument_names(schema),
             Self::TooLarge(_) => Vec::new(),
         }
     }
 
-    /// As JSON.
+    /// Converts the schema to JSON.
     pub(crate) fn into_value(self) -> Value {
         match self {
-            Self::Here(schema) => schema,
+            Self::Inline(schema) => schema,
             Self::TooLarge(bytes) => json!({ "$comment": format!("{bytes} bytes, too large to be shown") }),
         }
     }
 }
 
 impl Hints {
-    /// Whether the child says that the tool changes nothing.
+    /// True if the child declares the tool read-only.
     pub(crate) fn is_read_only(self) -> bool {
         self.read_only_hint == Some(true)
     }
 
-    /// What a model is told, in as few letters as it takes.
-    pub(crate) fn mark(self) -> &'static str {
+    /// Returns a short label for models.
+    pub(crate) fn label(self) -> &'static str {
         match (self.read_only_hint, self.destructive_hint) {
             (Some(true), _) => " [read-only]",
             (_, Some(true)) => " [destructive]",

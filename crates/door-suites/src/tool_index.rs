@@ -1,4 +1,4 @@
-//! The list of tools that a host sees, and what each name leads to.
+//! Tool index: the tool list for hosts, and the target of each name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,44 +10,44 @@ use switchboard_core::sanitize_description;
 use crate::config::Config;
 use crate::descriptions::{Descriptions, owner_description, suite_description};
 use crate::flat_tools;
-use crate::introspect::Offered;
+use crate::introspect::OfferedTool;
 use crate::raw::raw;
 use crate::rules::is_tool_name;
 use crate::spec::Expose;
 use crate::suite::Suite;
 use crate::summary::summarise;
 
-/// The tool that searches all suites.
+/// Name of the tool that searches all suites.
 pub(crate) const SEARCH: &str = "switchboard_tools";
-/// About fifteen words: what a suite is for, not what all it can do.
+/// Longest suite description, about fifteen words: its purpose, not all its features.
 const MAX_DESCRIPTION: usize = 100;
-/// What an owner wrote is passed on whole up to here: more than a page is hardly meant for a list of tools.
+/// Longest description by an owner that is shown in full: more than a page is hardly intended for a tool list.
 const MAX_OWN_DESCRIPTION: usize = 2_000;
 
-/// How many tools a description names that is made of them.
+/// Most tool names in a description derived from tool names.
 const NAMED: usize = 4;
 
-/// Where a name leads to.
+/// Target of a tool name.
 #[derive(Clone)]
 pub(crate) enum Target {
     Suite(Arc<Suite>),
-    /// A tool of a child, by the child's name for it.
+    /// A flat tool, with the child's own name for it.
     Flat(Arc<Suite>, String),
     Search,
 }
 
-/// The list, and where its names lead to.
+/// The tool list, and the target of each name.
 pub(crate) struct ToolIndex {
     pub(crate) tools: Vec<Box<RawValue>>,
     pub(crate) by_name: HashMap<String, Target>,
     pub(crate) issues: Vec<(Arc<Suite>, String)>,
-    /// The changes of flat children that it was made after.
+    /// Change counter of flat children at the time of building.
     pub(crate) changes: u64,
 }
 
 impl ToolIndex {
-    /// Makes the list. Suites come first, by the names of their children, then flat tools, each child's in its own
-    /// order, then the search. Of two that want one name the first in this order has it.
+    /// Builds the index: suites by child name, then flat tools in each child's order, then the search tool. In case of
+    /// a name collision, the first in this order wins.
     pub(crate) fn new(
         suites: &[Arc<Suite>],
         described: (&Config, &Descriptions),
@@ -61,7 +61,7 @@ impl ToolIndex {
         for suite in &folded {
             top.add_suite(suite, described, &mut taken);
         }
-        // Of a flat child that nobody trusted there is nothing to list; its suite says who can change that.
+        // An untrusted flat child has no tools to list; its suite tool explains how to trust it.
         for suite in suites.iter().filter(|suite| suite.is_flat() && suite.check_trust().is_err()) {
             top.add_suite(suite, described, &mut taken);
         }
@@ -98,7 +98,7 @@ impl ToolIndex {
             .filter(|suite| suite.is_flat() && suite.check_trust().is_ok())
             .filter_map(|suite| Some((suite, suite.cached()?)))
             .collect();
-        // A bare name is only given to a tool that no other bare child has, so that it does not change hands.
+        // A tool gets its bare name only if no other bare child has it, so that the name never switches owner.
         let mut wanted: BTreeMap<&str, usize> = BTreeMap::new();
         for (suite, catalogue) in &flat {
             if suite.spec.expose == (Expose::Flat { bare: true }) {
@@ -108,8 +108,8 @@ impl ToolIndex {
             }
         }
         for (suite, catalogue) in &flat {
-            // A model sees no other text about the whole list than the descriptions in it.
-            let mut cut = catalogue.cut_note(&suite.spec.name);
+            // Descriptions are the only place where a model reads about the list as a whole.
+            let mut cut = catalogue.truncation_note(&suite.spec.name);
             for offered in suite.offered(catalogue) {
                 let tool = offered.tool;
                 let is_bare = suite.spec.expose == (Expose::Flat { bare: true });
@@ -117,7 +117,7 @@ impl ToolIndex {
                 let name = if is_bare && is_free && (is_tool_name(&tool.name) || tool.name.len() <= 64) {
                     tool.name.clone()
                 } else {
-                    flat_tools::prefixed(&suite.spec.name, &tool.name)
+                    flat_tools::prefixed_name(&suite.spec.name, &tool.name)
                 };
                 if is_bare && !is_free {
                     let message = format!(
@@ -134,7 +134,7 @@ impl ToolIndex {
                     self.issues.push(((*suite).clone(), message));
                     continue;
                 }
-                let listed = flat_tools::renamed(offered, &name);
+                let listed = flat_tools::with_name(offered, &name);
                 self.tools.push(match cut.take() {
                     Some(note) => flat_tools::add_note(&listed, &note),
                     None => listed,
@@ -145,7 +145,7 @@ impl ToolIndex {
     }
 }
 
-/// A tool of our own, in the order in which people write tools: it reads better, and costs fewer tokens.
+/// One of our own tools, in the customary field order, which reads better and costs fewer tokens.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Own<'a> {
@@ -154,15 +154,15 @@ struct Own<'a> {
     input_schema: &'a RawValue,
 }
 
-/// The arguments of a suite, as published.
+/// Published input schema of a suite's tool.
 const SUITE_SCHEMA: &str = concat!(
     r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"#,
     r#""subtool":{"type":"string"},"args":{"type":"object"}},"required":["action"]}"#
 );
-/// The arguments of the search. It takes `limit` too; that would cost every conversation seven tokens to say.
+/// Input schema of the search tool. It also accepts `limit`, but declaring it would cost seven tokens per conversation.
 const SEARCH_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"}}}"#;
 
-/// A suite as a tool. Each letter of it is paid for in every conversation.
+/// Builds a suite's tool. Every character costs tokens in every conversation.
 fn suite_tool(suite: &Suite, (config, descriptions): (&Config, &Descriptions)) -> Box<RawValue> {
     let mut description = describe(suite, config, descriptions);
     if let Some(reason) = &suite.spec.unready {
@@ -181,7 +181,7 @@ fn own_tool(name: &str, description: &str, schema: &str) -> Box<RawValue> {
     raw(&Own { name, description, input_schema })
 }
 
-/// What a suite is for. The kept catalogue is only opened when nobody wrote it down.
+/// Returns a suite's description. Loads the catalogue only if no description was written.
 pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptions) -> String {
     if let Some(own) = owner_description(&suite.spec, config, descriptions) {
         return summarise(&sanitize_description(&own).text, MAX_OWN_DESCRIPTION);
@@ -190,16 +190,16 @@ pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptio
     let described = if written == format!("{} tools", suite.spec.name) {
         let catalogue = suite.cached();
         let instructions = catalogue.as_ref().and_then(|catalogue| catalogue.instructions.as_deref());
-        let said = instructions.map(str::trim).filter(|said| !said.is_empty()).map(str::to_owned);
-        let said = said.or_else(|| named_tools(&suite.offered(catalogue.as_ref()?)));
-        suite_description(&suite.spec, config, descriptions, said.as_deref())
+        let text = instructions.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        let text = text.or_else(|| named_tools(&suite.offered(catalogue.as_ref()?)));
+        suite_description(&suite.spec, config, descriptions, text.as_deref())
     } else {
         written
     };
     summarise(&sanitize_description(&described).text, MAX_DESCRIPTION)
 }
 
-/// What is not shown as its owner or its child has it: a description or a list that is too long.
+/// Reports truncated descriptions and tool lists.
 pub(crate) fn cuts(suite: &Suite, config: &Config, descriptions: &Descriptions) -> Vec<String> {
     let name = &suite.spec.name;
     let own = owner_description(&suite.spec, config, descriptions);
@@ -209,12 +209,12 @@ pub(crate) fn cuts(suite: &Suite, config: &Config, descriptions: &Descriptions) 
             "{name}: its description has {length} characters and {MAX_OWN_DESCRIPTION} are shown. Make it shorter."
         )
     });
-    let list = suite.cached().and_then(|catalogue| catalogue.cut_note(name));
+    let list = suite.cached().and_then(|catalogue| catalogue.truncation_note(name));
     description.into_iter().chain(list.map(|list| format!("{list}."))).collect()
 }
 
-/// What a child can do by the names of its tools, the first few of them.
-fn named_tools(offered: &[Offered<'_>]) -> Option<String> {
+/// Describes a child by the names of its first few tools.
+fn named_tools(offered: &[OfferedTool<'_>]) -> Option<String> {
     let names: Vec<&str> = offered.iter().map(|offered| offered.tool.name.as_str()).take(NAMED).collect();
     match (names.is_empty(), offered.len() - names.len()) {
         (true, _) => None,

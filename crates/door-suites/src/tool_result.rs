@@ -1,16 +1,16 @@
-//! Results of our own, in the shape of a `tools/call` result.
+//! Results written by Switchboard itself, in the format of `tools/call`.
 
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::raw::raw;
 
-/// A text.
+/// Builds a text result.
 pub(crate) fn text(text: &str) -> Box<RawValue> {
     raw(&json!({ "content": [{ "type": "text", "text": text }] }))
 }
 
-/// A text that says why something was not done, for the model to act on.
+/// Builds an error result that tells the model why a call was refused.
 pub(crate) fn refusal(text: &str) -> Box<RawValue> {
     raw(&json!({ "content": [{ "type": "text", "text": text }], "isError": true }))
 }

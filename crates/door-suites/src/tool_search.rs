@@ -1,4 +1,4 @@
-//! Finding a tool wherever it is: by words, and by a name that is not listed.
+//! Search for tools across all suites, by query or by a mistyped name.
 
 use std::sync::Arc;
 
@@ -6,29 +6,31 @@ use futures_util::stream::{self, StreamExt};
 use serde_json::value::RawValue;
 use switchboard_core::nearest;
 
-use crate::arguments::{self, shape};
+use crate::arguments::{self, call_example};
 use crate::blocking::run_blocking;
 use crate::catalogue::Catalogue;
 use crate::host::Caller;
-use crate::introspect::line;
-use crate::ranking::ranked;
+use crate::introspect::render_line;
+use crate::ranking::rank_tools;
 use crate::raw::Object;
 use crate::suite::Suite;
-use crate::suites::{Suites, WARM_AT_ONCE};
+use crate::suites::{Suites, WARM_CONCURRENCY};
 use crate::summary::summarise;
 use crate::tool_index::describe;
 use crate::tool_result;
 
-/// How many tools a search shows unless it says otherwise, and at most.
+/// Default and maximum number of tools that a search returns.
 const FOUND: usize = 8;
 const MAX_FOUND: usize = 50;
 
 impl Suites {
-    /// Finds tools in all suites; without a query, the suites themselves.
+    /// Searches the tools of all suites; without a query, lists the suites.
     pub(crate) async fn search(&self, arguments: Option<&RawValue>, caller: &Caller) -> Box<RawValue> {
         let table = self.table();
-        let question =
-            arguments.and_then(Object::parse).map(|object| arguments::question(&object)).unwrap_or_default();
+        let question = arguments
+            .and_then(Object::parse)
+            .map(|object| arguments::parse_query(&object))
+            .unwrap_or_default();
         let suites: Vec<_> = table.suites.iter().filter(|suite| !suite.is_flat()).cloned().collect();
         let Some(query) = &question.query else {
             let lines: Vec<String> = suites
@@ -44,22 +46,22 @@ impl Suites {
             return tool_result::text(&lines.join("\n"));
         };
         let known: Vec<_> = stream::iter(suites.clone())
-            .map(|suite| async move { suite.for_search(caller).await })
-            .buffered(WARM_AT_ONCE)
+            .map(|suite| async move { suite.catalogue_for_search(caller).await })
+            .buffered(WARM_CONCURRENCY)
             .collect()
             .await;
         let limit = question.limit.unwrap_or(FOUND).clamp(1, MAX_FOUND);
         let query = query.clone();
         let found = run_blocking(move || find_tools(&suites, &known, &query, limit)).await;
         let result = tool_result::text(&found);
-        self.inner.ledger.introspected(result.get().len());
+        self.inner.usage.count_introspection(result.get().len());
         result
     }
 
-    /// What a model is told that called a tool which is not listed, where a suite is what it meant: it wrote the
-    /// name of a suite wrongly, or took a tool of a server for one of its own. `None`: it meant something else.
+    /// Suggests the right call to a model that called an unknown tool: it mistyped a suite's name, or called a server's
+    /// tool directly. `None` if no suite matches.
     pub fn suggest_tool(&self, tool: &str) -> Option<String> {
-        let top = self.top();
+        let top = self.tool_index();
         let missing = format!("There is no tool '{}'", tool.escape_debug());
         // Other proxies list `server__tool`.
         let subtool = tool.rsplit_once("__").map_or(tool, |(_, subtool)| subtool);
@@ -71,7 +73,7 @@ impl Suites {
                 let name = &suite.rules.tool_name;
                 return Some(format!(
                     "{missing}. It is one of {name}'s: call {name} with {}.",
-                    shape(subtool)
+                    call_example(subtool)
                 ));
             }
         }
@@ -82,7 +84,7 @@ impl Suites {
     }
 }
 
-/// The tools of all suites that fit a query, a line each, and the suites that could not be searched.
+/// Renders the tools of all suites that match a query, one per line, and the suites that could not be searched.
 fn find_tools(
     suites: &[Arc<Suite>],
     known: &[Result<Arc<Catalogue>, String>],
@@ -97,13 +99,17 @@ fn find_tools(
             suite.offered(catalogue).into_iter().map(move |offered| (suite, offered))
         })
         .collect();
-    let positions = ranked(query, tools.iter().map(|(_, offered)| offered.tool));
+    let positions = rank_tools(query, tools.iter().map(|(_, offered)| offered.tool));
     let mut lines: Vec<String> = positions
         .iter()
         .take(limit)
         .map(|&position| {
             let (suite, offered) = &tools[position];
-            format!("{}: {}", suite.rules.tool_name, line(*offered, suite.rules.style.summary_max_chars))
+            format!(
+                "{}: {}",
+                suite.rules.tool_name,
+                render_line(*offered, suite.rules.style.summary_max_chars)
+            )
         })
         .collect();
     if lines.is_empty() {

@@ -1,8 +1,8 @@
-//! Which command lines their owner has agreed to.
+//! Trust decisions: which launch settings their owner has approved.
 //!
-//! A workspace may come from anyone, and starting what its files name is running a stranger's program. So
-//! a child is started or reached only after its owner was shown exactly how, and agreed. What they agreed
-//! to is kept outside the workspace, and a changed byte voids it.
+//! A workspace may come from anyone, and starting what its files name runs a stranger's program. Therefore a child is
+//! started or reached only after its owner has seen the exact launch settings and approved them. Decisions are stored
+//! outside the workspace, and any change to the settings invalidates them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,33 +23,33 @@ use crate::paths::{self, SuitePaths};
 use crate::redact::{REDACTED, Secrets, is_reference, is_secret, redact, redact_values, without_password};
 use crate::spec::{ChildSpec, LaunchTemplate};
 
-/// The file's name in the user's own folder.
+/// Name of the file in the user's own folder.
 const NAME: &str = "trust.json";
 
-/// Room for thousands of decisions.
+/// Large enough for thousands of decisions.
 const LIMIT: u64 = 16 << 20;
 
-/// Whether a child may be started or reached.
+/// Trust in a child: may it be started or reached?
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustState {
-    /// Its owner agreed to exactly this.
+    /// Its owner approved exactly these settings.
     Trusted,
-    /// Nobody was asked.
+    /// No decision has been made.
     New,
-    /// Its owner agreed to something else.
+    /// Its owner approved other settings.
     Changed {
-        /// What differs, line by line.
+        /// Line diff of the settings.
         diff: String,
     },
 }
 
 impl TrustState {
-    /// Whether the child may be started or reached.
+    /// True if the child may be started or reached.
     pub fn is_trusted(&self) -> bool {
         *self == Self::Trusted
     }
 
-    /// A word for programs.
+    /// Returns the machine-readable name.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
@@ -59,62 +59,62 @@ impl TrustState {
     }
 }
 
-/// The decisions about the children of one workspace.
+/// Store of the trust decisions for one workspace.
 ///
-/// A cheap handle. It notices when another process decides: whoever is told to run `switchboard suite trust`
-/// does not have to start their host anew.
+/// A cheap handle. It notices decisions of other processes, so running `switchboard suite trust` requires no restart of
+/// the host.
 #[derive(Debug, Clone)]
 pub struct TrustStore {
     paths: Arc<SuitePaths>,
     workspace: Arc<str>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<CachedDecisions>>,
 }
 
-/// The file as it was last read.
+/// The file as last read.
 #[derive(Debug, Default)]
-struct Seen {
+struct CachedDecisions {
     stamp: Option<FileStamp>,
     decisions: BTreeMap<String, Decision>,
 }
 
-/// All decisions of the user, by workspace and child.
+/// File format: all decisions of the user, by workspace and child.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct File {
     version: u32,
     workspaces: BTreeMap<String, BTreeMap<String, Decision>>,
-    /// What later versions put here stays.
+    /// Fields of later versions are preserved.
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
 }
 
-/// What was agreed to.
+/// One approval.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Decision {
     hash: String,
     at: String,
-    /// What was shown, so that a change can be shown too. Secrets are not in it.
+    /// The settings as shown, for a later diff. Secrets are redacted.
     shown: String,
 }
 
 impl TrustStore {
-    /// The decisions about the children of a workspace. Where there are none yet, nothing is trusted.
+    /// Opens the decisions about a workspace. Without a file, nothing is trusted.
     pub fn load(paths: &SuitePaths) -> Self {
         let workspace = paths.workspace_key().into();
         Self { paths: Arc::new(paths.clone()), workspace, seen: Arc::default() }
     }
 
-    /// Whether a child may be started or reached. Where the file cannot be read, it may not.
+    /// Returns the trust in a child. If the file cannot be read, nothing is trusted.
     pub fn state(&self, spec: &ChildSpec) -> TrustState {
         self.state_of(&spec.name, &spec.template)
     }
 
-    /// [`state`](Self::state), for a child whose variables may not all be set.
+    /// Returns the trust in launch settings, for a child whose variables may be unset.
     pub fn state_of(&self, name: &str, template: &LaunchTemplate) -> TrustState {
         let mut seen = self.seen.lock();
         if let Err(error) = self.refresh(&mut seen) {
             tracing::warn!(%error, "cannot read what is trusted; nothing is");
-            *seen = Seen::default();
+            *seen = CachedDecisions::default();
         }
         match seen.decisions.get(&key(name)) {
             None => TrustState::New,
@@ -123,12 +123,12 @@ impl TrustStore {
         }
     }
 
-    /// Agrees to exactly how this child is started or reached.
+    /// Approves the exact launch settings of this child.
     pub fn grant(&self, spec: &ChildSpec) -> Result<(), SuiteError> {
         self.grant_template(&spec.name, &spec.template)
     }
 
-    /// Agrees to what was just put into the workspace under a name, whether or not its variables are set.
+    /// Approves a file that was just added to the workspace, even if its variables are unset.
     pub fn grant_file(&self, name: &str, file: &McpFile) -> Result<(), SuiteError> {
         self.grant_template(name, &file.launch_template(name)?)
     }
@@ -136,39 +136,39 @@ impl TrustStore {
     fn grant_template(&self, name: &str, template: &LaunchTemplate) -> Result<(), SuiteError> {
         let (hash, shown) = (hash(template), comparable(template));
         let decision = Decision { hash, at: Clock::system().now().to_string(), shown };
-        self.change(|children| {
+        self.update(|children| {
             children.insert(key(name), decision);
             true
         })?;
         Ok(())
     }
 
-    /// Takes an agreement back; `false` where there was none.
+    /// Revokes an approval; false if there was none.
     pub fn revoke(&self, name: &str) -> Result<bool, SuiteError> {
-        if paths::open(&self.paths.config)?.is_none() {
+        if paths::open_dir(&self.paths.config)?.is_none() {
             return Ok(false);
         }
-        self.change(|children| children.remove(&key(name)).is_some())
+        self.update(|children| children.remove(&key(name)).is_some())
     }
 
-    /// Reads the file again where it has changed.
-    fn refresh(&self, seen: &mut Seen) -> Result<(), SuiteError> {
-        let Some(dir) = paths::open(&self.paths.config)? else {
-            *seen = Seen::default();
+    /// Reloads the file if it has changed.
+    fn refresh(&self, seen: &mut CachedDecisions) -> Result<(), SuiteError> {
+        let Some(dir) = paths::open_dir(&self.paths.config)? else {
+            *seen = CachedDecisions::default();
             return Ok(());
         };
         let stamp = dir.stat(NAME)?;
         if stamp.is_none() || stamp != seen.stamp {
             let (file, stamp) = read(&dir)?;
             let decisions = file.workspaces.get(&*self.workspace).cloned().unwrap_or_default();
-            *seen = Seen { stamp, decisions };
+            *seen = CachedDecisions { stamp, decisions };
         }
         Ok(())
     }
 
-    /// Changes the decisions about this workspace, one process at a time; whether there was anything to change.
-    fn change(&self, how: impl FnOnce(&mut BTreeMap<String, Decision>) -> bool) -> Result<bool, SuiteError> {
-        let dir = paths::make(&self.paths.config)?;
+    /// Updates this workspace's decisions under the file's lock; returns false if there was nothing to change.
+    fn update(&self, how: impl FnOnce(&mut BTreeMap<String, Decision>) -> bool) -> Result<bool, SuiteError> {
+        let dir = paths::create_dir(&self.paths.config)?;
         let _lock = DirLock::acquire(&dir, NAME, LockOptions::default())?;
         let (mut file, _) = read(&dir)?;
         file.version = 1;
@@ -182,12 +182,12 @@ impl TrustStore {
     }
 }
 
-/// How a child is started or reached, as its owner is shown it: one fact a line.
+/// Renders launch settings for their owner, one fact per line.
 ///
-/// Nothing of a command line is left out, whatever it looks like: a stranger could hide there what matters.
-/// Only values that are called secrets are, and the password of an address.
+/// Command lines are never redacted, because a stranger could hide something important in what looks like a secret.
+/// Only values named like secrets and the passwords of URLs are.
 ///
-/// `folder` is where it is started, as far as that is known: what is written is relative to the child's own file.
+/// `folder` is the working directory, if known: paths in the template are relative to the child's own file.
 pub fn render_launch(template: &LaunchTemplate, folder: Option<&Path>) -> Vec<String> {
     let quoted = |text: &String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,%${}".contains(c);
@@ -220,17 +220,17 @@ pub fn render_launch(template: &LaunchTemplate, folder: Option<&Path>) -> Vec<St
     lines
 }
 
-/// The hash of what is trusted: everything that decides what is started or reached, as written.
+/// Hashes everything that determines what is started or reached, as written.
 fn hash(template: &LaunchTemplate) -> String {
     canonical::hash(&serde_json::to_value(template).unwrap_or_default())
 }
 
-/// What is kept to be compared with. In place of a secret stands a mark by which a change is noticed.
+/// Renders the settings for storage and later diffs. Secrets are replaced by fingerprints, which reveal a change.
 fn comparable(template: &LaunchTemplate) -> String {
     let marked = |values: &BTreeMap<String, String>| {
         let mark = |(name, value): (&String, &String)| {
             let value = if is_secret(name, value) && !is_reference(value) {
-                format!("{REDACTED} {}", mark_of(value))
+                format!("{REDACTED} {}", fingerprint(value))
             } else {
                 value.clone()
             };
@@ -243,14 +243,14 @@ fn comparable(template: &LaunchTemplate) -> String {
     for text in template.args.iter_mut().chain(&mut template.url) {
         let plain = redact(text, &Secrets::default());
         if plain != *text {
-            *text = format!("{plain} {}", mark_of(text));
+            *text = format!("{plain} {}", fingerprint(text));
         }
     }
     serde_json::to_string_pretty(&template).unwrap_or_default() + "\n"
 }
 
-/// What tells one secret from another, and nothing more of it.
-fn mark_of(secret: &str) -> String {
+/// Returns a fingerprint that distinguishes secrets and reveals nothing else.
+fn fingerprint(secret: &str) -> String {
     canonical::hash(&Value::String(secret.to_owned()))[..8].to_owned()
 }
 

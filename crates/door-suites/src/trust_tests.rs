@@ -7,7 +7,7 @@ use test_support::files;
 
 use super::{TrustState, TrustStore, render_launch};
 use crate::config::Config;
-use crate::mcp_json::{McpFile, Surroundings, spec_of};
+use crate::mcp_json::{McpFile, ResolveContext, resolve_spec};
 use crate::paths::SuitePaths;
 use crate::spec::ChildSpec;
 
@@ -40,13 +40,13 @@ fn spec(file: &Value) -> ChildSpec {
 
 fn spec_with(file: &Value, lookup: crate::expand::Lookup<'_>) -> ChildSpec {
     let (file, _) = McpFile::parse(file.to_string().as_bytes()).unwrap();
-    let around = Surroundings {
+    let context = ResolveContext {
         file: Path::new("/ws/.switchboard/mcps/x/.mcp.json"),
         folder: ".switchboard/mcps/x",
         config: &Config::default(),
         lookup,
     };
-    spec_of("x".to_owned(), file, &around).unwrap()
+    resolve_spec("x".to_owned(), file, &context).unwrap()
 }
 
 fn base() -> Value {
@@ -54,7 +54,7 @@ fn base() -> Value {
 }
 
 #[test]
-fn suites_p1_nothing_is_trusted_until_its_owner_agreed() {
+fn nothing_is_trusted_without_approval() {
     let site = Site::new();
     let (trust, child) = (site.trust(), spec(&base()));
     assert_eq!(trust.state(&child), TrustState::New);
@@ -69,7 +69,7 @@ fn suites_p1_nothing_is_trusted_until_its_owner_agreed() {
 }
 
 #[test]
-fn suites_p2_every_part_of_how_it_is_started_counts() {
+fn every_launch_field_affects_trust() {
     let site = Site::new();
     let trust = site.trust();
     trust.grant(&spec(&base())).unwrap();
@@ -104,7 +104,7 @@ fn suites_p2_every_part_of_how_it_is_started_counts() {
 }
 
 #[test]
-fn a_changed_header_or_address_voids_the_agreement() {
+fn changed_header_or_url_revokes_trust() {
     let site = Site::new();
     let trust = site.trust();
     let remote = |url: &str, token: &str| spec(&json!({ "url": url, "headers": { "Authorization": token } }));
@@ -115,7 +115,7 @@ fn a_changed_header_or_address_voids_the_agreement() {
 }
 
 #[test]
-fn what_a_variable_holds_does_not_count_but_its_name_does() {
+fn variable_name_affects_trust_value_does_not() {
     let site = Site::new();
     let file = json!({ "command": "x", "args": ["${A}"] });
     site.trust().grant(&spec_with(&file, &|_| Some("one".to_owned()))).unwrap();
@@ -124,7 +124,7 @@ fn what_a_variable_holds_does_not_count_but_its_name_does() {
 }
 
 #[test]
-fn a_decision_of_another_process_is_noticed() {
+fn decision_of_other_process_is_noticed() {
     let site = Site::new();
     let (host, person, child) = (site.trust(), site.trust(), spec(&base()));
     assert_eq!(host.state(&child), TrustState::New);
@@ -135,7 +135,7 @@ fn a_decision_of_another_process_is_noticed() {
 }
 
 #[test]
-fn a_workspace_decides_for_itself_alone() {
+fn trust_is_per_workspace() {
     let site = Site::new();
     site.trust().grant(&spec(&base())).unwrap();
     let mut other = site.paths.clone();
@@ -145,7 +145,7 @@ fn a_workspace_decides_for_itself_alone() {
 }
 
 #[test]
-fn many_who_decide_at_once_lose_nothing() {
+fn concurrent_decisions_are_not_lost() {
     let site = Site::new();
     std::thread::scope(|scope| {
         for number in 0..8 {
@@ -165,7 +165,7 @@ fn many_who_decide_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_damaged_file_trusts_nothing_and_is_not_overwritten() {
+fn damaged_file_trusts_nothing_and_stays() {
     let site = Site::new();
     let child = spec(&base());
     site.trust().grant(&child).unwrap();
@@ -178,7 +178,7 @@ fn a_damaged_file_trusts_nothing_and_is_not_overwritten() {
 }
 
 #[test]
-fn what_is_shown_leaves_secrets_out_and_hides_nothing_else() {
+fn rendered_launch_redacts_only_secrets() {
     let file = json!({
         "command": "npx", "args": ["-y", "a b", "", "token=./evil/script.sh"],
         "env": { "API_TOKEN": "s3cr3t-value", "OTHER_TOKEN": "${OTHER}", "MODE": "fast" },

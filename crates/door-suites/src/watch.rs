@@ -1,4 +1,4 @@
-//! Notices that settings or children changed, and takes them up.
+//! Watcher that reloads suites when settings or children change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,61 +13,61 @@ use crate::config::Config;
 use crate::redact::{Secrets, redact};
 use crate::suites::Suites;
 
-/// The folder of a workspace, and the one in it where children are described.
+/// Workspace folder, and its folder of children.
 const FOLDER: &str = ".switchboard";
 const CHILDREN: &str = "mcps";
-/// Editors write a file in several steps; they are one change.
+/// Debounce: editors write a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// Folders that cannot be watched, and files that other globs lead to, are looked at by the clock.
+/// Poll interval for folders that cannot be watched and for files matched by other globs.
 const RESCAN: Duration = Duration::from_secs(30);
-/// Until there is a folder with children it is looked for this often. Events would tell at once, but those of the
-/// folder around it come with every message, and each would wake us.
-const APPEARS: Duration = Duration::from_secs(2);
-/// A client that starts us waits for its first list of tools; looking for changes can wait until then.
-const BEGIN: Duration = Duration::from_millis(500);
-/// How often counters are written down.
+/// Poll interval for the folder of children while it does not exist. Watching its parent would wake us for every
+/// message, which is written there.
+const DIR_POLL: Duration = Duration::from_secs(2);
+/// Delay of the first scan: a client that starts us waits for its tool list first.
+const START_DELAY: Duration = Duration::from_millis(500);
+/// Interval for flushing the usage counters.
 const FLUSH: Duration = Duration::from_mins(1);
 
-/// Keeps suites up to date until it is told to stop: with the settings, which `load` reads (`None`: they cannot be
-/// read now, and those from before stay), with the descriptions of children, and with what is trusted.
+/// Reloads suites until `stop` fires: on changes of the settings (read by `load`; on `None` the previous ones stay), of
+/// the children's files and descriptions, and of trust decisions.
 pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, stop: CancellationToken) {
-    let hints = Arc::new(Notify::new());
+    let changes = Arc::new(Notify::new());
     tokio::select! {
         () = stop.cancelled() => return,
-        () = tokio::time::sleep(BEGIN) => {}
+        () = tokio::time::sleep(START_DELAY) => {}
     }
     let children = suites.inner.shared.paths.workspace.join(FOLDER).join(CHILDREN);
-    let mut watched = watch_folders(&suites, &hints);
-    // Something may have changed before anybody watched.
-    hints.notify_one();
-    let mut told = Vec::new();
-    tell_problems(&suites, &mut told);
+    let mut watched = watch_folders(&suites, &changes);
+    // Something may have changed before the watcher started.
+    changes.notify_one();
+    let mut logged = Vec::new();
+    log_new_issues(&suites, &mut logged);
     let mut flush = tokio::time::interval_at(tokio::time::Instant::now() + FLUSH, FLUSH);
     loop {
-        let is_hint = tokio::select! {
+        let is_relevant = tokio::select! {
             () = stop.cancelled() => return,
-            () = hints.notified() => true,
-            () = appears(&children), if !children.is_dir() => true,
+            () = changes.notified() => true,
+            () = wait_for_dir(&children), if !children.is_dir() => true,
             () = tokio::time::sleep(RESCAN) => false,
             _ = flush.tick() => {
                 suites.flush().await;
                 continue;
             }
         };
-        if is_hint {
+        if is_relevant {
             tokio::time::sleep(DEBOUNCE).await;
         }
         if let Some(config) = load() {
             suites.reload(config).await;
-            tell_problems(&suites, &mut told);
+            log_new_issues(&suites, &mut logged);
         }
-        // Folders may have come or gone.
-        watched = watch_folders(&suites, &hints).or(watched);
+        // Folders may have been created or removed.
+        watched = watch_folders(&suites, &changes).or(watched);
     }
 }
 
-/// Logs what is wrong with children and their settings, each once as long as it lasts.
-fn tell_problems(suites: &Suites, told: &mut Vec<String>) {
+/// Logs new issues of children and settings, each once while it lasts.
+fn log_new_issues(suites: &Suites, logged: &mut Vec<String>) {
     let issues: Vec<String> = suites
         .issues()
         .into_iter()
@@ -75,28 +75,28 @@ fn tell_problems(suites: &Suites, told: &mut Vec<String>) {
             redact(&format!("{}: {}", problem.file.display(), problem.message), &Secrets::default())
         })
         .collect();
-    for problem in issues.iter().filter(|problem| !told.contains(problem)) {
+    for problem in issues.iter().filter(|problem| !logged.contains(problem)) {
         tracing::warn!("{}", sanitize_description(problem).text);
     }
-    *told = issues;
+    *logged = issues;
 }
 
-/// Returns once there is such a folder.
-async fn appears(folder: &Path) {
+/// Returns once the folder exists.
+async fn wait_for_dir(folder: &Path) {
     while !folder.is_dir() {
-        tokio::time::sleep(APPEARS).await;
+        tokio::time::sleep(DIR_POLL).await;
     }
 }
 
-fn watch_folders(suites: &Suites, hints: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
+fn watch_folders(suites: &Suites, changes: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
     let paths = suites.inner.shared.paths.clone();
-    let rings = hints.clone();
+    let notifier = changes.clone();
     let hint = move |event: notify::Result<notify::Event>| {
-        if event.map_or(true, |event| is_hint(&event)) {
-            rings.notify_one();
+        if event.map_or(true, |event| is_relevant(&event)) {
+            notifier.notify_one();
         }
     };
-    // A link among the children could lead anywhere; what lies behind it is none of ours.
+    // A symbolic link among the children could lead anywhere; its target is not watched.
     let settings = notify::Config::default().with_follow_symlinks(false);
     let mut watcher = notify::RecommendedWatcher::new(hint, settings)
         .inspect_err(|error| tracing::warn!(%error, "no file events; looking by the clock alone"))
@@ -113,9 +113,8 @@ fn watch_folders(suites: &Suites, hints: &Arc<Notify>) -> Option<notify::Recomme
     Some(watcher)
 }
 
-/// Whether an event can mean that something changed for us. Our own reading makes events too, and files are written
-/// under another name first.
-fn is_hint(event: &notify::Event) -> bool {
+/// True if an event may matter. Ignores our own reads, and the temporary names under which files are written first.
+fn is_relevant(event: &notify::Event) -> bool {
     let matters = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         !switchboard_sys::files::is_in_the_making(name)

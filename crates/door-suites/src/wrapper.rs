@@ -1,14 +1,14 @@
-//! A child that is asked in plain language.
+//! Wrapper: a model in front of a child, for questions in plain language.
 //!
-//! `switchboard suite wrap` ([`wrap_child`]) puts a program of ours in a child's place. That program, [`Wrapper`],
-//! is an MCP server with the one tool `natural_language`: a model of the user's choice is given the tools of the
-//! original child and the question, uses them within bounds, and its answer is the tool's result, together with
-//! every call that was made for it. The layout on disk is that of the suite proxy's architecture (section "Claude
-//! Intelligent Wrapper Architecture"), with this program instead of a script for each child.
+//! `switchboard suite wrap` ([`wrap_child`]) replaces a child with a program of ours. That program, [`Wrapper`], is an
+//! MCP server with one tool, `natural_language`: a model of the user's choice gets the question and the tools of the
+//! original child and uses them within bounds. The result is its answer, with every call that it made. The layout on
+//! disk follows the suite proxy's architecture (section "Claude Intelligent Wrapper Architecture"), with this program
+//! instead of one script per child.
 //!
-//! Whoever wrote the workspace's files decides neither where a key is sent, nor which program is started, nor that
-//! something may be destroyed: see [`WrapperSettings::USER_ONLY`], and the original is started only as its owner
-//! trusted it.
+//! The authors of workspace files decide neither where a key is sent, nor which program is started, nor whether
+//! destructive tools are allowed: see [`WrapperSettings::USER_ONLY`]. The original is started only as its owner trusted
+//! it.
 
 mod anthropic;
 mod command;

@@ -1,7 +1,7 @@
-//! One connection to a child: requests out, answers back to whoever asked.
+//! One connection to a child: sends requests and dispatches answers.
 //!
-//! The same for every transport. Requests are numbered by us, so that a child can answer only what it was
-//! asked: an answer finds its request by our number or nobody.
+//! Independent of the transport. Request ids are our own numbers, so a child can only answer a request that it
+//! received: every answer is matched by id or dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,39 +26,39 @@ use super::status::{ChildEvent, InitializeResult, ListKind, count};
 use super::transport::{Outgoing, SendOutcome, Transport};
 use crate::host::{Caller, ClientRef, Host, RpcError};
 
-/// How many notes of progress wait for a caller. When it is full the next is dropped and counted: a later one
-/// says more.
-const NOTES: usize = 64;
+/// Most queued progress notifications per call. When the queue is full the next one is dropped and counted: a later one
+/// supersedes it.
+const PROGRESS_QUEUE: usize = 64;
 
-/// A call that shows progress may take so many times its limit.
-const PATIENCE: u32 = 10;
+/// Progress can extend a call to at most this multiple of its limit.
+const MAX_EXTENSION: u32 = 10;
 
-/// How long the end of a stream may take to follow the answer on it.
-const TAIL: Duration = Duration::from_millis(500);
+/// Longest wait for the end of a stream after the answer arrived on it.
+const STREAM_DRAIN: Duration = Duration::from_millis(500);
 
-/// How long an answer is waited for awake where the last one came as soon. To be put to sleep and woken again takes
-/// longer than an answer that only has to be looked up.
-const AWAKE: Duration = Duration::from_micros(250);
+/// Spin time while waiting for an answer, used if the previous answer arrived as fast. Suspending and waking the task
+/// takes longer than an answer from a child's memory.
+const SPIN: Duration = Duration::from_micros(250);
 
-/// How many clients are remembered for questions that come outside any call.
-const HOSTS: usize = 256;
+/// Most clients that are tracked as recipients of requests outside any call.
+const MAX_HOSTS: usize = 256;
 
-/// A connection.
+/// A connection to a child, over any transport.
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
-    pub(super) link: Transport,
-    /// The process at the other end, where it is one of ours.
+    pub(super) transport: Transport,
+    /// Process id, if the child is our own process.
     pub(super) pid: Option<u32>,
     pub(super) since: Timestamp,
-    pub(super) asks: ServerRequests,
+    pub(super) server_requests: ServerRequests,
     opened: OnceLock<(Arc<InitializeResult>, Meta)>,
     calls: Mutex<Calls>,
     hosts: Mutex<Vec<Weak<dyn Host>>>,
-    /// Fires when nothing more will come.
+    /// Fires when the connection has ended.
     end: CancellationToken,
-    /// Whether anything came at all.
-    is_heard: AtomicBool,
-    /// Whether the last answer came at once.
+    /// True once anything was received.
+    has_output: AtomicBool,
+    /// True if the last answer arrived within the spin time.
     is_quick: AtomicBool,
     in_use: AtomicUsize,
     last_used: Mutex<Instant>,
@@ -71,54 +71,54 @@ struct Calls {
     ending: Option<Ending>,
 }
 
-/// How a connection ended.
+/// How and why a connection ended.
 #[derive(Debug, Clone)]
 pub(super) struct Ending {
     pub(super) cause: String,
     pub(super) kind: EndKind,
 }
 
-/// Whose doing it was.
+/// Who ended the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndKind {
-    /// Ours: it was stopped.
+    /// Switchboard stopped it.
     Wanted,
-    /// The child's: it ended.
+    /// The child ended it.
     Crash,
-    /// The child's: what it sent cannot be read, and it is not to be trusted with a polite end.
+    /// The child sent invalid data, so it gets no graceful shutdown.
     Fault,
 }
 
 /// A request that waits for its answer.
 struct Pending {
     answer: oneshot::Sender<Result<Box<RawValue>, RpcError>>,
-    notes: Option<mpsc::Sender<Box<RawValue>>>,
+    progress: Option<mpsc::Sender<Box<RawValue>>>,
     host: Option<Arc<dyn Host>>,
 }
 
 impl Connection {
-    pub(super) fn new(shared: Arc<Shared>, link: Transport, pid: Option<u32>) -> Arc<Self> {
+    pub(super) fn new(shared: Arc<Shared>, transport: Transport, pid: Option<u32>) -> Arc<Self> {
         Arc::new(Self {
             shared,
-            link,
+            transport,
             pid,
             since: Clock::system().now(),
-            asks: ServerRequests::default(),
+            server_requests: ServerRequests::default(),
             opened: OnceLock::new(),
             calls: Mutex::default(),
             hosts: Mutex::default(),
             end: CancellationToken::new(),
-            is_heard: AtomicBool::new(false),
+            has_output: AtomicBool::new(false),
             is_quick: AtomicBool::new(true),
             in_use: AtomicUsize::new(0),
             last_used: Mutex::new(Instant::now()),
         })
     }
 
-    /// Sends a request and waits for the answer, for at most `limit`; progress and questions to the client
-    /// extend it.
+    /// Sends a request and waits for the answer, at most for `limit`. Progress and requests to the client extend the
+    /// limit.
     ///
-    /// When the wait ends in any other way, be it that the future is dropped, the child is told so.
+    /// If the wait ends without an answer, even because the future is dropped, the child gets a cancellation.
     pub(super) async fn call(
         self: &Arc<Self>,
         method: &str,
@@ -126,63 +126,63 @@ impl Connection {
         caller: &Caller,
         limit: Duration,
     ) -> Result<Box<RawValue>, ChildError> {
-        let (notes, mut noted) = match &caller.progress_token {
-            Some(_) => Some(mpsc::channel(NOTES)).unzip(),
+        let (sender, mut progress) = match &caller.progress_token {
+            Some(_) => Some(mpsc::channel(PROGRESS_QUEUE)).unzip(),
             None => (None, None),
         };
         let (answer, mut answered) = oneshot::channel();
-        let id = self.register(Pending { answer, notes, host: caller.host.clone() })?;
-        let mut waiting = Waiting { connection: self, id, method, is_over: false };
+        let id = self.register(Pending { answer, progress: sender, host: caller.host.clone() })?;
+        let mut waiting = CancelOnDrop { connection: self, id, method, is_over: false };
         let params = self.meta().apply(params, caller, caller.progress_token.is_some().then_some(id));
         let body = envelope::request(id, method, params.as_deref());
         count(&self.shared.counters.calls);
 
         let outgoing = Outgoing { body, id: Some(id), method, params: params.as_deref() };
-        let mut carried = match self.link.carry(self, outgoing) {
+        let mut carried = match self.transport.send(self, outgoing) {
             SendOutcome::Done => None,
-            SendOutcome::Failed(error) => return Err(self.wreck_or(error)),
-            SendOutcome::UnderWay(future) => Some(future),
+            SendOutcome::Failed(error) => return Err(self.end_error_or(error)),
+            SendOutcome::InFlight(future) => Some(future),
         };
-        let begun = Instant::now();
-        if matches!(self.link, Transport::Pipe(_)) && self.is_quick.load(Ordering::Relaxed) {
-            stay_awake(&answered).await;
+        let started = Instant::now();
+        if matches!(self.transport, Transport::Pipe(_)) && self.is_quick.load(Ordering::Relaxed) {
+            spin_until_answered(&answered).await;
         }
-        let mut deadline = begun + limit;
+        let mut deadline = started + limit;
         loop {
             tokio::select! {
                 biased;
                 answer = &mut answered => {
                     waiting.is_over = true;
-                    self.is_quick.store(begun.elapsed() < AWAKE, Ordering::Relaxed);
+                    self.is_quick.store(started.elapsed() < SPIN, Ordering::Relaxed);
                     if let Some(carried) = carried {
-                        // A stream that is read to its end leaves its connection to the next request.
-                        tokio::spawn(timeout(TAIL, carried));
+                        // Reading a stream to its end makes its connection reusable for the next request.
+                        tokio::spawn(timeout(STREAM_DRAIN, carried));
                     }
-                    self.pass_on_rest(noted, caller).await;
+                    self.drain_progress(progress, caller).await;
                     return match answer {
                         Ok(outcome) => outcome.map_err(ChildError::Rpc),
-                        Err(_) => Err(self.gone_error()),
+                        Err(_) => Err(self.disconnected_error()),
                     };
                 }
                 () = caller.cancelled.cancelled() => {
                     count(&self.shared.counters.cancelled);
                     return Err(ChildError::Cancelled);
                 }
-                Some(note) = next(&mut noted) => {
-                    deadline = (Instant::now() + limit).min(begun + limit * PATIENCE);
-                    pass_on(caller, &note).await;
+                Some(note) = next(&mut progress) => {
+                    deadline = (Instant::now() + limit).min(started + limit * MAX_EXTENSION);
+                    relay_progress(caller, &note).await;
                 }
-                done = carry(&mut carried) => {
+                done = poll_sending(&mut carried) => {
                     carried = None;
-                    // The answer may have come with the last piece that was carried.
+                    // The answer may have arrived with the last chunk.
                     if let Err(error) = done && answered.is_empty() {
-                        // A refusal is an answer too: there is nothing left to call off.
+                        // An error is an answer as well: there is nothing to cancel.
                         waiting.is_over = matches!(error, ChildError::Rpc(_) | ChildError::SessionEnded { .. });
-                        return Err(self.wreck_or(error));
+                        return Err(self.end_error_or(error));
                     }
                 }
                 () = sleep_until(deadline) => {
-                    if self.asks.any() && begun.elapsed() < limit * PATIENCE {
+                    if self.server_requests.any() && started.elapsed() < limit * MAX_EXTENSION {
                         deadline = Instant::now() + limit;
                         continue;
                     }
@@ -190,21 +190,21 @@ impl Connection {
                     return Err(ChildError::Timeout {
                         child: self.shared.name().to_owned(),
                         method: method.to_owned(),
-                        after: begun.elapsed(),
+                        after: started.elapsed(),
                     });
                 }
             }
         }
     }
 
-    /// Sends what needs no answer. What cannot be sent is of no use to a child that is gone.
+    /// Sends a message that needs no answer. A failure is only logged, since the child has ended then.
     pub(super) fn send(self: &Arc<Self>, method: &str, body: Vec<u8>) {
         let connection = Arc::clone(self);
         let outgoing = Outgoing { body, id: None, method, params: None };
-        match self.link.carry(self, outgoing) {
+        match self.transport.send(self, outgoing) {
             SendOutcome::Done => {}
             SendOutcome::Failed(error) => tracing::debug!(child = self.shared.name(), %error, "not sent"),
-            SendOutcome::UnderWay(future) => {
+            SendOutcome::InFlight(future) => {
                 tokio::spawn(async move {
                     tokio::select! {
                         () = connection.end.cancelled() => {}
@@ -222,62 +222,62 @@ impl Connection {
         self.send(method, envelope::notification(method, params));
     }
 
-    /// Takes in what the child sent; says whether it was JSON-RPC.
+    /// Handles a received body; returns true if it was JSON-RPC.
     ///
-    /// `proxy_loop` is the request on whose own stream it came, where the transport has such streams.
-    pub(super) fn take_in(self: &Arc<Self>, body: &[u8], via: Option<u64>) -> bool {
+    /// `via` is the request whose own stream carried it, for transports with such streams.
+    pub(super) fn receive(self: &Arc<Self>, body: &[u8], via: Option<u64>) -> bool {
         if body.first() == Some(&b'[') {
             let Some(batch) = envelope::parse_batch(body) else { return false };
-            // One that is not JSON-RPC does not keep the others from being taken in.
-            let strange = batch.iter().filter(|one| !self.take_in_one(one.get().as_bytes(), via)).count();
+            // One invalid message must not suppress the others.
+            let strange = batch.iter().filter(|one| !self.receive_one(one.get().as_bytes(), via)).count();
             return strange == 0;
         }
-        self.take_in_one(body, via)
+        self.receive_one(body, via)
     }
 
-    fn take_in_one(self: &Arc<Self>, body: &[u8], via: Option<u64>) -> bool {
+    fn receive_one(self: &Arc<Self>, body: &[u8], via: Option<u64>) -> bool {
         match Incoming::parse(body) {
             None => return false,
             Some(Incoming::Answer { id, outcome }) => {
                 let pending = id.and_then(|id| self.calls.lock().pending.remove(&id));
                 match pending {
-                    // Whoever asked may have left a moment ago: then there is nobody to tell.
+                    // The caller may just have been dropped; then the answer is discarded.
                     Some(pending) => drop(pending.answer.send(outcome.map(RawValue::to_owned))),
                     None => count(&self.shared.counters.stray_answers),
                 }
             }
-            Some(Incoming::Request { id, method, params }) => self.asked(id, &method, params, via),
-            Some(Incoming::Notification { method, params }) => self.notified(&method, params, via),
+            Some(Incoming::Request { id, method, params }) => self.handle_request(id, &method, params, via),
+            Some(Incoming::Notification { method, params }) => self.handle_notification(&method, params, via),
         }
         true
     }
 
-    fn notified(self: &Arc<Self>, method: &str, params: Option<&RawValue>, via: Option<u64>) {
+    fn handle_notification(self: &Arc<Self>, method: &str, params: Option<&RawValue>, via: Option<u64>) {
         let params = || params.map_or_else(|| raw(&Object::default()), RawValue::to_owned);
         match method {
-            "notifications/progress" => self.progressed(&params()),
-            "notifications/message" => self.say("notifications/message", params(), via),
+            "notifications/progress" => self.handle_progress(&params()),
+            "notifications/message" => self.publish_to_client("notifications/message", params(), via),
             "notifications/elicitation/complete" => {
-                self.say("notifications/elicitation/complete", params(), via);
+                self.publish_to_client("notifications/elicitation/complete", params(), via);
             }
-            "notifications/resources/updated" => self.shared.tell(ChildEvent::ResourceUpdated(params())),
+            "notifications/resources/updated" => self.shared.publish(ChildEvent::ResourceUpdated(params())),
             "notifications/tools/list_changed" => self.shared.list_changed(ListKind::Tools),
             "notifications/prompts/list_changed" => self.shared.list_changed(ListKind::Prompts),
             "notifications/resources/list_changed" => {
                 self.shared.list_changed(ListKind::Resources);
                 self.shared.list_changed(ListKind::ResourceTemplates);
             }
-            "notifications/cancelled" => self.asks.call_off(&params()),
+            "notifications/cancelled" => self.server_requests.cancel(&params()),
             _ => tracing::debug!(child = self.shared.name(), method, "a notification of no consequence"),
         }
     }
 
-    /// Makes known what is for one client: the one that a question would be for. Where that is not clear nobody hears
-    /// it, since it may be about what another client does.
-    fn say(&self, method: &'static str, params: Box<RawValue>, via: Option<u64>) {
+    /// Publishes a notification to the client that a request would go to. If that is ambiguous it is dropped, since it
+    /// may be about another client's work.
+    fn publish_to_client(&self, method: &'static str, params: Box<RawValue>, via: Option<u64>) {
         match self.host_for(via) {
             Ok(host) => {
-                self.shared.tell(ChildEvent::Notification { method, params, to: ClientRef::of(&host) })
+                self.shared.publish(ChildEvent::Notification { method, params, to: ClientRef::of(&host) });
             }
             Err(clients) => {
                 tracing::debug!(child = self.shared.name(), method, clients, "for nobody in particular");
@@ -285,41 +285,41 @@ impl Connection {
         }
     }
 
-    fn progressed(&self, params: &RawValue) {
+    fn handle_progress(&self, params: &RawValue) {
         let id = Object::parse(params).and_then(|params| envelope::number(params.get("progressToken")));
         let Some(id) = id else { return };
         let calls = self.calls.lock();
-        if let Some(notes) = calls.pending.get(&id).and_then(|pending| pending.notes.as_ref())
-            && notes.try_send(params.to_owned()).is_err()
+        if let Some(progress) = calls.pending.get(&id).and_then(|pending| pending.progress.as_ref())
+            && progress.try_send(params.to_owned()).is_err()
         {
             count(&self.shared.counters.dropped_progress);
         }
     }
 
-    /// Passes on what was noted before the answer, so that a client hears of progress before it hears of the end.
-    async fn pass_on_rest(&self, noted: Option<mpsc::Receiver<Box<RawValue>>>, caller: &Caller) {
-        let Some(mut noted) = noted else { return };
-        while let Ok(note) = noted.try_recv() {
-            pass_on(caller, &note).await;
+    /// Relays queued progress before the answer, so that the client gets them in order.
+    async fn drain_progress(&self, progress: Option<mpsc::Receiver<Box<RawValue>>>, caller: &Caller) {
+        let Some(mut progress) = progress else { return };
+        while let Ok(note) = progress.try_recv() {
+            relay_progress(caller, &note).await;
         }
     }
 
-    /// What the child said when it was opened.
+    /// Returns the `initialize` result, if the handshake is complete.
     pub(super) fn initialized(&self) -> Option<Arc<InitializeResult>> {
         self.opened.get().map(|(opened, _)| Arc::clone(opened))
     }
 
-    /// Notes how the opening went; from now on requests carry what this revision wants.
+    /// Stores the result of the handshake and selects the `_meta` format of later requests.
     pub(super) fn set_initialized(&self, opened: InitializeResult, meta: Meta) {
         let _ = self.opened.set((Arc::new(opened), meta));
     }
 
-    /// What requests carry beside their parameters.
+    /// Returns the `_meta` format of this connection's protocol revision.
     pub(super) fn meta(&self) -> Meta {
         self.opened.get().map(|(_, meta)| *meta).unwrap_or_default()
     }
 
-    /// Ends the connection, once: all who wait are told.
+    /// Ends the connection, once, and fails all pending requests.
     pub(super) fn end(&self, cause: impl Into<String>, kind: EndKind) {
         let pending = {
             let mut calls = self.calls.lock();
@@ -330,30 +330,34 @@ impl Connection {
             calls.ending = Some(Ending { cause, kind });
             std::mem::take(&mut calls.pending)
         };
-        // Those who wait look for the ending when their answer is dropped.
+        // Pending requests read `ending` once their sender is dropped.
         drop(pending);
         self.end.cancel();
-        self.asks.call_off_all();
+        self.server_requests.cancel_all();
     }
 
-    /// How it ended, if it did.
+    /// Returns how the connection ended, if it did.
     pub(super) fn ending(&self) -> Option<Ending> {
         self.calls.lock().ending.clone()
     }
 
-    /// Waits for the end.
+    /// Waits until the connection has ended.
     pub(super) async fn ended(&self) {
         self.end.cancelled().await;
     }
 
-    /// The error of whoever waited when it ended.
-    pub(super) fn gone_error(&self) -> ChildError {
+    /// Builds the error for requests that were pending when the connection ended.
+    pub(super) fn disconnected_error(&self) -> ChildError {
         let cause = self.ending().map_or_else(|| "it sent no answer".to_owned(), |ending| ending.cause);
-        ChildError::Gone { child: self.shared.name().to_owned(), cause, said: self.shared.log.last() }
+        ChildError::Disconnected {
+            child: self.shared.name().to_owned(),
+            cause,
+            last_line: self.shared.log.last(),
+        }
     }
 
-    /// The client that a question of the child is for, by the request on whose stream it came, by the calls in
-    /// flight, or because there is only one.
+    /// Returns the client that a child's request is for: by the request whose stream carried it, by the calls in
+    /// flight, or because only one client exists. The error is the number of candidates.
     pub(super) fn host_for(&self, via: Option<u64>) -> Result<Arc<dyn Host>, usize> {
         let calls = self.calls.lock();
         if let Some(host) = via.and_then(|id| calls.pending.get(&id)?.host.clone()) {
@@ -375,63 +379,63 @@ impl Connection {
         }
     }
 
-    /// Remembers a client that uses the child.
-    pub(super) fn know(&self, caller: &Caller) {
+    /// Tracks a client that uses the child.
+    pub(super) fn register_host(&self, caller: &Caller) {
         let Some(host) = &caller.host else { return };
         let mut hosts = self.hosts.lock();
         if hosts.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(host))) {
             return;
         }
         hosts.retain(|known| known.strong_count() > 0);
-        // Beyond this nobody could tell whom a question is for anyway.
-        if hosts.len() < HOSTS {
+        // With more clients, the recipient of a request would be ambiguous anyway.
+        if hosts.len() < MAX_HOSTS {
             hosts.push(Arc::downgrade(host));
         }
     }
 
-    /// Whether a client used the child.
-    pub(super) fn knows(&self, host: &Arc<dyn Host>) -> bool {
+    /// True if the client has used the child.
+    pub(super) fn has_host(&self, host: &Arc<dyn Host>) -> bool {
         self.hosts.lock().iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(host)))
     }
 
-    /// Notes that something came.
-    pub(super) fn heard(&self) {
-        self.is_heard.store(true, Ordering::Relaxed);
+    /// Records that something was received.
+    pub(super) fn mark_output(&self) {
+        self.has_output.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything came yet.
-    pub(super) fn is_heard(&self) -> bool {
-        self.is_heard.load(Ordering::Relaxed)
+    /// True if anything was received.
+    pub(super) fn has_output(&self) -> bool {
+        self.has_output.load(Ordering::Relaxed)
     }
 
-    /// Marks the beginning of a use, which keeps it from being stopped as idle.
-    pub(super) fn begin_use(&self) {
+    /// Marks the start of a use; prevents an idle stop.
+    pub(super) fn acquire(&self) {
         self.in_use.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Marks the end of a use.
-    pub(super) fn end_use(&self) {
+    pub(super) fn release(&self) {
         *self.last_used.lock() = Instant::now();
         self.in_use.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many use it now.
+    /// Returns the number of current uses.
     pub(super) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// When it was last used.
+    /// Returns the time of the last use.
     pub(super) fn last_used(&self) -> Instant {
         *self.last_used.lock()
     }
 
-    /// Whether this request still waits for its answer.
+    /// True if this request still waits for its answer.
     pub(super) fn awaits(&self, id: Option<u64>) -> bool {
         id.is_some_and(|id| self.calls.lock().pending.contains_key(&id))
     }
 
-    /// A number for a request whose answer nobody waits for.
-    pub(super) fn number(&self) -> u64 {
+    /// Allocates an id for a request whose answer is not tracked.
+    pub(super) fn next_id(&self) -> u64 {
         let mut calls = self.calls.lock();
         calls.last += 1;
         calls.last
@@ -441,7 +445,7 @@ impl Connection {
         let mut calls = self.calls.lock();
         if calls.ending.is_some() {
             drop(calls);
-            return Err(self.gone_error());
+            return Err(self.disconnected_error());
         }
         calls.last += 1;
         let id = calls.last;
@@ -449,24 +453,24 @@ impl Connection {
         Ok(id)
     }
 
-    /// The error, or why there is no connection any more: that says more.
-    fn wreck_or(&self, error: ChildError) -> ChildError {
-        if self.ending().is_some() { self.gone_error() } else { error }
+    /// Returns the error, or the more informative reason why the connection ended.
+    fn end_error_or(&self, error: ChildError) -> ChildError {
+        if self.ending().is_some() { self.disconnected_error() } else { error }
     }
 }
 
-/// A wait for an answer. Unless the answer came, the child is told when it ends.
-struct Waiting<'a> {
+/// Guard of a pending request: sends a cancellation if dropped without an answer.
+struct CancelOnDrop<'a> {
     connection: &'a Arc<Connection>,
     id: u64,
     method: &'a str,
     is_over: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let was_pending = self.connection.calls.lock().pending.remove(&self.id).is_some();
-        // MCP forbids to call off `initialize`, and what opens without a session knows no such notification.
+        // MCP forbids cancelling `initialize`, and `server/discover` has no such notification.
         let is_opening = matches!(self.method, "initialize" | "server/discover");
         if was_pending && !self.is_over && !is_opening {
             let params =
@@ -476,8 +480,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Passes a note of progress on under the caller's own token.
-async fn pass_on(caller: &Caller, note: &RawValue) {
+/// Relays progress under the caller's own token.
+async fn relay_progress(caller: &Caller, note: &RawValue) {
     if let (Some(host), Some(token), Some(mut params)) =
         (&caller.host, &caller.progress_token, Object::parse(note))
     {
@@ -486,22 +490,22 @@ async fn pass_on(caller: &Caller, note: &RawValue) {
     }
 }
 
-/// Does what there is to do, again and again, until the answer is there or does not come at once after all.
-async fn stay_awake<T>(answered: &oneshot::Receiver<T>) {
-    let begun = std::time::Instant::now();
-    while answered.is_empty() && begun.elapsed() < AWAKE {
+/// Spins until the answer arrives or the spin time is over, yielding to other tasks.
+async fn spin_until_answered<T>(answered: &oneshot::Receiver<T>) {
+    let started = std::time::Instant::now();
+    while answered.is_empty() && started.elapsed() < SPIN {
         tokio::task::yield_now().await;
     }
 }
 
-async fn next(noted: &mut Option<mpsc::Receiver<Box<RawValue>>>) -> Option<Box<RawValue>> {
-    match noted {
-        Some(noted) => noted.recv().await,
+async fn next(progress: &mut Option<mpsc::Receiver<Box<RawValue>>>) -> Option<Box<RawValue>> {
+    match progress {
+        Some(progress) => progress.recv().await,
         None => None,
     }
 }
 
-async fn carry(carried: &mut Option<super::transport::Carrying>) -> Result<(), ChildError> {
+async fn poll_sending(carried: &mut Option<super::transport::SendFuture>) -> Result<(), ChildError> {
     match carried {
         Some(carried) => carried.await,
         None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 envelopes, read without looking into what they carry.
+//! JSON-RPC 2.0 envelopes, parsed without interpreting their content.
 
 use std::borrow::Cow;
 
@@ -7,30 +7,30 @@ use serde_json::value::RawValue;
 
 use crate::host::RpcError;
 
-/// Codes of JSON-RPC 2.0 and of MCP 2026-07-28.
+/// Error codes of JSON-RPC 2.0 and of MCP 2026-07-28.
 pub(super) mod code {
-    /// The method is not known.
+    /// Unknown method.
     pub(in crate::child) const METHOD_NOT_FOUND: i64 = -32601;
-    /// The parameters are not what the method takes.
+    /// Invalid parameters.
     pub(in crate::child) const INVALID_PARAMS: i64 = -32602;
-    /// Something went wrong at the other end.
+    /// Internal error.
     pub(in crate::child) const INTERNAL: i64 = -32603;
-    /// The headers of a request do not say what its body says.
+    /// The request's headers contradict its body.
     pub(in crate::child) const HEADER_MISMATCH: i64 = -32020;
-    /// The client lacks a capability that the request needs.
+    /// The client lacks a required capability.
     pub(in crate::child) const MISSING_CAPABILITY: i64 = -32021;
-    /// The protocol version is not supported.
+    /// Unsupported protocol version.
     pub(in crate::child) const UNSUPPORTED_VERSION: i64 = -32022;
 }
 
-/// A message from a child.
+/// A message received from a child.
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
-    /// An answer. The id is `None` when it is none that we could have given.
+    /// An answer. The id is `None` if it cannot be one of ours.
     Answer { id: Option<u64>, outcome: Result<&'a RawValue, RpcError> },
-    /// A question of its own.
+    /// A request of the child.
     Request { id: &'a RawValue, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// Something it wants known.
+    /// A notification of the child.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
 }
 
@@ -50,16 +50,16 @@ struct Wire<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A member that is there, be it `null`.
+/// Deserializes a member that is present, even as `null`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl<'a> Incoming<'a> {
-    /// Reads a message; `None` when it is not JSON-RPC 2.0.
+    /// Parses a message; `None` if it is not JSON-RPC 2.0.
     ///
-    /// The version is insisted on: programs log JSON to stdout, and a log line with an `id` and a `result`
-    /// must not pass for an answer.
+    /// The version member is required: programs log JSON to stdout, and a log line with an `id` and a `result` must not
+    /// count as an answer.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let wire: Wire<'a> = serde_json::from_slice(bytes).ok()?;
         if wire.jsonrpc != "2.0" {
@@ -77,21 +77,21 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// The messages of a batch, which the revision of 2025-03-26 allowed; `None` when it is no array.
+/// Splits a batch, which revision 2025-03-26 allowed; `None` if it is not an array.
 pub(super) fn parse_batch(bytes: &[u8]) -> Option<Vec<&RawValue>> {
     serde_json::from_slice(bytes).ok()
 }
 
-/// The number in an id of ours, also where the child gives it back as `"5"` or `5.0`.
+/// Parses one of our request ids, also if the child returns it as `"5"` or `5.0`.
 ///
-/// JSON-RPC wants the id back as it was, but there are servers that keep ids as strings, and languages whose only
-/// number is a float. The official SDKs for TypeScript and Python find the request in both cases. All our ids are
-/// numbers and none is given twice, so that no other request can be meant.
+/// JSON-RPC requires the id unchanged, but some servers store ids as strings, and some languages have only floats. The
+/// official SDKs for TypeScript and Python accept both. All our ids are numbers and unique, so that no other request
+/// can match.
 pub(super) fn number(id: Option<&RawValue>) -> Option<u64> {
     let text = id?.get();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     let digits = match text.split_once('.') {
-        // Not by way of a float, which would round a large number to another.
+        // Not parsed as a float, which would round a large number to another.
         Some((whole, fraction)) if !fraction.is_empty() && fraction.bytes().all(|digit| digit == b'0') => {
             whole
         }
@@ -102,7 +102,7 @@ pub(super) fn number(id: Option<&RawValue>) -> Option<u64> {
     digits.parse().ok().filter(|_| is_plain)
 }
 
-/// An error as the child wrote it; one that is not even an error object is quoted.
+/// Parses an error object; a malformed one is quoted in `data`.
 fn parse_error(raw: &RawValue) -> RpcError {
     serde_json::from_str(raw.get()).unwrap_or_else(|_| RpcError {
         code: code::INTERNAL,
@@ -111,24 +111,24 @@ fn parse_error(raw: &RawValue) -> RpcError {
     })
 }
 
-/// Writes a request.
+/// Encodes a request.
 pub(super) fn request(id: u64, method: &str, params: Option<&RawValue>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + method.len() + params.map_or(0, |params| params.get().len()));
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.to_string().as_bytes());
     out.extend_from_slice(br#","method":"#);
-    write_rest(&mut out, method, params);
+    write_backlog(&mut out, method, params);
     out
 }
 
-/// Writes a notification.
+/// Encodes a notification.
 pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Vec<u8> {
     let mut out = br#"{"jsonrpc":"2.0","method":"#.to_vec();
-    write_rest(&mut out, method, params);
+    write_backlog(&mut out, method, params);
     out
 }
 
-/// Writes the answer to a child's request.
+/// Encodes the answer to a child's request.
 pub(super) fn answer(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -> Vec<u8> {
     let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     write_raw(&mut out, id);
@@ -146,7 +146,7 @@ pub(super) fn answer(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -
     out
 }
 
-fn write_rest(out: &mut Vec<u8>, method: &str, params: Option<&RawValue>) {
+fn write_backlog(out: &mut Vec<u8>, method: &str, params: Option<&RawValue>) {
     write_raw(out, &super::object::raw(&method));
     if let Some(params) = params {
         out.extend_from_slice(br#","params":"#);
@@ -155,7 +155,7 @@ fn write_rest(out: &mut Vec<u8>, method: &str, params: Option<&RawValue>) {
     out.push(b'}');
 }
 
-/// Writes JSON on one line. Inside strings a line break is always escaped, so that a bare one is mere space.
+/// Writes JSON on one line. Line breaks inside strings are always escaped, so bare ones are white space.
 fn write_raw(out: &mut Vec<u8>, raw: &RawValue) {
     let start = out.len();
     out.extend_from_slice(raw.get().as_bytes());

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn suites_p8_answer_ids_match_by_their_number() {
+fn answer_ids_match_numerically() {
     for (text, expected) in [
         ("5", Some(5)),
         (r#""5""#, Some(5)),
@@ -25,7 +25,7 @@ fn suites_p8_answer_ids_match_by_their_number() {
         ("99999999999999999999", None),
     ] {
         let id = RawValue::from_string(text.to_owned());
-        // What is no JSON does not come so far.
+        // Invalid JSON never reaches this function.
         assert_eq!(id.ok().and_then(|id| number(Some(&id))), expected, "{text}");
     }
     assert_eq!(number(None), None);

@@ -1,128 +1,124 @@
-//! What can go wrong with a child.
+//! Errors of requests to a child.
 
 use std::time::Duration;
 
 use crate::host::RpcError;
 
-/// Why a request to a child has no answer, or not the one that was hoped for.
+/// Error of a request to a child.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChildError {
-    /// The child answered with an error: what it said, unchanged.
+    /// The child returned a JSON-RPC error, which is unchanged.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// It could not be started or reached.
-    #[error("`{child}` cannot be started: {cause}{}; {hint}", quoted(.said))]
+    /// The child could not be started or reached.
+    #[error("`{child}` cannot be started: {cause}{}; {hint}", quoted(.last_line))]
     CannotStart {
-        /// Its name.
+        /// Name of the child.
         child: String,
-        /// What went wrong.
+        /// Cause of the failure.
         cause: String,
-        /// The last thing it wrote to stderr.
-        said: String,
-        /// What to do about it.
+        /// Last line of the child's stderr.
+        last_line: String,
+        /// Suggested next step.
         hint: String,
     },
-    /// It was started and did not answer `initialize` in time.
+    /// The child started but did not answer `initialize` in time.
     #[error(
         "`{child}` did not answer `initialize` within {}{}; {hint}",
-        seconds(*.after), quoted(.said)
+        seconds(*.after), quoted(.last_line)
     )]
     SpawnTimeout {
-        /// Its name.
+        /// Name of the child.
         child: String,
-        /// How long it was waited for.
+        /// Elapsed time.
         after: Duration,
-        /// The last thing it wrote to stderr.
-        said: String,
-        /// What to do about it.
+        /// Last line of the child's stderr.
+        last_line: String,
+        /// Suggested next step.
         hint: String,
     },
-    /// It did not answer a request in time.
+    /// The child did not answer a request in time.
     #[error(
-        "`{child}` did not answer `{method}` within {}; it was told that the call is off; ask for less, or raise \
+        "`{child}` did not answer `{method}` within {}; the call was cancelled; request less, or raise \
          `rpcTimeoutMs` in its file",
         seconds(*.after)
     )]
     Timeout {
-        /// Its name.
+        /// Name of the child.
         child: String,
-        /// What it was asked.
+        /// Method of the request.
         method: String,
-        /// How long it was waited for.
+        /// Elapsed time.
         after: Duration,
     },
-    /// It ended, or the connection to it did, before the answer came.
+    /// The child or its connection ended before the answer.
     #[error(
-        "`{child}` was gone before it answered: {cause}{}; whether the call took effect is not known, so it was not \
-         repeated; the next call starts it again",
-        quoted(.said)
+        "`{child}` disconnected before it answered: {cause}{}; whether the call took effect is unknown, so it was not \
+         retried; the next call starts it again",
+        quoted(.last_line)
     )]
-    Gone {
-        /// Its name.
+    Disconnected {
+        /// Name of the child.
         child: String,
         /// How it ended.
         cause: String,
-        /// The last thing it wrote to stderr.
-        said: String,
+        /// Last line of the child's stderr.
+        last_line: String,
     },
-    /// It is there, and does not take the request.
-    #[error("`{child}` refused the request: {cause}{}", doubt(*.is_outcome_unknown))]
+    /// The child is reachable but rejected the request.
+    #[error("`{child}` refused the request: {cause}{}", unknown_outcome_note(*.is_outcome_unknown))]
     Refused {
-        /// Its name.
+        /// Name of the child.
         child: String,
-        /// How, and what it said.
+        /// The rejection, with the child's own text.
         cause: String,
-        /// Whether the call may have taken effect all the same.
+        /// True if the call may still have taken effect.
         is_outcome_unknown: bool,
     },
-    /// It failed to start so often that it is left alone for a while.
+    /// Circuit breaker: the child failed to start too often and is not retried for a while.
     #[error(
         "`{child}` failed to start {failures} times in a row and is {}; the last time: {cause}",
-        next_try(*.retry_in)
+        retry_note(*.retry_in)
     )]
     CircuitOpen {
-        /// Its name.
+        /// Name of the child.
         child: String,
-        /// How often in a row.
+        /// Number of consecutive failed starts.
         failures: u32,
-        /// When it is tried again.
+        /// Time until the next attempt.
         retry_in: Duration,
-        /// Why the last start failed.
+        /// Cause of the last failed start.
         cause: String,
     },
-    /// More requests wait for it than may.
-    #[error("`{child}` is busy: {waiting} calls wait for it already; try again when some are done")]
+    /// The child's request queue is full.
+    #[error("`{child}` is busy: {waiting} calls are waiting already; try again later")]
     Busy {
-        /// Its name.
+        /// Name of the child.
         child: String,
-        /// How many wait.
+        /// Number of waiting requests.
         waiting: usize,
     },
-    /// The caller no longer wants the answer.
-    #[error("the call was called off")]
+    /// The caller cancelled the request.
+    #[error("the call was cancelled")]
     Cancelled,
-    /// The server no longer knows the session; a new one is opened, once.
-    #[error("`{child}` no longer knows the session, and did not know a new one either; call again later")]
+    /// The server dropped the session. The request is retried once in a new session.
+    #[error("`{child}` dropped the session and a new one as well; try again later")]
     SessionEnded {
-        /// Its name.
+        /// Name of the child.
         child: String,
     },
 }
 
 fn quoted(line: &str) -> String {
-    if line.is_empty() { String::new() } else { format!("; it last said \"{line}\"") }
+    if line.is_empty() { String::new() } else { format!("; its last output was \"{line}\"") }
 }
 
-fn doubt(is_outcome_unknown: bool) -> &'static str {
-    if is_outcome_unknown {
-        "; whether the call took effect is not known, so it was not repeated"
-    } else {
-        ""
-    }
+fn unknown_outcome_note(is_outcome_unknown: bool) -> &'static str {
+    if is_outcome_unknown { "; whether the call took effect is unknown, so it was not retried" } else { "" }
 }
 
-fn next_try(retry_in: Duration) -> String {
+fn retry_note(retry_in: Duration) -> String {
     if retry_in.is_zero() {
         "just being tried again, so call again in a moment".to_owned()
     } else {

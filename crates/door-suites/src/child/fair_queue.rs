@@ -1,7 +1,7 @@
-//! Whose turn it is with a child that takes only so many requests at once.
+//! Fair queue for a child with limited concurrency.
 //!
-//! Clients take turns, and each one's requests keep their order: a client that asks a thousand things does not
-//! keep another waiting that asks one.
+//! Slots go round robin over clients, and each client's requests stay in order: a client with a thousand requests does
+//! not starve a client with one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,94 +11,97 @@ use tokio::sync::oneshot;
 
 use crate::host::Caller;
 
-/// The turns of one child.
+/// Fair queue of one child.
 pub(super) struct FairQueue {
     state: Mutex<State>,
-    /// How many may wait. One more is turned away.
-    most: usize,
+    /// Most waiting requests; one more is rejected.
+    max_waiting: usize,
 }
 
 struct State {
     free: usize,
     waiting: usize,
-    /// One line for each client that waits; the first in the first line is next.
-    lines: VecDeque<Line>,
+    /// One queue per waiting client; the first request of the first queue is next.
+    queues: VecDeque<ClientQueue>,
 }
 
-struct Line {
+struct ClientQueue {
     client: Client,
     callers: VecDeque<oneshot::Sender<()>>,
 }
 
-/// A client, by where it is in memory; all callers without one are one.
+/// Client identity by address; all callers without a client share one.
 type Client = Option<usize>;
 
-/// A turn, which goes to the next in line when it is dropped.
+/// A request slot; dropping it grants the slot to the next waiter.
 pub(super) struct Slot<'a>(&'a FairQueue);
 
-/// As many wait already as may.
+/// The queue is full; carries the number of waiting requests.
 #[derive(Debug)]
 pub(super) struct QueueFull(pub(super) usize);
 
 impl FairQueue {
-    /// So many at once, and so many who wait.
-    pub(super) fn new(at_once: usize, most: usize) -> Self {
-        Self { state: Mutex::new(State { free: at_once.max(1), waiting: 0, lines: VecDeque::new() }), most }
+    /// Creates a queue with this concurrency and capacity.
+    pub(super) fn new(at_once: usize, max_waiting: usize) -> Self {
+        Self {
+            state: Mutex::new(State { free: at_once.max(1), waiting: 0, queues: VecDeque::new() }),
+            max_waiting,
+        }
     }
 
-    /// Waits for a turn.
-    pub(super) async fn take(&self, caller: &Caller) -> Result<Slot<'_>, QueueFull> {
+    /// Waits for a slot.
+    pub(super) async fn acquire(&self, caller: &Caller) -> Result<Slot<'_>, QueueFull> {
         let granted = {
             let mut state = self.state.lock();
             if state.free > 0 {
                 state.free -= 1;
                 return Ok(Slot(self));
             }
-            if state.waiting >= self.most {
+            if state.waiting >= self.max_waiting {
                 return Err(QueueFull(state.waiting));
             }
             state.waiting += 1;
             let (grant, granted) = oneshot::channel();
-            state.join(client(caller), grant);
+            state.enqueue(client(caller), grant);
             granted
         };
-        let mut place = Place { turns: self, granted };
-        // Nobody lets go of a grant without granting it, so that this does not fail.
-        let _ = (&mut place.granted).await;
-        drop(place);
+        let mut waiter = Waiter { queue: self, granted };
+        // A grant is always sent before its sender is dropped, so this cannot fail.
+        let _ = (&mut waiter.granted).await;
+        drop(waiter);
         Ok(Slot(self))
     }
 
-    /// How many wait.
+    /// Returns the number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.state.lock().waiting
     }
 }
 
 impl State {
-    fn join(&mut self, client: Client, grant: oneshot::Sender<()>) {
-        let at = self.lines.iter().position(|line| line.client == client);
+    fn enqueue(&mut self, client: Client, grant: oneshot::Sender<()>) {
+        let at = self.queues.iter().position(|queue| queue.client == client);
         let at = at.unwrap_or_else(|| {
-            self.lines.push_back(Line { client, callers: VecDeque::new() });
-            self.lines.len() - 1
+            self.queues.push_back(ClientQueue { client, callers: VecDeque::new() });
+            self.queues.len() - 1
         });
-        let callers = &mut self.lines[at].callers;
-        // Those who left are passed over when it would be their turn; here they only must not become many.
+        let callers = &mut self.queues[at].callers;
+        // Cancelled waiters are skipped when their turn comes; here they are only kept from accumulating.
         if callers.len() > 2 * self.waiting {
             callers.retain(|caller| !caller.is_closed());
         }
         callers.push_back(grant);
     }
 
-    /// Gives a turn to the next who still wants it.
-    fn pass_on(&mut self) {
-        while let Some(mut line) = self.lines.pop_front() {
+    /// Grants the slot to the next live waiter.
+    fn grant_next(&mut self) {
+        while let Some(mut queue) = self.queues.pop_front() {
             let mut granted = false;
-            while !granted && let Some(caller) = line.callers.pop_front() {
+            while !granted && let Some(caller) = queue.callers.pop_front() {
                 granted = caller.send(()).is_ok();
             }
-            if !line.callers.is_empty() {
-                self.lines.push_back(line);
+            if !queue.callers.is_empty() {
+                self.queues.push_back(queue);
             }
             if granted {
                 return;
@@ -110,24 +113,24 @@ impl State {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().pass_on();
+        self.0.state.lock().grant_next();
     }
 }
 
-/// A place in a line.
-struct Place<'a> {
-    turns: &'a FairQueue,
+/// A waiting request.
+struct Waiter<'a> {
+    queue: &'a FairQueue,
     granted: oneshot::Receiver<()>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let mut state = self.turns.state.lock();
+        let mut state = self.queue.state.lock();
         state.waiting -= 1;
         self.granted.close();
-        // Granted to somebody who left before hearing of it: the next one gets it.
+        // The slot was granted to a waiter that was dropped at the same time: grant it to the next.
         if self.granted.try_recv().is_ok() {
-            state.pass_on();
+            state.grant_next();
         }
     }
 }

@@ -5,16 +5,16 @@ use super::*;
 use crate::child::test_child::TestHost;
 
 #[tokio::test]
-async fn clients_take_turns_and_keep_their_own_order() {
-    let turns = FairQueue::new(1, 100);
+async fn clients_alternate_and_retain_their_order() {
+    let queue = FairQueue::new(1, 100);
     let (busy, calm) = (TestHost::new("busy", json!({})), TestHost::new("calm", json!({})));
     let (busy, calm) = (busy.caller(), calm.caller());
-    let first = turns.take(&busy).await.expect("it is free");
+    let first = queue.acquire(&busy).await.expect("it is free");
     let order = Mutex::new(Vec::new());
     let take = |name: &'static str, caller| {
-        let (turns, order) = (&turns, &order);
+        let (queue, order) = (&queue, &order);
         async move {
-            let _turn = turns.take(caller).await.expect("there is room");
+            let _turn = queue.acquire(caller).await.expect("there is room");
             order.lock().push(name);
         }
     };
@@ -30,31 +30,31 @@ async fn clients_take_turns_and_keep_their_own_order() {
 }
 
 #[tokio::test]
-async fn who_leaves_gives_up_the_place_and_loses_no_turn() {
-    let turns = FairQueue::new(1, 2);
+async fn cancelled_waiter_loses_no_slot() {
+    let queue = FairQueue::new(1, 2);
     let caller = Caller::default();
-    let first = turns.take(&caller).await.expect("it is free");
-    let mut leaves = Box::pin(turns.take(&caller));
-    let mut stays = Box::pin(turns.take(&caller));
+    let first = queue.acquire(&caller).await.expect("it is free");
+    let mut leaves = Box::pin(queue.acquire(&caller));
+    let mut stays = Box::pin(queue.acquire(&caller));
     assert!((&mut leaves).now_or_never().is_none());
     assert!((&mut stays).now_or_never().is_none());
-    assert!(matches!(turns.take(&caller).await, Err(QueueFull(2))));
-    // It was granted the turn, and leaves without having heard of it.
+    assert!(matches!(queue.acquire(&caller).await, Err(QueueFull(2))));
+    // The slot was granted, and the waiter is dropped before it is polled.
     drop(first);
     drop(leaves);
-    let turn = stays.now_or_never().expect("it is its turn").expect("there was room");
-    assert_eq!(turns.waiting(), 0);
-    drop(turn);
-    assert_eq!(turns.state.lock().free, 1);
+    let slot = stays.now_or_never().expect("it is its turn").expect("there was room");
+    assert_eq!(queue.waiting(), 0);
+    drop(slot);
+    assert_eq!(queue.state.lock().free, 1);
 }
 
 #[tokio::test]
-async fn those_who_left_do_not_pile_up() {
-    let turns = FairQueue::new(1, 10);
+async fn cancelled_waiters_do_not_accumulate() {
+    let queue = FairQueue::new(1, 10);
     let caller = Caller::default();
-    let _first = turns.take(&caller).await.expect("it is free");
+    let _first = queue.acquire(&caller).await.expect("it is free");
     for _ in 0..1000 {
-        assert!(turns.take(&caller).now_or_never().is_none());
+        assert!(queue.acquire(&caller).now_or_never().is_none());
     }
-    assert!(turns.state.lock().lines[0].callers.len() < 10);
+    assert!(queue.state.lock().queues[0].callers.len() < 10);
 }

@@ -1,68 +1,68 @@
-//! What a child writes to its stdout, cut into messages.
+//! Splits a child's stdout into messages.
 //!
-//! A message is a line of JSON or a `Content-Length` block; both are read, at any time, however they are split.
-//! Anything else is the child talking to itself and is logged.
+//! A message is a line of JSON or a `Content-Length` block; both are accepted at any time, in chunks of any size.
+//! Everything else is log output.
 
 use std::ops::Range;
 
 use thiserror::Error;
 
-/// How long a block of headers may be. Two short lines are usual.
+/// Longest header block. Two short lines are usual.
 const HEADERS_CAP: usize = 8 * 1024;
 
-/// How much is kept of a line that is no message.
-const LOG_LINE_KEPT: usize = 8 * 1024;
+/// Longest part of a non-message line that is logged.
+const LOG_LINE_CAP: usize = 8 * 1024;
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// Cuts bytes into frames.
+/// Incremental reader that splits bytes into frames.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(super) struct FrameReader {
     bytes: Vec<u8>,
-    /// Where the next frame begins; what is before was handed out.
+    /// Start of the next frame; earlier bytes were returned.
     start: usize,
-    /// How far the line at `start` was searched for its end.
+    /// Position up to which the line at `start` was searched for its end.
     searched: usize,
     cap: usize,
-    /// How much of a line that is no message was passed over, while it goes on.
-    passed_over: Option<usize>,
+    /// Skipped length of an over-long log line that has not ended yet.
+    skipped: Option<usize>,
 }
 
-/// A piece of what a child wrote.
+/// One frame of a child's output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
-    /// What looks like JSON.
+    /// A frame that starts like JSON.
     Message {
-        /// It, without its frame.
+        /// The body without its framing.
         body: &'a [u8],
-        /// Whether its length was announced.
+        /// True if a `Content-Length` header announced it.
         is_announced: bool,
     },
-    /// A line of something else.
+    /// A line that is not a message.
     Log(&'a [u8]),
 }
 
-/// What makes it impossible to read on.
+/// Error after which the stream cannot be read any further.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum FrameError {
-    /// A line without an end.
+    /// A line exceeds the cap.
     #[error("it wrote a line of more than {cap} bytes")]
     TooLong { cap: usize },
-    /// A block that is too large.
+    /// A block exceeds the cap.
     #[error("it announced a message of {announced} bytes, and {cap} are allowed")]
     TooLarge { announced: u64, cap: usize },
-    /// A length that is none.
+    /// `Content-Length` is not a number.
     #[error("it sent the header `Content-Length: {value}`, which is not a length")]
     BadLength { value: String },
-    /// A block whose headers do not end.
+    /// A header block exceeds the cap.
     #[error("it sent more than {HEADERS_CAP} bytes of headers")]
     HeadersTooLong,
-    /// A block that does not hold JSON.
+    /// A block does not contain JSON.
     #[error("it sent a block of {length} bytes that is not JSON, so that its `Content-Length` must be wrong")]
     NotJson { length: usize },
 }
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy)]
 enum Kind {
     Line,
@@ -70,27 +70,27 @@ enum Kind {
     Log,
 }
 
-/// What the headers at the beginning of the bytes say.
+/// Result of parsing a header block.
 enum Headers {
     Incomplete,
-    /// A whole block: where its body begins, and how long that is.
+    /// A complete header block: start and length of its body.
     Block {
         body: usize,
         length: usize,
     },
-    /// It only looked like headers.
+    /// Not a header block after all.
     None,
 }
 
-impl Frames {
-    /// Begins to read; no message may be longer than `cap`.
+impl FrameReader {
+    /// Creates a reader; no message may be longer than `cap`.
     pub(super) fn new(cap: usize) -> Self {
-        Self { bytes: Vec::with_capacity(8 * 1024), start: 0, searched: 0, cap, passed_over: None }
+        Self { bytes: Vec::with_capacity(8 * 1024), start: 0, searched: 0, cap, skipped: None }
     }
 
-    /// Where what was read is to be put.
+    /// Returns the buffer for the next read.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
-        // What was handed out makes room first; after a large message its memory is given back.
+        // Remove returned bytes first; free the memory after a large message.
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.searched -= self.start;
@@ -102,22 +102,22 @@ impl Frames {
         &mut self.bytes
     }
 
-    /// The next frame; `None` until more has been read.
+    /// Returns the next frame; `None` if more bytes are needed.
     pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         let Some((kind, range)) = self.find()? else { return Ok(None) };
         let bytes = &self.bytes[range];
         Ok(Some(match kind {
             Kind::Line => Frame::Message { body: bytes, is_announced: false },
             Kind::Block => Frame::Message { body: bytes, is_announced: true },
-            Kind::Log => Frame::Log(&bytes[..bytes.len().min(LOG_LINE_KEPT)]),
+            Kind::Log => Frame::Log(&bytes[..bytes.len().min(LOG_LINE_CAP)]),
         }))
     }
 
-    /// Where the next frame is. It counts as handed out.
+    /// Finds the next frame and advances past it.
     fn find(&mut self) -> Result<Option<(Kind, Range<usize>)>, FrameError> {
         loop {
-            if self.passed_over.is_some() {
-                if !self.pass_over()? {
+            if self.skipped.is_some() {
+                if !self.skip_line()? {
                     return Ok(None);
                 }
                 continue;
@@ -130,7 +130,7 @@ impl Frames {
             if BOM.starts_with(rest) {
                 return Ok(None);
             }
-            if looks_like_header(rest) {
+            if may_be_header(rest) {
                 match self.headers()? {
                     Headers::Incomplete => return Ok(None),
                     Headers::Block { body, length } => {
@@ -157,7 +157,7 @@ impl Frames {
         }
     }
 
-    /// What was written of the last line when there will be no more.
+    /// Returns the unterminated last line at the end of the stream.
     pub(super) fn rest(&self) -> &[u8] {
         trim(&self.bytes[self.start..])
     }
@@ -175,7 +175,7 @@ impl Frames {
         found.map(|at| self.searched + at)
     }
 
-    /// A line that has not ended yet: a message may grow up to the cap, anything else is not kept for long.
+    /// Handles a line without an end: a message may grow up to the cap, anything else is truncated.
     fn unfinished_line(&mut self) -> Result<Option<(Kind, Range<usize>)>, FrameError> {
         let from = self.start;
         let length = self.bytes.len() - from;
@@ -183,29 +183,29 @@ impl Frames {
             return Err(FrameError::TooLong { cap: self.cap });
         }
         let is_message = matches!(trim_start(&self.bytes[from..]).first(), None | Some(b'{' | b'['));
-        if is_message || length <= LOG_LINE_KEPT {
+        if is_message || length <= LOG_LINE_CAP {
             return Ok(None);
         }
         self.advance(length);
-        self.passed_over = Some(length);
-        Ok(Some((Kind::Log, from..from + LOG_LINE_KEPT)))
+        self.skipped = Some(length);
+        Ok(Some((Kind::Log, from..from + LOG_LINE_CAP)))
     }
 
-    /// Passes over the rest of a long line; says whether its end was found.
-    fn pass_over(&mut self) -> Result<bool, FrameError> {
-        let seen = self.passed_over.unwrap_or_default();
+    /// Skips the rest of a long line; returns true if its end was found.
+    fn skip_line(&mut self) -> Result<bool, FrameError> {
+        let seen = self.skipped.unwrap_or_default();
         let end = self.find_line_end();
         let until = end.map_or(self.bytes.len(), |end| end + 1);
         let seen = seen + until - self.start;
         self.advance(until - self.start);
-        self.passed_over = end.is_none().then_some(seen);
+        self.skipped = end.is_none().then_some(seen);
         if seen > self.cap {
             return Err(FrameError::TooLong { cap: self.cap });
         }
         Ok(end.is_some())
     }
 
-    /// Reads the header block at the start of the bytes.
+    /// Parses the header block at `start`.
     fn headers(&self) -> Result<Headers, FrameError> {
         let rest = &self.bytes[self.start..];
         let mut at = 0;
@@ -246,8 +246,8 @@ impl Frames {
     }
 }
 
-/// Whether the bytes begin as a header does, or could once there are more of them.
-fn looks_like_header(bytes: &[u8]) -> bool {
+/// True if the bytes start a header block, or could with more bytes.
+fn may_be_header(bytes: &[u8]) -> bool {
     const PREFIX: &[u8] = b"content-";
     let length = bytes.len().min(PREFIX.len());
     length > 0 && bytes[..length].eq_ignore_ascii_case(&PREFIX[..length])

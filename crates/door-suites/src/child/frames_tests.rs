@@ -10,9 +10,9 @@ enum Got {
     Log(String),
 }
 
-/// Reads the bytes in pieces of the given sizes, over and over.
+/// Reads the bytes in chunks of the given sizes, cyclically.
 fn read(bytes: &[u8], pieces: &[usize]) -> Result<Vec<Got>, FrameError> {
-    let mut frames = Frames::new(CAP);
+    let mut frames = FrameReader::new(CAP);
     let mut got = Vec::new();
     let mut sizes = pieces.iter().copied().cycle();
     let mut rest = bytes;
@@ -39,7 +39,7 @@ fn log(text: &str) -> Got {
 }
 
 #[test]
-fn both_ways_of_framing_are_read_however_they_are_split() {
+fn both_framings_parse_in_any_chunks() {
     let cases: &[(&str, &[Got])] = &[
         ("{\"a\":1}\n{\"b\":2}\r\n", &[message("{\"a\":1}"), message("{\"b\":2}")]),
         ("Content-Length: 7\r\n\r\n{\"a\":1}", &[message("{\"a\":1}")]),
@@ -69,7 +69,7 @@ fn both_ways_of_framing_are_read_however_they_are_split() {
 }
 
 #[test]
-fn suites_p9_a_length_that_cannot_be_is_an_error() {
+fn invalid_content_length_is_an_error() {
     let bad = |value: &str| read(format!("Content-Length: {value}\r\n\r\n{{}}").as_bytes(), &[1]);
     assert_eq!(bad("-1"), Err(FrameError::BadLength { value: "-1".to_owned() }));
     assert_eq!(bad("seven"), Err(FrameError::BadLength { value: "seven".to_owned() }));
@@ -79,7 +79,7 @@ fn suites_p9_a_length_that_cannot_be_is_an_error() {
 }
 
 #[test]
-fn suites_p7_lines_without_an_end_are_an_error() {
+fn endless_line_is_an_error() {
     let long = vec![b'x'; CAP + 1];
     assert_eq!(read(&long, &[4096]), Err(FrameError::TooLong { cap: CAP }));
     let mut json = b"{\"a\":\"".to_vec();
@@ -88,17 +88,17 @@ fn suites_p7_lines_without_an_end_are_an_error() {
 }
 
 #[test]
-fn of_a_long_log_line_the_beginning_is_kept() {
-    let mut bytes = vec![b'x'; LOG_LINE_KEPT * 3];
+fn long_log_line_is_truncated() {
+    let mut bytes = vec![b'x'; LOG_LINE_CAP * 3];
     bytes.extend_from_slice(b"\n{\"a\":1}\n");
-    let expected = vec![log(&"x".repeat(LOG_LINE_KEPT)), message("{\"a\":1}")];
+    let expected = vec![log(&"x".repeat(LOG_LINE_CAP)), message("{\"a\":1}")];
     assert_eq!(read(&bytes, &[1000]), Ok(expected.clone()));
     assert_eq!(read(&bytes, &[1_000_000]), Ok(expected));
 }
 
 #[test]
-fn what_was_read_makes_room() {
-    let mut frames = Frames::new(CAP);
+fn consumed_bytes_are_freed() {
+    let mut frames = FrameReader::new(CAP);
     for _ in 0..10_000 {
         frames.buffer().extend_from_slice(b"{\"some\":\"message\"}\n");
         assert!(frames.next().expect("it is a message").is_some());
@@ -109,12 +109,12 @@ fn what_was_read_makes_room() {
 
 proptest! {
     #[test]
-    fn garbage_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..2000), piece in 1usize..50) {
+    fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..2000), piece in 1usize..50) {
         let _ = read(&bytes, &[piece]);
     }
 
     #[test]
-    fn the_split_makes_no_difference(
+    fn chunk_size_does_not_matter(
         parts in proptest::collection::vec("\\{[a-z]{0,20}\\}|[a-z ]{1,10}|Content-[a-z]{1,5}: [0-9]", 0..20),
         framed in proptest::collection::vec(any::<bool>(), 20),
         pieces in proptest::collection::vec(1usize..40, 1..8),

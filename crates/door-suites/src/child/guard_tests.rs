@@ -1,4 +1,4 @@
-//! A host that is killed takes its children with it, whenever it is killed.
+//! A killed host takes its children with it, at any time.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::test_child::{until, within};
 
-/// Beside the test binary, in `examples`: Cargo builds it with the tests.
+/// Path of the example binary, which Cargo builds together with the tests.
 fn host() -> PathBuf {
     let test = std::env::current_exe().expect("the test has a path");
     let target = test.parent().and_then(|deps| deps.parent()).expect("it is in a target folder");
@@ -19,7 +19,7 @@ fn host() -> PathBuf {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_host_that_is_killed_leaves_no_child_behind() {
+async fn killed_host_leaves_no_child() {
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/children/stubborn.sh");
     for round in 0..10_u32 {
         let run = format!("{:016x}", fastrand::u64(..));
@@ -29,15 +29,15 @@ async fn a_host_that_is_killed_leaves_no_child_behind() {
         let run = format!("RUN={run}");
         let ready = within(lines.next_line());
         if round % 2 == 0 {
-            // When all are there.
+            // Printed once all children run.
             assert_eq!(ready.await.expect("stdout is readable").as_deref(), Some("ready"));
-            // The script, and what it waits in; what left the group; and what is in it: at least four each.
+            // Per child: the script, its sleep, a descendant outside the group, and one inside; at least four.
             assert!(processes_with_variable(&run).len() >= 20);
         } else {
-            // In the middle of the start.
+            // Kill in the middle of the start.
             let _ = tokio::time::timeout(Duration::from_millis(u64::from(round) * 5), ready).await;
         }
-        // It is killed without a word.
+        // Killed without a signal handler.
         drop(host);
         until(|| processes_with_variable(&run).is_empty()).await;
     }

@@ -1,7 +1,7 @@
-//! Streamable HTTP, in both eras: with sessions up to 2025-11-25, without them from 2026-07-28.
+//! Streamable HTTP transport: with sessions up to 2025-11-25, without them from 2026-07-28.
 //!
-//! Each message is a post. The answer is JSON or a stream of events, on which the child may say more before it
-//! answers; what it says outside any call comes on a stream of its own ([`streams`]).
+//! Each message is a POST. The answer is JSON or an event stream, on which the child may send more messages before the
+//! answer. Messages outside any call arrive on a separate stream ([`streams`]).
 
 pub(super) mod events;
 mod mirror;
@@ -20,18 +20,18 @@ use reqwest::{Response, Url};
 use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 
-use self::events::Events;
-use self::mirror::Mirror;
+use self::events::EventParser;
+use self::mirror::HeaderMirror;
 use super::connection::{Connection, EndKind};
 use super::envelope::Incoming;
 use super::error::ChildError;
+use super::handshake;
 use super::meta::{MODERN, Meta};
 use super::net;
-use super::opening;
-use super::shared::{Living, Shared};
+use super::shared::{LiveGuard, Shared};
 use super::sse;
-use super::start::{Unopened, as_start_error, spawn_timeout};
-use super::transport::{Carrying, Outgoing, Transport};
+use super::start::{OpeningGuard, as_start_error, spawn_timeout};
+use super::transport::{Outgoing, SendFuture, Transport};
 use crate::error::chain;
 use crate::host::Caller;
 
@@ -41,106 +41,108 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How often a stream that broke off before the answer is taken up again.
+/// Most attempts to resume a stream that broke before the answer.
 const RESUMPTIONS: u32 = 10;
 
-/// How long to wait before that, where the server does not say.
+/// Default delay before a resumption.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// The longest wait that a server can ask for.
+/// Longest delay that a server can request.
 const RETRY_MOST: Duration = Duration::from_secs(30);
 
-/// How long a server may take to take note of the end of a session.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Longest wait for the server to acknowledge the end of a session.
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How much of an error page is quoted.
+/// Longest quote of an error page, in characters.
 const QUOTE: usize = 200;
 
-/// The way to an HTTP server.
+/// Streamable HTTP transport.
 pub(super) struct HttpTransport {
     client: reqwest::Client,
     url: Url,
     headers: HeaderMap,
     session: Mutex<Option<HeaderValue>>,
-    mirror: Mirror,
-    /// The status of the last refusal.
+    mirror: HeaderMirror,
+    /// HTTP status of the last rejection.
     refusal: Mutex<Option<StatusCode>>,
 }
 
-/// Connects and opens: without a session if the server knows how, and with one otherwise.
+/// Connects and opens: without a session if the server supports that, otherwise with one.
 pub(super) async fn start(
     shared: &Arc<Shared>,
     url: &str,
     headers: &BTreeMap<String, String>,
     caller: &Caller,
 ) -> Result<Arc<Connection>, ChildError> {
-    let link = Arc::new(HttpTransport {
+    let transport = Arc::new(HttpTransport {
         client: net::client(shared)?,
         url: net::check_url(shared, url, &["http", "https"])?,
         headers: net::headers(shared, headers)?,
         session: Mutex::default(),
-        mirror: Mirror::default(),
+        mirror: HeaderMirror::default(),
         refusal: Mutex::default(),
     });
-    let connection = Connection::new(Arc::clone(shared), Transport::Http(Arc::clone(&link)), None);
-    tokio::spawn(Arc::clone(&link).say_farewell(Arc::clone(&connection), shared.lives()));
-    let starting = Unopened::new(&connection);
+    let connection = Connection::new(Arc::clone(shared), Transport::Http(Arc::clone(&transport)), None);
+    tokio::spawn(Arc::clone(&transport).end_session(Arc::clone(&connection), shared.track()));
+    let starting = OpeningGuard::new(&connection);
     let limit = shared.spec.limits.spawn;
     let opening = async {
-        match opening::discover(&connection, caller, limit / 2).await {
-            // It names the revision as one that it knows, so that once more is worth the while.
-            Err(ChildError::Rpc(error)) if opening::offers_modern(&error) => {
-                opening::discover(&connection, caller, limit).await
+        match handshake::discover(&connection, caller, limit / 2).await {
+            // The server lists the revision as supported, so retry once.
+            Err(ChildError::Rpc(error)) if handshake::offers_modern(&error) => {
+                handshake::discover(&connection, caller, limit).await
             }
-            // Whatever an older server makes of the question, it is then asked in the older way. Not so when
-            // nobody is there at all.
-            Err(_) if connection.ending().is_none() => opening::initialize(&connection, caller, limit).await,
+            // Older servers reject `server/discover` in various ways; then use `initialize`, unless the server is
+            // unreachable.
+            Err(_) if connection.ending().is_none() => {
+                handshake::initialize(&connection, caller, limit).await
+            }
             opened => opened,
         }
     };
     let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)));
     if let Err(error) = opened {
-        // A server of 2024 takes no posts at this address, but has a stream there.
-        let is_old = link.refusal.lock().is_some_and(|status| {
+        // A server of 2024-11-05 rejects POSTs at this URL but serves an event stream there.
+        let is_old_server = transport.refusal.lock().is_some_and(|status| {
             matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
         });
-        let older = if is_old { sse::start(shared, url, headers, caller).await.ok() } else { None };
+        let older = if is_old_server { sse::start(shared, url, headers, caller).await.ok() } else { None };
         return older.ok_or_else(|| as_start_error(shared, error, limit));
     }
-    starting.opened();
+    starting.complete();
     match connection.meta() {
-        Meta::Legacy => tokio::spawn(streams::listen_in_session(link, Arc::clone(&connection))),
-        Meta::Modern => tokio::spawn(streams::subscribe(link, Arc::clone(&connection))),
+        Meta::Legacy => tokio::spawn(streams::listen_in_session(transport, Arc::clone(&connection))),
+        Meta::Modern => tokio::spawn(streams::subscribe(transport, Arc::clone(&connection))),
     };
     Ok(connection)
 }
 
-/// How a post went on.
+/// Kind of response to a POST.
 enum Reply {
-    /// There is nothing to read.
+    /// No content.
     Nothing,
-    /// One message.
+    /// A single message.
     Message(Response),
-    /// A stream of them.
+    /// A stream of messages.
     Stream(Response),
 }
 
 impl HttpTransport {
-    /// Learns from a list of tools what has to be in the headers of calls; returns the list without the tools that
-    /// cannot be called, if there are any.
-    pub(super) fn learn(&self, list: &RawValue) -> Option<Box<RawValue>> {
-        self.mirror.learn(list)
+    /// Records which arguments each listed tool wants in headers; returns the list without invalid tools, if there are
+    /// any.
+    pub(super) fn record_tools(&self, list: &RawValue) -> Option<Box<RawValue>> {
+        self.mirror.record_tools(list)
     }
 
-    /// Whether a tool cannot be called because of what it wants to see in headers.
-    pub(super) fn refuses(&self, tool: &str) -> bool {
-        self.mirror.refuses(tool)
+    /// True if a tool cannot be called because its header annotations are invalid.
+    pub(super) fn is_invalid(&self, tool: &str) -> bool {
+        self.mirror.is_invalid(tool)
     }
 
-    /// Posts a message, and takes in what comes back for as long as something comes.
-    pub(super) fn carry(self: &Arc<Self>, connection: &Arc<Connection>, message: Outgoing<'_>) -> Carrying {
+    /// Posts a message and handles everything that the response contains.
+    pub(super) fn post(self: &Arc<Self>, connection: &Arc<Connection>, message: Outgoing<'_>) -> SendFuture {
         let is_modern = connection.meta() == Meta::Modern || message.method == "server/discover";
-        // Without a session, a call is called off by letting go of its answer.
+        // Without a session, closing the response cancels the call.
         if is_modern && message.method == "notifications/cancelled" {
             return std::future::ready(Ok(())).boxed();
         }
@@ -153,31 +155,31 @@ impl HttpTransport {
                 headers.extend(self.mirror.headers(message.params));
             }
         }
-        let (link, connection) = (Arc::clone(self), Arc::clone(connection));
+        let (transport, connection) = (Arc::clone(self), Arc::clone(connection));
         let (id, body) = (message.id, message.body);
         let is_initialize = message.method == "initialize";
         async move {
-            let response = link.send(&connection, Method::POST, headers, body).await?;
+            let response = transport.send(&connection, Method::POST, headers, body).await?;
             if is_initialize && let Some(session) = response.headers().get(&SESSION) {
-                *link.session.lock() = Some(session.clone());
+                *transport.session.lock() = Some(session.clone());
             }
-            match link.check(&connection, response).await? {
+            match transport.check(&connection, response).await? {
                 Reply::Nothing if id.is_none() => Ok(()),
-                Reply::Nothing => Err(gone(&connection, "it took the request and answered nothing")),
+                Reply::Nothing => Err(disconnected(&connection, "it took the request and answered nothing")),
                 Reply::Message(response) => {
                     let body = read_all(&connection, response).await?;
-                    if connection.take_in(body.trim_ascii(), id) || id.is_none() {
+                    if connection.receive(body.trim_ascii(), id) || id.is_none() {
                         return Ok(());
                     }
-                    Err(gone(&connection, "its answer is not JSON-RPC"))
+                    Err(disconnected(&connection, "its answer is not JSON-RPC"))
                 }
-                Reply::Stream(response) => link.read_answer(&connection, response, id, is_modern).await,
+                Reply::Stream(response) => transport.read_answer(&connection, response, id, is_modern).await,
             }
         }
         .boxed()
     }
 
-    /// Reads the stream of an answer. Where the stream breaks off, and had marks, it is taken up again.
+    /// Reads the stream of an answer. Resumes a broken stream if its events had ids.
     async fn read_answer(
         &self,
         connection: &Arc<Connection>,
@@ -185,7 +187,7 @@ impl HttpTransport {
         id: Option<u64>,
         is_modern: bool,
     ) -> Result<(), ChildError> {
-        let mut events = Events::new(connection.shared.options.message_cap);
+        let mut events = EventParser::new(connection.shared.options.message_cap);
         let mut broken = read_events(connection, response, &mut events, id).await;
         for _ in 0..RESUMPTIONS {
             if !connection.awaits(id) {
@@ -194,16 +196,16 @@ impl HttpTransport {
             let Some(last) = events.last_id.clone().filter(|_| !is_modern) else { break };
             sleep(retry(&events)).await;
             let Ok(response) = self.get(connection, Some(&last)).await else { continue };
-            let mut resumed = Events::new(connection.shared.options.message_cap);
+            let mut resumed = EventParser::new(connection.shared.options.message_cap);
             (resumed.last_id, resumed.retry) = (Some(last), events.retry);
             broken = read_events(connection, response, &mut resumed, id).await;
             events = resumed;
         }
         broken?;
-        Err(gone(connection, "it ended the stream before it answered"))
+        Err(disconnected(connection, "it ended the stream before it answered"))
     }
 
-    /// Asks for a stream of events; `last` is where an earlier one broke off.
+    /// Opens an event stream; `last` is the last event id of a broken one.
     async fn get(&self, connection: &Arc<Connection>, last: Option<&str>) -> Result<Response, ChildError> {
         let mut headers = self.common(connection, false);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -213,11 +215,11 @@ impl HttpTransport {
         let response = self.send(connection, Method::GET, headers, Vec::new()).await?;
         match self.check(connection, response).await? {
             Reply::Stream(response) => Ok(response),
-            Reply::Nothing | Reply::Message(_) => Err(gone(connection, "it offers no stream")),
+            Reply::Nothing | Reply::Message(_) => Err(disconnected(connection, "it offers no stream")),
         }
     }
 
-    /// The headers of every request.
+    /// Returns the headers of every request.
     fn common(&self, connection: &Connection, is_modern: bool) -> HeaderMap {
         let mut headers = self.headers.clone();
         if is_modern {
@@ -244,16 +246,16 @@ impl HttpTransport {
         let request = self.client.request(method, self.url.clone()).headers(headers).body(body);
         request.send().await.map_err(|error| {
             let is_unreachable = error.is_connect();
-            // The address may hold a key: it stays out of what is told.
+            // The URL may contain a key, so errors omit it.
             let cause = chain(&error.without_url());
             if is_unreachable {
                 connection.end(format!("it cannot be reached: {cause}"), EndKind::Crash);
             }
-            gone(connection, cause)
+            disconnected(connection, cause)
         })
     }
 
-    /// What kind of reply it is; an error for every one that says no.
+    /// Classifies a response; rejections become errors.
     async fn check(&self, connection: &Connection, response: Response) -> Result<Reply, ChildError> {
         let status = response.status();
         if status.is_redirection() {
@@ -295,39 +297,40 @@ impl HttpTransport {
         refused(connection, status, format!("it answered with the status {status}{said}{advice}"))
     }
 
-    /// Ends the session at the end.
-    async fn say_farewell(self: Arc<Self>, connection: Arc<Connection>, _living: Living) {
+    /// Ends the session when the connection ends.
+    async fn end_session(self: Arc<Self>, connection: Arc<Connection>, _living: LiveGuard) {
         connection.ended().await;
         if self.session.lock().is_some() {
             let headers = self.common(&connection, false);
             let request = self.client.delete(self.url.clone()).headers(headers).send();
-            // A server that does not care for the end of a session forgets it by itself.
-            let _ = timeout(FAREWELL, request).await;
+            // A server that ignores this expires the session by itself.
+            let _ = timeout(SESSION_END_TIMEOUT, request).await;
         }
     }
 }
 
-/// Takes in the messages of a stream until it ends.
+/// Handles the messages of a stream until it ends.
 pub(super) async fn read_events(
     connection: &Arc<Connection>,
     mut response: Response,
-    events: &mut Events,
+    events: &mut EventParser,
     via: Option<u64>,
 ) -> Result<(), ChildError> {
     loop {
-        // What came with the opening of the stream is there already.
+        // Events may already be buffered from an earlier chunk.
         loop {
             let event = events.next().map_err(|_| {
                 connection.end(too_large(connection), EndKind::Fault);
-                gone(connection, too_large(connection))
+                disconnected(connection, too_large(connection))
             })?;
             let Some(event) = event else { break };
             if matches!(event.event.as_str(), "" | "message") && !event.data.trim_ascii().is_empty() {
-                connection.take_in(event.data.trim_ascii(), via);
+                connection.receive(event.data.trim_ascii(), via);
             }
         }
         let chunk = response.chunk().await;
-        let Some(chunk) = chunk.map_err(|error| gone(connection, chain(&error.without_url())))? else {
+        let Some(chunk) = chunk.map_err(|error| disconnected(connection, chain(&error.without_url())))?
+        else {
             return Ok(());
         };
         events.push(&chunk);
@@ -337,22 +340,22 @@ pub(super) async fn read_events(
 async fn read_all(connection: &Connection, mut response: Response) -> Result<Vec<u8>, ChildError> {
     let mut body = Vec::new();
     while let Some(chunk) =
-        response.chunk().await.map_err(|error| gone(connection, chain(&error.without_url())))?
+        response.chunk().await.map_err(|error| disconnected(connection, chain(&error.without_url())))?
     {
         if body.len() + chunk.len() > connection.shared.options.message_cap {
-            return Err(gone(connection, too_large(connection)));
+            return Err(disconnected(connection, too_large(connection)));
         }
         body.extend_from_slice(&chunk);
     }
     Ok(body)
 }
 
-/// How long to wait before a stream is taken up again.
-pub(super) fn retry(events: &Events) -> Duration {
+/// Returns the delay before resuming a stream.
+pub(super) fn retry(events: &EventParser) -> Duration {
     events.retry.map_or(RETRY, Duration::from_millis).min(RETRY_MOST)
 }
 
-/// What is told of a redirect, which is never followed.
+/// Describes a redirect, which is never followed.
 pub(super) fn redirected(response: &Response) -> String {
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
     let to: String = to.chars().take(QUOTE).collect();
@@ -367,15 +370,15 @@ pub(super) fn refused(connection: &Connection, status: StatusCode, cause: impl I
     ChildError::Refused {
         child: connection.shared.name().to_owned(),
         cause: connection.shared.log.clean(&cause.into()),
-        // Who stumbles may have done it before; who refuses has not.
+        // A 5xx error may occur after the call took effect; a 4xx rejection occurs before.
         is_outcome_unknown: status.is_server_error(),
     }
 }
 
-pub(super) fn gone(connection: &Connection, cause: impl Into<String>) -> ChildError {
-    ChildError::Gone {
+pub(super) fn disconnected(connection: &Connection, cause: impl Into<String>) -> ChildError {
+    ChildError::Disconnected {
         child: connection.shared.name().to_owned(),
         cause: connection.shared.log.clean(&cause.into()),
-        said: String::new(),
+        last_line: String::new(),
     }
 }

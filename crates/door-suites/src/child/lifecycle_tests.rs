@@ -15,7 +15,7 @@ fn set_framing(spec: &mut ChildSpec, wanted: Framing) {
 }
 
 #[tokio::test]
-async fn however_many_ask_a_child_is_started_once() {
+async fn concurrent_callers_share_one_start() {
     let dir = tempfile::tempdir().expect("a folder");
     let starts = dir.path().join("starts");
     let child = child("slow.py", &[&starts.display().to_string()]);
@@ -31,13 +31,16 @@ async fn however_many_ask_a_child_is_started_once() {
 }
 
 #[tokio::test]
-async fn suites_p11_a_crash_fails_the_calls_in_flight_and_the_next_one_starts_again() {
+async fn crash_fails_calls_then_child_restarts() {
     let child = child("mortal.py", &[]);
     let mut events = child.events();
     let first = text(&child, "pid").await.expect("an answer");
     let error = text(&child, "die").await.expect_err("it dies").to_string();
-    assert!(error.contains("`fixture` was gone before it answered: it ended (exit status: 3)"), "{error}");
-    assert!(error.contains("it last said \"I am dying\""), "{error}");
+    assert!(
+        error.contains("`fixture` disconnected before it answered: it ended (exit status: 3)"),
+        "{error}"
+    );
+    assert!(error.contains("its last output was \"I am dying\""), "{error}");
     let Ok(ChildEvent::Stopped { reason }) = within(events.recv()).await else { panic!("it stopped") };
     assert_eq!(reason, "it ended (exit status: 3)");
     let second = text(&child, "pid").await.expect("an answer");
@@ -47,7 +50,7 @@ async fn suites_p11_a_crash_fails_the_calls_in_flight_and_the_next_one_starts_ag
 }
 
 #[tokio::test]
-async fn suites_p10_a_child_that_does_not_start_is_left_alone_after_a_while() {
+async fn failing_child_opens_the_circuit() {
     let child = child_with("echo.py", &[], |spec, _| {
         if let Launch::Stdio { command, args, .. } = &mut spec.launch {
             (*command, *args) =
@@ -57,17 +60,17 @@ async fn suites_p10_a_child_that_does_not_start_is_left_alone_after_a_while() {
     for _ in 0..3 {
         let error = text(&child, "any").await.expect_err("it does not start");
         assert!(matches!(error, ChildError::CannotStart { .. }), "{error}");
-        assert!(error.to_string().contains("it last said \"no key\""), "{error}");
+        assert!(error.to_string().contains("its last output was \"no key\""), "{error}");
     }
     let error = text(&child, "any").await.expect_err("it is left alone");
     assert!(matches!(error, ChildError::CircuitOpen { failures: 3, .. }), "{error}");
     assert!(error.to_string().contains("no key"), "{error}");
-    assert!(matches!(child.status().state, ChildState::Waiting { .. }), "{:?}", child.status());
+    assert!(matches!(child.status().state, ChildState::Backoff { .. }), "{:?}", child.status());
     assert_eq!(child.status().counts.failed_starts, 3);
 }
 
 #[tokio::test]
-async fn after_the_circuit_was_open_one_call_tries_and_the_others_do_not_wait() {
+async fn half_open_circuit_admits_one_probe() {
     let dir = tempfile::tempdir().expect("a folder");
     let starts = dir.path().join("starts");
     let child = child_with("slow.py", &[&starts.display().to_string()], |_, options| {
@@ -89,7 +92,7 @@ async fn after_the_circuit_was_open_one_call_tries_and_the_others_do_not_wait() 
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_named() {
+async fn missing_program_is_named() {
     let child = child_with("echo.py", &[], |spec, _| {
         if let Launch::Stdio { command, .. } = &mut spec.launch {
             *command = "no-such-program-anywhere".to_owned();
@@ -101,14 +104,14 @@ async fn a_program_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn how_a_program_ended_is_told_and_not_what_became_of_its_stdin() {
+async fn exit_status_outranks_stdin_error() {
     let child = child_with("echo.py", &[], |spec, options| {
         options.recovery.failures = u32::MAX;
         if let Launch::Stdio { command, args, .. } = &mut spec.launch {
             (*command, *args) = ("sh".to_owned(), vec!["-c".to_owned(), "exit 3".to_owned()]);
         }
     });
-    // Whether the end or the closed stdin is seen first is chance.
+    // Whether the exit or the closed stdin is noticed first varies.
     for _ in 0..20 {
         let error = text(&child, "any").await.expect_err("it does not start").to_string();
         assert!(error.contains("it ended (exit status: 3)"), "{error}");
@@ -116,7 +119,7 @@ async fn how_a_program_ended_is_told_and_not_what_became_of_its_stdin() {
 }
 
 #[tokio::test]
-async fn suites_p10_a_child_that_never_answers_initialize_is_given_up_and_gone() {
+async fn unresponsive_child_times_out_and_is_killed() {
     let child = child_with("mute.py", &[], |spec, _| spec.limits.spawn = Duration::from_millis(400));
     let error = text(&child, "any").await.expect_err("it does not start");
     assert!(matches!(error, ChildError::SpawnTimeout { .. }), "{error}");
@@ -124,10 +127,10 @@ async fn suites_p10_a_child_that_never_answers_initialize_is_given_up_and_gone()
     assert!(error.to_string().contains("or raise `spawnTimeoutMs` in fixture/.mcp.json"), "{error}");
 }
 
-/// A program that computes for a while before it answers is waited for, and never started beside itself.
+/// A program that computes before it answers is waited for, and no second instance is started.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn suites_p10_a_slow_child_that_computes_is_started_once() {
+async fn busy_child_starts_once() {
     let dir = tempfile::tempdir().expect("a folder");
     let starts = dir.path().join("starts");
     let child = child_with("slow.py", &[&starts.display().to_string(), "compute"], |spec, _| {
@@ -141,20 +144,20 @@ async fn suites_p10_a_slow_child_that_computes_is_started_once() {
     assert_eq!(std::fs::read_to_string(&starts).expect("it was started"), "x");
 }
 
-/// A second start would be as busy as the first. The error tells the time that was waited.
+/// A restart would be as busy as the first start. The error reports the elapsed time.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn busy_child_beyond_limits_starts_once() {
-    for (framing, remembered) in [(Framing::Auto, None), (Framing::Auto, Some(Framing::ContentLength))] {
+    for (framing, cached_framing) in [(Framing::Auto, None), (Framing::Auto, Some(Framing::ContentLength))] {
         let dir = tempfile::tempdir().expect("a folder");
         let starts = dir.path().join("starts");
         let child = child_with("slow.py", &[&starts.display().to_string(), "compute", "on"], |spec, _| {
-            // As `spawnTimeoutMs` sets them: there is no further time.
+            // As set by `spawnTimeoutMs`: without extra time.
             (spec.limits.spawn, spec.limits.fetch) = (Duration::from_secs(1), Duration::from_secs(1));
             set_framing(spec, framing);
         });
-        if let Some(remembered) = remembered {
-            child.0.starter.remember(remembered);
+        if let Some(cached_framing) = cached_framing {
+            child.0.starter.cache_framing(cached_framing);
         }
         let error = text(&child, "any").await.expect_err("it is busy");
         let ChildError::SpawnTimeout { after, .. } = &error else { panic!("{error}") };
@@ -164,7 +167,7 @@ async fn busy_child_beyond_limits_starts_once() {
 }
 
 #[tokio::test]
-async fn a_child_that_nobody_calls_is_stopped_and_comes_back() {
+async fn idle_child_stops_and_restarts() {
     let child = child_with("mortal.py", &[], |spec, _| spec.limits.idle = Some(Duration::from_millis(50)));
     let mut events = child.events();
     let first = text(&child, "pid").await.expect("an answer");
@@ -176,8 +179,8 @@ async fn a_child_that_nobody_calls_is_stopped_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_child_that_only_knows_blocks_is_found_out_and_remembered() {
-    // Long enough for a program to start on a machine that has other things to do.
+async fn content_length_framing_is_detected_and_cached() {
+    // Long enough for a program to start on a loaded machine.
     const SPAWN: Duration = Duration::from_secs(10);
     let cache = tempfile::tempdir().expect("a folder");
     let with_cache = |spec: &mut ChildSpec, options: &mut ChildOptions| {
@@ -188,19 +191,19 @@ async fn a_child_that_only_knows_blocks_is_found_out_and_remembered() {
     let child = child_with("length_only.py", &[], with_cache);
     assert_eq!(text(&child, "any").await.expect("an answer"), "é");
     assert_eq!(std::fs::read(cache.path().join("fixture.framing")).expect("it is kept"), b"content-length\n");
-    // Whoever reads that does not have to find it out again.
+    // A new handle with the same cache need not detect the framing again.
     let again = child_with("length_only.py", &[], with_cache);
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(text(&again, "any").await.expect("an answer"), "é");
-    assert!(begun.elapsed() < SPAWN);
-    // And when the child learns lines, it is found out again.
+    assert!(started.elapsed() < SPAWN);
+    // If the child switches to lines, the framing is detected again.
     let changed = child_with("echo.py", &[], with_cache);
     call(&changed, "echo", json!({}), &Caller::default()).await.expect("an answer");
     assert!(!cache.path().join("fixture.framing").exists());
 }
 
 #[tokio::test]
-async fn a_child_that_is_busy_with_something_else_first_is_given_more_time() {
+async fn downloading_child_gets_more_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let starts = dir.path().join("starts");
     // As `npx` does before it starts a server that it has to download.
@@ -219,7 +222,7 @@ async fn a_child_that_is_busy_with_something_else_first_is_given_more_time() {
 }
 
 #[tokio::test]
-async fn a_runner_that_downloads_without_a_word_is_waited_for_and_started_once() {
+async fn silent_downloader_starts_once() {
     let dir = tempfile::tempdir().expect("a folder");
     let (runner, starts) = (dir.path().join("npx"), dir.path().join("starts"));
     let script = "#!/bin/sh\necho x >> \"$1\"; sleep 1; exec python3 -B \"$2\"\n";
@@ -239,13 +242,13 @@ async fn a_runner_that_downloads_without_a_word_is_waited_for_and_started_once()
 }
 
 #[tokio::test]
-async fn the_configured_framing_is_used() {
+async fn configured_framing_is_used() {
     let child = child_with("length_only.py", &[], |spec, _| set_framing(spec, Framing::ContentLength));
     assert_eq!(text(&child, "any").await.expect("an answer"), "é");
 }
 
 #[tokio::test]
-async fn blocks_in_small_pieces_and_lines_between_them_are_read() {
+async fn chunked_blocks_and_lines_are_parsed() {
     let child = child("split.py", &[]);
     for _ in 0..6 {
         assert_eq!(text(&child, "any").await.expect("an answer"), "ä€😀");
@@ -253,7 +256,7 @@ async fn blocks_in_small_pieces_and_lines_between_them_are_read() {
 }
 
 #[tokio::test]
-async fn logs_on_stdout_and_stderr_go_to_the_log() {
+async fn stdout_and_stderr_noise_is_logged() {
     let logs = tempfile::tempdir().expect("a folder");
     let child = child_with("chatty.py", &[], |_, options| options.log = Dir::open_root(logs.path()).ok());
     assert_eq!(text(&child, "any").await.expect("an answer"), "after the chat");
@@ -268,7 +271,7 @@ async fn logs_on_stdout_and_stderr_go_to_the_log() {
 }
 
 #[tokio::test]
-async fn suites_p9_what_cannot_be_read_ends_the_child_and_names_the_reason() {
+async fn unreadable_output_ends_child_with_reason() {
     let cases = [
         ("line", "a line of more than 1048576 bytes"),
         ("json", "a line of more than 1048576 bytes"),
@@ -286,7 +289,7 @@ async fn suites_p9_what_cannot_be_read_ends_the_child_and_names_the_reason() {
 }
 
 #[tokio::test]
-async fn suites_p12_stopping_takes_those_with_it_who_ignore_everything() {
+async fn stop_kills_unresponsive_descendants() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("pids");
     let child = child("stubborn.py", &[&file.display().to_string()]);
@@ -300,7 +303,7 @@ async fn suites_p12_stopping_takes_those_with_it_who_ignore_everything() {
 }
 
 #[tokio::test]
-async fn a_start_can_be_stopped() {
+async fn start_can_be_stopped() {
     let child = child("mute.py", &[]);
     let caller = Caller::default();
     let (opened, ()) = tokio::join!(child.open(&caller), async {
@@ -314,7 +317,7 @@ async fn a_start_can_be_stopped() {
 }
 
 #[tokio::test]
-async fn the_last_handle_takes_the_child_with_it() {
+async fn dropping_last_handle_stops_child() {
     let child = child("mortal.py", &[]);
     let pid = text(&child, "pid").await.expect("an answer").parse().expect("a pid");
     drop(child);

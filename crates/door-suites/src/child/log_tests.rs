@@ -5,7 +5,7 @@ use switchboard_sys::files::Dir;
 use super::*;
 
 #[test]
-fn what_a_terminal_would_act_on_is_left_out() {
+fn control_sequences_are_stripped() {
     let cases = [
         ("plain", "plain"),
         ("\u{1b}[31mred\u{1b}[0m text", "red text"),
@@ -15,12 +15,12 @@ fn what_a_terminal_would_act_on_is_left_out() {
         ("cut\u{1b}[", "cut"),
     ];
     for (text, expected) in cases {
-        assert_eq!(plain(text), expected, "{text:?}");
+        assert_eq!(strip_control(text), expected, "{text:?}");
     }
 }
 
 #[test]
-fn the_log_stays_within_its_bounds_and_keeps_the_newest() {
+fn log_is_bounded_and_retains_newest() {
     let dir = tempfile::tempdir().expect("a folder");
     let log = ChildLog::new(Dir::open_root(dir.path()).ok(), "a/b", None);
     for number in 0..2000 {
@@ -31,13 +31,13 @@ fn the_log_stays_within_its_bounds_and_keeps_the_newest() {
     assert!(size("a_b.log.1") >= FILE_CAP);
     let text = std::fs::read_to_string(dir.path().join("a_b.log")).expect("the log is text");
     assert!(text.contains("line 1999 "), "{text}");
-    assert_eq!(log.tail().len(), TAIL);
+    assert_eq!(log.tail().len(), TAIL_LINES);
     assert!(log.last().starts_with("line 1999 "));
     assert_eq!(log.last().len(), QUOTE_CAP);
 }
 
 #[test]
-fn suites_p14_secrets_reach_neither_the_file_nor_the_errors() {
+fn secrets_never_reach_log_or_errors() {
     let dir = tempfile::tempdir().expect("a folder");
     let redact: Redact = Arc::new(|text: &str| text.replace("hunter2", "***"));
     let log = ChildLog::new(Dir::open_root(dir.path()).ok(), "a", Some(redact));

@@ -1,4 +1,4 @@
-//! What a request carries in `_meta`, by the revision that is spoken.
+//! Request `_meta` by protocol revision.
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -7,36 +7,36 @@ use super::object::{Object, raw};
 use super::server_requests::capability;
 use crate::host::Caller;
 
-/// The revision without sessions, in which every request says by itself what it needs.
+/// The sessionless revision, in which every request carries its own context.
 pub(super) const MODERN: &str = "2026-07-28";
 
-/// The newest revision that begins with `initialize`.
+/// The newest revision with `initialize`.
 pub(super) const LEGACY: &str = "2025-11-25";
 
-/// The revisions that begin with `initialize`, newest first.
+/// Known revisions with `initialize`, newest first.
 pub(super) const LEGACY_KNOWN: &[&str] = &[LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
-/// Where a result of 2026-07-28 says whose it is.
+/// Key of the server info in results of 2026-07-28.
 pub(super) const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Which of the two eras of MCP a child belongs to.
+/// The two eras of MCP, by how requests carry context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Meta {
-    /// Sessions: what the client can do was said once.
+    /// With sessions: capabilities are declared once.
     #[default]
     Legacy,
-    /// No sessions: every request says it.
+    /// Without sessions: every request declares them.
     Modern,
 }
 
 impl Meta {
-    /// The parameters as they are to be sent.
+    /// Builds the parameters to send.
     ///
-    /// A progress token is always ours, the number of the request: two clients may well use the same, and a
-    /// client's own token that came along in the parameters must not reach the child.
+    /// The progress token is always our own request id: two clients may use the same token, and a client's token inside
+    /// the parameters must not reach the child.
     pub(super) fn apply(
         self,
         params: Option<&RawValue>,
@@ -51,7 +51,7 @@ impl Meta {
         }
         let empty = Object::default().to_raw();
         let params = params.unwrap_or(&empty);
-        // What is no object is sent as it is: the child says better than we could what is wrong with it.
+        // Non-object parameters are sent unchanged: the child reports the error better than we could.
         let Some(mut object) = Object::parse(params) else { return Some(params.to_owned()) };
         let old_meta = object.get("_meta").map(RawValue::to_owned);
         let mut meta = old_meta.as_deref().and_then(Object::parse).unwrap_or_default();
@@ -73,12 +73,12 @@ impl Meta {
     }
 }
 
-/// Who we are.
+/// Returns our client info.
 pub(super) fn client_info() -> Value {
     json!({"name": "switchboard", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// What the caller's client declared, as far as it is passed on: answers to questions of a child.
+/// Returns the client's capabilities for requests that are relayed to it.
 pub(super) fn capabilities(caller: &Caller) -> Value {
     let Some(Value::Object(declared)) = caller.host.as_ref().map(|host| host.capabilities()) else {
         return Value::Object(Map::new());

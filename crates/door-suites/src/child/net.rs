@@ -1,8 +1,8 @@
-//! Where a child may be reached over the network, and where not.
+//! Network access checks against SSRF (server-side request forgery).
 //!
-//! What the user wrote down is meant, loopback and private networks included. What is never meant are the
-//! link-local addresses, where clouds keep their credentials, and any place that a server points to by itself: a
-//! redirect, another origin, a name that turns out to be such an address.
+//! URLs written by the user are allowed, including loopback and private networks. Never allowed are link-local
+//! addresses, where clouds serve credentials, and targets chosen by a server: redirects, other origins, and names that
+//! resolve to such addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -17,13 +17,13 @@ use super::error::ChildError;
 use super::shared::Shared;
 use crate::error::chain;
 
-/// The metadata services of Alibaba and Oracle, which lie outside the link-local range.
+/// Metadata services of Alibaba and Oracle, outside the link-local range.
 const METADATA_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
 
-/// Amazon's in IPv6, which does too.
+/// Amazon's metadata service over IPv6, also outside that range.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// Headers that we set ourselves: a file must not make two of them.
+/// Headers that the protocol sets, which a child's file must not set as well.
 const OURS: &[&str] = &[
     "accept",
     "content-length",
@@ -37,13 +37,13 @@ const OURS: &[&str] = &[
     "transfer-encoding",
 ];
 
-/// An address that no child is reached at.
+/// A blocked address.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is a link-local or metadata address, which no server of yours is at")]
-pub(super) struct Forbidden(IpAddr);
+pub(super) struct ForbiddenAddress(IpAddr);
 
-/// Refuses link-local and metadata addresses, however they are written.
-pub(super) fn check_address(address: IpAddr) -> Result<(), Forbidden> {
+/// Rejects link-local and metadata addresses in every notation.
+pub(super) fn check_address(address: IpAddr) -> Result<(), ForbiddenAddress> {
     let is_forbidden_v4 = |v4: Ipv4Addr| v4.is_link_local() || METADATA_V4.contains(&v4);
     let is_forbidden = match address {
         IpAddr::V4(v4) => is_forbidden_v4(v4),
@@ -52,10 +52,10 @@ pub(super) fn check_address(address: IpAddr) -> Result<(), Forbidden> {
             None => v6.is_unicast_link_local() || v6 == METADATA_V6,
         },
     };
-    if is_forbidden { Err(Forbidden(address)) } else { Ok(()) }
+    if is_forbidden { Err(ForbiddenAddress(address)) } else { Ok(()) }
 }
 
-/// The address inside one of the NAT64 prefix `64:ff9b::/96`.
+/// Returns the IPv4 address embedded in the NAT64 prefix `64:ff9b::/96`.
 fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, 0, 0, 0, 0, high, low] = v6.segments() else { return None };
     let [first, second] = high.to_be_bytes();
@@ -63,11 +63,11 @@ fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     (a == 0x64 && b == 0xff9b).then(|| Ipv4Addr::new(first, second, third, fourth))
 }
 
-/// Reads a child's address, which has to have one of the schemes.
+/// Parses a child's URL and checks its scheme and address.
 pub(super) fn check_url(shared: &Shared, url: &str, schemes: &[&str]) -> Result<Url, ChildError> {
     let hint = || format!("correct `url` in {}", shared.file().display());
     let parsed = Url::parse(url)
-        .map_err(|error| shared.cannot_start(format!("`url` is no address: {error}"), hint()))?;
+        .map_err(|error| shared.cannot_start(format!("`url` is not a valid URL: {error}"), hint()))?;
     if !schemes.contains(&parsed.scheme()) {
         let cause = format!(
             "`url` begins with `{}:`, and only {} are spoken",
@@ -86,7 +86,7 @@ pub(super) fn check_url(shared: &Shared, url: &str, schemes: &[&str]) -> Result<
     Ok(parsed)
 }
 
-/// The addresses of a name, all of which were checked: what is connected to is what was looked at.
+/// Resolves a name and checks all its addresses. The caller connects to exactly these, which prevents DNS rebinding.
 pub(super) async fn resolve(
     host: &str,
     port: u16,
@@ -98,7 +98,7 @@ pub(super) async fn resolve(
     Ok(addresses)
 }
 
-/// The headers of a child's file.
+/// Parses the headers of a child's file.
 pub(super) fn headers(shared: &Shared, declared: &BTreeMap<String, String>) -> Result<HeaderMap, ChildError> {
     let mut headers = HeaderMap::new();
     for (name, value) in declared {
@@ -120,22 +120,22 @@ pub(super) fn headers(shared: &Shared, declared: &BTreeMap<String, String>) -> R
     Ok(headers)
 }
 
-/// A client that follows no redirect, uses no proxy (what it connects to would be the proxy's choice) and sends
-/// nothing but what it is told to.
+/// Builds an HTTP client that follows no redirects, uses no proxy (which would choose the target) and adds no headers
+/// of its own.
 pub(super) fn client(shared: &Shared) -> Result<reqwest::Client, ChildError> {
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        .dns_resolver(Arc::new(CheckedNames))
+        .dns_resolver(Arc::new(CheckedResolver))
         .connect_timeout(shared.spec.limits.spawn)
         .tcp_keepalive(Duration::from_secs(30))
         .build()
         .map_err(|error| shared.cannot_start(chain(&error), "check the certificates of this machine"))
 }
 
-struct CheckedNames;
+struct CheckedResolver;
 
-impl Resolve for CheckedNames {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let addresses = resolve(name.as_str(), 0).await?;

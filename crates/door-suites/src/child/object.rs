@@ -1,7 +1,6 @@
-//! A JSON object taken apart at its top level only.
+//! JSON object parsed at its top level only.
 //!
-//! What the values hold stays as it was written, order and unknown fields included: a child's words
-//! are passed on, not retold.
+//! Values keep their bytes, including order and unknown fields, because a child's messages pass through unchanged.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,27 +10,27 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// An object's members, in their order.
+/// Members of an object, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Object<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
 impl<'a> Object<'a> {
-    /// Takes an object apart; `None` when it is something else.
+    /// Parses an object; `None` if the value is not one.
     pub(super) fn parse(raw: &'a RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// The value of a member.
+    /// Returns the value of a member.
     pub(super) fn get(&self, key: &str) -> Option<&RawValue> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| &**value)
     }
 
-    /// The text of a member that is a string.
+    /// Returns the value of a string member.
     pub(super) fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// Sets a member, in its place when it is there and at the end otherwise.
+    /// Sets a member in place, or appends it.
     pub(super) fn set(&mut self, key: &'a str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(name, _)| name == key) {
             Some((_, old)) => *old = Cow::Owned(value),
@@ -39,28 +38,28 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Takes a member out.
+    /// Removes a member.
     pub(super) fn remove(&mut self, key: &str) {
         self.0.retain(|(name, _)| name != key);
     }
 
-    /// The members, in their order.
+    /// Iterates over the members in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Whether there is nothing in it.
+    /// True if the object has no members.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The object as JSON again.
+    /// Serializes the object.
     pub(super) fn to_raw(&self) -> Box<RawValue> {
         raw(self)
     }
 }
 
-/// Anything as raw JSON. What cannot be written, such as a map with keys that are no strings, is `null`.
+/// Serializes a value as raw JSON; `null` if it cannot be serialized, such as a map with non-string keys.
 pub(super) fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

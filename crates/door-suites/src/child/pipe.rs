@@ -1,8 +1,7 @@
-//! The stdin of a child.
+//! Writer for a child's stdin.
 //!
-//! A message is written at once, by whoever sends it, with one call to the system. Only what the pipe does not
-//! take waits, and then everything behind it waits in one heap that is written as it is: under load many
-//! messages go with one call.
+//! The sender writes a message directly with one system call. If the pipe is full, the rest and all later messages go
+//! to a backlog, which is written as one block: under load many messages share a system call.
 
 use std::io;
 use std::pin::Pin;
@@ -16,20 +15,20 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::connection::{Connection, EndKind};
-use super::stdio::LAST_WORDS;
+use super::stdio::DRAIN_TIMEOUT;
 use super::transport::Full;
 use crate::spec::Framing;
 
-/// How much may wait for a child that does not read. One message may be larger; the next is turned away.
+/// Largest backlog for a child that does not read. A single message may exceed it; the next one is rejected.
 const BACKLOG: usize = 64 * 1024 * 1024;
 
-/// A child's stdin. Closed when it is dropped or when it is told so.
+/// Handle for a child's stdin, which is closed by `close` or when the last handle is dropped.
 #[derive(Clone)]
 pub(super) struct PipeWriter(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
-    /// Rings when something is left for the task that writes what waits.
+    /// Wakes the task that writes the backlog.
     rest: Notify,
     framing: Framing,
 }
@@ -37,7 +36,7 @@ struct Inner {
 struct State {
     stdin: Option<ChildStdin>,
     backlog: Vec<u8>,
-    /// How much of the backlog is written already.
+    /// Number of backlog bytes that are already written.
     written: usize,
 }
 
@@ -47,7 +46,7 @@ impl PipeWriter {
         Self(Arc::new(Inner { state, rest: Notify::new(), framing }))
     }
 
-    /// Writes a message, or as much of it as the pipe takes and the rest when it takes more.
+    /// Writes a message; what the pipe does not accept goes to the backlog.
     pub(super) fn send(&self, body: Vec<u8>) -> Result<(), Full> {
         let message = match self.0.framing {
             Framing::Auto | Framing::Newline => {
@@ -69,11 +68,11 @@ impl PipeWriter {
         if state.backlog.is_empty()
             && let Some(stdin) = &mut state.stdin
         {
-            // Nobody has to be woken: when the pipe is full, the task below waits for it with a waker of its own.
+            // No wake-up needed: if the pipe is full, the backlog task polls it with its own waker.
             let mut context = Context::from_waker(Waker::noop());
             match Pin::new(stdin).poll_write(&mut context, &message) {
                 Poll::Ready(Ok(count)) => written = count,
-                // The end of the child is found by those who read from it and wait for it.
+                // The reader and the process watcher notice the child's end.
                 Poll::Ready(Err(_)) => return Ok(()),
                 Poll::Pending => {}
             }
@@ -85,15 +84,15 @@ impl PipeWriter {
         Ok(())
     }
 
-    /// Closes the child's stdin, which is how it is told to end.
+    /// Closes the child's stdin, which asks the child to exit.
     pub(super) fn close(&self) {
         let mut state = self.0.state.lock();
         state.stdin = None;
         (state.backlog, state.written) = (Vec::new(), 0);
     }
 
-    /// Writes what waits, for as long as the connection lasts.
-    pub(super) async fn write_rest(self, connection: Arc<Connection>) {
+    /// Writes the backlog for the lifetime of the connection.
+    pub(super) async fn write_backlog(self, connection: Arc<Connection>) {
         loop {
             tokio::select! {
                 () = connection.ended() => return,
@@ -101,18 +100,18 @@ impl PipeWriter {
             }
             let written = tokio::select! {
                 () = connection.ended() => return,
-                written = std::future::poll_fn(|context| self.poll_rest(context)) => written,
+                written = std::future::poll_fn(|context| self.poll_backlog(context)) => written,
             };
-            // Most often it is about to end, and then we want to know how.
+            // Usually the child is about to exit, and then its exit status is the better cause.
             if let Err(error) = written
-                && timeout(LAST_WORDS, connection.ended()).await.is_err()
+                && timeout(DRAIN_TIMEOUT, connection.ended()).await.is_err()
             {
                 connection.end(format!("it takes no more input ({error})"), EndKind::Crash);
             }
         }
     }
 
-    fn poll_rest(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_backlog(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.state.lock();
         let State { stdin: Some(stdin), backlog, written } = &mut *state else { return Poll::Ready(Ok(())) };
         while *written < backlog.len() {
@@ -120,7 +119,7 @@ impl PipeWriter {
                 Poll::Ready(Ok(count)) => *written += count,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    // What is written is let go of when it is the larger part, so that moving the rest pays.
+                    // Free written bytes only when they are the larger part, so that moving the rest pays off.
                     if *written > backlog.len() / 2 {
                         backlog.drain(..std::mem::take(written));
                     }

@@ -1,4 +1,4 @@
-//! When a child that failed may be started again. Time and chance are arguments.
+//! Restart policy: exponential backoff and circuit breaker. Time and randomness are arguments.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use tokio::time::Instant;
 
 use super::shared::RecoveryRules;
 
-/// What is remembered of failures.
+/// Failure history of a child.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// Failed starts in a row, and ends that nobody asked for soon after a start.
+    /// Consecutive failed starts and early crashes.
     failures: u32,
-    /// Failed starts in a row alone: these open the circuit.
+    /// Consecutive failed starts, which open the circuit.
     failed_starts: u32,
-    /// No start before.
+    /// Earliest time of the next start.
     until: Option<Instant>,
     reason: String,
 }
 
-/// Whether a child may be started.
+/// Decision on a start.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// After this wait, which may be nothing.
+    /// Start after this delay, which may be zero.
     After(Duration),
-    /// Not now.
+    /// The circuit is open: do not start.
     Shut { failures: u32, retry_in: Duration },
-    /// Once, to see whether it is well again; nobody else has to wait for that.
+    /// The circuit is half-open: one trial start, for which no other caller waits.
     Probe,
 }
 
 impl Recovery {
-    /// Whether a start may begin now.
+    /// Decides whether a start is allowed now.
     pub(super) fn gate(&self, rules: &RecoveryRules, now: Instant) -> Gate {
         let wait = self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         if self.failed_starts < rules.failures {
@@ -42,23 +42,23 @@ impl Recovery {
         }
     }
 
-    /// A start failed.
+    /// Records a failed start.
     pub(super) fn start_failed(&mut self, rules: &RecoveryRules, now: Instant, chance: f64, reason: String) {
         self.failed_starts += 1;
         self.failures += 1;
         self.reason = reason;
         let is_open = self.failed_starts >= rules.failures;
-        let wait = if is_open { rules.open } else { back_off(rules, self.failures, chance) };
+        let wait = if is_open { rules.open } else { backoff(rules, self.failures, chance) };
         self.until = Some(now + wait);
     }
 
-    /// A start succeeded.
+    /// Records a successful start.
     pub(super) fn started(&mut self) {
         self.failed_starts = 0;
         self.until = None;
     }
 
-    /// A child that ran for so long ended without having been asked to.
+    /// Records a crash after this uptime.
     pub(super) fn crashed(
         &mut self,
         rules: &RecoveryRules,
@@ -69,29 +69,29 @@ impl Recovery {
     ) {
         self.failures = if ran >= rules.healthy { 1 } else { self.failures + 1 };
         self.reason = reason;
-        self.until = Some(now + back_off(rules, self.failures, chance));
+        self.until = Some(now + backoff(rules, self.failures, chance));
     }
 
-    /// Until when it is left alone, and why.
+    /// Returns the remaining delay and the reason for it.
     pub(super) fn waits(&self, now: Instant) -> Option<(Duration, &str)> {
         let wait = self.until?.saturating_duration_since(now);
         (!wait.is_zero()).then_some((wait, self.reason.as_str()))
     }
 
-    /// How many starts failed in a row.
+    /// Returns the number of consecutive failed starts.
     pub(super) fn failed_starts(&self) -> u32 {
         self.failed_starts
     }
 
-    /// What went wrong last; empty when nothing did.
+    /// Returns the last failure; empty if there was none.
     pub(super) fn reason(&self) -> &str {
         &self.reason
     }
 }
 
-/// Twice as long with each failure; half of it is left to chance, so that children that failed together do not
-/// all come back at once.
-fn back_off(rules: &RecoveryRules, failures: u32, chance: f64) -> Duration {
+/// Returns the backoff: doubles with each failure, with up to half as jitter, so that children that failed together do
+/// not all restart at once.
+fn backoff(rules: &RecoveryRules, failures: u32, chance: f64) -> Duration {
     let factor = 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
     let longest = rules.first.saturating_mul(factor).min(rules.most);
     longest.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)

@@ -13,7 +13,7 @@ fn failed(recovery: &mut Recovery, now: Instant) {
 }
 
 #[tokio::test]
-async fn the_wait_doubles_until_the_circuit_opens_and_lets_one_through() {
+async fn backoff_doubles_until_circuit_opens() {
     let (mut recovery, now) = (Recovery::default(), Instant::now());
     assert_eq!(recovery.gate(&RULES, now), Gate::After(Duration::ZERO));
     failed(&mut recovery, now);
@@ -32,7 +32,7 @@ async fn the_wait_doubles_until_the_circuit_opens_and_lets_one_through() {
 }
 
 #[tokio::test]
-async fn crashes_back_off_up_to_a_limit_and_are_forgiven_after_a_good_run() {
+async fn backoff_after_crashes_is_bounded() {
     let (mut recovery, now) = (Recovery::default(), Instant::now());
     let crash = |recovery: &mut Recovery, ran| {
         recovery.crashed(&RULES, now, ran, 0.0, "it ended".to_owned());

@@ -1,4 +1,4 @@
-//! Children over HTTP in both eras, over the older event streams and over WebSockets, with real servers.
+//! Children over HTTP in both eras, SSE and WebSocket, with real servers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::test_child::{TestHost, call, params, quick, spec, until, within};
 use super::*;
 use crate::spec::Launch;
 
-/// A server in Python; it ends with this value.
+/// A server in Python, which is killed on drop.
 struct Server {
     _process: Process,
     lines: Lines<BufReader<ChildStdout>>,
@@ -47,7 +47,7 @@ impl Server {
 
 fn remote(launch: Launch) -> Child {
     let options = ChildOptions { recovery: quick(), ..ChildOptions::default() };
-    Child::with(Arc::new(spec(launch)), options)
+    Child::with_options(Arc::new(spec(launch)), options)
 }
 
 fn http(url: &str) -> Child {
@@ -69,7 +69,7 @@ async fn wait_for_change(events: &mut broadcast::Receiver<ChildEvent>) {
 }
 
 #[tokio::test]
-async fn a_session_is_opened_used_told_of_changes_and_ended() {
+async fn session_opens_notifies_and_ends() {
     let mut server = Server::start(&["legacy"]).await;
     let child = server.http();
     let mut events = child.events();
@@ -95,7 +95,7 @@ async fn a_session_is_opened_used_told_of_changes_and_ended() {
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_forgot_is_opened_again_once() {
+async fn expired_session_is_reopened_once() {
     let server = Server::start(&["legacy"]).await;
     let child = server.http();
     let first = anyone(&child, "forget").await.expect("an answer");
@@ -106,7 +106,7 @@ async fn a_session_that_the_server_forgot_is_opened_again_once() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_taken_up_again() {
+async fn broken_stream_is_resumed() {
     let server = Server::start(&["events"]).await;
     let child = server.http();
     let mut events = child.events();
@@ -120,7 +120,7 @@ async fn a_stream_that_breaks_off_is_taken_up_again() {
 }
 
 #[tokio::test]
-async fn a_question_on_a_calls_own_stream_is_for_that_caller() {
+async fn request_on_call_stream_reaches_its_caller() {
     let server = Server::start(&["events"]).await;
     let child = server.http();
     let other = TestHost::new("other", json!({"roots": {}}));
@@ -132,7 +132,7 @@ async fn a_question_on_a_calls_own_stream_is_for_that_caller() {
 }
 
 #[tokio::test]
-async fn a_server_without_sessions_gets_headers_and_a_subscription() {
+async fn sessionless_server_gets_headers_and_subscription() {
     let server = Server::start(&["modern"]).await;
     let child = server.http();
     let mut events = child.events();
@@ -145,7 +145,7 @@ async fn a_server_without_sessions_gets_headers_and_a_subscription() {
     assert_eq!(answer["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
     anyone(&child, "change").await.expect("an answer");
     wait_for_change(&mut events).await;
-    // What is called off is let go of.
+    // A cancelled call is abandoned.
     let caller = Caller::default();
     let (hung, ()) = tokio::join!(call(&child, "hang", json!({}), &caller), async {
         until(|| child.status().counts.calls == 4).await;
@@ -173,20 +173,20 @@ async fn a_server_without_sessions_gets_headers_and_a_subscription() {
 }
 
 #[tokio::test]
-async fn arguments_that_a_server_wants_in_headers_are_sent_there_too() {
+async fn annotated_arguments_are_mirrored_in_headers() {
     let server = Server::start(&["modern"]).await;
     let child = server.http();
-    // The first time the server says that something is missing, and its list says what.
+    // The server rejects the first call for a missing header, which its tool list announces.
     for region in ["eu", "us"] {
         let answer = call(&child, "regional", json!({"region": region}), &Caller::default()).await;
         assert_eq!(answer.expect("an answer")["params"]["arguments"]["region"], region);
     }
-    // The opening, a call that was refused, the list, the call again, and the second call.
+    // The handshake, a rejected call, the list, the retried call, and the second call.
     assert_eq!(child.status().counts.calls, 5);
 }
 
 #[tokio::test]
-async fn the_older_pair_of_stream_and_posts_is_spoken() {
+async fn sse_transport_works() {
     let server = Server::start(&["sse"]).await;
     let child = remote(Launch::Sse { url: server.url.clone(), headers: BTreeMap::new() });
     let answer = call(&child, "any", json!({"kept": 1}), &Caller::default()).await.expect("an answer");
@@ -198,14 +198,14 @@ async fn the_older_pair_of_stream_and_posts_is_spoken() {
 }
 
 #[tokio::test]
-async fn other_events_may_come_before_the_address_of_the_posts() {
+async fn sse_endpoint_may_follow_other_events() {
     let server = Server::start(&["sse", "late"]).await;
     let child = remote(Launch::Sse { url: server.url.clone(), headers: BTreeMap::new() });
     anyone(&child, "any").await.expect("an answer");
 }
 
 #[tokio::test]
-async fn a_status_that_is_no_success_is_told_as_a_refusal() {
+async fn error_status_is_a_rejection() {
     let server = Server::start(&["legacy"]).await;
     let child = server.http();
     let error = anyone(&child, "status 429").await.expect_err("it is refused").to_string();
@@ -215,13 +215,13 @@ async fn a_status_that_is_no_success_is_told_as_a_refusal() {
     );
     let error = anyone(&child, "status 500").await.expect_err("it is refused").to_string();
     assert!(error.contains("500 Internal Server Error: not now; whether the call took effect"), "{error}");
-    // It is still there.
+    // The server is still running.
     anyone(&child, "any").await.expect("an answer");
     assert_eq!(child.status().counts.starts, 1);
 }
 
 #[tokio::test]
-async fn a_server_that_only_knows_the_older_pair_is_found_out() {
+async fn sse_only_server_is_detected() {
     let server = Server::start(&["sse"]).await;
     let child = server.http();
     anyone(&child, "any").await.expect("an answer");
@@ -229,7 +229,7 @@ async fn a_server_that_only_knows_the_older_pair_is_found_out() {
 }
 
 #[tokio::test]
-async fn an_endpoint_at_another_origin_is_refused() {
+async fn cross_origin_endpoint_is_refused() {
     let server = Server::start(&["sse", "elsewhere"]).await;
     let child = remote(Launch::Sse { url: server.url.clone(), headers: BTreeMap::new() });
     let error = anyone(&child, "any").await.expect_err("it is refused").to_string();
@@ -237,14 +237,14 @@ async fn an_endpoint_at_another_origin_is_refused() {
 }
 
 #[tokio::test]
-async fn suites_p16_redirects_are_named_and_not_followed() {
+async fn redirects_are_reported_not_followed() {
     let server = Server::start(&["redirect"]).await;
     let error = anyone(&server.http(), "any").await.expect_err("it is refused").to_string();
     assert!(error.contains("redirects to http://169.254.169.254/latest/meta-data"), "{error}");
 }
 
 #[tokio::test]
-async fn suites_p17_a_server_gets_the_headers_of_its_file_and_no_others() {
+async fn server_gets_only_declared_headers() {
     let server = Server::start(&["guarded"]).await;
     let error = anyone(&server.http(), "any").await.expect_err("it is refused").to_string();
     assert!(
@@ -259,7 +259,7 @@ async fn suites_p17_a_server_gets_the_headers_of_its_file_and_no_others() {
 }
 
 #[tokio::test]
-async fn suites_p16_addresses_that_are_never_meant_are_refused_before_anything_is_sent() {
+async fn ssrf_addresses_are_refused_before_sending() {
     for url in [
         "http://169.254.169.254/mcp",
         "http://[fe80::1]/mcp",
@@ -276,7 +276,7 @@ async fn suites_p16_addresses_that_are_never_meant_are_refused_before_anything_i
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told_as_that() {
+async fn unreachable_server_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
     drop(listener);
@@ -285,7 +285,7 @@ async fn a_server_that_is_not_there_is_told_as_that() {
     assert!(error.to_string().contains("it cannot be reached"), "{error}");
 }
 
-/// Answers on a WebSocket until it is closed, and says how it was opened.
+/// Answers on a WebSocket until it is closed; returns the subprotocol header of its handshake.
 async fn serve_socket(listener: TcpListener) -> Option<String> {
     let (stream, _) = listener.accept().await.expect("somebody connects");
     let mut protocol = None;
@@ -314,7 +314,7 @@ async fn serve_socket(listener: TcpListener) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_websocket_is_spoken() {
+async fn websocket_transport_works() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("ws://{}/mcp", listener.local_addr().expect("an address"));
     let server = tokio::spawn(serve_socket(listener));

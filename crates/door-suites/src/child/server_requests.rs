@@ -1,4 +1,4 @@
-//! What a child asks of us. Only `ping` is answered here: everything else is for the client to answer, or refused.
+//! Requests from a child to its client. Only `ping` is answered here; others are relayed to the client or refused.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,38 +13,38 @@ use super::object::{Object, raw};
 use super::status::count;
 use crate::host::{Host, RpcError};
 
-/// How many questions a child may have open. One more is refused, with the reason.
+/// Most open requests per child; one more is refused with the reason.
 const OPEN: usize = 64;
 
-/// The questions that wait for a client's answer, by the child's own ids.
+/// Requests waiting for a client's answer, by the child's own ids.
 #[derive(Default)]
 pub(super) struct ServerRequests(Mutex<HashMap<String, CancellationToken>>);
 
 impl ServerRequests {
-    /// Whether one is open.
+    /// True if a request is open.
     pub(super) fn any(&self) -> bool {
         !self.0.lock().is_empty()
     }
 
-    /// Calls off the question that a `notifications/cancelled` of the child names.
-    pub(super) fn call_off(&self, params: &RawValue) {
+    /// Cancels the request named by the child's `notifications/cancelled`.
+    pub(super) fn cancel(&self, params: &RawValue) {
         let Some(params) = Object::parse(params) else { return };
-        if let Some(off) = params.get("requestId").and_then(|id| self.0.lock().remove(id.get())) {
-            off.cancel();
+        if let Some(cancel) = params.get("requestId").and_then(|id| self.0.lock().remove(id.get())) {
+            cancel.cancel();
         }
     }
 
-    /// Calls off all of them.
-    pub(super) fn call_off_all(&self) {
-        for off in std::mem::take(&mut *self.0.lock()).into_values() {
-            off.cancel();
+    /// Cancels all requests.
+    pub(super) fn cancel_all(&self) {
+        for cancel in std::mem::take(&mut *self.0.lock()).into_values() {
+            cancel.cancel();
         }
     }
 }
 
 impl Connection {
-    /// Takes a question of the child.
-    pub(super) fn asked(
+    /// Handles a request of the child.
+    pub(super) fn handle_request(
         self: &Arc<Self>,
         id: &RawValue,
         method: &str,
@@ -55,19 +55,19 @@ impl Connection {
             self.send("", answer(id, &Ok(raw(&Object::default()))));
             return;
         }
-        let host = match self.willing_host(method, via) {
+        let host = match self.host_with_capability(method, via) {
             Ok(host) => host,
             Err(refusal) => return self.refuse(id, refusal),
         };
-        let off = CancellationToken::new();
+        let cancel = CancellationToken::new();
         {
-            let mut open = self.asks.0.lock();
+            let mut open = self.server_requests.0.lock();
             if open.len() >= OPEN {
                 drop(open);
                 let why = format!("{OPEN} questions are open already; wait until some are answered");
                 return self.refuse(id, refusal(code::INTERNAL, why));
             }
-            open.insert(id.get().to_owned(), off.clone());
+            open.insert(id.get().to_owned(), cancel.clone());
         }
         let (connection, id) = (Arc::clone(self), id.to_owned());
         let (method, params) = (method.to_owned(), params.map(RawValue::to_owned));
@@ -75,17 +75,21 @@ impl Connection {
             let name = connection.shared.name();
             tokio::select! {
                 outcome = host.request(name, &method, params) => {
-                    if connection.asks.0.lock().remove(id.get()).is_some() {
+                    if connection.server_requests.0.lock().remove(id.get()).is_some() {
                         connection.send("", answer(&id, &outcome));
                     }
                 }
-                () = off.cancelled() => {}
+                () = cancel.cancelled() => {}
             }
         });
     }
 
-    /// The client that a question is for, if it said that it answers such questions.
-    pub(super) fn willing_host(&self, method: &str, via: Option<u64>) -> Result<Arc<dyn Host>, RpcError> {
+    /// Returns the client that a request is for, if it declared the required capability.
+    pub(super) fn host_with_capability(
+        &self,
+        method: &str,
+        via: Option<u64>,
+    ) -> Result<Arc<dyn Host>, RpcError> {
         let Some(capability) = capability(method) else {
             return Err(refusal(
                 code::METHOD_NOT_FOUND,
@@ -101,7 +105,7 @@ impl Connection {
                 format!("{count} clients use this server, and `{method}` does not say which one it is for");
             refusal(code::INTERNAL, why)
         })?;
-        willing(&host, method, capability)?;
+        check_capability(&host, method, capability)?;
         Ok(host)
     }
 
@@ -111,7 +115,7 @@ impl Connection {
     }
 }
 
-/// The client's capability without which a method is not asked of it.
+/// Returns the client capability that a method requires.
 pub(super) fn capability(method: &str) -> Option<&'static str> {
     match method {
         "roots/list" => Some("roots"),
@@ -121,8 +125,8 @@ pub(super) fn capability(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Refuses where the client did not declare the capability.
-pub(super) fn willing(host: &Arc<dyn Host>, method: &str, capability: &str) -> Result<(), RpcError> {
+/// Refuses the request if the client did not declare the capability.
+pub(super) fn check_capability(host: &Arc<dyn Host>, method: &str, capability: &str) -> Result<(), RpcError> {
     if host.capabilities().get(capability).is_some_and(|declared| !declared.is_null()) {
         return Ok(());
     }

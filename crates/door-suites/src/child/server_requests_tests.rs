@@ -4,7 +4,7 @@ use crate::child::test_child::{TestHost, call, child, until};
 use crate::host::Caller;
 
 #[tokio::test]
-async fn suites_p15_questions_go_to_the_client_of_the_call_with_the_childs_name() {
+async fn requests_reach_calling_client_with_child_name() {
     let child = child("asker.py", &[]);
     let all = json!({"roots": {}, "sampling": {}, "elicitation": {}, "experimental": {}});
     let host = TestHost::new("host", all);
@@ -19,7 +19,7 @@ async fn suites_p15_questions_go_to_the_client_of_the_call_with_the_childs_name(
 }
 
 #[tokio::test]
-async fn suites_p15_what_the_client_did_not_declare_is_refused_with_the_reason() {
+async fn undeclared_capability_is_refused_with_reason() {
     let child = child("asker.py", &[]);
     let host = TestHost::new("host", json!({"roots": {}}));
     let answer = call(&child, "sampling/createMessage", json!({}), &host.caller()).await.expect("an answer");
@@ -33,7 +33,7 @@ async fn suites_p15_what_the_client_did_not_declare_is_refused_with_the_reason()
 }
 
 #[tokio::test]
-async fn where_nobody_can_be_asked_the_question_is_refused() {
+async fn request_without_client_is_refused() {
     let child = child("asker.py", &[]);
     let answer = call(&child, "roots/list", json!({}), &Caller::default()).await.expect("an answer");
     assert!(
@@ -43,14 +43,14 @@ async fn where_nobody_can_be_asked_the_question_is_refused() {
 }
 
 #[tokio::test]
-async fn a_ping_is_answered() {
+async fn ping_is_answered() {
     let child = child("asker.py", &[]);
     let answer = call(&child, "ping", json!({}), &Caller::default()).await.expect("an answer");
     assert_eq!(answer["told"]["result"], json!({}));
 }
 
 #[tokio::test]
-async fn suites_p15_a_question_that_could_be_for_several_clients_is_for_none() {
+async fn ambiguous_request_is_refused() {
     let child = child("asker.py", &[]);
     let first = TestHost::silent("first", json!({"roots": {}}));
     let second = TestHost::new("second", json!({"roots": {}}));
@@ -68,7 +68,7 @@ async fn suites_p15_a_question_that_could_be_for_several_clients_is_for_none() {
 }
 
 #[tokio::test]
-async fn a_child_can_call_off_its_question() {
+async fn child_can_cancel_its_request() {
     let child = child("asker.py", &[]);
     let host = TestHost::silent("host", json!({"roots": {}}));
     call(&child, "roots/list", json!({"call_off": true}), &host.caller()).await.expect("an answer");

@@ -1,4 +1,4 @@
-//! What belongs to a child however often it is started: its name, its log, its counters, its events.
+//! State of a child across restarts: name, log, counters, events.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,45 +17,45 @@ use super::log::{ChildLog, Redact};
 use super::status::{ChildEvent, Counters, ListKind};
 use crate::spec::ChildSpec;
 
-/// How many events a receiver may be behind. Whoever is further behind is told that it missed some.
+/// Capacity of the event channel. A receiver that lags is notified that it missed events.
 const EVENTS: usize = 256;
 
-/// How often a change of the same list is made known at most.
-const LIST_CHANGES: Duration = Duration::from_millis(100);
+/// Debounce interval for changes of the same list.
+const LIST_CHANGE_DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The things a child is given beside its description.
+/// Options of a child beside its spec.
 #[derive(Clone)]
 pub struct ChildOptions {
-    /// The folder for `<name>.log`.
+    /// Folder for `<name>.log`.
     pub log: Option<Dir>,
-    /// The folder where is remembered how a child wants to be written to.
+    /// Folder for the detected framing of a child.
     pub cache: Option<Dir>,
-    /// What ends the child when this process is killed.
+    /// Kills the child if this process is killed.
     pub guard: Option<Guard>,
-    /// What takes secrets out of texts before they are logged or quoted.
+    /// Redacts secrets before a text is logged or quoted.
     pub redact: Option<Redact>,
-    /// How long a message of a child may be.
+    /// Largest accepted message in bytes.
     pub message_cap: usize,
-    /// How many requests may wait for their turn; one more is turned away as [`ChildError::Busy`].
+    /// Most waiting requests; one more is rejected as [`ChildError::Busy`].
     pub queue: usize,
-    /// How long a child is given to end after its stdin was closed, and again after SIGTERM.
+    /// Grace period after closing stdin, and again after SIGTERM.
     pub grace: Duration,
-    /// When a child that failed is started again.
+    /// Restart policy.
     pub recovery: RecoveryRules,
 }
 
-/// When a child that failed is started again.
+/// Restart policy: backoff and circuit breaker.
 #[derive(Debug, Clone, Copy)]
 pub struct RecoveryRules {
-    /// The wait after the first failure. It doubles with each, and up to half of it is left to chance.
+    /// Backoff after the first failure. Doubles with each failure, with up to half as jitter.
     pub first: Duration,
-    /// The longest wait.
+    /// Longest backoff.
     pub most: Duration,
-    /// After so many failed starts in a row the child is left alone.
+    /// Consecutive failed starts that open the circuit.
     pub failures: u32,
-    /// For so long.
+    /// Time for which the circuit stays open.
     pub open: Duration,
-    /// A child that ran for so long counts as well again.
+    /// Uptime after which earlier failures are forgotten.
     pub healthy: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Default for ChildOptions {
             redact: None,
             message_cap: 64 * 1024 * 1024,
             queue: 1024,
-            // Twice this, and the last signal, stay below the five seconds in which all is to be gone.
+            // Two grace periods and the final SIGKILL stay below the five seconds allowed for shutdown.
             grace: Duration::from_millis(1500),
             recovery: RecoveryRules {
                 first: Duration::from_millis(200),
@@ -81,33 +81,33 @@ impl Default for ChildOptions {
     }
 }
 
-/// What all parts of a child's client share.
+/// State shared by all parts of a child's client.
 pub(super) struct Shared {
     pub(super) spec: Arc<ChildSpec>,
     pub(super) options: ChildOptions,
     pub(super) log: ChildLog,
     pub(super) counters: Counters,
-    /// How many connections are not gone yet, ended ones included.
+    /// Number of connections not yet cleaned up, including ended ones.
     living: watch::Sender<usize>,
-    /// Made when somebody listens: its places take 20 kB, and most children are never started.
+    /// Created for the first listener: its buffer takes 20 kB, and most children are never started.
     events: OnceLock<broadcast::Sender<ChildEvent>>,
-    list_changes: Mutex<HashMap<ListKind, ListChange>>,
-    /// How often the list of tools was announced as changed. Counted at once, while events are debounced.
+    list_changes: Mutex<HashMap<ListKind, ListChangeState>>,
+    /// Number of announced tool-list changes, counted immediately, while events are debounced.
     pub(super) tool_changes: AtomicU64,
 }
 
-/// Something that is left of a child as long as this is.
-pub(super) struct Living(Arc<Shared>);
+/// Guard for a resource of the child that is still in use.
+pub(super) struct LiveGuard(Arc<Shared>);
 
-impl Drop for Living {
+impl Drop for LiveGuard {
     fn drop(&mut self) {
         self.0.living.send_modify(|living| *living -= 1);
     }
 }
 
-/// When a list's change was last made known, and whether the next time is set.
+/// Debounce state of a list: last event, and whether another is scheduled.
 #[derive(Clone, Copy)]
-struct ListChange {
+struct ListChangeState {
     sent: Instant,
     is_due: bool,
 }
@@ -121,24 +121,24 @@ impl Shared {
         Self { spec, options, log, counters, living, events, list_changes, tool_changes }
     }
 
-    /// Marks something that has to be gone before the child counts as stopped.
-    pub(super) fn lives(self: &Arc<Self>) -> Living {
+    /// Registers a resource that must be released before the child counts as stopped.
+    pub(super) fn track(self: &Arc<Self>) -> LiveGuard {
         self.living.send_modify(|living| *living += 1);
-        Living(Arc::clone(self))
+        LiveGuard(Arc::clone(self))
     }
 
-    /// Waits until nothing is left of the child.
-    pub(super) async fn gone(&self) {
-        // The sender is ours: it does not go away while we wait.
+    /// Waits until all resources of the child are released.
+    pub(super) async fn wait_stopped(&self) {
+        // The sender belongs to `self`, so it outlives this wait.
         let _ = self.living.subscribe().wait_for(|&living| living == 0).await;
     }
 
-    /// The child's name.
+    /// Returns the child's name.
     pub(super) fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// The file that describes the child.
+    /// Returns the file that describes the child.
     pub(super) fn file(&self) -> &PathBuf {
         &self.spec.file
     }
@@ -147,14 +147,14 @@ impl Shared {
         self.events.get_or_init(|| broadcast::channel(EVENTS).0).subscribe()
     }
 
-    /// Makes something known to whoever listens. That nobody does is fine.
-    pub(super) fn tell(&self, event: ChildEvent) {
+    /// Publishes an event to listeners, if there are any.
+    pub(super) fn publish(&self, event: ChildEvent) {
         if let Some(events) = self.events.get() {
             let _ = events.send(event);
         }
     }
 
-    /// Makes a list's change known, at once or when the last time is long enough ago.
+    /// Publishes a list change, debounced.
     pub(super) fn list_changed(self: &Arc<Self>, what: ListKind) {
         if what == ListKind::Tools {
             self.tool_changes.fetch_add(1, Ordering::Relaxed);
@@ -162,30 +162,30 @@ impl Shared {
         let now = Instant::now();
         let mut changes = self.list_changes.lock();
         match changes.get(&what).copied() {
-            Some(ListChange { is_due: true, .. }) => {}
-            Some(ListChange { sent, .. }) if now < sent + LIST_CHANGES => {
-                changes.insert(what, ListChange { sent, is_due: true });
+            Some(ListChangeState { is_due: true, .. }) => {}
+            Some(ListChangeState { sent, .. }) if now < sent + LIST_CHANGE_DEBOUNCE => {
+                changes.insert(what, ListChangeState { sent, is_due: true });
                 let shared = Arc::clone(self);
                 tokio::spawn(async move {
-                    tokio::time::sleep_until(sent + LIST_CHANGES).await;
-                    let change = ListChange { sent: Instant::now(), is_due: false };
+                    tokio::time::sleep_until(sent + LIST_CHANGE_DEBOUNCE).await;
+                    let change = ListChangeState { sent: Instant::now(), is_due: false };
                     shared.list_changes.lock().insert(what, change);
-                    shared.tell(ChildEvent::ListChanged(what));
+                    shared.publish(ChildEvent::ListChanged(what));
                 });
             }
             _ => {
-                changes.insert(what, ListChange { sent: now, is_due: false });
-                self.tell(ChildEvent::ListChanged(what));
+                changes.insert(what, ListChangeState { sent: now, is_due: false });
+                self.publish(ChildEvent::ListChanged(what));
             }
         }
     }
 
-    /// The error of a child that could not be started.
+    /// Builds the error of a failed start.
     pub(super) fn cannot_start(&self, cause: impl Into<String>, hint: impl Into<String>) -> ChildError {
         ChildError::CannotStart {
             child: self.name().to_owned(),
             cause: self.log.clean(&cause.into()),
-            said: self.log.last(),
+            last_line: self.log.last(),
             hint: hint.into(),
         }
     }

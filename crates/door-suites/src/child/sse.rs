@@ -1,4 +1,4 @@
-//! The transport of 2024-11-05: one stream of events from the server, and posts to an address that it names.
+//! SSE transport of 2024-11-05: one event stream from the server, and POSTs to an endpoint that it announces.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
-use super::http::events::{Event, Events};
-use super::http::{gone, read_events, redirected, refused};
+use super::http::events::{Event, EventParser};
+use super::http::{disconnected, read_events, redirected, refused};
 use super::net;
-use super::shared::{Living, Shared};
+use super::shared::{LiveGuard, Shared};
 use super::start::{open_session, spawn_timeout};
-use super::transport::{Carrying, Transport};
+use super::transport::{SendFuture, Transport};
 use crate::error::chain;
 use crate::host::Caller;
 
-/// The way to a server: where it takes posts.
+/// SSE transport; holds the POST endpoint.
 pub(super) struct SseTransport {
     client: reqwest::Client,
     endpoint: Url,
     headers: HeaderMap,
 }
 
-/// Connects and opens.
+/// Connects and opens a session.
 pub(super) async fn start(
     shared: &Arc<Shared>,
     url: &str,
@@ -38,22 +38,22 @@ pub(super) async fn start(
     let client = net::client(shared)?;
     let starting = async {
         let (response, events, endpoint) = connect(shared, &client, &url, headers.clone()).await?;
-        let link = Arc::new(SseTransport { client, endpoint, headers });
-        let connection = Connection::new(Arc::clone(shared), Transport::Sse(link), None);
-        tokio::spawn(read(response, events, Arc::clone(&connection), shared.lives()));
+        let transport = Arc::new(SseTransport { client, endpoint, headers });
+        let connection = Connection::new(Arc::clone(shared), Transport::Sse(transport), None);
+        tokio::spawn(read(response, events, Arc::clone(&connection), shared.track()));
         open_session(connection, caller).await
     };
     let limit = shared.spec.limits.spawn;
     timeout(limit, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)))
 }
 
-/// Opens the stream and waits for the address of the posts.
+/// Opens the stream and waits for the announced endpoint.
 async fn connect(
     shared: &Shared,
     client: &reqwest::Client,
     url: &Url,
     mut headers: HeaderMap,
-) -> Result<(Response, Events, Url), ChildError> {
+) -> Result<(Response, EventParser, Url), ChildError> {
     let hint = || format!("check `url` and `headers` in {}", shared.file().display());
     let failed = |error: reqwest::Error| shared.cannot_start(chain(&error.without_url()), hint());
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -64,7 +64,7 @@ async fn connect(
     if !response.status().is_success() {
         return Err(shared.cannot_start(format!("it answered with the status {}", response.status()), hint()));
     }
-    let mut events = Events::new(shared.options.message_cap);
+    let mut events = EventParser::new(shared.options.message_cap);
     loop {
         let Some(chunk) = response.chunk().await.map_err(failed)? else {
             return Err(shared.cannot_start("its stream ended before it named an endpoint", hint()));
@@ -80,12 +80,12 @@ async fn connect(
     }
 }
 
-/// The address that the server named, which has to be one of its own: what we send there may be a secret.
+/// Resolves the announced endpoint, which must have the same origin: requests may contain secrets.
 fn endpoint(url: &Url, data: &[u8]) -> Result<Url, String> {
     let text = String::from_utf8_lossy(data);
     let endpoint = url
         .join(text.trim())
-        .map_err(|error| format!("the endpoint that it named is no address: {error}"))?;
+        .map_err(|error| format!("the endpoint that it announced is not a valid URL: {error}"))?;
     if endpoint.origin() != url.origin() {
         let (there, here) = (endpoint.origin().ascii_serialization(), url.origin().ascii_serialization());
         return Err(format!("it wants messages to be sent to {there}, which is not {here}"));
@@ -93,8 +93,8 @@ fn endpoint(url: &Url, data: &[u8]) -> Result<Url, String> {
     Ok(endpoint)
 }
 
-/// Takes in what comes, until nothing more does.
-async fn read(response: Response, mut events: Events, connection: Arc<Connection>, _living: Living) {
+/// Handles messages until the stream ends.
+async fn read(response: Response, mut events: EventParser, connection: Arc<Connection>, _living: LiveGuard) {
     let cause = tokio::select! {
         () = connection.ended() => None,
         read = read_events(&connection, response, &mut events, None) => Some(match read {
@@ -108,14 +108,17 @@ async fn read(response: Response, mut events: Events, connection: Arc<Connection
 }
 
 impl SseTransport {
-    /// Posts a message. The answer comes on the stream.
-    pub(super) fn carry(self: &Arc<Self>, connection: &Arc<Connection>, body: Vec<u8>) -> Carrying {
-        let (link, connection) = (Arc::clone(self), Arc::clone(connection));
+    /// Posts a message. The answer arrives on the stream.
+    pub(super) fn post(self: &Arc<Self>, connection: &Arc<Connection>, body: Vec<u8>) -> SendFuture {
+        let (transport, connection) = (Arc::clone(self), Arc::clone(connection));
         async move {
-            let request = link.client.post(link.endpoint.clone()).headers(link.headers.clone());
+            let request =
+                transport.client.post(transport.endpoint.clone()).headers(transport.headers.clone());
             let request = request.header(CONTENT_TYPE, "application/json").body(body);
-            let response =
-                request.send().await.map_err(|error| gone(&connection, chain(&error.without_url())))?;
+            let response = request
+                .send()
+                .await
+                .map_err(|error| disconnected(&connection, chain(&error.without_url())))?;
             match response.status() {
                 status if status.is_success() => Ok(()),
                 status if status.is_redirection() => Err(refused(&connection, status, redirected(&response))),

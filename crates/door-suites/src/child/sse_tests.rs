@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn an_endpoint_is_one_of_the_servers_own() {
+fn endpoint_must_share_origin() {
     let url = Url::parse("http://127.0.0.1:3000/sse").expect("an address");
     let at = |data: &str| endpoint(&url, data.as_bytes()).map(|url| url.to_string());
     assert_eq!(at("/messages?s=1"), Ok("http://127.0.0.1:3000/messages?s=1".to_owned()));

@@ -1,4 +1,4 @@
-//! How a child fares, and what it makes known of itself.
+//! Status, events and counters of a child.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,21 +8,21 @@ use serde_json::value::RawValue;
 
 use crate::host::ClientRef;
 
-/// What a child can list.
+/// Kind of list that a child offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ListKind {
-    /// Its tools.
+    /// Tools.
     Tools,
-    /// Its resources.
+    /// Resources.
     Resources,
-    /// Templates of the addresses of its resources.
+    /// Resource templates.
     ResourceTemplates,
-    /// Its prompts.
+    /// Prompts.
     Prompts,
 }
 
 impl ListKind {
-    /// The method that lists them.
+    /// Returns the MCP method that lists these items.
     pub fn method(self) -> &'static str {
         match self {
             Self::Tools => "tools/list",
@@ -32,7 +32,7 @@ impl ListKind {
         }
     }
 
-    /// The member of the answer that holds them.
+    /// Returns the result member that contains them.
     pub fn member(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -42,7 +42,7 @@ impl ListKind {
         }
     }
 
-    /// The capability of a server that has them.
+    /// Returns the server capability for them.
     pub(super) fn capability(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -52,90 +52,90 @@ impl ListKind {
     }
 }
 
-/// What a child said of itself when it was opened.
+/// Result of the handshake: MCP's `InitializeResult`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InitializeResult {
-    /// The revision of MCP that is spoken with it.
+    /// Negotiated protocol revision.
     pub protocol_version: String,
-    /// What it can do.
+    /// Server capabilities.
     pub capabilities: Value,
-    /// Who it is.
+    /// Server name and version.
     pub server_info: Value,
-    /// What it wants a model to know.
+    /// Instructions for models.
     pub instructions: Option<String>,
 }
 
-/// What a child makes known.
+/// Event of a child.
 #[derive(Debug, Clone)]
 pub enum ChildEvent {
-    /// One of its lists is no longer what it was. At most one of each kind is sent in 100 ms.
+    /// A list has changed. Debounced to one event per list in 100 ms.
     ListChanged(ListKind),
-    /// A resource changed: the parameters of its notification.
+    /// A resource was updated; carries the notification's parameters.
     ResourceUpdated(Box<RawValue>),
-    /// It has something to say to one client: a line of its protocol's log, or that what it asked for is settled.
+    /// A notification for one client: a log message, or the completion of an elicitation.
     Notification {
-        /// The method of its notification.
+        /// Method of the notification.
         method: &'static str,
-        /// The parameters.
+        /// Its parameters.
         params: Box<RawValue>,
-        /// Who is meant.
+        /// The receiving client.
         to: ClientRef,
     },
-    /// It no longer runs, or is no longer connected.
+    /// The child has stopped or was disconnected.
     Stopped {
-        /// Why.
+        /// Cause.
         reason: String,
     },
 }
 
-/// How a child fares.
+/// Status of a child.
 #[derive(Debug, Clone)]
 pub struct ChildStatus {
-    /// Whether it runs.
+    /// Lifecycle state.
     pub state: ChildState,
-    /// What was counted since the handle was made.
+    /// Counters since the handle was created.
     pub counts: Counts,
-    /// What went wrong last.
+    /// Last error.
     pub last_error: Option<String>,
 }
 
-/// Whether a child runs.
+/// Lifecycle state of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChildState {
-    /// Nobody has called it yet, or it was stopped.
+    /// Never started, or stopped.
     NotStarted,
-    /// It is on its way.
+    /// Starting.
     Starting,
-    /// It runs.
+    /// Running.
     Running {
-        /// Its process, where it has one on this machine.
+        /// Process id, if it is a local process.
         pid: Option<u32>,
-        /// Since when.
+        /// Start time.
         since: Timestamp,
-        /// How many requests it has.
+        /// Number of requests in flight.
         in_flight: usize,
     },
-    /// It failed and is not started again before `until`.
-    Waiting {
-        /// When it may be started again.
+    /// Failed; in backoff until `until`.
+    Backoff {
+        /// Earliest time of the next start.
         until: Timestamp,
-        /// How it failed.
+        /// Cause of the failure.
         reason: String,
     },
 }
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What was counted of a child.
+        /// Counters of a child.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
 
-        /// The same, while it is being counted.
+        /// Live counters behind [`Counts`].
         #[derive(Debug, Default)]
         pub(super) struct Counters { $(pub(super) $name: AtomicU64,)* }
 
         impl Counters {
-            /// As they stand.
+            /// Returns the current values.
             pub(super) fn read(&self) -> Counts {
                 Counts { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
@@ -144,29 +144,29 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Starts that succeeded.
+    /// Successful starts.
     starts,
-    /// Starts that failed.
+    /// Failed starts.
     failed_starts,
-    /// Ends that nobody asked for.
+    /// Unexpected ends.
     crashes,
     /// Requests sent.
     calls,
-    /// Requests that were not answered in time.
+    /// Requests that timed out.
     timeouts,
-    /// Requests that were called off.
+    /// Cancelled requests.
     cancelled,
-    /// Answers to no request: unknown, repeated or late ones.
+    /// Answers without a matching request: unknown, duplicate or late ones.
     stray_answers,
-    /// Lines on stdout that were no messages.
+    /// Lines on stdout that are not messages.
     stdout_lines,
-    /// Notes of progress that were dropped because their caller was slow.
+    /// Progress notifications dropped because their caller was slow.
     dropped_progress,
-    /// Requests of the child that were refused.
+    /// Refused requests of the child.
     refused_requests,
 }
 
-/// Counts one more.
+/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

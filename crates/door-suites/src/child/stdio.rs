@@ -1,4 +1,4 @@
-//! A child that is a program of ours: started, read, and ended with all that it started itself.
+//! Stdio transport: starts a local program, reads its output, and stops it with all its descendants.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
-use super::frames::{Frame, FrameError, Frames};
+use super::frames::{Frame, FrameError, FrameReader};
 use super::pipe::PipeWriter;
-use super::shared::{Living, Shared};
+use super::shared::{LiveGuard, Shared};
 use super::status::count;
 use super::transport::Transport;
 use crate::spec::{Framing, Launch};
 
-/// How long what a program wrote before its end may take to be read, and how long a program that closed its
-/// stdout may take to end. Both are there at once; the wait only keeps the order in which we hear of them.
-pub(super) const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Time to drain the output of a program that has ended, and for a program to exit after closing its stdout. Usually
+/// both are immediate; the wait only preserves the order of events.
+pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How much is read of stderr at once.
+/// Read size for stderr.
 const STDERR_BUFFER: usize = 16 * 1024;
 
-/// Starts the program. Nothing has been said to it when this returns.
+/// Starts the program. Sends nothing to it.
 pub(super) async fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<Connection>, ChildError> {
     let Launch::Stdio { command, args, env, cwd, .. } = &shared.spec.launch else {
         return Err(shared.cannot_start("it is not a program", "give it a `command`"));
@@ -52,42 +52,42 @@ pub(super) async fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<
     let writer = PipeWriter::new(stdin, framing);
     let connection =
         Connection::new(Arc::clone(shared), Transport::Pipe(writer.clone()), Some(process.pid()));
-    tokio::spawn(writer.clone().write_rest(Arc::clone(&connection)));
+    tokio::spawn(writer.clone().write_backlog(Arc::clone(&connection)));
     let reader = tokio::spawn(read(stdout, Arc::clone(&connection)));
-    let listener = tokio::spawn(listen(stderr, Arc::clone(shared)));
-    tokio::spawn(keep(process, writer, Arc::clone(&connection), reader, listener, shared.lives()));
+    let listener = tokio::spawn(log_stderr(stderr, Arc::clone(shared)));
+    tokio::spawn(supervise(process, writer, Arc::clone(&connection), reader, listener, shared.track()));
     Ok(connection)
 }
 
-/// Reads messages until there are no more.
+/// Reads messages until the stream or the connection ends.
 async fn read(mut stdout: ChildStdout, connection: Arc<Connection>) {
-    let mut frames = Frames::new(connection.shared.options.message_cap);
+    let mut frames = FrameReader::new(connection.shared.options.message_cap);
     loop {
         let read = tokio::select! {
             read = stdout.read_buf(frames.buffer()) => read,
-            // A child that is being stopped politely may still have something to say, but nobody listens.
+            // Output of a child that is being stopped gracefully has no receiver.
             () = connection.ended() => return,
         };
         if !matches!(read, Ok(1..)) {
             break;
         }
-        connection.heard();
-        if let Err(error) = take_in(&mut frames, &connection) {
+        connection.mark_output();
+        if let Err(error) = receive(&mut frames, &connection) {
             connection.end(error.to_string(), EndKind::Fault);
             return;
         }
     }
     let rest = frames.rest();
-    if !rest.is_empty() && !connection.take_in(rest, None) {
+    if !rest.is_empty() && !connection.receive(rest, None) {
         connection.shared.log.note([rest]);
     }
 }
 
-fn take_in(frames: &mut Frames, connection: &Arc<Connection>) -> Result<(), FrameError> {
+fn receive(frames: &mut FrameReader, connection: &Arc<Connection>) -> Result<(), FrameError> {
     while let Some(frame) = frames.next()? {
         match frame {
             Frame::Message { body, is_announced } => {
-                if connection.take_in(body, None) {
+                if connection.receive(body, None) {
                     continue;
                 }
                 if is_announced && !is_json(body) {
@@ -109,8 +109,8 @@ fn is_json(body: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
 }
 
-/// Logs what the program writes to stderr, line by line, whole lines where they are not too long.
-async fn listen(mut stderr: ChildStderr, shared: Arc<Shared>) {
+/// Logs stderr line by line; only over-long lines are split.
+async fn log_stderr(mut stderr: ChildStderr, shared: Arc<Shared>) {
     let mut bytes = Vec::with_capacity(STDERR_BUFFER);
     while let Ok(1..) = stderr.read_buf(&mut bytes).await {
         let whole = match bytes.iter().rposition(|&byte| byte == b'\n') {
@@ -124,24 +124,24 @@ async fn listen(mut stderr: ChildStderr, shared: Arc<Shared>) {
     shared.log.note([&bytes[..]]);
 }
 
-/// Holds the program until it ends, or until the connection does and it has to.
-async fn keep(
+/// Supervises the process until it or the connection ends, and then stops it.
+async fn supervise(
     mut process: Process,
     writer: PipeWriter,
     connection: Arc<Connection>,
     mut reader: JoinHandle<()>,
     listener: JoinHandle<()>,
-    _living: Living,
+    _living: LiveGuard,
 ) {
     let exited = tokio::select! {
         status = process.wait() => Some(status),
-        // Without its stdout it is of no use; most often it is about to end, and then we want to know how.
-        _ = &mut reader => timeout(LAST_WORDS, process.wait()).await.ok(),
+        // Without stdout the program is of no use. Usually it is about to exit, and its status is the better cause.
+        _ = &mut reader => timeout(DRAIN_TIMEOUT, process.wait()).await.ok(),
         () = connection.ended() => None,
     };
     if let Some(status) = exited {
-        // Its whole group is gone, so that the streams end as soon as they are read.
-        let _ = timeout(LAST_WORDS, async {
+        // The whole process group has ended, so the streams end once they are drained.
+        let _ = timeout(DRAIN_TIMEOUT, async {
             if !reader.is_finished() {
                 let _ = reader.await;
             }

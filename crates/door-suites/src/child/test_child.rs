@@ -1,4 +1,4 @@
-//! What the tests of children share: fixture programs, a client that can be asked, and waits with an end.
+//! Test support for children: fixture programs, a client, and waits with a deadline.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,14 +16,14 @@ use super::{Child, ChildError, ChildOptions, RecoveryRules};
 use crate::host::{Caller, Host, RpcError};
 use crate::spec::{ChildSpec, Expose, Framing, Launch, Limits};
 
-/// Far longer than anything here takes, so that only a hang reaches it.
+/// Far longer than any step takes, so that only a hang reaches it.
 pub(super) const DEADLINE: Duration = Duration::from_mins(1);
 
 pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future).await.expect("it takes no longer than the deadline")
 }
 
-/// Looks again and again until something holds.
+/// Polls until a condition holds.
 pub(super) async fn until(mut holds: impl FnMut() -> bool) {
     within(async {
         while !holds() {
@@ -35,7 +35,7 @@ pub(super) async fn until(mut holds: impl FnMut() -> bool) {
 
 pub(super) fn launch(script: &str, args: &[&str]) -> Launch {
     let children = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/children");
-    // Python would write its compiled modules beside the fixtures.
+    // `-B`: Python would write compiled modules beside the fixtures.
     let flags = ["-B".to_owned(), children.join(script).display().to_string()];
     Launch::Stdio {
         command: "python3".to_owned(),
@@ -60,26 +60,26 @@ pub(super) fn spec(launch: Launch) -> ChildSpec {
     }
 }
 
-/// A child of a fixture program.
+/// Creates a child of a fixture program.
 pub(super) fn child(script: &str, args: &[&str]) -> Child {
     child_with(script, args, |_, _| {})
 }
 
-/// A child of a fixture program with other limits and options.
+/// Creates a child of a fixture program with other limits and options.
 pub(super) fn child_with(
     script: &str,
     args: &[&str],
     change: impl FnOnce(&mut ChildSpec, &mut ChildOptions),
 ) -> Child {
     let mut spec = spec(launch(script, args));
-    // Python takes its time to start beside all other tests.
+    // Python starts slowly beside all other tests.
     spec.limits.spawn = DEADLINE;
     let mut options = ChildOptions { recovery: quick(), ..ChildOptions::default() };
     change(&mut spec, &mut options);
-    Child::with(Arc::new(spec), options)
+    Child::with_options(Arc::new(spec), options)
 }
 
-/// Waits that a test can sit through.
+/// Short backoffs for tests.
 pub(super) fn quick() -> RecoveryRules {
     RecoveryRules {
         first: Duration::from_millis(2),
@@ -106,18 +106,18 @@ pub(super) async fn call(
     Ok(serde_json::from_str(answer.get()).expect("the answer is JSON"))
 }
 
-/// The text of a tool's answer.
+/// Returns the text of a tool's answer.
 pub(super) async fn text(child: &Child, tool: &str) -> Result<String, ChildError> {
     let answer = call(child, tool, json!({}), &Caller::default()).await?;
     Ok(answer["content"][0]["text"].as_str().unwrap_or_default().to_owned())
 }
 
-/// A client that answers every question with its own name, and keeps what it is told.
+/// A client that answers every request with its own name, and records notifications.
 pub(super) struct TestHost {
     pub(super) name: &'static str,
     pub(super) capabilities: Value,
     pub(super) told: Mutex<Vec<(String, Value)>>,
-    /// Whether questions are left open for ever.
+    /// True if requests are never answered.
     pub(super) is_silent: bool,
     pub(super) asked: Mutex<Vec<(String, String)>>,
     pub(super) dropped: Arc<Mutex<usize>>,

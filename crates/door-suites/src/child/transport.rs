@@ -1,4 +1,4 @@
-//! The ways to a child, and what they have in common.
+//! The transports to a child, behind one type.
 
 use std::sync::Arc;
 
@@ -12,51 +12,51 @@ use super::pipe::PipeWriter;
 use super::sse::SseTransport;
 use super::ws::WsTransport;
 
-/// A way to a child.
+/// Transport to a child.
 pub(super) enum Transport {
-    /// The stdin of a program.
+    /// Stdin of a program.
     Pipe(PipeWriter),
     /// Streamable HTTP.
     Http(Arc<HttpTransport>),
-    /// Posts beside an event stream.
+    /// POSTs beside an SSE stream.
     Sse(Arc<SseTransport>),
     /// A WebSocket.
     Ws(WsTransport),
 }
 
-/// A message on its way out.
+/// An outgoing message.
 pub(super) struct Outgoing<'a> {
-    /// It, as JSON.
+    /// JSON text.
     pub(super) body: Vec<u8>,
-    /// Its number, when it is a request.
+    /// Request id, if it is a request.
     pub(super) id: Option<u64>,
-    /// Its method; empty for an answer.
+    /// Method; empty for an answer.
     pub(super) method: &'a str,
-    /// Its parameters, when it is a request.
+    /// Parameters, if it is a request.
     pub(super) params: Option<&'a RawValue>,
 }
 
-/// What is under way. When it is done without an answer having come, more may still come by another way.
-pub(super) type Carrying = BoxFuture<'static, Result<(), ChildError>>;
+/// A send in progress. If it completes without an answer, the answer may still arrive on another stream.
+pub(super) type SendFuture = BoxFuture<'static, Result<(), ChildError>>;
 
-/// How far a message got.
+/// Result of sending a message.
 pub(super) enum SendOutcome {
-    /// It is sent, or sure to be while the connection lasts.
+    /// Sent, or queued for as long as the connection lasts.
     Done,
-    /// It cannot be sent.
+    /// Could not be sent.
     Failed(ChildError),
-    /// It is sent while this is polled; dropping it lets go of the message and of its answer.
-    UnderWay(Carrying),
+    /// Sent while the future is polled; dropping it abandons the message and its answer.
+    InFlight(SendFuture),
 }
 
 impl Transport {
-    /// Takes a message on its way.
-    pub(super) fn carry(&self, connection: &Arc<Connection>, message: Outgoing<'_>) -> SendOutcome {
+    /// Sends a message.
+    pub(super) fn send(&self, connection: &Arc<Connection>, message: Outgoing<'_>) -> SendOutcome {
         let taken = match self {
             Self::Pipe(pipe) => pipe.send(message.body),
             Self::Ws(ws) => ws.send(message.body),
-            Self::Http(http) => return SendOutcome::UnderWay(http.carry(connection, message)),
-            Self::Sse(sse) => return SendOutcome::UnderWay(sse.carry(connection, message.body)),
+            Self::Http(http) => return SendOutcome::InFlight(http.post(connection, message)),
+            Self::Sse(sse) => return SendOutcome::InFlight(sse.post(connection, message.body)),
         };
         match taken {
             Ok(()) => SendOutcome::Done,
@@ -68,6 +68,6 @@ impl Transport {
     }
 }
 
-/// More waits to be sent than may.
+/// The send queue is full.
 #[derive(Debug)]
 pub(super) struct Full;

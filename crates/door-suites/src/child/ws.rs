@@ -1,4 +1,4 @@
-//! A WebSocket with the subprotocol `mcp`: one message a text frame.
+//! WebSocket transport with subprotocol `mcp`: one message per text frame.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
 use super::net;
-use super::shared::{Living, Shared};
+use super::shared::{LiveGuard, Shared};
 use super::start::{open_session, spawn_timeout};
 use super::transport::{Full, Transport};
 use crate::error::chain;
 use crate::host::Caller;
 
-/// How many messages may wait to be written. One more is turned away as busy.
+/// Most queued messages; one more is rejected as busy.
 const QUEUE: usize = 256;
 
-/// How long the server may take to take note of the end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Longest wait for the server to acknowledge the close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// The way to a WebSocket.
+/// WebSocket transport; holds the send queue.
 pub(super) struct WsTransport(mpsc::Sender<Vec<u8>>);
 
 impl WsTransport {
-    /// Queues a message. One for a socket that is closed goes nowhere; its sender hears of the end.
+    /// Queues a message. A message for a closed socket is dropped; its sender learns of the end from the connection.
     pub(super) fn send(&self, body: Vec<u8>) -> Result<(), Full> {
         match self.0.try_send(body) {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Full),
@@ -43,7 +43,7 @@ impl WsTransport {
     }
 }
 
-/// Connects and opens.
+/// Connects and opens a session.
 pub(super) async fn start(
     shared: &Arc<Shared>,
     url: &str,
@@ -54,7 +54,7 @@ pub(super) async fn start(
         let socket = connect(shared, url, headers).await?;
         let (queue, queued) = mpsc::channel(QUEUE);
         let connection = Connection::new(Arc::clone(shared), Transport::Ws(WsTransport(queue)), None);
-        tokio::spawn(run(socket, queued, Arc::clone(&connection), shared.lives()));
+        tokio::spawn(run(socket, queued, Arc::clone(&connection), shared.track()));
         open_session(connection, caller).await
     };
     let limit = shared.spec.limits.spawn;
@@ -76,28 +76,28 @@ async fn connect(
     let addresses =
         net::resolve(host.trim_matches(['[', ']']), port).await.map_err(|error| failed(error.to_string()))?;
     let stream = TcpStream::connect(&*addresses).await.map_err(|error| failed(error.to_string()))?;
-    // Messages are small and waited for.
+    // Messages are small and latency matters.
     let _ = stream.set_nodelay(true);
     let cap = Some(shared.options.message_cap);
     let config = WebSocketConfig::default().max_message_size(cap).max_frame_size(cap);
-    // A redirect is an answer like any other that is not the one hoped for.
+    // A redirect counts as a failed handshake.
     let (socket, _) = tokio_tungstenite::client_async_tls_with_config(request, stream, Some(config), None)
         .await
         .map_err(|error| failed(chain(&error)))?;
     Ok(socket)
 }
 
-/// Reads and writes until either side ends it.
+/// Reads and writes until either side closes the socket.
 async fn run(
     mut socket: Socket,
     mut queued: mpsc::Receiver<Vec<u8>>,
     connection: Arc<Connection>,
-    _living: Living,
+    _living: LiveGuard,
 ) {
     let (cause, kind) = loop {
         tokio::select! {
             () = connection.ended() => {
-                let _ = timeout(FAREWELL, socket.close(None)).await;
+                let _ = timeout(CLOSE_TIMEOUT, socket.close(None)).await;
                 return;
             }
             Some(body) = queued.recv() => {
@@ -112,9 +112,9 @@ async fn run(
             }
             message = socket.next() => match message {
                 Some(Ok(Message::Text(text))) => {
-                    take_in(&connection, text.as_bytes());
+                    receive(&connection, text.as_bytes());
                 }
-                Some(Ok(Message::Binary(bytes))) => take_in(&connection, &bytes),
+                Some(Ok(Message::Binary(bytes))) => receive(&connection, &bytes),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => break (chain(&error), EndKind::Fault),
                 None => break ("it closed the connection".to_owned(), EndKind::Crash),
@@ -124,8 +124,8 @@ async fn run(
     connection.end(cause, kind);
 }
 
-fn take_in(connection: &Arc<Connection>, body: &[u8]) {
-    if !connection.take_in(body, None) {
+fn receive(connection: &Arc<Connection>, body: &[u8]) {
+    if !connection.receive(body, None) {
         connection.shared.log.note([body]);
     }
 }

@@ -1,4 +1,4 @@
-//! `suites.<name>.expose`: a word, or an object.
+//! `suites.<name>.expose`: a string or an object.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,24 +11,24 @@ use serde::{Deserialize, de};
 /// Which tools of a server are offered, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExposeSettings {
-    /// As one tool, or each by itself.
+    /// One suite tool, or each tool separately.
     pub mode: ExposeMode,
-    /// Whether tools that are offered each by itself keep their own names.
+    /// True if flat tools keep their own names.
     pub bare: bool,
-    /// The tools that are offered, exactly or as patterns; `None`: all.
+    /// Names or globs of offered tools; `None` means all.
     pub allow: Option<Vec<String>>,
-    /// The tools that are not, whatever `allow` says.
+    /// Names or globs of tools that are never offered, overriding `allow`.
     pub deny: Vec<String>,
 }
 
-/// As one tool, or each by itself.
+/// How tools are exposed: one suite tool, or each tool separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ExposeMode {
-    /// As one tool.
+    /// One suite tool.
     #[default]
     Suite,
-    /// Each by itself, as `<name>__<tool>`.
+    /// Each tool separately, as `<name>__<tool>`.
     Flat,
 }
 
@@ -37,13 +37,13 @@ pub enum ExposeMode {
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
 struct ExposeObject {
-    /// As one tool, or each by itself
+    /// One suite tool, or each tool separately
     mode: ExposeMode,
-    /// Whether tools that are offered each by itself keep their own names
+    /// Whether separately offered tools keep their own names
     bare: bool,
-    /// The tools that are offered, exactly or as patterns; without it all
+    /// Names or globs of offered tools; all by default
     allow: Option<Vec<String>>,
-    /// The tools that are not, whatever `allow` says
+    /// Names or globs of tools that are never offered, overriding `allow`
     deny: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Finding files by a pattern, without following a link or getting lost.
+//! Glob walk over the workspace that follows no symbolic links and has bounds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use globset::{GlobBuilder, GlobMatcher};
 use switchboard_sys::files::{Dir, FileError, is_temp};
 
-use super::{Discovery, Place, chain};
+use super::{Discovery, FoundFile, chain};
 
-/// How deep `**` goes.
+/// Deepest level that `**` descends to.
 const DEPTH: usize = 8;
 
-/// How many folders one pattern looks into: more than that is a mistake, and a start must stay quick.
+/// Most folders that one pattern scans. More indicate a mistake, and startup must stay fast.
 const MOST_FOLDERS: usize = 4096;
 
-/// Folders that `**` does not go into: they are large, and what is in them is not the workspace's own.
+/// Folders that `**` skips: large, and not the workspace's own content.
 const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
 
-/// A pattern, part by part.
+/// A parsed glob pattern, one part per path component.
 pub(super) struct Pattern {
     parts: Vec<Part>,
 }
@@ -25,26 +25,26 @@ pub(super) struct Pattern {
 enum Part {
     /// Exactly this name.
     Name(String),
-    /// Every name but those that begin with a dot.
+    /// Every name that does not start with a dot.
     Each,
-    /// Names that match.
+    /// Names that match; the flag is true if hidden names may match.
     Match(GlobMatcher, bool),
     /// Any number of folders.
     Any,
 }
 
 impl Pattern {
-    /// Reads a pattern, or says what is wrong with it.
+    /// Parses a pattern; the error says what is invalid.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let shown = text.escape_debug();
         if text.starts_with('/') || text.split('/').any(|part| part == "..") {
-            return Err(format!("is '{shown}', but has to stay below the workspace"));
+            return Err(format!("is '{shown}', but must stay inside the workspace"));
         }
         let mut parts = Vec::new();
         for part in text.split('/').filter(|part| !part.is_empty() && *part != ".") {
             parts.push(match part {
                 "**" => Part::Any,
-                // The usual one, and not worth a regular expression, whose code would be in memory from then on.
+                // The common case. Skips the regular expression engine, whose code would stay in memory.
                 "*" => Part::Each,
                 _ if part.contains(['*', '?', '[', '{', '\\']) => {
                     let glob = GlobBuilder::new(part).literal_separator(true).build();
@@ -56,32 +56,32 @@ impl Pattern {
             });
         }
         match parts.last() {
-            None | Some(Part::Any) => Err(format!("is '{shown}', but has to end with the name of a file")),
+            None | Some(Part::Any) => Err(format!("is '{shown}', but must end with a file name")),
             Some(_) => Ok(Self { parts }),
         }
     }
 
-    /// Puts every file that matches into `files`, by its path.
-    pub(super) fn find(&self, root: &Dir, files: &mut BTreeMap<PathBuf, Place>, found: &mut Discovery) {
-        let mut walk = Walk { files, found, left: MOST_FOLDERS };
-        walk.go(root, "", &self.parts, DEPTH);
+    /// Collects every matching file into `files`, keyed by path.
+    pub(super) fn find(&self, root: &Dir, files: &mut BTreeMap<PathBuf, FoundFile>, found: &mut Discovery) {
+        let mut walk = Walk { files, found, remaining: MOST_FOLDERS };
+        walk.descend(root, "", &self.parts, DEPTH);
     }
 }
 
 struct Walk<'w> {
-    files: &'w mut BTreeMap<PathBuf, Place>,
+    files: &'w mut BTreeMap<PathBuf, FoundFile>,
     found: &'w mut Discovery,
-    left: usize,
+    remaining: usize,
 }
 
 impl Walk<'_> {
-    fn go(&mut self, dir: &Dir, relative: &str, parts: &[Part], depth: usize) {
+    fn descend(&mut self, dir: &Dir, relative: &str, parts: &[Part], depth: usize) {
         let Some((part, rest)) = parts.split_first() else { return };
-        if self.left == 0 {
+        if self.remaining == 0 {
             return;
         }
-        self.left -= 1;
-        if self.left == 0 {
+        self.remaining -= 1;
+        if self.remaining == 0 {
             let message = format!(
                 "a pattern of 'discoverGlobs' looks into more than {MOST_FOLDERS} folders; write a narrower one"
             );
@@ -95,7 +95,7 @@ impl Walk<'_> {
                 self.enter_all(dir, relative, rest, is_meant);
             }
             Part::Any => {
-                self.go(dir, relative, rest, depth);
+                self.descend(dir, relative, rest, depth);
                 if depth == 0 {
                     return;
                 }
@@ -104,7 +104,7 @@ impl Walk<'_> {
                         continue;
                     }
                     if let Ok(Some(sub)) = dir.subdir(&name) {
-                        self.go(&sub, &join(relative, &name), parts, depth - 1);
+                        self.descend(&sub, &join(relative, &name), parts, depth - 1);
                     }
                 }
             }
@@ -119,19 +119,19 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes on below a folder, or takes a file. What lies beside the folders that were meant is let be.
+    /// Descends into a folder or collects a file. Other entries that only matched a glob are ignored.
     fn enter(&mut self, dir: &Dir, relative: &str, name: &str, rest: &[Part], is_named: bool) {
         let path = dir.path().join(name);
         if rest.is_empty() {
             if matches!(dir.stat(name), Ok(Some(_))) {
-                let place =
-                    Place { folder: dir.clone(), name: name.to_owned(), relative: relative.to_owned() };
-                self.files.insert(path, place);
+                let found_file =
+                    FoundFile { folder: dir.clone(), name: name.to_owned(), relative: relative.to_owned() };
+                self.files.insert(path, found_file);
             }
             return;
         }
         match dir.subdir(name) {
-            Ok(Some(sub)) => self.go(&sub, &join(relative, name), rest, DEPTH),
+            Ok(Some(sub)) => self.descend(&sub, &join(relative, name), rest, DEPTH),
             Ok(None) => {}
             Err(FileError::NotADirectory { found: "symbolic link", .. }) => {
                 let message = "is a symbolic link, which is not followed; \

@@ -1,4 +1,4 @@
-//! Where clients keep their settings, and where in them the servers are.
+//! Settings files of MCP clients, and where they list servers.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use crate::error::SuiteError;
 use crate::expand::Lookup;
 
-/// Settings with the history of many projects in them can be large.
+/// Largest settings file that is read; some hold the history of many projects.
 const LIMIT: u64 = 64 << 20;
 
-/// A client whose settings can be read.
+/// An MCP client whose settings can be imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     /// Claude Code.
@@ -33,7 +33,7 @@ pub enum Client {
 }
 
 impl Client {
-    /// All of them.
+    /// All supported clients.
     pub const ALL: [Self; 8] = [
         Self::ClaudeCode,
         Self::ClaudeDesktop,
@@ -45,7 +45,7 @@ impl Client {
         Self::Zed,
     ];
 
-    /// The word for it on the command line.
+    /// Returns the client's name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -59,7 +59,7 @@ impl Client {
         }
     }
 
-    /// What people call it.
+    /// Returns the client's display name.
     pub fn title(self) -> &'static str {
         match self {
             Self::ClaudeCode => "Claude Code",
@@ -73,7 +73,7 @@ impl Client {
         }
     }
 
-    /// Where its settings may be, on Linux and on macOS: the user's first, then the workspace's.
+    /// Returns the possible settings files on Linux and macOS: the user's first, then the workspace's.
     pub(super) fn files(self, lookup: Lookup<'_>, workspace: &Path) -> Vec<PathBuf> {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let Some(home) = set("HOME") else { return Vec::new() };
@@ -101,10 +101,10 @@ impl Client {
         }
     }
 
-    /// Reads a file of settings; `None` where there is none.
+    /// Reads a settings file; `None` if it does not exist.
     pub(super) fn read(self, path: &Path) -> Result<Option<Value>, SuiteError> {
         let bad = |problem: String| SuiteError::BadFile { file: path.to_owned(), problem };
-        // The user's own settings may well be a link into a folder of dotfiles.
+        // The user's own settings may be a symbolic link into a dotfiles folder.
         let found = match std::fs::metadata(path) {
             Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -122,7 +122,7 @@ impl Client {
                 .map(Some)
                 .map_err(|error| bad(format!("is not TOML: {error}")));
         }
-        // An editor begins with an empty file.
+        // Some editors create an empty settings file.
         if text.trim().is_empty() {
             return Ok(Some(Value::Object(Map::new())));
         }
@@ -130,14 +130,14 @@ impl Client {
         parsed.map(Some).map_err(|error| bad(format!("is not JSON: {error}")))
     }
 
-    /// The objects in the settings that name servers.
+    /// Returns the objects in the settings that list servers.
     pub(super) fn servers<'s>(self, settings: &'s Value, workspace: &Path) -> Vec<&'s Map<String, Value>> {
         let object = |value: &'s Value, key: &str| value.get(key).and_then(Value::as_object);
         let found = match self {
             Self::VsCode => vec![object(settings, "servers")],
             Self::Codex => vec![object(settings, "mcp_servers")],
             Self::Zed => vec![object(settings, "context_servers")],
-            // What was added for this folder alone comes before what holds everywhere.
+            // Servers of this project take precedence over global ones.
             Self::ClaudeCode => {
                 let project = settings.get("projects").and_then(|all| all.get(workspace.to_str()?));
                 vec![

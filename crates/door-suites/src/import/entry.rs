@@ -1,4 +1,4 @@
-//! One server as a client's settings describe it, in our words.
+//! Converts one server entry of a client's settings into Switchboard's format.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,37 +9,37 @@ use super::Client;
 use crate::expand::is_variable;
 use crate::mcp_json::{CommandLine, McpFile, TransportKind, launch_template_of};
 
-/// Where children that are imported start: the workspace, seen from `.switchboard/mcps/<name>/`. Their
-/// paths were relative to it, and a copy of the repository is a workspace elsewhere.
+/// Working directory of imported children: the workspace, relative to `.switchboard/mcps/<name>/`. Their relative paths
+/// refer to it, and a copy of the repository is another workspace.
 const FROM_CHILD: &str = "../../..";
 
-/// Keys under which clients name the tools that alone are offered, and those that are not.
+/// Keys under which clients list allowed tools, and denied tools.
 const ONLY: &[&str] = &["enabled_tools", "includeTools", "enabledTools"];
 const NOT: &[&str] = &["disabled_tools", "disabledTools", "excludeTools"];
 
-/// Whose settings are read, and for which workspace.
+/// The client and the workspace of the settings.
 pub(super) struct Context<'c> {
     pub(super) client: Option<Client>,
     pub(super) workspace: &'c Path,
 }
 
-/// What an entry is.
+/// A converted entry.
 pub(super) enum Entry {
-    /// A server, and what its owner should know.
+    /// A server, and notes for its owner.
     Server(Box<McpFile>, Vec<String>),
-    /// Switchboard itself.
-    Ours,
+    /// Switchboard's own entry.
+    Switchboard,
 }
 
-/// Reads one entry, or says why it cannot be taken over.
+/// Converts one entry; the error says why it cannot be imported.
 pub(super) fn read(name: &str, entry: &Value, context: &Context<'_>) -> Result<Entry, String> {
     let Some(entry) = entry.as_object() else { return Err("it is not an object".to_owned()) };
-    if is_ours(name, entry) {
-        return Ok(Entry::Ours);
+    if is_switchboard(name, entry) {
+        return Ok(Entry::Switchboard);
     }
     if entry.get("disabled") == Some(&Value::Bool(true)) || entry.get("enabled") == Some(&Value::Bool(false))
     {
-        return Err("it is switched off there".to_owned());
+        return Err("it is disabled there".to_owned());
     }
     let mut reader = Reader { entry, context, notes: Vec::new() };
     let mut file = reader.file()?;
@@ -48,8 +48,8 @@ pub(super) fn read(name: &str, entry: &Value, context: &Context<'_>) -> Result<E
     Ok(Entry::Server(Box::new(file), reader.notes))
 }
 
-/// Whether an entry is what `switchboard init` or a person wrote for Switchboard itself.
-pub(super) fn is_ours(name: &str, entry: &Map<String, Value>) -> bool {
+/// True if an entry starts Switchboard itself, written by `switchboard init` or by a person.
+pub(super) fn is_switchboard(name: &str, entry: &Map<String, Value>) -> bool {
     let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
     let program = Path::new(command).file_stem().and_then(|stem| stem.to_str());
     let serves =
@@ -94,7 +94,7 @@ impl Reader<'_> {
             Some("sse") => TransportKind::Sse,
             Some("ws" | "websocket") => TransportKind::Ws,
             Some(other) => return Err(format!("its type '{}' is not known", other.escape_debug())),
-            // Gemini's plain `url` is the older transport, and so are addresses that end like it.
+            // Gemini's plain `url` means the older SSE transport, and so does a path that ends in `/sse`.
             None if key == "url" && self.context.client == Some(Client::Gemini) => TransportKind::Sse,
             None if url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse")) => {
                 TransportKind::Sse
@@ -114,20 +114,20 @@ impl Reader<'_> {
         Ok(file)
     }
 
-    /// What the client restricts it by: taken over where the file has a word for it, and told where not.
+    /// Converts the client's limits. Those without an equivalent become notes.
     fn limits(&mut self, file: &mut McpFile) {
         for (keys, ours) in [(ONLY, "allow"), (NOT, "deny")] {
             for key in keys {
                 if let Some(tools) = self.entry.get(*key).filter(|tools| !tools.is_null()) {
                     self.notes.push(format!(
-                        "'{key}' holds there and not here; set expose.{ours} of it in switchboard.config.json to {tools}"
+                        "'{key}' is not imported; to keep this filter, set expose.{ours} in switchboard.config.json to {tools}"
                     ));
                 }
             }
         }
         if let Some(path) = self.entry.get("envFile").and_then(Value::as_str) {
             self.notes.push(format!(
-                "its variables in {path} are not read here; write those it needs into its 'env'"
+                "its variables in {path} are not imported; add the required ones to its 'env'"
             ));
         }
         file.rpc_timeout_ms =
@@ -137,14 +137,14 @@ impl Reader<'_> {
             .or_else(|| self.milliseconds("startup_timeout_ms", 1.0));
     }
 
-    /// A time that makes sense, where the client has one; `unit` is what it is counted in.
+    /// Reads a duration in the client's `unit` and converts it to milliseconds. `None` if it is out of range.
     fn milliseconds(&self, key: &str, unit: f64) -> Option<u64> {
         let wanted = self.entry.get(key)?.as_f64()? * unit;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
         (1.0..1e12).contains(&wanted).then_some(wanted as u64)
     }
 
-    /// The program: a text with `args` beside it, a list, or an object with a path.
+    /// Reads the program: a string with `args`, a list, or an object with a path.
     fn command(&mut self) -> Result<Option<CommandLine>, String> {
         let mut command = match self.entry.get("command") {
             None | Some(Value::Null) => return Ok(None),
@@ -167,10 +167,10 @@ impl Reader<'_> {
                 self.notes.append(&mut inner.notes);
                 command
             }
-            Some(_) => return Err("its 'command' is not a text".to_owned()),
+            Some(_) => return Err("its 'command' is not a string".to_owned()),
         };
         command.env.extend(self.texts("env")?);
-        // Codex hands on variables by their names.
+        // Codex passes on variables that are listed by name.
         if let Some(Value::Array(names)) = self.entry.get("env_vars") {
             for name in names.iter().filter_map(Value::as_str) {
                 command.env.insert(name.to_owned(), format!("${{{name}:-}}"));
@@ -183,7 +183,7 @@ impl Reader<'_> {
         match self.entry.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(self.variables(text))),
-            Some(_) => Err(format!("its '{key}' is not a text")),
+            Some(_) => Err(format!("its '{key}' is not a string")),
         }
     }
 
@@ -195,7 +195,7 @@ impl Reader<'_> {
                 .map(|value| match value {
                     Value::String(text) => Ok(self.variables(text)),
                     Value::Number(number) => Ok(number.to_string()),
-                    _ => Err(format!("its '{key}' holds something that is not a text")),
+                    _ => Err(format!("its '{key}' contains something that is not a string")),
                 })
                 .collect(),
             Some(_) => Err(format!("its '{key}' is not a list")),
@@ -210,14 +210,14 @@ impl Reader<'_> {
                 .map(|(name, value)| match value {
                     Value::String(text) => Ok((name.clone(), self.variables(text))),
                     Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
-                    _ => Err(format!("its '{key}.{}' is not a text", name.escape_debug())),
+                    _ => Err(format!("its '{key}.{}' is not a string", name.escape_debug())),
                 })
                 .collect(),
             Some(_) => Err(format!("its '{key}' is not an object")),
         }
     }
 
-    /// A text with the client's way to write variables turned into ours.
+    /// Rewrites the client's variable syntax into `${VAR}`.
     fn variables(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -250,8 +250,7 @@ impl Reader<'_> {
                 .chars()
                 .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
                 .collect();
-            self.notes
-                .push(format!("its input '{input}' is asked for there; set the variable {name} instead"));
+            self.notes.push(format!("its input '{input}' is not supported; set the variable {name} instead"));
             return format!("${{{name}}}");
         }
         match inside {

@@ -1,5 +1,5 @@
-//! `.mcp.json` beside `.switchboard/`: what most clients read. Its servers become children, and Switchboard
-//! takes their place in it.
+//! Import of the workspace's root `.mcp.json`, which most clients read. Its servers become children, and Switchboard's
+//! entry replaces them.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use switchboard_sys::files::{Created, Dir, Durability};
 
-use super::entry::is_ours;
+use super::entry::is_switchboard;
 use super::{Servers, entry};
 use crate::edit::{free_name, workspace_folder};
 use crate::error::SuiteError;
@@ -19,65 +19,65 @@ use crate::expand::variables_in;
 use crate::mcp_json::{BYTE_ORDER_MARK, McpFile};
 use crate::paths::{SuitePaths, hex};
 
-/// The file's name.
+/// Name of the file.
 const NAME: &str = ".mcp.json";
 
-/// What was done to the file, newest last, so that it can be undone.
+/// Log of imports, newest last, for `revert`.
 const RECORDS: &str = "imports.json";
 
-/// Larger than any such file that a person writes.
+/// Larger than any `.mcp.json` that a person writes.
 const LIMIT: u64 = 4 << 20;
 
-/// Most records that are kept; each stands for one import.
+/// Most import records that are stored, one per import.
 const MOST_RECORDS: usize = 100;
 
-/// The keys under which people name servers.
+/// Keys under which people list servers.
 const KEYS: [&str; 2] = ["mcpServers", "mcps"];
 
-/// The file as it was found.
+/// The root `.mcp.json` as it was read.
 #[derive(Debug)]
 pub struct RootFile {
     path: PathBuf,
     bytes: Vec<u8>,
     value: Map<String, Value>,
-    has_ours: bool,
-    /// Under which key each of the servers is that can be taken over: both keys may have one of that name.
+    has_switchboard: bool,
+    /// Key of each server that can be imported; both keys may list the same name.
     taken: BTreeMap<String, &'static str>,
-    /// What it names.
+    /// Servers listed in the file.
     pub servers: Servers,
 }
 
-/// What became of the file.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportOutcome {
     /// The file that was written.
     pub file: PathBuf,
-    /// Where the old one is kept, byte for byte.
+    /// Byte-for-byte backup of the previous file.
     pub backup: PathBuf,
 }
 
-/// What became of a way back.
+/// Result of a revert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevertOutcome {
-    /// The file that is again what it was.
+    /// The restored file.
     pub file: PathBuf,
-    /// From which backup.
+    /// The backup it was restored from.
     pub backup: PathBuf,
-    /// The children that had been made of its servers.
+    /// Children that the import had created.
     pub children: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Record {
     backup: String,
-    /// The hash of what was written in its place.
+    /// Hash of the file that the import wrote.
     wrote: String,
     children: Vec<String>,
 }
 
 impl RootFile {
-    /// Reads the file of a workspace; `None` where there is none. What does not parse is an error that says
-    /// where, and nothing was touched.
+    /// Reads the root file of a workspace; `None` if it does not exist. A parse error names the position; nothing is
+    /// changed.
     pub fn read(workspace: &Path) -> Result<Option<Self>, SuiteError> {
         let root = Dir::open_root(workspace)?;
         let Some(found) = root.read(NAME, LIMIT)? else { return Ok(None) };
@@ -91,35 +91,35 @@ impl RootFile {
         let Value::Object(value) = value else { return Err(bad("is not a JSON object".to_owned())) };
         let mut servers = Servers::default();
         let mut taken = BTreeMap::new();
-        let mut has_ours = false;
+        let mut has_switchboard = false;
         for key in KEYS {
             let named = match value.get(key) {
                 None | Some(Value::Null) => continue,
                 Some(Value::Object(named)) => named,
                 Some(_) => return Err(bad(format!("the key '{key}' is not an object"))),
             };
-            let is_ours = |(name, server): (&String, &Value)| {
-                server.as_object().is_some_and(|server| entry::is_ours(name, server))
+            let is_switchboard = |(name, server): (&String, &Value)| {
+                server.as_object().is_some_and(|server| entry::is_switchboard(name, server))
             };
-            has_ours |= named.iter().any(is_ours);
-            servers.take(named, None, false, root.path());
+            has_switchboard |= named.iter().any(is_switchboard);
+            servers.collect(named, None, false, root.path());
             for candidate in &servers.candidates {
                 taken.entry(candidate.original.clone()).or_insert(key);
             }
         }
         servers.files.push(path.clone());
-        Ok(Some(Self { path, bytes: found.bytes, value, has_ours, taken, servers }))
+        Ok(Some(Self { path, bytes: found.bytes, value, has_switchboard, taken, servers }))
     }
 
-    /// Whether the file has to be written anew once its servers are children.
+    /// True if the import has to rewrite the file.
     pub fn needs_change(&self) -> bool {
-        !self.has_ours || !self.servers.candidates.is_empty()
+        !self.has_switchboard || !self.servers.candidates.is_empty()
     }
 
-    /// Puts Switchboard in the place of the servers that became children; what did not, stays.
+    /// Replaces the imported servers with Switchboard's entry; the others stay.
     ///
-    /// The old file is kept in `.switchboard/backups/` before anything is written. Where it is no longer what was
-    /// read, which may be a while ago, it is left alone.
+    /// The previous file is backed up to `.switchboard/backups/` first. If the file was modified since it was read,
+    /// which may be a while ago, nothing is written.
     pub fn replace(
         &self,
         paths: &SuitePaths,
@@ -135,7 +135,7 @@ impl RootFile {
         let backup = free_name("workspace", now, |name| {
             Ok(backups.create_new(name, &self.bytes, Durability::Synced)? == Created::Created)
         })?;
-        let text = self.with_ours(children, program);
+        let text = self.render_with_switchboard(children, program);
         let mut records = records(&backups)?;
         records.push(Record {
             backup: backup.clone(),
@@ -148,8 +148,8 @@ impl RootFile {
         Ok(ImportOutcome { file: self.path.clone(), backup: backups.path().join(backup) })
     }
 
-    /// The file with Switchboard's own entry in place of the children's.
-    fn with_ours(&self, children: &[String], program: &Path) -> String {
+    /// Renders the file with Switchboard's entry in place of the imported servers.
+    fn render_with_switchboard(&self, children: &[String], program: &Path) -> String {
         let gone = |key: &str, name: &String| {
             let candidate = self.servers.candidates.iter().find(|candidate| candidate.original == *name);
             self.taken.get(name) == Some(&key)
@@ -162,7 +162,7 @@ impl RootFile {
                 kept.extend(named.into_iter().filter(|(name, _)| !gone(key, name)));
             }
         }
-        if !self.has_ours {
+        if !self.has_switchboard {
             let ours = json!({ "type": "stdio", "command": program, "args": ["mcp"], "env": {} });
             kept.insert("switchboard".to_owned(), ours);
         }
@@ -171,16 +171,16 @@ impl RootFile {
         for (name, is_required) in imported.flat_map(|candidate| variables_of(&candidate.file)) {
             *needed.entry(name).or_insert(false) |= is_required;
         }
-        hand_on(&mut kept, needed);
+        add_variables(&mut kept, needed);
         value.insert("mcpServers".to_owned(), Value::Object(kept));
         serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
     }
 }
 
-/// Variables that every program is given anyway.
+/// Variables that every started program inherits.
 const ALWAYS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR"];
 
-/// The variables that a server's description names, and whether each has to be set.
+/// Returns the variables that a server's file references, and whether each is required.
 fn variables_of(file: &McpFile) -> BTreeMap<String, bool> {
     let command = file
         .command
@@ -201,12 +201,12 @@ fn variables_of(file: &McpFile) -> BTreeMap<String, bool> {
     needed
 }
 
-/// Puts variables into our own entry, so that a client which passes on only those hands them to us. The client replaces
-/// them, as it did in the entries of the servers. What the entry has already stays.
-fn hand_on(servers: &mut Map<String, Value>, needed: BTreeMap<String, bool>) {
+/// Adds variables to Switchboard's entry, for clients that pass on only the listed ones. The client expands them, as it
+/// did in the servers' own entries. Existing variables stay.
+fn add_variables(servers: &mut Map<String, Value>, needed: BTreeMap<String, bool>) {
     let ours = servers.iter_mut().find_map(|(name, entry)| {
         let entry = entry.as_object_mut()?;
-        (is_ours(name, entry) && entry.contains_key("command")).then_some(entry)
+        (is_switchboard(name, entry) && entry.contains_key("command")).then_some(entry)
     });
     let Some(ours) = ours else { return };
     let env = ours.entry("env").or_insert_with(|| json!({}));
@@ -217,9 +217,9 @@ fn hand_on(servers: &mut Map<String, Value>, needed: BTreeMap<String, bool>) {
     }
 }
 
-/// Puts the file back to what it was before the last import, byte for byte.
+/// Restores the file as it was before the last import, byte for byte.
 ///
-/// Refuses where someone has edited it since, unless `force` is set.
+/// Refuses if the file was edited since, unless `force` is set.
 pub fn revert(paths: &SuitePaths, force: bool) -> Result<RevertOutcome, SuiteError> {
     let backups = workspace_folder(paths)?.make_subdir("backups")?;
     let none = || SuiteError::NoBackup { folder: backups.path().to_owned() };
@@ -228,7 +228,7 @@ pub fn revert(paths: &SuitePaths, force: bool) -> Result<RevertOutcome, SuiteErr
     let old = backups.read(&record.backup, LIMIT)?.ok_or_else(none)?;
     let root = Dir::open_root(&paths.workspace)?;
     let path = root.path().join(NAME);
-    // What is already as it was has been put back by hand.
+    // If the file already matches the backup, a person restored it.
     let is_edited =
         root.read(NAME, LIMIT)?.is_some_and(|now| hash(&now.bytes) != record.wrote && now.bytes != old.bytes);
     if is_edited && !force {
@@ -254,7 +254,7 @@ fn write_records(backups: &Dir, records: &[Record]) -> Result<(), SuiteError> {
     Ok(backups.replace(RECORDS, format!("{text}\n").as_bytes(), 0o600)?)
 }
 
-/// The permissions that the file has, or those that such a file usually has.
+/// Returns the file's permissions, or the usual ones for a new file.
 fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).map_or(0o644, |found| found.permissions().mode() & 0o777)
 }

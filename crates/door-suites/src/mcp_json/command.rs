@@ -1,4 +1,4 @@
-//! `command`: a text, or an object with its arguments and variables.
+//! `command`: a string, or an object with arguments and variables.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub struct CommandLine {
     /// Its arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Variables it is given.
+    /// Environment variables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }
@@ -25,12 +25,12 @@ pub struct CommandLine {
 /// A program with its arguments and variables.
 #[derive(Deserialize, JsonSchema)]
 struct CommandObject {
-    /// The program
+    /// Program
     cmd: String,
-    /// Its arguments
+    /// Arguments
     #[serde(default)]
     args: Vec<String>,
-    /// Variables it is given
+    /// Environment variables
     #[serde(default)]
     env: BTreeMap<String, String>,
 }

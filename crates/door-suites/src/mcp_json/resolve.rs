@@ -1,4 +1,4 @@
-//! From what a file says to what is started or reached.
+//! Resolves a child's file and settings into a [`ChildSpec`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,44 +13,44 @@ use crate::error::SuiteError;
 use crate::expand::{ExpandError, Lookup, expand, is_variable};
 use crate::spec::{ChildSpec, Expose, Launch, LaunchTemplate, Limits};
 
-/// Most arguments, variables or headers: more than any server needs, and few enough to be shown.
-const MOST_ENTRIES: usize = 256;
+/// Most arguments, variables or headers: more than any server needs, and few enough to show to a person.
+const MAX_ENTRIES: usize = 256;
 
-/// What a file's words are read by.
-pub(crate) struct Surroundings<'s> {
-    /// The file itself.
+/// Inputs for resolving a file.
+pub(crate) struct ResolveContext<'s> {
+    /// Path of the file.
     pub(crate) file: &'s Path,
-    /// Its folder, relative to the workspace.
+    /// Folder of the file, relative to the workspace.
     pub(crate) folder: &'s str,
-    /// The settings.
+    /// Suite settings.
     pub(crate) config: &'s Config,
-    /// The variables.
+    /// Variable lookup.
     pub(crate) lookup: Lookup<'s>,
 }
 
-/// A child of this name, as its file and the settings describe it.
-pub(crate) fn spec_of(
+/// Resolves a child from its file and the settings.
+pub(crate) fn resolve_spec(
     name: String,
     file: McpFile,
-    around: &Surroundings<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<ChildSpec, SuiteError> {
-    let (template, launch, unready) = resolve(&file, around)?;
-    let settings = around.config.suite(&name).cloned().unwrap_or_default();
+    let (template, launch, unready) = resolve(&file, context)?;
+    let settings = context.config.suite(&name).cloned().unwrap_or_default();
     let default = Limits::default();
     let idle = settings.idle_ms.or(file.idle_ms).map(|ms| (ms > 0).then(|| Duration::from_millis(ms)));
-    let rpc = settings.rpc_timeout_ms.or(file.rpc_timeout_ms).unwrap_or(around.config.timeouts.rpc_ms);
+    let rpc = settings.rpc_timeout_ms.or(file.rpc_timeout_ms).unwrap_or(context.config.timeouts.rpc_ms);
     if rpc == 0 {
-        return Err(field("rpcTimeoutMs", "is 0, but must be at least 1"));
+        return Err(field_error("rpcTimeoutMs", "is 0, but must be at least 1"));
     }
     let own = settings.spawn_timeout_ms.or(file.spawn_timeout_ms);
     if own == Some(0) {
-        return Err(field("spawnTimeoutMs", "is 0, but must be at least 1"));
+        return Err(field_error("spawnTimeoutMs", "is 0, but must be at least 1"));
     }
-    let timeouts = &around.config.timeouts;
+    let timeouts = &context.config.timeouts;
     let spawn = own.unwrap_or(timeouts.child_spawn_ms);
     let limits = Limits {
         spawn: Duration::from_millis(spawn),
-        // Who gave a time for this server meant it, also where something is downloaded.
+        // An explicit start timeout also applies to servers that download first.
         fetch: Duration::from_millis(own.unwrap_or(timeouts.rpc_ms.max(spawn))),
         rpc: Duration::from_millis(rpc),
         idle: idle.unwrap_or(default.idle),
@@ -64,7 +64,7 @@ pub(crate) fn spec_of(
         name,
         description: file.description,
         switchboard_description: file.switchboard_description,
-        file: around.file.to_owned(),
+        file: context.file.to_owned(),
         launch,
         unready,
         limits,
@@ -73,26 +73,25 @@ pub(crate) fn spec_of(
     })
 }
 
-/// How the child is reached: as written, and with every variable replaced; and what keeps it from being started, where a
-/// variable is not set.
+/// Returns the launch template, the expanded launch, and the reason if an unset variable prevents a start.
 fn resolve(
     file: &McpFile,
-    around: &Surroundings<'_>,
+    context: &ResolveContext<'_>,
 ) -> Result<(LaunchTemplate, Launch, Option<String>), SuiteError> {
-    let template = launch_template_of(file, around.folder)?;
+    let template = launch_template_of(file, context.folder)?;
     let unready = RefCell::new(None);
     let value = |name: &str, text: &str| {
-        let value = match expand(text, around.lookup) {
+        let value = match expand(text, context.lookup) {
             Ok(value) => value,
             Err(error @ ExpandError::Unset { .. }) => {
-                let reason = field(name, &error.to_string()).to_string();
+                let reason = field_error(name, &error.to_string()).to_string();
                 unready.borrow_mut().get_or_insert(reason);
                 return Ok(text.to_owned());
             }
-            Err(error) => return Err(field(name, &error.to_string())),
+            Err(error) => return Err(field_error(name, &error.to_string())),
         };
         if value.contains('\0') {
-            return Err(field(name, "holds a NUL character once its variables are replaced"));
+            return Err(field_error(name, "contains a NUL character after expanding its variables"));
         }
         Ok(value)
     };
@@ -103,13 +102,13 @@ fn resolve(
     if let Some(command) = &template.command {
         let args = template.args.iter().enumerate();
         let args = args.map(|(at, arg)| value(&format!("args[{at}]"), arg)).collect::<Result<Vec<_>, _>>()?;
-        let folder = around.file.parent().unwrap_or(around.file);
+        let folder = context.file.parent().unwrap_or(context.file);
         let cwd = match &file.cwd {
-            Some(cwd) => tidy(&folder.join(value("cwd", cwd)?)),
+            Some(cwd) => normalize_path(&folder.join(value("cwd", cwd)?)),
             None => folder.to_owned(),
         };
         let command = value("command", command)?;
-        // A program that is named by a path is meant relative to where it starts.
+        // A program given as a path is relative to its working directory.
         let is_relative = Path::new(&command).is_relative() && command.contains('/');
         let command = if is_relative { cwd.join(&command).to_string_lossy().into_owned() } else { command };
         let env = values("env", &template.env)?;
@@ -121,9 +120,9 @@ fn resolve(
     let unready = unready.take();
     for (name, text) in &headers {
         if http::HeaderValue::from_str(text).is_err() {
-            return Err(field(
+            return Err(field_error(
                 &format!("headers.{name}"),
-                "is no header value once its variables are replaced",
+                "is not a valid header value after expanding its variables",
             ));
         }
     }
@@ -139,33 +138,35 @@ fn resolve(
     Ok((template, launch, unready))
 }
 
-/// What the file says of how the child is reached, once it is known to make sense.
+/// Validates the file and returns its launch template.
 ///
-/// Characters that cannot be seen are refused: what a person trusts has to be what they were shown.
+/// Rejects invisible characters: a person must see exactly what they trust.
 pub(crate) fn launch_template_of(file: &McpFile, folder: &str) -> Result<LaunchTemplate, SuiteError> {
     let transport = match (&file.command, &file.url, file.transport) {
-        (Some(_), Some(_), _) => return Err(field("url", "stands beside 'command'; keep one of the two")),
+        (Some(_), Some(_), _) => {
+            return Err(field_error("url", "and 'command' exclude each other; remove one of them"));
+        }
         (None, None, _) => {
-            return Err(field("command", "is missing, and so is 'url'; one of the two is needed"));
+            return Err(field_error("command", "is missing, and so is 'url'; one of the two is needed"));
         }
         (Some(_), None, None | Some(TransportKind::Stdio)) => TransportKind::Stdio,
         (Some(_), None, Some(other)) => {
-            return Err(field(
+            return Err(field_error(
                 "type",
                 &format!("is '{}', which needs 'url' instead of 'command'", other.as_str()),
             ));
         }
         (None, Some(_), Some(TransportKind::Stdio)) => {
-            return Err(field("type", "is 'stdio', which needs 'command' instead of 'url'"));
+            return Err(field_error("type", "is 'stdio', which needs 'command' instead of 'url'"));
         }
         (None, Some(_), other) => other.unwrap_or(TransportKind::Http),
     };
     let mut template =
         LaunchTemplate { transport: transport.as_str().to_owned(), ..LaunchTemplate::default() };
     if let Some(command) = &file.command {
-        visible("command", &command.cmd)?;
+        check_visible("command", &command.cmd)?;
         if command.cmd.trim().is_empty() {
-            return Err(field("command", "is empty; name the program"));
+            return Err(field_error("command", "is empty; name the program"));
         }
         template.command = Some(command.cmd.clone());
         template.args = command.args.iter().chain(&file.args).cloned().collect();
@@ -180,7 +181,10 @@ pub(crate) fn launch_template_of(file: &McpFile, folder: &str) -> Result<LaunchT
             ("framing", file.framing.is_some()),
         ] {
             if is_there {
-                return Err(field(key, "is for programs that are started, not for a server with a 'url'"));
+                return Err(field_error(
+                    key,
+                    "is for programs that are started, not for a server with a 'url'",
+                ));
             }
         }
         if let Some(url) = file.url.as_deref().filter(|url| !url.contains("${")) {
@@ -190,37 +194,43 @@ pub(crate) fn launch_template_of(file: &McpFile, folder: &str) -> Result<LaunchT
         template.headers.clone_from(&file.headers);
     }
     for (at, arg) in template.args.iter().enumerate() {
-        visible(&format!("args[{at}]"), arg)?;
+        check_visible(&format!("args[{at}]"), arg)?;
     }
     for (name, value) in &template.env {
         if !is_variable(name) {
-            return Err(field(&format!("env.{}", name.escape_debug()), "is not a variable's name"));
+            return Err(field_error(&format!("env.{}", name.escape_debug()), "is not a valid variable name"));
         }
-        // Keys and certificates have several lines.
-        visible(&format!("env.{name}"), &value.replace(['\n', '\t'], " "))?;
+        // Keys and certificates span several lines.
+        check_visible(&format!("env.{name}"), &value.replace(['\n', '\t'], " "))?;
     }
     for (name, value) in &template.headers {
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-            return Err(field(&format!("headers.{}", name.escape_debug()), "is not a header's name"));
+            return Err(field_error(
+                &format!("headers.{}", name.escape_debug()),
+                "is not a valid header name",
+            ));
         }
-        visible(&format!("headers.{name}"), value)?;
+        check_visible(&format!("headers.{name}"), value)?;
     }
-    visible("cwd", template.cwd.as_deref().unwrap_or_default())?;
-    visible("url", template.url.as_deref().unwrap_or_default())?;
+    check_visible("cwd", template.cwd.as_deref().unwrap_or_default())?;
+    check_visible("url", template.url.as_deref().unwrap_or_default())?;
     for (name, count) in
         [("args", template.args.len()), ("env", template.env.len()), ("headers", template.headers.len())]
     {
-        if count > MOST_ENTRIES {
-            return Err(field(name, &format!("has {count} entries, more than the {MOST_ENTRIES} allowed")));
+        if count > MAX_ENTRIES {
+            return Err(field_error(
+                name,
+                &format!("has {count} entries, more than the {MAX_ENTRIES} allowed"),
+            ));
         }
     }
     Ok(template)
 }
 
-fn visible(name: &str, text: &str) -> Result<(), SuiteError> {
+fn check_visible(name: &str, text: &str) -> Result<(), SuiteError> {
     match text.chars().find(|c| c.is_control() || switchboard_core::is_hidden(*c)) {
         Some(c) => {
-            Err(field(name, &format!("holds the character '{}', which cannot be seen", c.escape_unicode())))
+            Err(field_error(name, &format!("contains the invisible character '{}'", c.escape_unicode())))
         }
         None => Ok(()),
     }
@@ -231,13 +241,13 @@ fn check_url(text: &str, transport: TransportKind) -> Result<(), SuiteError> {
     let wanted = || format!("has to begin with {}://", schemes.join(":// or "));
     match Url::parse(text) {
         Ok(url) if schemes.contains(&url.scheme()) && url.has_host() => Ok(()),
-        Ok(_) => Err(field("url", &wanted())),
-        Err(error) => Err(field("url", &format!("is no address: {error}; it {}", wanted()))),
+        Ok(_) => Err(field_error("url", &wanted())),
+        Err(error) => Err(field_error("url", &format!("is not a valid URL: {error}; it {}", wanted()))),
     }
 }
 
-/// A path without `.` and without `..` that follows a name. Nothing is looked up.
-fn tidy(path: &Path) -> std::path::PathBuf {
+/// Normalizes a path lexically: removes `.` and resolves `..` after a name. Does not access the disk.
+fn normalize_path(path: &Path) -> std::path::PathBuf {
     use std::path::Component;
     let mut out = std::path::PathBuf::new();
     for part in path.components() {
@@ -253,6 +263,6 @@ fn tidy(path: &Path) -> std::path::PathBuf {
     out
 }
 
-fn field(field: &str, problem: &str) -> SuiteError {
+fn field_error(field: &str, problem: &str) -> SuiteError {
     SuiteError::Field { field: field.to_owned(), problem: problem.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! The file in which pins are kept: one per child, in the user's own folder.
+//! The pin file: one per child, in the user's own folder.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use switchboard_sys::files::{Dir, FileStamp};
 use crate::canonical;
 use crate::error::SuiteError;
 
-/// Room for thousands of tools with their schemas.
+/// Large enough for thousands of tools with their schemas.
 const LIMIT: u64 = 64 << 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct PinFile {
-    /// The workspace, for a person who looks into the file.
+    /// Path of the workspace, for people who open the file.
     pub(super) workspace: String,
     pub(super) child: String,
     pub(super) tools: BTreeMap<String, Pin>,
-    /// Tools that have changed, as they were last listed.
+    /// Changed tools pending approval, as last listed.
     pub(super) waiting: BTreeMap<String, Value>,
     #[serde(skip)]
     pub(super) stamp: Option<FileStamp>,
 }
 
-/// One tool as it was.
+/// Pin of one tool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Pin {
     pub(super) hash: String,
@@ -40,7 +40,7 @@ impl Pin {
     }
 }
 
-/// The file's name.
+/// Returns the file name.
 pub(super) fn name(child: &str) -> String {
     format!("{}.json", child.to_ascii_lowercase())
 }

@@ -1,4 +1,4 @@
-//! The children as they were found, and how they are found anew.
+//! Table of the discovered children, and its reload.
 
 use std::sync::Arc;
 
@@ -14,36 +14,36 @@ use crate::rules::Rules;
 use crate::spec::ChildSpec;
 use crate::suite::Suite;
 
-/// The children as they were found last.
+/// The children of the last discovery.
 pub(crate) struct Table {
     pub(crate) config: Config,
-    /// By the names of the children.
+    /// Sorted by child name.
     pub(crate) suites: Vec<Arc<Suite>>,
     pub(super) issues: Vec<Issue>,
     pub(crate) descriptions: Descriptions,
 }
 
 impl Suites {
-    /// Takes new settings and finds the children anew. A child that is described as before goes on running.
+    /// Applies new settings and rediscovers the children. Children with an unchanged description continue to run.
     pub async fn reload(&self, config: Config) {
         let before = self.tools();
-        let (table, gone) = self.find(config);
+        let (table, removed) = self.discover_table(config);
         for suite in &table.suites {
-            suite.forget_trust();
+            suite.reset_trust();
             if suite.child.initialized().is_some() && suite.check_trust().is_err() {
                 suite.child.stop().await;
             }
         }
         *self.inner.table.write() = Arc::new(table);
-        self.relist();
-        join_all(gone.iter().map(|suite| suite.child.close())).await;
+        self.invalidate_index();
+        join_all(removed.iter().map(|suite| suite.child.close())).await;
         if differs(&before, &self.tools()) {
             let _ = self.inner.shared.events.send(SuitesEvent::ToolsChanged);
         }
     }
 
-    /// Finds the children. Of those that run already, what can be kept is kept; the others are returned.
-    pub(super) fn find(&self, config: Config) -> (Table, Vec<Arc<Suite>>) {
+    /// Discovers the children. Reuses unchanged suites and returns the removed ones.
+    pub(super) fn discover_table(&self, config: Config) -> (Table, Vec<Arc<Suite>>) {
         let old = self.table();
         let found = discover(&config, &self.inner.shared.paths);
         let mut issues = found.issues;
@@ -69,7 +69,10 @@ impl Suites {
                 }
                 None => {
                     let spec = Arc::new(spec);
-                    let child = Child::with(Arc::new(self.inner.via.tell(&spec)), self.child_options(&spec));
+                    let child = Child::with_options(
+                        Arc::new(self.inner.proxy_chain.add_to(&spec)),
+                        self.child_options(&spec),
+                    );
                     Suite::new(spec, child, rules, self.inner.shared.clone())
                 }
             };
@@ -81,13 +84,13 @@ impl Suites {
             }));
             suites.push(suite);
         }
-        let gone = old
+        let removed = old
             .suites
             .iter()
             .filter(|old| !suites.iter().any(|suite| suite.spec == old.spec))
             .cloned()
             .collect();
-        (Table { config, suites, issues, descriptions }, gone)
+        (Table { config, suites, issues, descriptions }, removed)
     }
 
     fn child_options(&self, spec: &ChildSpec) -> ChildOptions {

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::rig::{Rig, call, said, tools};
+use super::rig::{Rig, call, call_text, tools};
 
 #[tokio::test]
-async fn what_the_child_answers_arrives_byte_for_byte() {
+async fn results_arrive_byte_for_byte() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
@@ -33,13 +33,16 @@ async fn what_the_child_answers_arrives_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn wrong_arguments_never_reach_the_child_and_the_answer_shows_how() {
+async fn invalid_arguments_never_reach_the_child() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
-    let (text, failed) =
-        said(&suites, "box_suite", json!({ "action": "call", "subtool": "echo", "args": { "message": 7 } }))
-            .await;
+    let (text, failed) = call_text(
+        &suites,
+        "box_suite",
+        json!({ "action": "call", "subtool": "echo", "args": { "message": 7 } }),
+    )
+    .await;
     assert!(failed);
     for part in [
         "- message: ",
@@ -48,66 +51,67 @@ async fn wrong_arguments_never_reach_the_child_and_the_answer_shows_how() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    let (counted, _) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    let (counted, _) = call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
     assert_eq!(counted, "1", "the first call that got there");
-    let (text, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "ehco" })).await;
+    let (text, failed) =
+        call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "ehco" })).await;
     assert!(failed && text.contains("Did you mean echo"), "{text}");
     suites.close().await;
 }
 
 #[tokio::test]
-async fn suites_p18_a_result_that_is_too_large_is_an_error_and_the_child_goes_on() {
+async fn oversized_result_is_an_error() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
-    let (text, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "big" })).await;
+    let (text, failed) = call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "big" })).await;
     assert!(
         failed && text.contains("are passed on at most"),
         "{}",
         text.chars().take(200).collect::<String>()
     );
-    let (counted, _) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    let (counted, _) = call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
     assert_eq!(counted, "2");
     suites.close().await;
 }
 
 #[tokio::test]
-async fn results_of_tools_that_change_nothing_are_kept_until_something_is_written() {
+async fn read_only_results_are_cached_until_write() {
     let rig = Rig::new().with(json!({ "suites": { "box": { "cache": { "ttlMs": 60_000 } } } }));
     rig.child("box", &tools());
     let suites = rig.open_trusted();
-    let count = || said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" }));
+    let count = || call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" }));
     assert_eq!((count().await.0, count().await.0), ("1".to_owned(), "1".to_owned()));
-    let (_, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "write" })).await;
+    let (_, failed) = call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "write" })).await;
     assert!(!failed);
     assert_eq!(count().await.0, "3", "asked anew after a tool that may have changed something");
     suites.close().await;
 }
 
 #[tokio::test]
-async fn a_suite_takes_as_many_calls_as_it_is_allowed() {
+async fn rate_limit_is_enforced() {
     let rig =
         Rig::new().with(json!({ "suites": { "box": { "rateLimit": { "calls": 2, "perMs": 3_600_000 } } } }));
     rig.child("box", &tools());
     let suites = rig.open_trusted();
-    let count = || said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" }));
+    let count = || call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" }));
     assert_eq!((count().await.0, count().await.0), ("1".to_owned(), "2".to_owned()));
     let (text, failed) = count().await;
     assert!(failed && text.contains("takes no more calls for"), "{text}");
-    let (_, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    let (_, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(!failed, "looking is free");
     suites.close().await;
 }
 
 #[tokio::test]
-async fn what_was_used_is_counted_over_processes() {
+async fn usage_is_summed_over_processes() {
     let rig = Rig::new();
     rig.child("box", &tools());
     for round in 1..=2 {
         let suites = rig.open_trusted();
         suites.list_tools(&crate::Caller::default()).await;
-        said(&suites, "box_suite", json!({ "action": "introspect" })).await;
-        said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+        call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
+        call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
         suites.close().await;
         let report = suites.savings();
         let counted = &report.measured.counted;
@@ -118,7 +122,7 @@ async fn what_was_used_is_counted_over_processes() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_yet_is_left_out_of_the_report() {
+async fn savings_report_excludes_unknown_children() {
     let rig = Rig::new();
     rig.child("box", &tools());
     rig.child("other", &tools());
@@ -128,7 +132,7 @@ async fn what_is_not_known_yet_is_left_out_of_the_report() {
 }
 
 #[tokio::test]
-async fn a_person_can_do_what_a_model_can_and_is_not_counted() {
+async fn calls_by_people_are_not_counted() {
     let rig = Rig::new().with(json!({ "suites": { "box": { "suiteName": "renamed" } } }));
     rig.child("box", &tools());
     let suites = rig.open_trusted();
@@ -144,7 +148,7 @@ async fn a_person_can_do_what_a_model_can_and_is_not_counted() {
     assert_eq!(suites.savings().measured.counted, crate::UsageCounts::default());
 }
 
-/// The server answers, then announces its other tools: a call right behind the answer is for one of those.
+/// The server answers, then announces new tools: a call right after the answer uses one of those.
 #[tokio::test]
 async fn announced_tools_are_usable_at_once() {
     let rig = Rig::new();
@@ -153,12 +157,14 @@ async fn announced_tools_are_usable_at_once() {
     rig.child("box", &json!({ "tools": tools("old"), "next": new.map(tools) }));
     let suites = rig.open_trusted();
     for (place, name) in new.into_iter().enumerate() {
-        said(&suites, "box_suite", json!({ "action": "call", "subtool": "rename" })).await;
+        call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "rename" })).await;
         let action = if place % 2 == 0 { "call" } else { "introspect" };
-        let (text, failed) = said(&suites, "box_suite", json!({ "action": action, "subtool": name })).await;
+        let (text, failed) =
+            call_text(&suites, "box_suite", json!({ "action": action, "subtool": name })).await;
         assert!(!failed, "{name}: {text}");
     }
-    let (text, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "never" })).await;
+    let (text, failed) =
+        call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "never" })).await;
     assert!(failed && text.contains("is not available"), "{text}");
     suites.close().await;
 }

@@ -1,4 +1,4 @@
-//! Children that are listed with all they have.
+//! Flat children.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn flat(bare: bool) -> Value {
 }
 
 #[tokio::test]
-async fn tools_are_listed_as_they_are_under_a_name_that_says_whose_they_are() {
+async fn flat_tools_are_listed_with_prefix() {
     let rig = Rig::new().with(json!({ "suites": { "box": flat(false) } }));
     rig.child("box", &tools());
     rig.child("folded", &tools());
@@ -38,7 +38,7 @@ async fn tools_are_listed_as_they_are_under_a_name_that_says_whose_they_are() {
 }
 
 #[tokio::test]
-async fn suites_p5_bare_names_are_given_to_those_that_nobody_else_wants() {
+async fn bare_names_require_uniqueness() {
     let rig = Rig::new().with(json!({ "suites": { "a": flat(true), "b": flat(true) } }));
     rig.child("a", &json!({ "tools": [{ "name": "one" }, { "name": "both" }, { "name": "send_message" }] }));
     rig.child("b", &json!({ "tools": [{ "name": "two" }, { "name": "both" }] }));
@@ -53,7 +53,7 @@ async fn suites_p5_bare_names_are_given_to_those_that_nobody_else_wants() {
 }
 
 #[tokio::test]
-async fn a_changed_list_is_told_and_listed() {
+async fn changed_list_is_announced_and_listed() {
     let rig = Rig::new().with(json!({ "suites": { "box": flat(true) } }));
     rig.child("box", &tools());
     let suites = rig.open_trusted();
@@ -68,7 +68,7 @@ async fn a_changed_list_is_told_and_listed() {
 }
 
 #[tokio::test]
-async fn a_child_that_does_not_answer_keeps_nobody_waiting_and_is_announced_when_it_does() {
+async fn slow_child_is_announced_when_ready() {
     let settings = json!({ "timeouts": { "childSpawnMs": 300_000 }, "suites": { "box": flat(false), "gate": flat(false) } });
     let rig = Rig::new().with(settings);
     rig.child("box", &tools());
@@ -144,7 +144,7 @@ async fn resources_prompts_and_completion_go_to_their_owner() {
 }
 
 #[tokio::test]
-async fn cut_list_is_told_in_first_description() {
+async fn truncated_list_is_noted_in_first_description() {
     let rig = Rig::new().with(json!({ "suites": { "box": flat(false) } }));
     let many: Vec<Value> = (0..10_001).map(|number| json!({ "name": format!("tool_{number}") })).collect();
     rig.child("box", &json!({ "tools": many }));

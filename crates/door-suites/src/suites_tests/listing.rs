@@ -1,19 +1,19 @@
-//! What a host sees first.
+//! The tool list of a host.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::rig::{Rig, call, names, said, tools};
+use super::rig::{Rig, call, call_text, names, tools};
 use crate::host::Caller;
 
-/// What is written about the four servers that the budget is measured with.
+/// Descriptions of the four servers that the token budget is measured with.
 fn described(name: &str, description: &str) -> Value {
     json!({ "name": name, "switchboardDescription": description, "command": { "cmd": "/nonexistent" } })
 }
 
 #[tokio::test]
-async fn four_suites_and_the_search_cost_no_more_than_260_tokens_and_start_nothing() {
+async fn tool_list_stays_within_token_budget() {
     let rig = Rig::new();
     for (name, description) in [
         ("everything", "MCP feature tests"),
@@ -49,7 +49,7 @@ async fn four_suites_and_the_search_cost_no_more_than_260_tokens_and_start_nothi
 }
 
 #[tokio::test]
-async fn own_descriptions_are_whole_and_their_cut_is_told() {
+async fn owner_descriptions_are_complete_or_reported() {
     let rig = Rig::new();
     let long = "word ".repeat(300);
     rig.describe("only", &described("only", &long));
@@ -68,12 +68,12 @@ async fn own_descriptions_are_whole_and_their_cut_is_told() {
 }
 
 #[tokio::test]
-async fn cut_tool_list_is_told_to_model_and_person() {
+async fn truncated_list_is_reported_to_everyone() {
     let rig = Rig::new();
     let many: Vec<Value> = (0..10_001).map(|number| json!({ "name": format!("tool_{number}") })).collect();
     rig.child("box", &json!({ "tools": many }));
     let suites = rig.open_trusted();
-    let (first, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    let (first, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(
         !failed && first.contains("box lists more tools than are read; only the first 10000 can be used"),
         "{first}"
@@ -82,19 +82,19 @@ async fn cut_tool_list_is_told_to_model_and_person() {
     for action in ["call", "introspect"] {
         let mut arguments = beyond.clone();
         arguments["action"] = json!(action);
-        let (refused, failed) = said(&suites, "box_suite", arguments).await;
+        let (refused, failed) = call_text(&suites, "box_suite", arguments).await;
         let told = "(box lists more tools than are read; only the first 10000 can be used)";
         assert!(failed && refused.contains("is not available") && refused.ends_with(told), "{refused}");
     }
     suites.close().await;
 
-    // Another process knows it from the kept catalogue.
+    // Another process reads it from the stored catalogue.
     let issues: Vec<String> = rig.open().issues().into_iter().map(|problem| problem.message).collect();
     assert_eq!(issues, ["box lists more tools than are read; only the first 10000 can be used."]);
 }
 
 #[tokio::test]
-async fn names_that_collide_are_refused_with_a_reason_and_always_the_same_way() {
+async fn name_collisions_are_refused_deterministically() {
     let rig = Rig::new().with(json!({ "suites": {
         "b": { "suiteName": "a_suite" },
         "d": { "suiteName": "send_message" },
@@ -112,24 +112,24 @@ async fn names_that_collide_are_refused_with_a_reason_and_always_the_same_way() 
 }
 
 #[tokio::test]
-async fn introspection_comes_from_the_kept_catalogue_until_that_is_old() {
+async fn introspection_uses_stored_catalogue_until_stale() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
-    let (first, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    let (first, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(!failed && first.starts_with("echo(message: string) [read-only] — Says it again."), "{first}");
     suites.close().await;
 
     // Another process, in which the child could not even be started.
     std::fs::remove_file(rig.paths().workspace.join("../box-lists.json")).unwrap();
     let suites = rig.open();
-    let (kept, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    let (kept, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert_eq!((kept, failed), (first.clone(), false));
     assert!(suites.table().suites[0].child.initialized().is_none(), "nothing was started");
 
     rig.clock.advance(jiff::SignedDuration::from_hours(49));
     let suites = rig.open();
-    let (old, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    let (old, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(
         !failed && old.starts_with(&first) && old.contains("(as of 2 d ago; box cannot be asked now"),
         "{old}"
@@ -138,26 +138,27 @@ async fn introspection_comes_from_the_kept_catalogue_until_that_is_old() {
 }
 
 #[tokio::test]
-async fn all_suites_are_searched_and_what_was_left_out_is_told() {
+async fn search_covers_suites_and_names_omissions() {
     let rig = Rig::new();
     rig.child("box", &tools());
     rig.child("other", &json!({ "tools": [{ "name": "echo_twice", "description": "Says it twice." }] }));
     rig.trust();
     rig.child("stranger", &tools());
     let suites = rig.open();
-    let (found, _) = said(&suites, "switchboard_tools", json!({ "query": "echo message", "limit": 2 })).await;
+    let (found, _) =
+        call_text(&suites, "switchboard_tools", json!({ "query": "echo message", "limit": 2 })).await;
     let lines: Vec<&str> = found.lines().collect();
     assert_eq!(lines.len(), 3, "{found}");
     assert!(lines[0].starts_with("box_suite: echo(message: string)"), "{found}");
     assert!(lines[1].starts_with("other_suite: echo_twice()"), "{found}");
     assert!(lines[2].contains("stranger_suite was not searched: stranger is not trusted yet"), "{found}");
-    let (all, _) = said(&suites, "switchboard_tools", json!({})).await;
+    let (all, _) = call_text(&suites, "switchboard_tools", json!({})).await;
     assert!(all.contains("box_suite — Tests with box"), "{all}");
     suites.close().await;
 }
 
 #[tokio::test]
-async fn warming_tells_of_each_child() {
+async fn warm_reports_each_child() {
     let rig = Rig::new();
     rig.child("box", &tools());
     rig.describe("broken", &described("broken", "x"));
@@ -173,13 +174,13 @@ async fn warming_tells_of_each_child() {
 }
 
 #[tokio::test]
-async fn what_changes_is_taken_up_and_what_does_not_goes_on_running() {
+async fn reload_restarts_only_changed_children() {
     let rig = Rig::new();
     rig.child("box", &tools());
     rig.child("other", &tools());
     let suites = rig.open_trusted();
     let mut events = suites.events();
-    said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
 
     suites.reload(rig.config.clone()).await;
     assert!(events.try_recv().is_err(), "nothing changed");
@@ -187,9 +188,10 @@ async fn what_changes_is_taken_up_and_what_does_not_goes_on_running() {
         serde_json::from_value(json!({ "suites": { "box": { "expose": { "deny": ["write"] } } } })).unwrap();
     suites.reload(config).await;
     assert!(events.try_recv().is_err(), "a host sees no difference");
-    let (counted, _) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    let (counted, _) = call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
     assert_eq!(counted, "2", "the same process went on");
-    let (denied, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "write" })).await;
+    let (denied, failed) =
+        call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "write" })).await;
     assert!(failed && denied.contains("'write' is not available"), "{denied}");
 
     std::fs::remove_dir_all(rig.paths().workspace.join(".switchboard/mcps/other")).unwrap();
@@ -207,16 +209,16 @@ async fn what_changes_is_taken_up_and_what_does_not_goes_on_running() {
 }
 
 #[tokio::test]
-async fn what_was_stopped_is_not_started_again_to_see_what_changed() {
+async fn stopped_child_is_not_relisted() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
-    said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
     let suite = suites.table().suites[0].clone();
     suite.child.stop().await;
-    suite.list_again().await;
+    suite.relist_tools().await;
     assert!(suite.child.initialized().is_none());
-    let (_, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    let (_, failed) = call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
     assert!(!failed, "a call starts it again");
     suites.close().await;
     assert!(suite.child.open(&Caller::default()).await.is_err(), "closed is closed for good");
@@ -224,7 +226,7 @@ async fn what_was_stopped_is_not_started_again_to_see_what_changed() {
 }
 
 #[tokio::test]
-async fn a_child_of_which_nobody_says_what_it_is_is_known_by_its_tools() {
+async fn undescribed_child_is_described_by_tools() {
     let rig = Rig::new();
     let mut lists = tools();
     lists["instructions"] = Value::Null;
@@ -243,13 +245,13 @@ async fn a_child_of_which_nobody_says_what_it_is_is_known_by_its_tools() {
 }
 
 #[tokio::test]
-async fn who_calls_a_tool_that_is_not_listed_is_told_which_suite_has_it() {
+async fn unlisted_tool_call_suggests_its_suite() {
     let rig = Rig::new().with(json!({ "suites": { "box": { "expose": { "deny": ["write"] } } } }));
     rig.child("box", &tools());
     rig.describe("notes", &described("notes", "x"));
     let suites = rig.open_trusted();
     suites.reserve(["send_message".to_owned()]);
-    // What was never seen is not started for it.
+    // A child that was never listed is not started for a suggestion.
     assert_eq!(suites.suggest_tool("echo"), None);
     suites.warm(&Caller::default()).await;
     let told = "It is one of box_suite's: call box_suite with {\"action\":\"call\",\"subtool\":\"echo\",\"args\":{…}}.";
@@ -260,16 +262,16 @@ async fn who_calls_a_tool_that_is_not_listed_is_told_which_suite_has_it() {
         suites.suggest_tool("notes").as_deref(),
         Some("There is no tool 'notes'. Did you mean 'notes_suite'?")
     );
-    // What is not offered is not told of, and what others list is left to them.
+    // Hidden tools are never suggested, and neither are tools of other servers.
     for name in ["write", "send_mesage", "zzz", ""] {
         assert_eq!(suites.suggest_tool(name), None, "{name}");
     }
     suites.close().await;
 }
 
-/// Text of one caller is neither compared at length nor repeated to it.
+/// Untrusted text is neither compared at length nor echoed in full.
 #[tokio::test]
-async fn long_questions_get_short_answers() {
+async fn long_names_get_short_answers() {
     let rig = Rig::new();
     for name in ["box", "other"] {
         rig.child(name, &tools());
@@ -284,7 +286,7 @@ async fn long_questions_get_short_answers() {
         ("switchboard_tools", json!({ "query": strange }), "No tool fits"),
         ("switchboard_tools", json!({ "query": format!("{strange} echo") }), "box_suite: echo"),
     ] {
-        let (text, _) = said(&suites, tool, arguments).await;
+        let (text, _) = call_text(&suites, tool, arguments).await;
         assert!(text.contains(part) && text.len() < 600, "{} bytes: {:.300}", text.len(), text);
     }
     suites.close().await;

@@ -16,7 +16,7 @@ use crate::suites::Suites;
 use crate::test_files::write;
 use crate::trust::TrustStore;
 
-/// A workspace and the user's folders, gone at the end.
+/// A temporary workspace and user folders.
 pub(super) struct Rig {
     folder: TempDir,
     pub(super) config: Config,
@@ -33,7 +33,7 @@ impl Rig {
         Self { folder, config: Config::default(), clock: Clock::by_hand(start) }
     }
 
-    /// Settings as a person writes them.
+    /// Sets the settings as a person writes them.
     pub(super) fn with(mut self, settings: Value) -> Self {
         self.config = Config::from_file(&settings).unwrap();
         self
@@ -44,7 +44,7 @@ impl Rig {
         SuitePaths { workspace: path("work"), config: path("config"), cache: path("cache") }
     }
 
-    /// Adds a child that lists what the file says.
+    /// Adds a child that lists the given tools.
     pub(super) fn child(&self, name: &str, lists: &Value) {
         self.lists(name, lists);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/children/toolbox.py");
@@ -56,7 +56,7 @@ impl Rig {
         self.describe(name, &file);
     }
 
-    /// Adds a child as its file describes it.
+    /// Adds a child with the given `.mcp.json`.
     pub(super) fn describe(&self, name: &str, file: &Value) {
         write(
             &self.paths().workspace.join(".switchboard/mcps").join(name).join(".mcp.json"),
@@ -64,7 +64,7 @@ impl Rig {
         );
     }
 
-    /// Changes what a child lists.
+    /// Changes the tools that a child lists.
     pub(super) fn lists(&self, name: &str, lists: &Value) {
         write(&self.list_file(name), &lists.to_string());
     }
@@ -73,7 +73,7 @@ impl Rig {
         self.folder.path().join(format!("{name}-lists.json"))
     }
 
-    /// Trusts all children as they are.
+    /// Trusts all children in their current state.
     pub(super) fn trust(&self) {
         let trust = TrustStore::load(&self.paths());
         for spec in discover(&self.config, &self.paths()).children {
@@ -89,14 +89,14 @@ impl Rig {
         Suites::open_via(self.config.clone(), self.paths(), None, told, self.clock.clone()).unwrap()
     }
 
-    /// Opens with every child trusted.
+    /// Opens the suites with every child trusted.
     pub(super) fn open_trusted(&self) -> Suites {
         self.trust();
         self.open()
     }
 }
 
-/// A few tools.
+/// Returns a few tools.
 pub(super) fn tools() -> Value {
     json!({
         "instructions": "A box of tools.",
@@ -117,20 +117,20 @@ pub(super) fn tools() -> Value {
     })
 }
 
-/// Calls a tool and gives the raw answer.
+/// Calls a tool and returns the raw answer.
 pub(super) async fn call(suites: &Suites, tool: &str, arguments: Value) -> Result<Box<RawValue>, RpcError> {
     let arguments = serde_json::value::to_raw_value(&arguments).unwrap();
     suites.call(tool, Some(&arguments), &Caller::default()).await
 }
 
-/// Calls a tool that answers with a text, and whether that is an error.
-pub(super) async fn said(suites: &Suites, tool: &str, arguments: Value) -> (String, bool) {
+/// Calls a tool and returns its text, and whether it is an error.
+pub(super) async fn call_text(suites: &Suites, tool: &str, arguments: Value) -> (String, bool) {
     let result = call(suites, tool, arguments).await.unwrap();
     let value: Value = serde_json::from_str(result.get()).unwrap();
     (value["content"][0]["text"].as_str().unwrap_or_default().to_owned(), value["isError"] == true)
 }
 
-/// The names in a list.
+/// Returns the names in a list.
 pub(super) fn names(list: &[Box<RawValue>]) -> Vec<String> {
     let name = |item: &RawValue| {
         serde_json::from_str::<Value>(item.get()).unwrap()["name"].as_str().unwrap().to_owned()

@@ -1,16 +1,16 @@
-//! Changes of files while suites are open.
+//! File changes while suites are open.
 
 use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Rig, names, said, tools};
+use super::rig::{Rig, call_text, names, tools};
 use crate::suites::SuitesEvent;
 use crate::test_files::write;
 
 #[tokio::test]
-async fn a_new_child_and_new_settings_are_taken_up_and_a_list_that_stays_is_no_news() {
+async fn watcher_applies_new_child_and_settings() {
     let rig = Rig::new();
     rig.child("box", &tools());
     rig.trust();
@@ -25,7 +25,7 @@ async fn a_new_child_and_new_settings_are_taken_up_and_a_list_that_stays_is_no_n
         }
     };
     let watching = tokio::spawn(crate::watch(suites.clone(), load, stop.clone()));
-    // The current thread runs the watcher up to its first wait, so that what follows is not missed.
+    // Lets the watcher run up to its first wait on this thread, so that it misses no change.
     tokio::task::yield_now().await;
 
     write(&settings, "{ half");
@@ -38,7 +38,7 @@ async fn a_new_child_and_new_settings_are_taken_up_and_a_list_that_stays_is_no_n
     let event = tokio::time::timeout(Duration::from_mins(1), events.recv()).await.unwrap();
     assert!(matches!(event, Ok(SuitesEvent::ToolsChanged)));
     assert_eq!(names(&suites.tools()), ["renamed", "other_suite", "switchboard_tools"]);
-    let (text, failed) = said(&suites, "other_suite", json!({ "action": "introspect" })).await;
+    let (text, failed) = call_text(&suites, "other_suite", json!({ "action": "introspect" })).await;
     assert!(failed && text.contains("not trusted yet"), "{text}");
     assert!(events.try_recv().is_err(), "one change, one event");
 

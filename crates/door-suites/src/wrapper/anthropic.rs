@@ -1,6 +1,6 @@
-//! The Messages API of Anthropic, as far as it is used: <https://docs.anthropic.com/en/api/messages>.
+//! Client of Anthropic's Messages API: <https://docs.anthropic.com/en/api/messages>.
 //!
-//! Fields that are not named here are ignored. What the model said is sent back as the bytes that came.
+//! Unknown fields are ignored. The model's content is sent back byte for byte.
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -9,12 +9,12 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::conversation::Usage;
 use super::endpoint::{Endpoint, Key};
 use super::error::ModelError;
-use super::model::{End, Room, Task, Turn, TurnInput, Wanted};
+use super::model::{Prompt, ToolCall, Turn, TurnBudget, TurnEnd, TurnInput};
 
-/// The revision of the API that the structs below are of.
+/// API version of the structs below.
 const VERSION: &str = "2023-06-01";
 
-/// Most tokens of one turn: enough for long arguments, and what every model of theirs takes.
+/// Most output tokens per turn: enough for long arguments, and accepted by every Anthropic model.
 const TURN_TOKENS: u64 = 8192;
 
 /// A conversation over the Messages API.
@@ -77,7 +77,7 @@ struct WireUsage {
     cache_read: Option<u64>,
 }
 
-/// A block of what the model said. Of the many kinds, two matter; the others are only sent back.
+/// A content block of the model. Only text and tool calls are interpreted; other kinds are sent back unchanged.
 #[derive(Deserialize)]
 struct Block {
     #[serde(rename = "type")]
@@ -89,14 +89,14 @@ struct Block {
 }
 
 impl Anthropic {
-    pub(super) fn new(base: &Url, key: &Key, model: &str, task: &Task<'_>) -> Result<Self, ModelError> {
+    pub(super) fn new(base: &Url, key: &Key, model: &str, task: &Prompt<'_>) -> Result<Self, ModelError> {
         let url = address(base);
         let endpoint = Endpoint::new(url, Some(key), ("x-api-key", "", "ANTHROPIC_API_KEY"), model)?
             .with_header("anthropic-version", VERSION);
-        let tools = task.tools.iter().map(|offer| Tool {
-            name: offer.name.clone(),
-            description: offer.description.clone(),
-            input_schema: offer.schema.clone(),
+        let tools = task.tools.iter().map(|definition| Tool {
+            name: definition.name.clone(),
+            description: definition.description.clone(),
+            input_schema: definition.schema.clone(),
         });
         let question =
             Message { role: "user", content: vec![block(&OurBlock::Text { text: task.question })] };
@@ -104,17 +104,17 @@ impl Anthropic {
         Ok(Self { endpoint, system, tools, messages: vec![question] })
     }
 
-    pub(super) async fn next(&mut self, said: TurnInput, room: Room) -> Result<Turn, ModelError> {
+    pub(super) async fn next(&mut self, input: TurnInput, room: TurnBudget) -> Result<Turn, ModelError> {
         let mut content = Vec::new();
-        for done in &said.results {
+        for done in &input.results {
             content.push(block(&OurBlock::ToolResult {
                 tool_use_id: &done.id,
                 content: &done.text,
                 is_error: done.is_error,
             }));
         }
-        // Results have to come first.
-        content.extend(said.note.iter().map(|text| block(&OurBlock::Text { text })));
+        // The API requires tool results first.
+        content.extend(input.note.iter().map(|text| block(&OurBlock::Text { text })));
         if !content.is_empty() {
             self.messages.push(Message { role: "user", content });
         }
@@ -132,7 +132,7 @@ impl Anthropic {
     }
 
     fn read(&self, response: &Response) -> Result<Turn, ModelError> {
-        let (mut text, mut wants) = (String::new(), Vec::new());
+        let (mut text, mut calls) = (String::new(), Vec::new());
         for raw in &response.content {
             let block: Block = serde_json::from_str(raw.get())
                 .map_err(|error| self.endpoint.unreadable(&format!("a block of its content: {error}")))?;
@@ -140,25 +140,25 @@ impl Anthropic {
             match (kind.as_str(), words, id, name) {
                 ("text", Some(more), ..) => text.push_str(&more),
                 ("tool_use", _, Some(id), Some(tool)) => {
-                    wants.push(Wanted { id, tool, args: Ok(input.unwrap_or_else(nothing)) });
+                    calls.push(ToolCall { id, tool, args: Ok(input.unwrap_or_else(nothing)) });
                 }
                 _ => {}
             }
         }
         let WireUsage { input, output, cache_creation, cache_read } = response.usage;
-        // What is read from a cache is not counted as input by the API, but the model reads it.
+        // The API does not count cached input as input, but the model reads it.
         let input = input + cache_creation.unwrap_or(0) + cache_read.unwrap_or(0);
         let end = match response.stop_reason.as_deref() {
-            Some("max_tokens" | "model_context_window_exceeded") => End::Cut,
-            Some("refusal") => End::Declined,
-            _ => End::Whole,
+            Some("max_tokens" | "model_context_window_exceeded") => TurnEnd::Cut,
+            Some("refusal") => TurnEnd::Declined,
+            _ => TurnEnd::Whole,
         };
         let usage = Usage { input_tokens: input, output_tokens: output, estimated: false };
-        Ok(Turn { text, wants, usage, end })
+        Ok(Turn { text, calls, usage, end })
     }
 }
 
-/// The address of the API. People set the base with and without the version.
+/// Returns the API URL. Users set the base URL with and without the version.
 fn address(base: &Url) -> Url {
     let mut url = base.clone();
     let path = base.path().trim_end_matches('/');
@@ -168,7 +168,7 @@ fn address(base: &Url) -> Url {
 }
 
 fn block(block: &OurBlock<'_>) -> Box<RawValue> {
-    // Texts and booleans always serialise.
+    // Serializing strings and booleans cannot fail.
     to_raw_value(block).unwrap_or_else(|_| nothing())
 }
 

@@ -1,8 +1,8 @@
-//! A program that answers: `claude -p`, `codex exec`, or any other that reads a prompt and writes a reply.
+//! Command-line provider: `claude -p`, `codex exec`, or any other program that reads a prompt and writes a reply.
 //!
-//! Such a program has no interface for tools of others, so calls are agreed upon in the prompt. The program is
-//! started once a turn, without a shell; the whole conversation goes to its stdin, and its stdout has to hold one
-//! JSON object: `{"tool": NAME, "args": {…}}` or `{"tool_result": TEXT}`. What else it writes around that is ignored.
+//! Such a program has no interface for foreign tools, so the prompt defines a call protocol. The program is started
+//! once per turn, without a shell. It gets the whole conversation on stdin, and its stdout must contain one JSON
+//! object: `{"tool": NAME, "args": {…}}` or `{"answer": TEXT}`. Other output is ignored.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -18,38 +18,38 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::conversation::Usage;
 use super::error::ModelError;
-use super::model::{End, Task, Turn, TurnInput, Wanted};
+use super::model::{Prompt, ToolCall, Turn, TurnEnd, TurnInput};
 use crate::redact::{Secrets, redact};
 
-/// The longest reply that is read. A program that writes more has lost its way.
+/// Largest reply that is read; a longer one indicates a broken program.
 const REPLY_LIMIT: u64 = 1 << 20;
 
-/// How much of stderr is kept, for the error.
+/// Most bytes of stderr that are retained for the error.
 const COMPLAINT_LIMIT: u64 = 64 << 10;
 
-/// How long a program is given to end once it is not wanted any more.
+/// Grace period for a program whose reply is no longer needed.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How the variables begin that such programs are configured by, beside those that every program gets.
+/// Prefixes of the variables that configure such programs, beside those that every program inherits.
 const VARIABLES: [&str; 4] = ["ANTHROPIC_", "OPENAI_", "CLAUDE_", "CODEX_"];
 
-/// What stands for the tool of a call that could not be read.
+/// Tool name recorded for a call that could not be parsed.
 const UNREADABLE: &str = "(unreadable)";
 
-/// How tool calls are made, for the model to read.
+/// Call protocol, for the model.
 const PROTOCOL: &str = "You answer by program. Do not use any tools of your own. Your whole reply has to be exactly one \
      JSON object and nothing else:\n\
      {\"tool\": \"<name>\", \"args\": {<arguments as its schema says>}} to use one of the tools below, or\n\
      {\"answer\": \"<text>\"} when you are done.\n\
      After a tool was used you are asked again, with its result at the end.";
 
-/// A conversation with a program.
+/// A conversation with a command-line program.
 #[derive(Debug)]
 pub(super) struct Command {
-    /// The program and its arguments.
+    /// Program and arguments.
     words: Vec<String>,
     folder: PathBuf,
-    /// All that was said so far; it only grows.
+    /// The conversation so far; append-only.
     prompt: String,
     guard: Option<Guard>,
 }
@@ -62,7 +62,7 @@ struct Reply {
 }
 
 impl Command {
-    pub(super) fn new(command: &[String], folder: PathBuf, task: &Task<'_>, guard: Option<Guard>) -> Self {
+    pub(super) fn new(command: &[String], folder: PathBuf, task: &Prompt<'_>, guard: Option<Guard>) -> Self {
         let mut prompt = format!("{}\n\n{PROTOCOL}\n\n# Tools\n\n", task.system);
         for tool in task.tools {
             let line = json!({ "name": tool.name, "description": tool.description, "args": tool.schema });
@@ -72,19 +72,19 @@ impl Command {
         Self { words: command.to_vec(), folder, prompt, guard }
     }
 
-    pub(super) async fn next(&mut self, said: TurnInput) -> Result<Turn, ModelError> {
-        for done in &said.results {
+    pub(super) async fn next(&mut self, input: TurnInput) -> Result<Turn, ModelError> {
+        for done in &input.results {
             let what = if done.is_error { "failed" } else { "answered" };
             let _ = write!(self.prompt, "\n# {} {what}\n\n{}\n", done.tool, done.text);
         }
-        if let Some(note) = &said.note {
+        if let Some(note) = &input.note {
             let _ = write!(self.prompt, "\n# Note\n\n{note}\n");
         }
-        // Whoever waits for it decides for how long; dropped, it is killed with all that it started.
+        // The caller sets the time limit. If this future is dropped, the program and its descendants are killed.
         let reply = self.run().await?;
         let usage =
             Usage { input_tokens: estimate(&self.prompt), output_tokens: estimate(&reply), estimated: true };
-        let mut turn = Turn { text: String::new(), wants: Vec::new(), usage, end: End::Whole };
+        let mut turn = Turn { text: String::new(), calls: Vec::new(), usage, end: TurnEnd::Whole };
         match find(&reply) {
             Some(Reply { answer: Some(answer), .. }) => turn.text = answer,
             Some(Reply { tool: Some(tool), args, .. }) => {
@@ -93,13 +93,13 @@ impl Command {
                 let _ = write!(self.prompt, "\n# You replied\n\n{call}\n");
                 let args = args
                     .map_or_else(|| RawValue::from_string("{}".to_owned()).map_err(|e| e.to_string()), Ok);
-                turn.wants.push(Wanted { id: String::new(), tool, args });
+                turn.calls.push(ToolCall { id: String::new(), tool, args });
             }
-            // A broken object is a call that went wrong; anything else is an answer, agreement or not.
+            // A malformed object is a failed call; any other text is the answer, even without the protocol.
             _ if reply.contains('{') && reply.contains("\"tool\"") => {
                 let _ = write!(self.prompt, "\n# You replied\n\n{}\n", reply.trim());
                 let problem = "your reply was not one valid JSON object; reply again".to_owned();
-                turn.wants.push(Wanted {
+                turn.calls.push(ToolCall {
                     id: String::new(),
                     tool: UNREADABLE.to_owned(),
                     args: Err(problem),
@@ -107,19 +107,19 @@ impl Command {
             }
             _ => reply.trim().clone_into(&mut turn.text),
         }
-        if turn.text.is_empty() && turn.wants.is_empty() {
+        if turn.text.is_empty() && turn.calls.is_empty() {
             return Err(self.failed("answered nothing; try it by hand with a prompt on stdin", ""));
         }
         Ok(turn)
     }
 
-    /// Starts the program and returns what it writes.
+    /// Runs the program and returns its stdout.
     async fn run(&self) -> Result<String, ModelError> {
         let Some((program, args)) = self.words.split_first() else {
             return Err(self.failed("is empty; set 'command' of the wrapper", ""));
         };
         let spawn = Spawn::new(program).args(args).cwd(&self.folder);
-        let mut child = settings()
+        let mut child = provider_variables()
             .fold(spawn, |spawn, (name, value)| spawn.env(name, value))
             .start(self.guard.as_ref())
             .await
@@ -133,48 +133,48 @@ impl Command {
         let (stdin, stdout, stderr) = (child.take_stdin(), child.take_stdout(), child.take_stderr());
         let write = async {
             if let Some(mut stdin) = stdin {
-                // A program that does not read all of it may still answer.
+                // A program that does not read all its input may still reply.
                 let _ = stdin.write_all(self.prompt.as_bytes()).await;
             }
         };
         let ((), reply, complaint) =
             tokio::join!(write, read(stdout, REPLY_LIMIT), read(stderr, COMPLAINT_LIMIT));
-        let said = redact(&last_line(&complaint), &Secrets::default());
+        let last_error_line = redact(&last_line(&complaint), &Secrets::default());
         if reply.len() as u64 > REPLY_LIMIT {
-            return Err(self.failed(&format!("wrote more than {REPLY_LIMIT} bytes"), &said));
+            return Err(self.failed(&format!("wrote more than {REPLY_LIMIT} bytes"), &last_error_line));
         }
         match child.stop(GRACE).await {
             Ok(status) if status.success() => Ok(reply),
-            Ok(status) => Err(self.failed(&format!("ended with {status}"), &said)),
-            Err(error) => Err(self.failed(&format!("was lost: {error}"), &said)),
+            Ok(status) => Err(self.failed(&format!("ended with {status}"), &last_error_line)),
+            Err(error) => Err(self.failed(&format!("was lost: {error}"), &last_error_line)),
         }
     }
 
-    fn failed(&self, problem: &str, said: &str) -> ModelError {
-        // Only its name: its arguments may hold what is nobody's business.
+    fn failed(&self, problem: &str, last_error_line: &str) -> ModelError {
+        // Errors show only the program's name, since its arguments may be private.
         let command = self.words.first().cloned().unwrap_or_default();
-        ModelError::Command { command, problem: problem.to_owned(), said: said.to_owned() }
+        ModelError::Command { command, problem: problem.to_owned(), detail: last_error_line.to_owned() }
     }
 }
 
-/// The variables that such programs are configured by. We ourselves are given empty ones for those that nobody set, and
-/// to these programs an empty key is a key.
-fn settings() -> impl Iterator<Item = (OsString, OsString)> {
+/// Returns the environment variables that configure such programs. Skips empty ones: unset variables reach this process
+/// as empty, and these programs treat an empty key as a key.
+fn provider_variables() -> impl Iterator<Item = (OsString, OsString)> {
     let is_one = |name: &OsString| VARIABLES.iter().any(|start| name.to_string_lossy().starts_with(start));
     std::env::vars_os().filter(move |(name, value)| !value.is_empty() && is_one(name))
 }
 
-/// Reads a stream to its end or a little over the limit; what follows is thrown away.
+/// Reads a stream up to the limit plus one byte, and discards the rest.
 async fn read(stream: Option<impl AsyncRead + Unpin>, limit: u64) -> String {
     let Some(mut stream) = stream else { return String::new() };
     let mut bytes = Vec::new();
-    // Where reading fails, what was read counts.
+    // On a read error, use what was read so far.
     let _ = (&mut stream).take(limit + 1).read_to_end(&mut bytes).await;
     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The first object in a text that is a reply. Models put fences and sentences around theirs.
+/// Finds the first reply object in a text; models add code fences and sentences around it.
 fn find(text: &str) -> Option<Reply> {
     for (at, _) in text.match_indices('{') {
         let mut objects = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Reply>();
@@ -187,7 +187,7 @@ fn find(text: &str) -> Option<Reply> {
     None
 }
 
-/// About how many tokens a text has; such a program does not say.
+/// Estimates the token count, which such a program does not report.
 fn estimate(text: &str) -> u64 {
     text.len().div_ceil(4) as u64
 }
@@ -202,7 +202,7 @@ mod tests {
     use super::find;
 
     #[test]
-    fn the_reply_is_found_among_other_words() {
+    fn reply_is_found_in_surrounding_text() {
         let answer = |text: &str| find(text).and_then(|reply| reply.answer);
         assert_eq!(answer(r#"{"answer": "yes"}"#).as_deref(), Some("yes"));
         assert_eq!(answer("Sure!\n```json\n{\"answer\": \"{yes}\"}\n```").as_deref(), Some("{yes}"));

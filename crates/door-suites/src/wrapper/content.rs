@@ -1,15 +1,15 @@
-//! The result of a tool as a text that a model reads.
+//! Converts tool results into text for a model.
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// How much of one result a model is given: some 6,000 tokens, of which many fit into a conversation.
+/// Longest result text: about 6,000 tokens, so that many results fit into a conversation.
 const RESULT_LIMIT: usize = 24_000;
 
-/// A result as a text.
+/// Text of a tool result.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Read {
+pub(super) struct ResultText {
     pub(super) text: String,
     pub(super) is_error: bool,
 }
@@ -30,7 +30,7 @@ struct Block {
     #[serde(rename = "type", default)]
     kind: String,
     text: Option<String>,
-    /// Base64.
+    /// Base64 data.
     data: Option<String>,
     mime_type: Option<String>,
     uri: Option<String>,
@@ -47,50 +47,52 @@ struct Resource {
     blob: Option<String>,
 }
 
-/// Reads a whole `tools/call` result.
+/// Converts a complete `tools/call` result.
 ///
-/// Images and sounds become notes: what the question was can nearly always be answered without, and not every model
-/// takes them.
-pub(super) fn read(result: &RawValue) -> Read {
+/// Images and audio become placeholders: nearly every question can be answered without them, and not every model
+/// accepts them.
+pub(super) fn read(result: &RawValue) -> ResultText {
     let Ok(read) = serde_json::from_str::<CallResult>(result.get()) else {
-        // Not what the protocol has, but a model may still make something of it.
-        return Read { text: cut(result.get()), is_error: false };
+        // Not a valid result, but the model may still be able to use it.
+        return ResultText { text: truncate(result.get()), is_error: false };
     };
-    let mut texts: Vec<String> = read.content.iter().map(note).collect();
+    let mut texts: Vec<String> = read.content.iter().map(render_block).collect();
     let has_words = read.content.iter().any(|block| block.text.is_some() || block.resource.is_some());
     if let Some(data) = read.structured_content.filter(|_| !has_words) {
         texts.push(data.get().to_owned());
     }
     let text = texts.join("\n");
-    let text = if text.is_empty() { "(nothing)".to_owned() } else { cut(&text) };
-    Read { text, is_error: read.is_error }
+    let text = if text.is_empty() { "(nothing)".to_owned() } else { truncate(&text) };
+    ResultText { text, is_error: read.is_error }
 }
 
-fn note(block: &Block) -> String {
+fn render_block(block: &Block) -> String {
     if let Some(text) = &block.text {
         return text.clone();
     }
     if let Some(resource) = &block.resource {
         return match (&resource.text, &resource.blob) {
             (Some(text), _) => format!("{}:\n{text}", resource.uri),
-            (None, blob) => not_shown("file", resource.mime_type.as_deref(), blob.as_deref(), &resource.uri),
+            (None, blob) => {
+                placeholder("file", resource.mime_type.as_deref(), blob.as_deref(), &resource.uri)
+            }
         };
     }
     let uri = block.uri.as_deref().unwrap_or_default();
     match block.kind.as_str() {
         "resource_link" => format!("[a link: {uri}]"),
-        kind => not_shown(kind, block.mime_type.as_deref(), block.data.as_deref(), uri),
+        kind => placeholder(kind, block.mime_type.as_deref(), block.data.as_deref(), uri),
     }
 }
 
-fn not_shown(kind: &str, mime: Option<&str>, base64: Option<&str>, uri: &str) -> String {
+fn placeholder(kind: &str, mime: Option<&str>, base64: Option<&str>, uri: &str) -> String {
     let bytes = base64.map_or(0, |data| data.len() / 4 * 3);
     let of = [kind, mime.unwrap_or_default(), uri].join(" ");
     format!("[not shown: {}, about {bytes} bytes]", of.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// No more than a model is given, whole characters.
-fn cut(text: &str) -> String {
+/// Truncates to the limit at a character boundary.
+fn truncate(text: &str) -> String {
     if text.len() <= RESULT_LIMIT {
         return text.to_owned();
     }
@@ -98,7 +100,7 @@ fn cut(text: &str) -> String {
     format!("{}\n[cut here: {} bytes in all; ask for less]", &text[..end], text.len())
 }
 
-/// One line about a result, for whoever asked.
+/// Renders a one-line summary of a result for the caller.
 pub(super) fn summary(text: &str) -> String {
     const LIMIT: usize = 160;
     let line = text.split_whitespace().take(LIMIT).collect::<Vec<_>>().join(" ");
@@ -108,8 +110,8 @@ pub(super) fn summary(text: &str) -> String {
     line.chars().take(LIMIT - 1).chain(['…']).collect()
 }
 
-/// The arguments of a call as whoever asked is told of them: as they were, unless they are long.
-pub(super) fn shown_args(args: &RawValue) -> Value {
+/// Renders the arguments of a call for the caller, truncated if they are long.
+pub(super) fn truncate_args(args: &RawValue) -> Value {
     const LIMIT: usize = 2_000;
     let text = args.get();
     if text.len() <= LIMIT {
@@ -124,14 +126,14 @@ mod tests {
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
-    use super::{RESULT_LIMIT, read, shown_args, summary};
+    use super::{RESULT_LIMIT, read, summary, truncate_args};
 
     fn text(result: serde_json::Value) -> String {
         read(&to_raw_value(&result).expect("JSON")).text
     }
 
     #[test]
-    fn every_kind_of_content_becomes_words() {
+    fn every_content_kind_becomes_text() {
         let result = json!({ "content": [
             { "type": "text", "text": "one" },
             { "type": "image", "data": "QUJDRA==", "mimeType": "image/png" },
@@ -149,14 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn long_results_are_cut_between_characters() {
-        let cut = text(json!({ "content": [{ "type": "text", "text": "é".repeat(RESULT_LIMIT) }] }));
+    fn long_results_are_truncated_between_characters() {
+        let truncate = text(json!({ "content": [{ "type": "text", "text": "é".repeat(RESULT_LIMIT) }] }));
         assert!(
-            cut.ends_with("\n[cut here: 48000 bytes in all; ask for less]") && cut.len() < RESULT_LIMIT + 60
+            truncate.ends_with("\n[cut here: 48000 bytes in all; ask for less]")
+                && truncate.len() < RESULT_LIMIT + 60
         );
         assert_eq!(summary(&"ab ".repeat(200)).chars().count(), 160);
         assert_eq!(summary("a\n b"), "a b");
         let args = to_raw_value(&json!({ "text": "é".repeat(2_000) })).expect("JSON");
-        assert!(shown_args(&args).as_str().is_some_and(|text| text.ends_with("(4011 bytes in all)")));
+        assert!(truncate_args(&args).as_str().is_some_and(|text| text.ends_with("(4011 bytes in all)")));
     }
 }

@@ -1,7 +1,7 @@
-//! The loop: the model takes a turn, the calls that it wants are made, and it is told what came of them.
+//! The agent loop: the model takes a turn, its tool calls are made, and it gets their results.
 //!
-//! It ends with an answer or at a bound, whichever comes first. Calls of one turn are made one after the other, in the
-//! model's order: they may change things, and the model wrote them in an order.
+//! The loop ends with an answer or at the first exceeded bound. The calls of one turn run sequentially in the model's
+//! order, because they may have side effects.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,88 +10,88 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::content::{shown_args, summary};
+use super::content::{summary, truncate_args};
 use super::error::ModelError;
-use super::model::{Done, End, Model, Room, TurnInput, Wanted};
+use super::model::{Model, ToolCall, ToolOutcome, TurnBudget, TurnEnd, TurnInput};
 use super::settings::Bounds;
 use super::toolbox::{Cancelled, Toolbox};
 use crate::child::Child;
 use crate::host::Caller;
 
-/// Most calls of one turn. A model that wants more is told so.
+/// Most tool calls per turn. Further calls are refused with a note to the model.
 const MOST_CALLS: usize = 32;
 
-/// What the model is told before its last turn.
+/// Note to the model before its last turn.
 const LAST_TURN: &str =
     "This is your last turn: no more tools. Answer now with what you know, and say what is missing.";
 
-/// What a question came to.
+/// Outcome of a question.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Log {
+pub(super) struct ConversationLog {
     pub(super) answer: String,
     pub(super) calls: Vec<CallMade>,
     pub(super) usage: Usage,
     pub(super) turns: u32,
-    pub(super) stopped: Stopped,
+    pub(super) stopped: StopReason,
 }
 
-/// A call that was made for an answer.
+/// A tool call made for an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct CallMade {
-    /// The tool, as the model called it.
+    /// Tool name used by the model.
     pub(super) tool: String,
-    /// Its arguments.
+    /// Arguments of the call.
     pub(super) args: Value,
-    /// Whether the tool did what was asked.
+    /// True if the tool succeeded.
     pub(super) ok: bool,
-    /// The beginning of what it answered.
+    /// Start of the result.
     pub(super) summary: String,
 }
 
-/// How many tokens were read and written.
+/// Token usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Usage {
-    /// Read by the model.
+    /// Tokens read by the model.
     pub(super) input_tokens: u64,
-    /// Written by it.
+    /// Tokens written by the model.
     pub(super) output_tokens: u64,
-    /// Whether they are counted by length, because the model does not say.
+    /// True if estimated from text length, because the model reports no usage.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) estimated: bool,
 }
 
-/// Why it ended.
+/// Reason why the conversation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Stopped {
+pub(super) enum StopReason {
     /// The model answered.
     Answered,
-    /// It took all turns.
+    /// Turn limit reached.
     Turns,
-    /// It took all tokens.
+    /// Token limit reached.
     Tokens,
-    /// It took all the time.
+    /// Time limit reached.
     Time,
-    /// Its answer is cut, at the length that the API allows.
+    /// The answer was truncated at the API's length limit.
     Length,
-    /// It does not want to answer.
+    /// The model refused to answer.
     Declined,
-    /// Whoever asked no longer wants to know.
+    /// The caller cancelled the question.
     Cancelled,
-    /// The model or the child could not be had.
+    /// The model or the child failed.
     #[default]
     Failed,
 }
 
-/// The two sides of the conversation, and what it may cost.
+/// The participants of a conversation, and its bounds.
 pub(super) struct Conversation<'c> {
     pub(super) model: Model,
     pub(super) child: &'c Child,
     pub(super) toolbox: &'c Toolbox,
     pub(super) bounds: Bounds,
-    /// Steps for whoever wants to watch. When they are not read in time, some are left out.
+    /// Progress messages for the caller; dropped if they are not read in time.
     pub(super) steps: mpsc::Sender<String>,
 }
 
@@ -108,44 +108,44 @@ impl Usage {
 }
 
 impl Conversation<'_> {
-    /// Converses until there is an answer or a bound is reached. What was done by then is in the log in any case.
+    /// Runs the conversation until an answer or a bound. The log is complete in any case.
     pub(super) async fn run(
         mut self,
-        log: &mut Log,
+        log: &mut ConversationLog,
         until: Instant,
         cancelled: &CancellationToken,
     ) -> Result<(), ModelError> {
-        let off = cancelled.child_token();
+        let cancel = cancelled.child_token();
         {
-            let work = self.converse(log, until, &off);
+            let work = self.converse(log, until, &cancel);
             tokio::pin!(work);
             tokio::select! {
                 biased;
                 done = &mut work => return done,
                 () = sleep_until(until) => {
-                    // The child hears that its call is off before we leave.
-                    off.cancel();
+                    // Cancel the child's running call before returning.
+                    cancel.cancel();
                     let _ = work.await;
                 }
             }
         }
-        log.stopped = Stopped::Time;
+        log.stopped = StopReason::Time;
         Ok(())
     }
 
     async fn converse(
         &mut self,
-        log: &mut Log,
+        log: &mut ConversationLog,
         until: Instant,
-        off: &CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<(), ModelError> {
-        let caller = Caller { cancelled: off.clone(), ..Caller::default() };
-        let mut said = TurnInput::default();
-        log.stopped = Stopped::Turns;
+        let caller = Caller { cancelled: cancel.clone(), ..Caller::default() };
+        let mut input = TurnInput::default();
+        log.stopped = StopReason::Turns;
         while log.turns < self.bounds.turns {
             let left = self.bounds.tokens.saturating_sub(log.usage.total());
             if left == 0 {
-                log.stopped = Stopped::Tokens;
+                log.stopped = StopReason::Tokens;
                 return Ok(());
             }
             self.step(format!("turn {} of at most {}", log.turns + 1, self.bounds.turns));
@@ -158,14 +158,14 @@ impl Conversation<'_> {
             );
             let turn = tokio::select! {
                 biased;
-                () = off.cancelled() => {
-                    log.stopped = Stopped::Cancelled;
+                () = cancel.cancelled() => {
+                    log.stopped = StopReason::Cancelled;
                     return Ok(());
                 }
-                turn = self.model.next(said, Room { tokens: left, until }).instrument(span.clone()) => match turn {
+                turn = self.model.next(input, TurnBudget { tokens: left, until }).instrument(span.clone()) => match turn {
                     Ok(turn) => turn,
                     Err(error) => {
-                        log.stopped = Stopped::Failed;
+                        log.stopped = StopReason::Failed;
                         return Err(error);
                     }
                 },
@@ -179,18 +179,18 @@ impl Conversation<'_> {
                 turn.text.trim().clone_into(&mut log.answer);
             }
             log.stopped = match turn.end {
-                End::Cut => Stopped::Length,
-                End::Declined => Stopped::Declined,
-                End::Whole if turn.wants.is_empty() => Stopped::Answered,
-                End::Whole if log.turns == self.bounds.turns => Stopped::Turns,
-                End::Whole => {
-                    let Ok(results) = self.call_all(turn.wants, log, &caller).await else {
-                        log.stopped = Stopped::Cancelled;
+                TurnEnd::Cut => StopReason::Length,
+                TurnEnd::Declined => StopReason::Declined,
+                TurnEnd::Whole if turn.calls.is_empty() => StopReason::Answered,
+                TurnEnd::Whole if log.turns == self.bounds.turns => StopReason::Turns,
+                TurnEnd::Whole => {
+                    let Ok(results) = self.call_all(turn.calls, log, &caller).await else {
+                        log.stopped = StopReason::Cancelled;
                         return Ok(());
                     };
                     let note = (log.turns + 1 == self.bounds.turns).then(|| LAST_TURN.to_owned());
-                    said = TurnInput { results, note };
-                    log.stopped = Stopped::Turns;
+                    input = TurnInput { results, note };
+                    log.stopped = StopReason::Turns;
                     continue;
                 }
             };
@@ -202,12 +202,12 @@ impl Conversation<'_> {
     /// Makes the calls of one turn.
     async fn call_all(
         &self,
-        wants: Vec<Wanted>,
-        log: &mut Log,
+        calls: Vec<ToolCall>,
+        log: &mut ConversationLog,
         caller: &Caller,
-    ) -> Result<Vec<Done>, Cancelled> {
-        let mut results = Vec::with_capacity(wants.len());
-        for (at, Wanted { id, tool, args }) in wants.into_iter().enumerate() {
+    ) -> Result<Vec<ToolOutcome>, Cancelled> {
+        let mut results = Vec::with_capacity(calls.len());
+        for (at, ToolCall { id, tool, args }) in calls.into_iter().enumerate() {
             self.step(format!("uses {tool}"));
             let args = args.and_then(|args| {
                 let too_many =
@@ -217,13 +217,13 @@ impl Conversation<'_> {
             let (shown, is_error, text) = match args {
                 Ok(args) => {
                     let read = self.toolbox.call(self.child, &tool, &args, caller).await?;
-                    (shown_args(&args), read.is_error, read.text)
+                    (truncate_args(&args), read.is_error, read.text)
                 }
                 Err(problem) => (Value::Null, true, problem),
             };
             let call = CallMade { tool: tool.clone(), args: shown, ok: !is_error, summary: summary(&text) };
             log.calls.push(call);
-            results.push(Done { id, tool, text, is_error });
+            results.push(ToolOutcome { id, tool, text, is_error });
         }
         Ok(results)
     }

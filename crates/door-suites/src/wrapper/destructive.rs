@@ -1,8 +1,8 @@
-//! Which tools destroy something, as far as that can be told from outside.
+//! Heuristic for destructive tools.
 
 use serde::Deserialize;
 
-/// Words that make a tool one that destroys. A tool is named for what it does, and these are not undone.
+/// Words in a tool's name that mark it as destructive: irreversible actions.
 const WORDS: [&str; 24] = [
     "clean",
     "clear",
@@ -30,50 +30,49 @@ const WORDS: [&str; 24] = [
     "wipe",
 ];
 
-/// What a child says of the effect of a tool.
+/// Effect annotations declared by the child.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Effect {
+pub(super) struct EffectHints {
     read_only_hint: Option<bool>,
     destructive_hint: Option<bool>,
 }
 
-/// Whether a tool counts as one that destroys: the child says so, or its name does and the child does not say that
-/// it only reads.
+/// True if a tool counts as destructive: by its annotations, or by its name unless it is annotated as read-only.
 ///
-/// MCP has every tool that says nothing count as destructive. Most say nothing, so that by this rule nearly all
-/// would be withheld, and whoever wants to use them would allow everything.
-pub(super) fn is_destructive(name: &str, effect: Effect) -> bool {
+/// In MCP, tools without annotations count as destructive. Most tools have none, so this rule would withhold nearly all
+/// of them, and users would simply allow everything.
+pub(super) fn is_destructive(name: &str, effect: EffectHints) -> bool {
     if effect.destructive_hint == Some(true) {
         return true;
     }
-    effect.read_only_hint != Some(true) && words(name).iter().any(|word| WORDS.contains(&word.as_str()))
+    effect.read_only_hint != Some(true) && split_name(name).iter().any(|word| WORDS.contains(&word.as_str()))
 }
 
-/// The words of a name: `removeAll_items` is `remove`, `all`, `items`.
-fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
+/// Splits a name into words: `removeAll_items` becomes `remove`, `all`, `items`.
+fn split_name(name: &str) -> Vec<String> {
+    let mut split_name = vec![String::new()];
     let mut was_small = false;
     for c in name.chars() {
         if !c.is_alphanumeric() || (c.is_uppercase() && was_small) {
-            words.push(String::new());
+            split_name.push(String::new());
         }
         if c.is_alphanumeric()
-            && let Some(word) = words.last_mut()
+            && let Some(word) = split_name.last_mut()
         {
             word.extend(c.to_lowercase());
         }
         was_small = c.is_lowercase() || c.is_numeric();
     }
-    words
+    split_name
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Effect, is_destructive};
+    use super::{EffectHints, is_destructive};
 
     #[test]
-    fn what_destroys_is_told_by_the_child_or_by_the_name() {
+    fn destructive_tools_are_detected() {
         let (yes, no) = (Some(true), Some(false));
         for (name, read_only_hint, destructive_hint, expected) in [
             ("delete_entities", None, None, true),
@@ -88,7 +87,7 @@ mod tests {
             ("read", yes, yes, true),
             ("perform", None, None, false),
         ] {
-            let effect = Effect { read_only_hint, destructive_hint };
+            let effect = EffectHints { read_only_hint, destructive_hint };
             assert_eq!(is_destructive(name, effect), expected, "{name} {effect:?}");
         }
     }

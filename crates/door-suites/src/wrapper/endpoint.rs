@@ -1,4 +1,4 @@
-//! The way to a model's API over HTTP: one POST, tried again when the other end has too much to do.
+//! HTTP endpoint of a model API: one POST, with retries if the server is overloaded.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use super::error::ModelError;
 use crate::error::chain;
 use crate::redact::{Secrets, redact};
 
-/// How often a request is made at most.
+/// Most attempts per request.
 const ATTEMPTS: u32 = 4;
 
-/// The wait before the second attempt where the other end names none. It doubles, and up to half is left to chance.
+/// Backoff before the first retry, unless the server names one. It doubles, with up to half as jitter.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// The longest answer that is read; a model's longest is a hundredth of it.
+/// Largest response that is read, a hundred times a model's longest answer.
 const ANSWER_LIMIT: usize = 16 << 20;
 
-/// How much of an error is passed on.
+/// Longest quoted error message, in characters.
 const SAID_LIMIT: usize = 300;
 
-/// The code that Anthropic has for "overloaded".
+/// Anthropic's status code for "overloaded".
 const OVERLOADED: u16 = 529;
 
-/// A key. It is shown to nobody but whom it is for.
+/// An API key, redacted in debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key(String);
 
@@ -44,7 +44,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Where a model is, and how it knows us.
+/// A model API endpoint with its credentials.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     client: Client,
@@ -56,14 +56,14 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// `header` carries the key, which came from `variable`; `scheme` stands before it.
+    /// Creates an endpoint. `header` carries the key after `scheme`; `variable` is the key's source, for errors.
     pub(super) fn new(
         url: Url,
         key: Option<&Key>,
         (header, scheme, variable): (&'static str, &'static str, &'static str),
         model: &str,
     ) -> Result<Self, ModelError> {
-        let shown = shown(&url);
+        let display_url = display_url(&url);
         let mut secrets = Secrets::default();
         let mut headers = HeaderMap::new();
         if let Some(Key(key)) = key {
@@ -76,30 +76,31 @@ impl Endpoint {
         if let Some(password) = url.password() {
             secrets.add(password);
         }
-        // A redirect would take the key to where nobody chose to send it.
+        // A redirect could send the key to another server.
         let mut builder = Client::builder().redirect(Policy::none()).connect_timeout(Duration::from_secs(10));
-        if is_this_machine(&url) {
+        if is_loopback(&url) {
             builder = builder.no_proxy();
         }
         let client = builder.build().map_err(|error| ModelError::Unreachable {
-            url: shown,
+            url: display_url,
             cause: redact(&chain(&error), &secrets),
         })?;
         Ok(Self { client, url, headers, secrets, variable, model: model.to_owned() })
     }
 
-    /// Adds a header of every request.
+    /// Adds a header to every request.
     pub(super) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         self
     }
 
-    /// The model's name.
+    /// Returns the model's name.
     pub(super) fn model(&self) -> &str {
         &self.model
     }
 
-    /// Sends one request and reads the answer. Whoever waits for it decides for how long; after `until` nobody does.
+    /// Sends a request and parses the response, with retries. The caller enforces the time limit; no retry starts after
+    /// `until`.
     pub(super) async fn post<A: for<'de> Deserialize<'de>>(
         &self,
         body: &impl Serialize,
@@ -117,8 +118,8 @@ impl Endpoint {
                 Err(error) => (error, None),
             };
             let pause = named.unwrap_or_else(|| wait.mul_f64(1.0 + fastrand::f64() / 2.0));
-            // To wait until nobody wants the answer any more helps nobody.
-            if attempt == ATTEMPTS || !is_passing(&failure) || Instant::now() + pause >= until {
+            // A retry after the deadline would be wasted.
+            if attempt == ATTEMPTS || !is_transient(&failure) || Instant::now() + pause >= until {
                 return Err(failure);
             }
             tracing::info!(error = %failure, ?pause, "the model is asked again");
@@ -147,20 +148,20 @@ impl Endpoint {
         Ok(bytes)
     }
 
-    /// The one place where an answer of the API becomes an error.
+    /// The only function that converts an API response into an error.
     fn failure(&self, status: StatusCode, attempts: u32, answer: &[u8]) -> ModelError {
-        let (url, said) = (shown(&self.url), self.said(answer));
+        let (url, detail) = (display_url(&self.url), self.error_message(answer));
         let status = status.as_u16();
         match status {
-            401 | 403 => ModelError::KeyRefused { url, status, variable: self.variable, said },
-            404 => ModelError::NotFound { url, model: self.model.clone(), said },
-            408 | 429 | OVERLOADED | 500..=599 => ModelError::Overloaded { url, status, attempts, said },
-            _ => ModelError::Refused { url, status, said },
+            401 | 403 => ModelError::KeyRefused { url, status, variable: self.variable, detail },
+            404 => ModelError::NotFound { url, model: self.model.clone(), detail },
+            408 | 429 | OVERLOADED | 500..=599 => ModelError::Overloaded { url, status, attempts, detail },
+            _ => ModelError::Refused { url, status, detail },
         }
     }
 
-    /// What the other end said of an error, without secrets, in one line.
-    fn said(&self, answer: &[u8]) -> String {
+    /// Extracts the server's error message, redacted and on one line.
+    fn error_message(&self, answer: &[u8]) -> String {
         #[derive(Deserialize)]
         struct Envelope {
             error: ErrorBody,
@@ -179,17 +180,17 @@ impl Endpoint {
     }
 
     fn unreachable(&self, cause: &str) -> ModelError {
-        ModelError::Unreachable { url: shown(&self.url), cause: redact(cause, &self.secrets) }
+        ModelError::Unreachable { url: display_url(&self.url), cause: redact(cause, &self.secrets) }
     }
 
-    /// The error of an answer that is none.
+    /// Builds the error for an invalid response.
     pub(super) fn unreadable(&self, problem: &str) -> ModelError {
-        ModelError::Unreadable { from: shown(&self.url), problem: redact(problem, &self.secrets) }
+        ModelError::Unreadable { from: display_url(&self.url), problem: redact(problem, &self.secrets) }
     }
 }
 
-/// Whether an address is on this machine, where a key may go unencrypted and no proxy is needed.
-pub(super) fn is_this_machine(url: &Url) -> bool {
+/// True for a loopback URL, where a key may be sent unencrypted and no proxy is needed.
+pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost" | "[::1]") => true,
         Some(host) => host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback()),
@@ -197,18 +198,18 @@ pub(super) fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-/// The address without what may be secret in it.
-fn shown(url: &Url) -> String {
+/// Renders a URL without credentials and query.
+fn display_url(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
-/// Whether the same request may succeed a little later.
-fn is_passing(error: &ModelError) -> bool {
+/// True if a retry may succeed.
+fn is_transient(error: &ModelError) -> bool {
     matches!(error, ModelError::Overloaded { .. } | ModelError::Unreachable { .. })
 }
 
-/// How long the other end wants us to wait, in seconds; a date is not worth reading for this.
+/// Parses `Retry-After` in seconds; the date format is not supported.
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds: f64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()

@@ -1,4 +1,4 @@
-//! What can go wrong with a wrapper.
+//! Errors of wrappers.
 
 use std::path::PathBuf;
 
@@ -7,169 +7,169 @@ use switchboard_sys::files::FileError;
 use crate::child::ChildError;
 use crate::error::SuiteError;
 
-/// Why a wrapper was not made, not taken away, or did not answer.
+/// Error of wrapping, unwrapping or opening a wrapper.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WrapperError {
-    /// The child is wrapped already.
+    /// The child is already wrapped.
     #[error("the server '{child}' is wrapped already; `switchboard suite unwrap {child}` takes that back")]
     AlreadyWrapped {
-        /// Its name.
+        /// Name of the child.
         child: String,
     },
     /// The child is not wrapped.
     #[error("the server '{child}' is not wrapped; `switchboard suite wrap {child}` wraps it")]
     NotWrapped {
-        /// Its name.
+        /// Name of the child.
         child: String,
     },
-    /// The child's file is not where wrappers are made.
+    /// The child's file is outside the folder in which wrappers are created.
     #[error(
         "the server '{child}' is described in {}, and only servers below .switchboard/mcps can be wrapped; \
          `switchboard suite add` puts one there",
         .file.display()
     )]
     Elsewhere {
-        /// Its name.
+        /// Name of the child.
         child: String,
-        /// The file that describes it.
+        /// File that describes the child.
         file: PathBuf,
     },
-    /// The folder holds an original that is not this child's.
+    /// The folder contains the original of another child.
     #[error("{} is there already and is another server's; move it aside", .file.display())]
     OtherOriginal {
-        /// The file.
+        /// Path of that original.
         file: PathBuf,
     },
-    /// The owner has not agreed to start the child.
+    /// The child is not trusted.
     #[error("the server '{child}' is not trusted yet: run `switchboard suite trust {child}` first")]
     NotTrusted {
-        /// Its name.
+        /// Name of the child.
         child: String,
     },
-    /// The original is not what its owner agreed to when it was wrapped.
+    /// The original differs from what was trusted when it was wrapped.
     #[error(
         "the original of '{child}' is not what was trusted when it was wrapped{diff}; if that is meant, a person has to run \
          `switchboard suite unwrap {child}`, `switchboard suite trust {child}` and `switchboard suite wrap {child}`"
     )]
     OriginalChanged {
-        /// Its name.
+        /// Name of the child.
         child: String,
-        /// What differs, line by line; nothing where nothing was ever trusted.
+        /// Line diff; empty if nothing was ever trusted.
         diff: String,
     },
-    /// Nobody is there to answer.
+    /// No model provider is available.
     #[error(
         "no model is configured: set ANTHROPIC_API_KEY or OPENAI_API_KEY, install `claude` or `codex`, or set \
          'suites.{child}.wrapper.command' in ~/.config/switchboard/config.json"
     )]
     NoProvider {
-        /// The child.
+        /// Name of the child.
         child: String,
     },
-    /// A provider was chosen that lacks something.
+    /// The selected provider lacks a setting.
     #[error("the provider '{provider}' needs {needs}")]
     Incomplete {
-        /// Which.
+        /// Name of the provider.
         provider: &'static str,
-        /// What it lacks, and where that is set.
+        /// The missing setting, and where to set it.
         needs: String,
     },
-    /// The original could not be asked for its tools.
+    /// Listing the original's tools failed.
     #[error(transparent)]
     Child(#[from] ChildError),
-    /// Settings, names, trust or files of the suites.
+    /// An error of the suites: settings, names, trust or files.
     #[error(transparent)]
     Suite(#[from] SuiteError),
-    /// A file could not be read or written.
+    /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// Why a model did not answer. Keys are never part of it.
+/// Error of a model. Never contains keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ModelError {
-    /// It could not be reached.
+    /// The endpoint is unreachable.
     #[error("{url} cannot be reached: {cause}")]
     Unreachable {
-        /// Where.
+        /// URL of the endpoint.
         url: String,
-        /// Why.
+        /// Cause of the failure.
         cause: String,
     },
-    /// It does not take the key.
-    #[error("{url} does not accept the key (HTTP {status}); check {variable}{}", quoted(.said))]
+    /// The endpoint rejected the key.
+    #[error("{url} does not accept the key (HTTP {status}); check {variable}{}", quoted(.detail))]
     KeyRefused {
-        /// Where.
+        /// URL of the endpoint.
         url: String,
-        /// What it answered.
+        /// HTTP status.
         status: u16,
-        /// Where the key came from.
+        /// Variable that holds the key.
         variable: &'static str,
-        /// What it said.
-        said: String,
+        /// Message of the server.
+        detail: String,
     },
-    /// The key cannot be one.
+    /// The key contains invalid characters.
     #[error("the key in {variable} holds characters that no key has; set it again")]
     BadKey {
-        /// Where the key came from.
+        /// Variable that holds the key.
         variable: &'static str,
     },
-    /// It knows no such model, or there is no such API.
+    /// The endpoint does not know the model, or there is no such API.
     #[error(
         "{url} knows no model '{model}' (HTTP 404); set 'model' or 'baseUrl' of the wrapper{}",
-        quoted(.said)
+        quoted(.detail)
     )]
     NotFound {
-        /// Where.
+        /// URL of the endpoint.
         url: String,
-        /// Which.
+        /// Name of the model.
         model: String,
-        /// What it said.
-        said: String,
+        /// Message of the server.
+        detail: String,
     },
-    /// It has too much to do, or is broken, also after some waiting.
-    #[error("{url} answered HTTP {status} to {attempts} attempts; try again later{}", quoted(.said))]
+    /// The endpoint is overloaded or failing, also after retries.
+    #[error("{url} answered HTTP {status} to {attempts} attempts; try again later{}", quoted(.detail))]
     Overloaded {
-        /// Where.
+        /// URL of the endpoint.
         url: String,
-        /// What it answered last.
+        /// Last HTTP status.
         status: u16,
-        /// How often it was asked.
+        /// Number of attempts.
         attempts: u32,
-        /// What it said.
-        said: String,
+        /// Message of the server.
+        detail: String,
     },
-    /// It refused the request.
-    #[error("{url} refused the request (HTTP {status}){}", quoted(.said))]
+    /// The endpoint rejected the request.
+    #[error("{url} refused the request (HTTP {status}){}", quoted(.detail))]
     Refused {
-        /// Where.
+        /// URL of the endpoint.
         url: String,
-        /// What it answered.
+        /// HTTP status.
         status: u16,
-        /// What it said.
-        said: String,
+        /// Message of the server.
+        detail: String,
     },
-    /// Its answer is none.
+    /// The response is invalid.
     #[error("{from} answered something that is no answer: {problem}")]
     Unreadable {
-        /// Who.
+        /// Sender of the response.
         from: String,
-        /// What is wrong with it.
+        /// The violation.
         problem: String,
     },
     /// The command did not run or failed.
-    #[error("the command `{command}` {problem}{}", quoted(.said))]
+    #[error("the command `{command}` {problem}{}", quoted(.detail))]
     Command {
-        /// Its program.
+        /// Program of the command.
         command: String,
-        /// What went wrong, and what to do.
+        /// The failure and the next step.
         problem: String,
-        /// The last thing it wrote to stderr.
-        said: String,
+        /// Last line of its stderr.
+        detail: String,
     },
 }
 
-fn quoted(said: &str) -> String {
-    if said.is_empty() { String::new() } else { format!("; it said: {said}") }
+fn quoted(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!("; it said: {detail}") }
 }

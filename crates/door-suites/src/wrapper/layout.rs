@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use switchboard_sys::files::{Created, Dir, Durability};
 
 use super::error::WrapperError;
-use super::manifest::{Manifest, mark};
-use super::original::{known, spec, trusted_as};
+use super::manifest::{Manifest, content_hash};
+use super::original::{find_child, spec, trusted_as};
 use super::provider::PASSED_VARIABLES;
 use super::role;
 use super::settings::LONGEST;
@@ -37,45 +37,46 @@ use crate::trust::TrustStore;
 
 mod texts;
 
-/// The folder of the original.
+/// Folder of the original.
 pub(super) const ORIGINAL: &str = "original";
 
-/// The file with the role.
+/// File with the model's role.
 pub(super) const ROLE: &str = "CLAUDE.md";
 
-/// The words that start a wrapper, before the child's name.
+/// Arguments that start a wrapper, before the child's name.
 const WORDS: [&str; 2] = ["suite", "wrapper"];
 
-/// How much longer than a question takes at most the wrapper is waited for: it always answers by itself.
+/// Margin between a wrapper's own time limit and the request timeout: the wrapper always answers by itself.
 const MARGIN_MS: u64 = 15_000;
 
-/// What `wrap` did.
+/// Result of `wrap`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrapOutcome {
-    /// The child's name.
+    /// Name of the child.
     pub name: String,
-    /// Its folder.
+    /// Folder of the child.
     pub folder: PathBuf,
-    /// The file with the role.
+    /// File with the role.
     pub role: PathBuf,
-    /// Whether the role was there before, and was left alone.
+    /// True if the role file existed before and was not changed.
     pub kept_role: bool,
 }
 
-/// What `unwrap` did.
+/// Result of `unwrap`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnwrapOutcome {
-    /// The child's name.
+    /// Name of the child.
     pub name: String,
-    /// Its folder.
+    /// Folder of the child.
     pub folder: PathBuf,
-    /// Files that stay, because they are not what `wrap` wrote.
+    /// Files that were not removed, because `wrap` did not write them or they were edited.
     pub kept: Vec<PathBuf>,
-    /// Whether the child is trusted again, as it was before.
+    /// True if the child is trusted again, as it was before it was wrapped.
     pub is_trusted: bool,
 }
 
-/// Whether a child is a wrapper of ours. Rules about tools are for its original then: it has one tool of its own.
+/// True if a child is one of our wrappers. Tool filters then apply to its original: a wrapper has only one tool of its
+/// own.
 pub fn is_wrapper(child: &ChildSpec) -> bool {
     let starts_one = match &child.launch {
         Launch::Stdio { args, .. } => args.len() == 3 && args[..2] == WORDS,
@@ -84,10 +85,10 @@ pub fn is_wrapper(child: &ChildSpec) -> bool {
     starts_one && child.file.parent().is_some_and(|folder| folder.join(ORIGINAL).join(CHILD_FILE).is_file())
 }
 
-/// Puts a wrapper before a child. `program` is this program as the child's file is to name it.
+/// Wraps a child. `program` is the command for this program in the child's file.
 ///
-/// The child has to be trusted; then its wrapper is as well, and so is the original behind it, because the person who
-/// wraps it asked for exactly that.
+/// The child must be trusted. Its wrapper and the original behind it are then trusted as well, because the person who
+/// wraps the child asked for exactly that.
 pub fn wrap_child(
     name: &str,
     program: &Path,
@@ -96,7 +97,7 @@ pub fn wrap_child(
     lookup: Lookup<'_>,
 ) -> Result<WrapOutcome, WrapperError> {
     let found = discover_with(config, paths, lookup);
-    let child = known(&found, name)?;
+    let child = find_child(&found, name)?;
     if is_wrapper(child) {
         return Err(WrapperError::AlreadyWrapped { child: child.name.clone() });
     }
@@ -108,20 +109,20 @@ pub fn wrap_child(
     let bytes = read_child(&folder, child)?;
     let (file, _) = McpFile::parse(&bytes)
         .map_err(|problem| SuiteError::BadFile { file: child.file.clone(), problem })?;
-    let original = keep(&folder, &bytes)?;
+    let original = save_original(&folder, &bytes)?;
 
     let descriptions = Descriptions::load(paths)
         .map_err(|problem| SuiteError::BadFile { file: problem.file, problem: problem.message })?;
     let description = suite_description(child, config, &descriptions, None);
-    let role = descriptions.of(&child.name).and_then(|texts| texts.claude.clone());
+    let role = descriptions.get(&child.name).and_then(|texts| texts.claude.clone());
     let role = role.unwrap_or_else(|| role::generated(&child.name, &description));
     let text = format!("{}\n", role.trim_end());
     let mut manifest = Manifest::read(&original)?;
     if folder.stat(ROLE)?.is_none() {
-        manifest.role = Some(mark(text.as_bytes()));
+        manifest.role = Some(content_hash(text.as_bytes()));
     }
     texts::add(paths, &child.name, &description, role.trim_end(), &mut manifest)?;
-    // Noted before it is made: what an interruption leaves is known to be ours.
+    // Written before the files are created, so that leftovers of an interruption are known to be ours.
     manifest.write(&original)?;
     folder.create_new(ROLE, text.as_bytes(), Durability::Synced)?;
 
@@ -138,17 +139,17 @@ pub fn wrap_child(
     })
 }
 
-/// Takes a wrapper away: the child is what it was, byte for byte.
+/// Unwraps a child: restores its file byte for byte.
 pub fn unwrap_child(
     name: &str,
     config: &Config,
     paths: &SuitePaths,
     lookup: Lookup<'_>,
 ) -> Result<UnwrapOutcome, WrapperError> {
-    // A variable that is not set must not keep anyone from having their file back.
+    // An unset variable must not prevent users from restoring their file.
     let lookup: Lookup<'_> = &|name| lookup(name).or_else(|| Some("unset".to_owned()));
     let found = discover_with(config, paths, lookup);
-    let child = known(&found, name)?;
+    let child = find_child(&found, name)?;
     let not_wrapped = || WrapperError::NotWrapped { child: child.name.clone() };
     if !is_wrapper(child) {
         return Err(not_wrapped());
@@ -156,7 +157,7 @@ pub fn unwrap_child(
     let folder = folder_of(child, paths)?;
     let original = folder.subdir(ORIGINAL)?.ok_or_else(not_wrapped)?;
     let bytes = original.read(CHILD_FILE, FILE_LIMIT)?.ok_or_else(not_wrapped)?.bytes;
-    // An original that cannot be read any more is restored all the same; it was never to be changed.
+    // Restore even an original that can no longer be parsed; its bytes were never to change.
     let before = spec(&child.name, &child.file, &bytes, config, paths, lookup).ok();
     let trust = TrustStore::load(paths);
     let is_trusted = before.as_ref().is_some_and(|before| trust.state(&trusted_as(before)).is_trusted());
@@ -170,7 +171,7 @@ pub fn unwrap_child(
     let manifest = Manifest::read(&original)?;
     let mut kept = Vec::new();
     match folder.read(ROLE, FILE_LIMIT)? {
-        Some(role) if manifest.role.as_deref() == Some(mark(&role.bytes).as_str()) => {
+        Some(role) if manifest.role.as_deref() == Some(content_hash(&role.bytes).as_str()) => {
             folder.remove(ROLE)?;
         }
         Some(_) => kept.push(folder.path().join(ROLE)),
@@ -179,14 +180,14 @@ pub fn unwrap_child(
     texts::remove(paths, &child.name, &manifest)?;
     Manifest::remove(&original)?;
     original.remove(CHILD_FILE)?;
-    // A folder that holds more than we put there stays.
+    // Removal fails if the folder contains other files, and then it stays.
     if std::fs::remove_dir(original.path()).is_err() {
         kept.push(original.path().to_owned());
     }
     Ok(UnwrapOutcome { name: child.name.clone(), folder: folder.path().to_owned(), kept, is_trusted })
 }
 
-/// The open folder of a child, which has to be where wrappers are made.
+/// Opens a child's folder, which must be one in which wrappers can be created.
 pub(super) fn folder_of(child: &ChildSpec, paths: &SuitePaths) -> Result<Dir, WrapperError> {
     let elsewhere = || WrapperError::Elsewhere { child: child.name.clone(), file: child.file.clone() };
     let mcps = paths.workspace.join(".switchboard").join("mcps");
@@ -204,8 +205,8 @@ fn read_child(folder: &Dir, child: &ChildSpec) -> Result<Vec<u8>, WrapperError> 
     Ok(folder.read(CHILD_FILE, FILE_LIMIT)?.ok_or_else(gone)?.bytes)
 }
 
-/// Keeps the original. One that is there already is what an interrupted wrapping left, or someone else's.
-fn keep(folder: &Dir, bytes: &[u8]) -> Result<Dir, WrapperError> {
+/// Saves the original. An existing one is left from an interrupted `wrap`, or belongs to another child.
+fn save_original(folder: &Dir, bytes: &[u8]) -> Result<Dir, WrapperError> {
     let original = folder.make_subdir(ORIGINAL)?;
     if original.create_new(CHILD_FILE, bytes, Durability::Synced)? == Created::AlreadyThere {
         let there = original.read(CHILD_FILE, FILE_LIMIT)?;
@@ -216,7 +217,7 @@ fn keep(folder: &Dir, bytes: &[u8]) -> Result<Dir, WrapperError> {
     Ok(original)
 }
 
-/// The file that starts a wrapper: the child's, with another command.
+/// Builds the file that starts a wrapper: the child's file with another command.
 fn wrapper_file(name: &str, original: McpFile, program: &Path) -> McpFile {
     let env = variables(&original);
     let args = WORDS.into_iter().map(str::to_owned).chain([name.to_owned()]).collect();
@@ -233,12 +234,12 @@ fn wrapper_file(name: &str, original: McpFile, program: &Path) -> McpFile {
     }
 }
 
-/// The variables that a wrapper needs: those that choose the model, and those that the original's file refers to.
-/// A program that we start is given no others.
+/// Returns the variables that a wrapper needs: those that select the model, and those referenced by the original's
+/// file. Started programs inherit no others.
 fn variables(original: &McpFile) -> BTreeMap<String, String> {
     let mut needed: BTreeMap<String, String> =
         PASSED_VARIABLES.iter().map(|name| ((*name).to_owned(), format!("${{{name}:-}}"))).collect();
-    // As written, so that references in every field are found.
+    // Searches the unexpanded JSON, which covers references in every field.
     for reference in original.to_json().split("${").skip(1) {
         let Some((inside, _)) = reference.split_once('}') else { continue };
         match inside.split_once(":-") {
@@ -249,7 +250,7 @@ fn variables(original: &McpFile) -> BTreeMap<String, String> {
     needed
 }
 
-/// The permissions of a child's file, which its successor gets.
+/// Returns the permissions of a child's file, for its replacement.
 fn mode_of(file: &Path) -> u32 {
     file.metadata().map_or(0o600, |found| found.permissions().mode() & 0o777)
 }

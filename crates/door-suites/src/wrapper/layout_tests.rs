@@ -20,7 +20,7 @@ fn unwrap(rig: &Rig, name: &str) -> Result<super::UnwrapOutcome, WrapperError> {
     unwrap_child(name, &rig.config, &rig.paths, &|name| rig.lookup(name))
 }
 
-/// Every file below `.switchboard`, with its content and mode.
+/// Returns every file below `.switchboard`, with content and mode.
 fn files(rig: &Rig) -> BTreeMap<PathBuf, (Vec<u8>, u32)> {
     let mut files = BTreeMap::new();
     let mut folders = vec![rig.paths.workspace.join(".switchboard")];
@@ -43,7 +43,7 @@ fn read(path: &Path) -> Value {
 }
 
 #[test]
-fn wrapping_makes_the_layout_and_unwrapping_takes_exactly_that_away() {
+fn unwrap_removes_exactly_what_wrap_created() {
     let rig = Rig::unwrapped(json!({}), &[]);
     let file = rig.folder().join(".mcp.json");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("a mode");
@@ -90,7 +90,7 @@ fn wrapping_makes_the_layout_and_unwrapping_takes_exactly_that_away() {
 }
 
 #[test]
-fn what_people_wrote_stays() {
+fn existing_texts_are_preserved() {
     let rig = Rig::unwrapped(json!({}), &[]);
     rig.trust();
     let root = Dir::open_root(&rig.paths.workspace.join(".switchboard")).expect("a folder");
@@ -106,7 +106,7 @@ fn what_people_wrote_stays() {
     assert_eq!(unwrapped.kept, [rig.folder().join("CLAUDE.md")]);
     assert_eq!(read(&rig.paths.workspace.join(".switchboard/mcp-descriptions.json")), texts);
 
-    // The role that is there now is nobody's but its author's.
+    // The existing role now belongs to its author.
     let wrapped = wrap(&rig, "notes").expect("wrapped again");
     assert!(wrapped.kept_role);
     unwrap(&rig, "notes").expect("unwrapped");
@@ -114,7 +114,7 @@ fn what_people_wrote_stays() {
 }
 
 #[test]
-fn only_what_is_there_trusted_and_in_its_place_is_wrapped() {
+fn only_trusted_workspace_children_are_wrapped() {
     let rig = Rig::unwrapped(json!({}), &[]);
     let before = files(&rig);
     assert_eq!(
@@ -134,7 +134,7 @@ fn only_what_is_there_trusted_and_in_its_place_is_wrapped() {
 }
 
 #[test]
-fn an_interrupted_wrapping_is_completed() {
+fn interrupted_wrap_is_completed() {
     let rig = Rig::unwrapped(json!({}), &[]);
     rig.trust();
     let bytes = std::fs::read(rig.folder().join(".mcp.json")).expect("the child");
@@ -147,7 +147,7 @@ fn an_interrupted_wrapping_is_completed() {
 }
 
 #[test]
-fn the_wrapper_is_given_what_its_original_refers_to() {
+fn wrapper_gets_variables_of_its_original() {
     let rig = Rig::unwrapped(json!({}), &[("TOKEN", "t"), ("PLACE", "here")]);
     let file = json!({ "name": "notes", "type": "http", "url": "https://${HOST:-x.example}/mcp",
         "headers": { "Authorization": "Bearer ${TOKEN}", "X": "${PLACE}-${PLACE:-y}" } });
@@ -167,7 +167,7 @@ fn the_wrapper_is_given_what_its_original_refers_to() {
     assert_eq!(written["command"]["env"]["TOKEN"], json!("${TOKEN}"));
     assert_eq!(written["name"], json!("notes"));
 
-    // Whoever wants their file back may have no variables at all.
+    // Unwrapping must work without any variables.
     let unwrapped = unwrap_child("notes", &rig.config, &rig.paths, &|_| None).expect("unwrapped");
     assert!(unwrapped.is_trusted);
     assert_eq!(read(&rig.folder().join(".mcp.json")), file);

@@ -1,4 +1,4 @@
-//! What passes between the loop and a model, whichever API it is behind.
+//! Messages between the agent loop and a model, independent of the API.
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -9,66 +9,66 @@ use super::conversation::Usage;
 use super::error::ModelError;
 use super::openai::OpenAi;
 
-/// A tool as a model is told of it.
+/// Definition of a tool, for the model.
 #[derive(Debug, Clone)]
-pub(super) struct Offer {
-    /// A name that every API takes.
+pub(super) struct ToolDefinition {
+    /// Name in the character set that every API accepts.
     pub(super) name: String,
     pub(super) description: String,
     pub(super) schema: Box<RawValue>,
 }
 
-/// What a model is told before its first turn.
-pub(super) struct Task<'t> {
+/// Prompt of a conversation.
+pub(super) struct Prompt<'t> {
     pub(super) system: &'t str,
-    pub(super) tools: &'t [Offer],
+    pub(super) tools: &'t [ToolDefinition],
     pub(super) question: &'t str,
 }
 
-/// One turn of a model.
+/// One turn of the model.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) text: String,
-    /// The calls that it wants, in its order.
-    pub(super) wants: Vec<Wanted>,
+    /// Requested tool calls, in the model's order.
+    pub(super) calls: Vec<ToolCall>,
     pub(super) usage: Usage,
-    pub(super) end: End,
+    pub(super) end: TurnEnd,
 }
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// As the model meant it to.
+pub(super) enum TurnEnd {
+    /// Complete.
     Whole,
-    /// At the length that the API allows: what it wants may be cut, and is not done.
+    /// Truncated at the API's length limit; its tool calls may be incomplete and are not made.
     Cut,
-    /// The model, or whoever runs it, does not want to answer.
+    /// Refused by the model or its provider.
     Declined,
 }
 
-/// A call that a model wants.
+/// A tool call requested by the model.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct ToolCall {
     pub(super) id: String,
     pub(super) tool: String,
-    /// The arguments, or what is wrong with them, for the model to read.
+    /// Arguments, or a parse error for the model.
     pub(super) args: Result<Box<RawValue>, String>,
 }
 
-/// What came of a call.
+/// Result of a tool call.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct ToolOutcome {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) text: String,
     pub(super) is_error: bool,
 }
 
-/// What a model is told before its next turn.
+/// Input of the model's next turn.
 #[derive(Debug, Default)]
 pub(super) struct TurnInput {
-    pub(super) results: Vec<Done>,
-    /// A word from the loop itself.
+    pub(super) results: Vec<ToolOutcome>,
+    /// Note from the agent loop.
     pub(super) note: Option<String>,
 }
 
@@ -81,19 +81,19 @@ pub(super) enum Model {
 }
 
 impl Model {
-    /// Tells the model what came of its last turn, and waits for its next.
-    pub(super) async fn next(&mut self, said: TurnInput, room: Room) -> Result<Turn, ModelError> {
+    /// Sends the results of the last turn and waits for the model's next turn.
+    pub(super) async fn next(&mut self, input: TurnInput, room: TurnBudget) -> Result<Turn, ModelError> {
         match self {
-            Self::Anthropic(model) => model.next(said, room).await,
-            Self::OpenAi(model) => model.next(said, room).await,
-            Self::Command(model) => model.next(said).await,
+            Self::Anthropic(model) => model.next(input, room).await,
+            Self::OpenAi(model) => model.next(input, room).await,
+            Self::Command(model) => model.next(input).await,
         }
     }
 }
 
-/// What is left for a turn.
+/// Remaining budget for a turn.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct TurnBudget {
     pub(super) tokens: u64,
     pub(super) until: Instant,
 }

@@ -1,8 +1,8 @@
-//! Chat completions, as OpenAI and many others have them, as far as they are used:
+//! Client of the Chat Completions API of OpenAI and compatible servers:
 //! <https://platform.openai.com/docs/api-reference/chat>.
 //!
-//! Fields that are not named here are ignored. What the model said is sent back as the bytes that came: some servers
-//! put things into it that they want to see again.
+//! Unknown fields are ignored. The model's messages are sent back byte for byte: some servers include fields that they
+//! expect to get back.
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::conversation::Usage;
 use super::endpoint::{Endpoint, Key};
 use super::error::ModelError;
-use super::model::{End, Room, Task, Turn, TurnInput, Wanted};
+use super::model::{Prompt, ToolCall, Turn, TurnBudget, TurnEnd, TurnInput};
 
-/// A conversation over chat completions.
+/// A conversation over the Chat Completions API.
 #[derive(Debug)]
 pub(super) struct OpenAi {
     endpoint: Endpoint,
@@ -22,7 +22,7 @@ pub(super) struct OpenAi {
     messages: Vec<Box<RawValue>>,
 }
 
-/// No limit of a turn's tokens is set: the field for it has two names, and each is refused by some.
+/// Sets no token limit per turn: the field has two names, and some servers reject one or the other.
 #[derive(Serialize)]
 struct Request<'r> {
     model: &'r str,
@@ -74,15 +74,15 @@ struct WireUsage {
 
 #[derive(Deserialize)]
 struct Message {
-    /// A text, or parts of one.
+    /// A string or a list of parts.
     #[serde(default)]
     content: Value,
     refusal: Option<String>,
-    tool_calls: Option<Vec<ToolCall>>,
+    tool_calls: Option<Vec<WireToolCall>>,
 }
 
 #[derive(Deserialize)]
-struct ToolCall {
+struct WireToolCall {
     #[serde(default)]
     id: String,
     function: Called,
@@ -91,7 +91,7 @@ struct ToolCall {
 #[derive(Deserialize)]
 struct Called {
     name: String,
-    /// JSON within a text; some servers send the object itself.
+    /// JSON inside a string; some servers send an object.
     #[serde(default)]
     arguments: Value,
 }
@@ -101,16 +101,16 @@ impl OpenAi {
         base: &Url,
         key: Option<&Key>,
         model: &str,
-        task: &Task<'_>,
+        task: &Prompt<'_>,
     ) -> Result<Self, ModelError> {
         let mut url = base.clone();
         url.set_path(&format!("{}/chat/completions", base.path().trim_end_matches('/')));
         let endpoint = Endpoint::new(url, key, ("authorization", "Bearer ", "OPENAI_API_KEY"), model)?;
-        let tools = task.tools.iter().map(|offer| {
-            let (name, description) = (offer.name.clone(), offer.description.clone());
+        let tools = task.tools.iter().map(|definition| {
+            let (name, description) = (definition.name.clone(), definition.description.clone());
             Tool {
                 kind: "function",
-                function: Function { name, description, parameters: offer.schema.clone() },
+                function: Function { name, description, parameters: definition.schema.clone() },
             }
         });
         let opening = [
@@ -120,36 +120,36 @@ impl OpenAi {
         Ok(Self { endpoint, tools: tools.collect(), messages: opening.into() })
     }
 
-    pub(super) async fn next(&mut self, said: TurnInput, room: Room) -> Result<Turn, ModelError> {
-        for done in &said.results {
-            // The API has no mark for errors, so that the text has to say it.
+    pub(super) async fn next(&mut self, input: TurnInput, room: TurnBudget) -> Result<Turn, ModelError> {
+        for done in &input.results {
+            // The API has no error flag for tool results, so the text says it.
             let marked = if done.is_error { format!("ERROR: {}", done.text) } else { done.text.clone() };
             self.messages.push(message(&OurMessage::Tool { tool_call_id: &done.id, content: &marked }));
         }
-        self.messages.extend(said.note.iter().map(|content| message(&OurMessage::User { content })));
+        self.messages.extend(input.note.iter().map(|content| message(&OurMessage::User { content })));
         let request = Request { model: self.endpoint.model(), messages: &self.messages, tools: &self.tools };
         let response: Response = self.endpoint.post(&request, room.until).await?;
         let usage = response.usage.unwrap_or_default();
         let choice = response.choices.into_iter().next();
         let choice = choice.ok_or_else(|| self.endpoint.unreadable("it has no choices"))?;
-        let said: Message = serde_json::from_str(choice.message.get())
+        let reply: Message = serde_json::from_str(choice.message.get())
             .map_err(|error| self.endpoint.unreadable(&format!("its message: {error}")))?;
         self.messages.push(choice.message);
-        let calls = said.tool_calls.unwrap_or_default();
-        let wants = calls.into_iter().map(|call| Wanted {
+        let calls = reply.tool_calls.unwrap_or_default();
+        let calls = calls.into_iter().map(|call| ToolCall {
             args: arguments(&call.function.arguments),
             tool: call.function.name,
             id: call.id,
         });
         let end = match choice.finish_reason.as_deref() {
-            Some("length") => End::Cut,
-            Some("content_filter") => End::Declined,
-            _ if said.refusal.is_some() => End::Declined,
-            _ => End::Whole,
+            Some("length") => TurnEnd::Cut,
+            Some("content_filter") => TurnEnd::Declined,
+            _ if reply.refusal.is_some() => TurnEnd::Declined,
+            _ => TurnEnd::Whole,
         };
         Ok(Turn {
-            text: said.refusal.unwrap_or_else(|| text(&said.content)),
-            wants: wants.collect(),
+            text: reply.refusal.unwrap_or_else(|| text(&reply.content)),
+            calls: calls.collect(),
             usage: Usage {
                 input_tokens: usage.prompt_tokens,
                 output_tokens: usage.completion_tokens,
@@ -160,12 +160,12 @@ impl OpenAi {
     }
 }
 
-/// The arguments of a call, which models sometimes get wrong.
+/// Parses the arguments of a call, which models sometimes malform.
 fn arguments(value: &Value) -> Result<Box<RawValue>, String> {
     match value {
         Value::Null => to_raw_value(&serde_json::json!({})),
         Value::String(text) if text.trim().is_empty() => to_raw_value(&serde_json::json!({})),
-        // Read as it stands: a number with many digits keeps them.
+        // Parsed as raw JSON, which preserves long numbers.
         Value::String(text) => serde_json::from_str(text),
         other => to_raw_value(other),
     }
@@ -174,7 +174,7 @@ fn arguments(value: &Value) -> Result<Box<RawValue>, String> {
     })
 }
 
-/// The text of a message, which may come in parts.
+/// Joins the text of a message, which may come in parts.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -184,6 +184,6 @@ fn text(content: &Value) -> String {
 }
 
 fn message(message: &OurMessage<'_>) -> Box<RawValue> {
-    // Texts always serialise.
+    // Serializing strings cannot fail.
     to_raw_value(message).unwrap_or_default()
 }

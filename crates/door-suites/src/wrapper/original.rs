@@ -1,4 +1,4 @@
-//! The child that a wrapper stands before.
+//! The original child behind a wrapper.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::discovery::{Discovery, FILE_LIMIT, discover_with};
 use crate::edit::CHILD_FILE;
 use crate::error::SuiteError;
 use crate::expand::Lookup;
-use crate::mcp_json::{McpFile, Surroundings, spec_of};
+use crate::mcp_json::{McpFile, ResolveContext, resolve_spec};
 use crate::paths::SuitePaths;
 use crate::redact::{Secrets, redact};
 use crate::spec::ChildSpec;
 use crate::trust::{TrustState, TrustStore};
 
-/// The child that a wrapper stands before, as it was before it was wrapped.
+/// The original child behind a wrapper.
 #[derive(Debug)]
 pub(super) struct Original {
-    /// The name of both.
+    /// Name of the original and of its wrapper.
     pub(super) name: String,
     pub(super) spec: ChildSpec,
-    /// The child's folder, which holds the role and the original's own folder.
+    /// Folder of the child, which contains the role and the original's folder.
     pub(super) folder: Dir,
 }
 
@@ -39,7 +39,7 @@ impl Original {
         lookup: Lookup<'_>,
     ) -> Result<Self, WrapperError> {
         let found = discover_with(config, paths, lookup);
-        let wrapper = known(&found, name)?;
+        let wrapper = find_child(&found, name)?;
         let folder = layout::folder_of(wrapper, paths)?;
         let not_wrapped = || WrapperError::NotWrapped { child: wrapper.name.clone() };
         let bytes = match folder.subdir(ORIGINAL)? {
@@ -51,7 +51,7 @@ impl Original {
         Ok(Self { name: wrapper.name.clone(), spec, folder })
     }
 
-    /// Whether it may be started: it has to be what its owner trusted when it was wrapped.
+    /// Checks that the original is what its owner trusted when it was wrapped.
     pub(super) fn check_trust(&self, trust: &TrustStore) -> Result<(), WrapperError> {
         let diff = match trust.state(&trusted_as(&self.spec)) {
             TrustState::Trusted => return Ok(()),
@@ -61,24 +61,24 @@ impl Original {
         Err(WrapperError::OriginalChanged { child: self.name.clone(), diff })
     }
 
-    /// The client of the original. Nothing runs until it is asked something.
+    /// Creates the client of the original. Starts nothing.
     pub(super) fn child(&self, paths: &SuitePaths, guard: Option<Guard>) -> Child {
         let secrets = Secrets::of(&self.spec);
-        // The wrapper's own log has the plain name.
+        // The plain name belongs to the wrapper's own log.
         let spec = ChildSpec { name: inner_name(&self.name), ..self.spec.clone() };
         let options = ChildOptions {
-            // Without a log the child works all the same.
+            // The child works without a log as well.
             log: paths.create_logs().ok(),
             guard,
             redact: Some(Arc::new(move |text: &str| redact(text, &secrets))),
             ..ChildOptions::default()
         };
-        Child::with(Arc::new(spec), options)
+        Child::with_options(Arc::new(spec), options)
     }
 }
 
-/// The child of that name; what is wrong with its file where it has one that does not do.
-pub(super) fn known<'f>(found: &'f Discovery, name: &str) -> Result<&'f ChildSpec, WrapperError> {
+/// Finds a child by name; if its file is invalid, the error says why.
+pub(super) fn find_child<'f>(found: &'f Discovery, name: &str) -> Result<&'f ChildSpec, WrapperError> {
     let is_it =
         |child: &Option<String>| child.as_deref().is_some_and(|child| child.eq_ignore_ascii_case(name));
     if found.child(name).is_none()
@@ -90,7 +90,7 @@ pub(super) fn known<'f>(found: &'f Discovery, name: &str) -> Result<&'f ChildSpe
     Ok(found.find_child(name)?)
 }
 
-/// The child that the bytes of an original describe. They are read as if they stood where they used to.
+/// Resolves an original from its bytes, as if they were still in the child's own file.
 pub(super) fn spec(
     name: &str,
     file: &Path,
@@ -103,22 +103,22 @@ pub(super) fn spec(
     let (parsed, _) = McpFile::parse(bytes).map_err(bad)?;
     let folder = file.parent().unwrap_or(file);
     let relative = folder.strip_prefix(&paths.workspace).unwrap_or(folder).to_string_lossy();
-    let around = Surroundings { file, folder: &relative, config, lookup };
-    Ok(spec_of(name.to_owned(), parsed, &around)?)
+    let context = ResolveContext { file, folder: &relative, config, lookup };
+    Ok(resolve_spec(name.to_owned(), parsed, &context)?)
 }
 
-/// The original as its owner trusts it. No child can have this name, so that trust in the one is never taken for
-/// trust in the other.
+/// Returns the original under the name used for its trust decision. No child can have this name, so the decision cannot
+/// be confused with the wrapper's.
 pub(super) fn trusted_as(spec: &ChildSpec) -> ChildSpec {
     ChildSpec { name: format!("{}/original", spec.name), ..spec.clone() }
 }
 
-/// What the original is called in logs, errors and pins.
+/// Returns the name of an original in logs, errors and pins.
 pub(super) fn inner_name(child: &str) -> String {
     format!("{child}.original")
 }
 
-/// What the original behind a child is called, where the child is a wrapper: its log and its pins have that name.
+/// Returns the name of the original in logs and pins, if the child is a wrapper.
 pub fn original_name(child: &ChildSpec) -> Option<String> {
     layout::is_wrapper(child).then(|| inner_name(&child.name))
 }

@@ -1,4 +1,4 @@
-//! Who answers: settings and the environment decide, in an order that is always the same.
+//! Selection of the model provider, from settings and environment, in a fixed order.
 
 use std::path::{Path, PathBuf};
 
@@ -9,31 +9,31 @@ use switchboard_sys::guard::Guard;
 
 use super::anthropic::Anthropic;
 use super::command::Command;
-use super::endpoint::{Key, is_this_machine};
+use super::endpoint::{Key, is_loopback};
 use super::error::{ModelError, WrapperError};
-use super::model::{Model, Task};
+use super::model::{Model, Prompt};
 use super::openai::OpenAi;
 use super::settings::{WrapperSettings, bad};
 use crate::expand::Lookup;
 
-/// Where the Messages API is unless told otherwise.
+/// Default URL of the Messages API.
 const ANTHROPIC_URL: &str = "https://api.anthropic.com";
 
-/// Where chat completions are unless told otherwise.
+/// Default URL of the Chat Completions API.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
-/// The models that answer unless told otherwise: quick ones, for using tools is not hard.
+/// Default models: fast ones, since using tools is not hard.
 const ANTHROPIC_MODEL: &str = "claude-haiku-4-5";
 const OPENAI_MODEL: &str = "gpt-5-mini";
 
-/// Programs that answer where there is no key, in this order. Neither may start servers of its own: this one, for
-/// instance.
+/// Programs used without an API key, in this order. Their flags prevent them from starting MCP servers, which could
+/// include this wrapper.
 const PROGRAMS: [(&str, &[&str]); 2] = [
     ("claude", &["claude", "-p", "--strict-mcp-config"]),
     ("codex", &["codex", "exec", "--sandbox", "read-only", "--skip-git-repo-check", "-"]),
 ];
 
-/// The variables that a wrapper looks at, and so has to be given.
+/// Environment variables that a wrapper reads, and that it therefore must be given.
 pub(super) const PASSED_VARIABLES: [&str; 8] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
@@ -45,19 +45,19 @@ pub(super) const PASSED_VARIABLES: [&str; 8] = [
     "OPENAI_MODEL",
 ];
 
-/// A kind of who answers.
+/// Kind of model provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ProviderKind {
     /// Anthropic's Messages API.
     Anthropic,
-    /// Chat completions, of OpenAI or anyone else.
+    /// Chat Completions API of OpenAI or a compatible server.
     OpenAi,
-    /// A program.
+    /// A command-line program.
     Command,
 }
 
-/// Who answers.
+/// A model provider with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Provider {
     Anthropic { base: Url, key: Key, model: String },
@@ -66,7 +66,7 @@ pub(super) enum Provider {
 }
 
 impl Provider {
-    /// Chooses: what the settings say, else whose key is there, else which program is.
+    /// Selects the provider: from the settings, else by available API key, else by installed program.
     pub(super) fn choose(
         child: &str,
         settings: &WrapperSettings,
@@ -83,7 +83,7 @@ impl Provider {
         let base = |variable: &str, default: &str| {
             let text = settings.base_url.clone().or_else(|| set(variable));
             let key = if settings.base_url.is_some() { "baseUrl" } else { variable };
-            address(child, key, text.as_deref().unwrap_or(default))
+            parse_base_url(child, key, text.as_deref().unwrap_or(default))
         };
         let model = |variable: &str, default: &str| {
             settings.model.clone().or_else(|| set(variable)).unwrap_or_else(|| default.to_owned())
@@ -95,14 +95,14 @@ impl Provider {
                     needs: "a key in the variable ANTHROPIC_API_KEY".to_owned(),
                 })?;
                 let base = base("ANTHROPIC_BASE_URL", ANTHROPIC_URL)?;
-                encrypted(&base, "anthropic")?;
+                require_tls(&base, "anthropic")?;
                 let model = model("ANTHROPIC_MODEL", ANTHROPIC_MODEL);
                 Ok(Self::Anthropic { base, key: Key::new(&key), model })
             }
             ProviderKind::OpenAi => {
                 let base = base("OPENAI_BASE_URL", OPENAI_URL)?;
                 let key = set("OPENAI_API_KEY");
-                // Servers of one's own often need none.
+                // Local servers often need no key.
                 if key.is_none() && base.as_str().starts_with(OPENAI_URL) {
                     let needs = "a key in the variable OPENAI_API_KEY, or the address of a server that needs none in \
                                  OPENAI_BASE_URL"
@@ -110,7 +110,7 @@ impl Provider {
                     return Err(WrapperError::Incomplete { provider: "openai", needs });
                 }
                 if key.is_some() {
-                    encrypted(&base, "openai")?;
+                    require_tls(&base, "openai")?;
                 }
                 let key = key.map(|key| Key::new(&key));
                 Ok(Self::OpenAi { base, key, model: model("OPENAI_MODEL", OPENAI_MODEL) })
@@ -123,7 +123,7 @@ impl Provider {
                     return Ok(Self::Command { command: command.clone() });
                 }
                 let path = lookup("PATH").unwrap_or_default();
-                let found = PROGRAMS.iter().find(|(program, _)| find(&path, program).is_some());
+                let found = PROGRAMS.iter().find(|(program, _)| find_program(&path, program).is_some());
                 let (_, words) = found.ok_or_else(|| WrapperError::NoProvider { child: child.to_owned() })?;
                 let mut command: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
                 if let Some(model) = &settings.model {
@@ -135,18 +135,18 @@ impl Provider {
         }
     }
 
-    /// Who it is, for people.
-    pub(super) fn shown(&self) -> String {
+    /// Returns the provider's name for people.
+    pub(super) fn display_name(&self) -> String {
         match self {
             Self::Anthropic { model, .. } | Self::OpenAi { model, .. } => model.clone(),
             Self::Command { command } => command.first().cloned().unwrap_or_default(),
         }
     }
 
-    /// Begins a conversation. A program starts in the folder, where its role is.
-    pub(super) fn begin(
+    /// Starts a conversation. A command-line program runs in `folder`, which contains its role.
+    pub(super) fn start_conversation(
         &self,
-        task: &Task<'_>,
+        task: &Prompt<'_>,
         folder: &Path,
         guard: Option<&Guard>,
     ) -> Result<Model, ModelError> {
@@ -160,12 +160,12 @@ impl Provider {
     }
 }
 
-/// An address, or what is wrong with it.
-fn address(child: &str, key: &str, text: &str) -> Result<Url, WrapperError> {
+/// Parses a base URL.
+fn parse_base_url(child: &str, key: &str, text: &str) -> Result<Url, WrapperError> {
     let problem = match Url::parse(text.trim()) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => return Ok(url),
         Ok(_) => "has to begin with https:// or http://".to_owned(),
-        Err(error) => format!("is no address: {error}; it has to begin with https:// or http://"),
+        Err(error) => format!("is not a valid URL: {error}; it has to begin with https:// or http://"),
     };
     if key == "baseUrl" {
         return Err(bad(child, key, problem).into());
@@ -173,17 +173,17 @@ fn address(child: &str, key: &str, text: &str) -> Result<Url, WrapperError> {
     Err(WrapperError::Incomplete { provider: "address", needs: format!("a correct {key}, which {problem}") })
 }
 
-/// A key goes over the network encrypted or not at all.
-fn encrypted(base: &Url, provider: &'static str) -> Result<(), WrapperError> {
-    if base.scheme() == "https" || is_this_machine(base) {
+/// Refuses to send a key over an unencrypted connection.
+fn require_tls(base: &Url, provider: &'static str) -> Result<(), WrapperError> {
+    if base.scheme() == "https" || is_loopback(base) {
         return Ok(());
     }
     let needs = "an address with https://, because the key would go over the network unencrypted".to_owned();
     Err(WrapperError::Incomplete { provider, needs })
 }
 
-/// Where a program is, on a list of folders as in `PATH`.
-fn find(path: &str, program: &str) -> Option<PathBuf> {
+/// Finds a program in a list of folders in `PATH` format.
+fn find_program(path: &str, program: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let is_program = |file: &PathBuf| {
         file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)

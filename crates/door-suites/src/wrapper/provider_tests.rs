@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Provider, WrapperSettings};
 
-/// Who answers, or why nobody does.
+/// Returns the selected provider, or the error.
 fn choose(settings: serde_json::Value, variables: &[(&str, &str)]) -> String {
     let settings: WrapperSettings = serde_json::from_value(settings).expect("settings");
     let variables: BTreeMap<_, _> = variables.iter().copied().collect();
@@ -22,7 +22,7 @@ fn bases(text: &str) -> String {
 }
 
 #[test]
-fn the_first_that_can_answer_does() {
+fn first_available_provider_is_selected() {
     let both = [("ANTHROPIC_API_KEY", "sk-ant"), ("OPENAI_API_KEY", "sk-oai")];
     let anthropic = format!(
         "Anthropic {{ base: {}, key: Key(…), model: \"claude-haiku-4-5\" }}",
@@ -45,7 +45,7 @@ fn the_first_that_can_answer_does() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_setting_is_named() {
     assert_eq!(
         choose(json!({}), &[]),
         "no model is configured: set ANTHROPIC_API_KEY or OPENAI_API_KEY, install `claude` or `codex`, or set \
@@ -76,7 +76,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn without_a_key_a_program_on_the_path_answers() {
+fn installed_program_is_the_fallback_provider() {
     let temp = tempfile::tempdir().expect("a folder");
     let file = temp.path().join("codex");
     std::fs::File::options().create_new(true).write(true).open(&file).expect("a file");

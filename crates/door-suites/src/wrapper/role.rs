@@ -1,10 +1,10 @@
-//! What the model is told: who it is, what it works for, and what it has not.
+//! Prompts for the wrapper's model: role, rules and withheld tools.
 
 use std::fmt::Write as _;
 
 use super::toolbox::Toolbox;
 
-/// The role of a child's model where nobody wrote one; what `CLAUDE.md` begins with.
+/// Generates the default role of a child's model, which is the initial content of `CLAUDE.md`.
 pub(super) fn generated(child: &str, description: &str) -> String {
     let description = description.trim().trim_end_matches('.');
     format!(
@@ -14,7 +14,7 @@ pub(super) fn generated(child: &str, description: &str) -> String {
     )
 }
 
-/// What stands before every conversation.
+/// Renders the system prompt.
 pub(super) fn system(child: &str, role: &str, toolbox: &Toolbox) -> String {
     let mut text = format!(
         "{}\n\nRules:\n\
@@ -35,7 +35,7 @@ pub(super) fn system(child: &str, role: &str, toolbox: &Toolbox) -> String {
     text
 }
 
-/// The question, with what the asker adds to it.
+/// Renders the question with the caller's context.
 pub(super) fn question(query: &str, context: Option<&str>) -> String {
     match context.map(str::trim).filter(|context| !context.is_empty()) {
         Some(context) => format!("{query}\n\nContext from the asker:\n{context}"),

@@ -1,4 +1,4 @@
-//! The MCP server in a child's place: one tool, asked in plain language.
+//! MCP server of a wrapper: one tool, for questions in plain language.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,40 +21,40 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::conversation::{Conversation, Log, Stopped};
+use super::conversation::{Conversation, ConversationLog, StopReason};
 use super::error::WrapperError;
 use super::layout::ROLE;
-use super::model::Task;
+use super::model::Prompt;
 use super::original::{Original, inner_name};
 use super::provider::Provider;
 use super::role;
 use super::settings::{Bounds, WrapperSettings};
-use super::toolbox::{Allowed, Toolbox};
+use super::toolbox::{ToolPolicy, Toolbox};
 use crate::child::{Child, ListKind};
 use crate::config::Config;
 use crate::expand::Lookup;
-use crate::expose::Exposed;
+use crate::expose::ToolFilter;
 use crate::host::Caller;
 use crate::paths::SuitePaths;
 use crate::pins::Pins;
 use crate::trust::TrustStore;
 
-/// The name of the one tool.
+/// Name of the tool.
 pub(super) const TOOL: &str = "natural_language";
 
-/// The longest question, and the longest context: more would leave a model no room to work in.
+/// Longest question and longest context: more would leave the model no room to work.
 const TEXT_LIMIT: usize = 100_000;
 
-/// The longest role that is read.
+/// Largest role file that is read.
 const ROLE_LIMIT: u64 = 64 << 10;
 
-/// How many questions are worked on at once; the others wait, and their time runs.
+/// Most concurrent questions; others wait while their time limit runs.
 const AT_ONCE: usize = 4;
 
-/// How many steps may wait to be told. When nobody reads them, further ones are left out.
+/// Most queued progress messages; further ones are dropped if they are not read.
 const STEPS: usize = 16;
 
-/// An MCP server that answers questions about a child by using its tools. Cheap to clone.
+/// MCP server that answers questions about a child by using its tools. Cheap to clone.
 #[derive(Clone)]
 pub struct Wrapper(Arc<Inner>);
 
@@ -66,9 +66,9 @@ struct Inner {
     trust: TrustStore,
     settings: WrapperSettings,
     bounds: Bounds,
-    /// Nobody to answer is told with the first question: a server that does not start is harder to understand.
+    /// A missing provider is reported with the first question: a server that fails to start is harder to diagnose.
     provider: Result<Provider, String>,
-    exposed: Exposed,
+    exposed: ToolFilter,
     turns: Semaphore,
     tool: Tool,
 }
@@ -77,14 +77,14 @@ struct Inner {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Question {
-    /// What you want to know or have done, with every name and value it takes
+    /// The question or task, with every name and value it takes
     query: String,
-    /// What else helps to understand it
+    /// Background that helps to understand it
     context: Option<String>,
 }
 
 impl Wrapper {
-    /// The wrapper of a wrapped child. Nothing is started yet.
+    /// Opens the wrapper of a wrapped child. Starts nothing.
     pub fn open(
         name: &str,
         config: &Config,
@@ -96,15 +96,19 @@ impl Wrapper {
         let suite = config.suite(&original.name).cloned().unwrap_or_default();
         let settings = suite.wrapper.unwrap_or_default();
         let bounds = settings.bounds(&original.name)?;
-        let (exposed, broken) = Exposed::new(suite.expose.allow.as_deref(), &suite.expose.deny);
+        let (exposed, broken) = ToolFilter::new(suite.expose.allow.as_deref(), &suite.expose.deny);
         for pattern in broken {
-            tracing::warn!("suites.{}.expose: '{}' is no pattern", original.name, pattern.escape_debug());
+            tracing::warn!(
+                "suites.{}.expose: '{}' is not a valid pattern",
+                original.name,
+                pattern.escape_debug()
+            );
         }
         let provider = Provider::choose(&original.name, &settings, lookup).map_err(|error| error.to_string());
         Ok(Self(Arc::new(Inner {
             child: original.child(paths, guard.clone()),
             guard,
-            tool: tool(&original),
+            tool: describe_tool(&original),
             trust: TrustStore::load(paths),
             paths: paths.clone(),
             turns: Semaphore::new(AT_ONCE),
@@ -116,16 +120,16 @@ impl Wrapper {
         })))
     }
 
-    /// Stops the original child, with everything that it started.
+    /// Stops the original child with all its descendants.
     pub async fn close(&self) {
         self.0.child.stop().await;
     }
 
-    /// Answers a question. What was done by then is in the log in any case.
+    /// Answers a question. The log is complete in any case.
     async fn answer(
         &self,
         question: &Question,
-        log: &mut Log,
+        log: &mut ConversationLog,
         steps: mpsc::Sender<String>,
         cancelled: &CancellationToken,
     ) -> Result<(), String> {
@@ -136,26 +140,26 @@ impl Wrapper {
         let turn = tokio::select! {
             biased;
             () = cancelled.cancelled() => {
-                log.stopped = Stopped::Cancelled;
+                log.stopped = StopReason::Cancelled;
                 return Ok(());
             }
             turn = tokio::time::timeout_at(until, inner.turns.acquire()) => turn,
         };
         let Ok(Ok(_turn)) = turn else {
-            log.stopped = Stopped::Time;
+            log.stopped = StopReason::Time;
             return Ok(());
         };
         let _ = steps.try_send(format!("looks at the tools of {}", inner.original.name));
         let caller = Caller { cancelled: cancelled.clone(), ..Caller::default() };
         let listed = tokio::time::timeout_at(until, inner.child.list(ListKind::Tools, &caller)).await;
         let Ok(listed) = listed else {
-            log.stopped = Stopped::Time;
+            log.stopped = StopReason::Time;
             return Ok(());
         };
         let listed = listed.map_err(|error| error.to_string())?;
-        let changed = self.changed(listed.clone()).await?;
+        let changed = self.changed_tools(listed.clone()).await?;
         let allowed =
-            Allowed { exposed: &inner.exposed, destructive: inner.settings.allow_destructive, changed };
+            ToolPolicy { exposed: &inner.exposed, destructive: inner.settings.allow_destructive, changed };
         let toolbox = Toolbox::new(&listed, &allowed);
         let folder = &inner.original.folder;
         let own = folder.read(ROLE, ROLE_LIMIT).map_err(|error| error.to_string())?;
@@ -166,21 +170,22 @@ impl Wrapper {
                 inner.original.spec.description.as_deref().unwrap_or("its tools"),
             ),
         };
-        let task = Task {
+        let task = Prompt {
             system: &role::system(&inner.original.name, &role, &toolbox),
-            tools: &toolbox.offers,
+            tools: &toolbox.definitions,
             question: &role::question(&question.query, question.context.as_deref()),
         };
-        let model =
-            provider.begin(&task, folder.path(), inner.guard.as_ref()).map_err(|error| error.to_string())?;
-        let _ = steps.try_send(format!("asks {}", provider.shown()));
+        let model = provider
+            .start_conversation(&task, folder.path(), inner.guard.as_ref())
+            .map_err(|error| error.to_string())?;
+        let _ = steps.try_send(format!("asks {}", provider.display_name()));
         let conversation =
             Conversation { model, child: &inner.child, toolbox: &toolbox, bounds: inner.bounds, steps };
         conversation.run(log, until, cancelled).await.map_err(|error| error.to_string())
     }
 
-    /// The tools that are no longer what they were when they were first used.
-    async fn changed(&self, listed: Vec<Box<RawValue>>) -> Result<BTreeSet<String>, String> {
+    /// Returns the tools that no longer match their pins; pins new ones.
+    async fn changed_tools(&self, listed: Vec<Box<RawValue>>) -> Result<BTreeSet<String>, String> {
         let (paths, name) = (self.0.paths.clone(), inner_name(&self.0.original.name));
         let check = move || {
             let mut pins = Pins::load(&paths, &name)?;
@@ -196,43 +201,45 @@ impl Wrapper {
     }
 
     async fn call(&self, question: &Question, context: &RequestContext<RoleServer>) -> CallToolResult {
-        let mut log = Log::default();
-        let (steps, mut told) = mpsc::channel(STEPS);
+        let mut log = ConversationLog::default();
+        let (steps, mut progress_steps) = mpsc::channel(STEPS);
         let work = self.answer(question, &mut log, steps, &context.ct);
-        let tell = async {
+        let relay_progress = async {
             let mut count = 0.0;
-            while let Some(step) = told.recv().await {
+            while let Some(step) = progress_steps.recv().await {
                 count += 1.0;
                 if let Some(token) = context.meta.get_progress_token() {
                     let progress = ProgressNotificationParam::new(token, count).with_message(step);
-                    // A client that is gone cancels the call by itself.
+                    // A disconnected client cancels the call by itself.
                     let _ = context.peer.notify_progress(progress).await;
                 }
             }
         };
-        let (outcome, ()) = tokio::join!(work, tell);
+        let (outcome, ()) = tokio::join!(work, relay_progress);
         result(outcome, log, self.0.bounds)
     }
 }
 
-/// The result as MCP has it: the answer as a text, and as data with all that was done for it.
-fn result(outcome: Result<(), String>, mut log: Log, bounds: Bounds) -> CallToolResult {
+/// Builds the MCP result: the answer as text, and the log as structured content.
+fn result(outcome: Result<(), String>, mut log: ConversationLog, bounds: Bounds) -> CallToolResult {
     let problem = match (outcome, log.stopped) {
         (Err(problem), _) => Some(problem),
-        (Ok(()), Stopped::Answered) if log.answer.is_empty() => {
+        (Ok(()), StopReason::Answered) if log.answer.is_empty() => {
             "(the model said nothing)".clone_into(&mut log.answer);
             None
         }
-        (Ok(()), Stopped::Answered) => None,
-        (Ok(()), Stopped::Turns) => Some(format!("No answer within {} turns (maxTurns)", bounds.turns)),
-        (Ok(()), Stopped::Tokens) => Some(format!("No answer within {} tokens (maxTokens)", bounds.tokens)),
-        (Ok(()), Stopped::Time) => {
+        (Ok(()), StopReason::Answered) => None,
+        (Ok(()), StopReason::Turns) => Some(format!("No answer within {} turns (maxTurns)", bounds.turns)),
+        (Ok(()), StopReason::Tokens) => {
+            Some(format!("No answer within {} tokens (maxTokens)", bounds.tokens))
+        }
+        (Ok(()), StopReason::Time) => {
             Some(format!("No answer within {} ms (timeoutMs)", bounds.time.as_millis()))
         }
-        (Ok(()), Stopped::Length) => Some("The answer is cut: it got too long".to_owned()),
-        (Ok(()), Stopped::Declined) => Some("The model does not want to answer".to_owned()),
-        (Ok(()), Stopped::Cancelled) => Some("The question was taken back".to_owned()),
-        (Ok(()), Stopped::Failed) => Some("There is no answer".to_owned()),
+        (Ok(()), StopReason::Length) => Some("The answer is cut: it got too long".to_owned()),
+        (Ok(()), StopReason::Declined) => Some("The model does not want to answer".to_owned()),
+        (Ok(()), StopReason::Cancelled) => Some("The question was taken back".to_owned()),
+        (Ok(()), StopReason::Failed) => Some("There is no answer".to_owned()),
     };
     let text = match &problem {
         None => log.answer.clone(),
@@ -259,7 +266,7 @@ fn result(outcome: Result<(), String>, mut log: Log, bounds: Bounds) -> CallTool
     result
 }
 
-fn tool(original: &Original) -> Tool {
+fn describe_tool(original: &Original) -> Tool {
     let what = original.spec.switchboard_description.as_deref().or(original.spec.description.as_deref());
     let what = what.map(|what| format!(": {}", what.trim().trim_end_matches('.'))).unwrap_or_default();
     let description = format!(
@@ -279,8 +286,8 @@ fn tool(original: &Original) -> Tool {
     Tool::new(TOOL, description, schema)
 }
 
-/// The question, or what is wrong with it.
-fn question(arguments: Option<JsonObject>) -> Result<Question, String> {
+/// Parses and validates a question.
+fn parse_question(arguments: Option<JsonObject>) -> Result<Question, String> {
     let example = "call it with {\"query\": \"…\"}";
     let question: Question = serde_path_to_error::deserialize(Value::Object(arguments.unwrap_or_default()))
         .map_err(|error| format!("{}; {example}", error.into_inner()))?;
@@ -325,14 +332,14 @@ impl ServerHandler for Wrapper {
                 format!("there is no tool '{}'; the only one is '{TOOL}'", request.name.escape_debug());
             return Err(ErrorData::invalid_params(message, None));
         }
-        let result = match question(request.arguments) {
+        let result = match parse_question(request.arguments) {
             Ok(question) => Box::pin(self.call(&question, &context)).await,
             Err(problem) => CallToolResult::error(vec![ContentBlock::text(problem)]),
         };
         Ok(CallToolResponse::Complete(result))
     }
 
-    /// There are none, and a server that says so must not answer as if it had a list of them.
+    /// A server without prompts must answer "method not found", not an empty list.
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,

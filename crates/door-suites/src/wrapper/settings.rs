@@ -8,38 +8,38 @@ use serde::Deserialize;
 use super::provider::ProviderKind;
 use crate::error::SuiteError;
 
-/// More turns than any question takes that a model is able to answer.
+/// Upper limit for `maxTurns`: more than any question needs that a model can answer.
 const MOST_TURNS: u32 = 100;
 
-/// The longest time for one question; the outer limit that `wrap` writes is a little more.
+/// Upper limit for the time of one question; the request timeout that `wrap` writes is slightly longer.
 pub(super) const LONGEST: Duration = Duration::from_mins(10);
 
-/// How a wrapped server's questions are answered.
+/// Settings of a wrapper, which answers questions in plain language.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WrapperSettings {
-    /// Who answers; without it the first of a key in ANTHROPIC_API_KEY, one in OPENAI_API_KEY, `claude`, `codex`
+    /// Model provider; by default the first available of ANTHROPIC_API_KEY, OPENAI_API_KEY, `claude`, `codex`
     pub provider: Option<ProviderKind>,
-    /// The model
+    /// Model name
     pub model: Option<String>,
-    /// The address of the API; counts in the user's own settings alone
+    /// Base URL of the API; only read from the user's own settings
     pub base_url: Option<String>,
-    /// Most turns of the model for one question; 12 unless told
+    /// Most turns of the model per question; default 12
     #[schemars(range(min = 1, max = 100))]
     pub max_turns: Option<u32>,
-    /// Most tokens for one question, read and written; 100000 unless told
+    /// Most tokens per question, input and output; default 100000
     #[schemars(range(min = 1))]
     pub max_tokens: Option<u64>,
-    /// Most time for one question, in milliseconds; 120000 unless told
+    /// Most time per question, in milliseconds; default 120000
     #[schemars(range(min = 1, max = 600_000))]
     pub timeout_ms: Option<u64>,
-    /// Whether tools that destroy something are given to the model; counts in the user's own settings alone
+    /// Whether the model may use destructive tools; only read from the user's own settings
     pub allow_destructive: bool,
-    /// The program that answers, with its arguments; counts in the user's own settings alone
+    /// Program that answers, with its arguments; only read from the user's own settings
     pub command: Option<Vec<String>>,
 }
 
-/// What one question may cost.
+/// Bounds of one question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) turns: u32,
@@ -48,7 +48,7 @@ pub(super) struct Bounds {
 }
 
 impl WrapperSettings {
-    /// All keys, so that a mistyped one is noticed.
+    /// Known keys, for detecting misspelled ones.
     pub const KEYS: &'static [&'static str] = &[
         "provider",
         "model",
@@ -60,21 +60,21 @@ impl WrapperSettings {
         "command",
     ];
 
-    /// Most turns of the model for one question, unless told.
+    /// Default of `maxTurns`.
     pub const MAX_TURNS: u32 = 12;
 
-    /// Most tokens for one question, unless told.
+    /// Default of `maxTokens`.
     pub const MAX_TOKENS: u64 = 100_000;
 
-    /// Most milliseconds for one question, unless told.
+    /// Default of `timeoutMs`.
     pub const TIMEOUT_MS: u64 = 120_000;
 
-    /// Refuses values that would make no sense later.
+    /// Rejects values that are out of range.
     pub(crate) fn check(&self, child: &str) -> Result<(), SuiteError> {
         self.bounds(child).map(drop)
     }
 
-    /// What one question to this child may cost.
+    /// Resolves the bounds of one question to this child.
     pub(super) fn bounds(&self, child: &str) -> Result<Bounds, SuiteError> {
         let longest = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
         let within = |key: &str, value: u64, most: u64| match value {
@@ -90,7 +90,7 @@ impl WrapperSettings {
     }
 }
 
-/// The error of a key of a child's wrapper.
+/// Builds the error of a wrapper setting.
 pub(super) fn bad(child: &str, key: &str, problem: String) -> SuiteError {
     SuiteError::Config { key: format!("suites.{child}.wrapper.{key}"), problem }
 }

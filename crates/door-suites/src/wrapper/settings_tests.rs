@@ -32,7 +32,7 @@ fn bounds_have_defaults_and_limits() {
 }
 
 #[test]
-fn every_key_is_known() {
+fn every_wrapper_key_is_known() {
     let schema = serde_json::to_value(schemars::schema_for!(WrapperSettings)).expect("a schema");
     let mut keys: Vec<&str> =
         schema["properties"].as_object().expect("properties").keys().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! Whole questions: a real MCP session, a real child, and a model that says what the test wants it to say.
+//! Complete questions: a real MCP session, a real child, and a scripted model.
 
 mod anthropic;
 mod bounds;

@@ -1,4 +1,4 @@
-//! The tools of the original child, as far as a model may use them.
+//! The original child's tools that the model may use.
 
 use std::collections::BTreeSet;
 
@@ -6,64 +6,66 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_core::{nearest, sanitize_description, sanitize_description_value};
 
-use super::content::{self, Read};
-use super::destructive::{Effect, is_destructive};
-use super::model::Offer;
+use super::content::{self, ResultText};
+use super::destructive::{EffectHints, is_destructive};
+use super::model::ToolDefinition;
 use crate::child::{Child, ChildError};
-use crate::expose::Exposed;
+use crate::expose::ToolFilter;
 use crate::host::Caller;
 
-/// Most tools that a model is given: what OpenAI's API takes.
+/// Most tools per request that OpenAI's API accepts.
 const MOST_TOOLS: usize = 128;
 
-/// Most characters of a tool's description: what OpenAI's API takes.
+/// Longest tool description that OpenAI's API accepts, in characters.
 const DESCRIPTION_LIMIT: usize = 1024;
 
-/// Most characters of a tool's name: what OpenAI's API takes.
+/// Longest tool name that OpenAI's API accepts, in characters.
 const NAME_LIMIT: usize = 64;
 
-/// The largest schema that a model is given.
+/// Largest schema that is sent to a model; a larger one is replaced by a plain object.
 const SCHEMA_LIMIT: usize = 32 << 10;
 
-/// The tools that a model has, and those that it has not.
+/// Tools available to the model, and tools withheld from it.
 #[derive(Debug)]
 pub(super) struct Toolbox {
-    pub(super) offers: Vec<Offer>,
-    /// The child's own names, in the order of `offers`.
+    pub(super) definitions: Vec<ToolDefinition>,
+    /// The child's own tool names, in the order of `definitions`.
     names: Vec<String>,
     pub(super) withheld: Vec<Withheld>,
 }
 
-/// A tool that a model has not.
+/// A tool withheld from the model, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Withheld {
     pub(super) tool: String,
     pub(super) why: &'static str,
 }
 
-/// What a model may use.
-pub(super) struct Allowed<'a> {
-    pub(super) exposed: &'a Exposed,
+/// Rules for tools that the model may use.
+pub(super) struct ToolPolicy<'a> {
+    pub(super) exposed: &'a ToolFilter,
     pub(super) destructive: bool,
-    /// Tools that are no longer what they were when they were first used.
+    /// Tools that no longer match their pins.
     pub(super) changed: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Listing {
+struct ListedTool {
     name: String,
     description: Option<String>,
     input_schema: Option<Box<RawValue>>,
-    annotations: Option<Effect>,
+    annotations: Option<EffectHints>,
 }
 
 impl Toolbox {
-    /// Sorts what a child lists. Tools that its owner does not offer are not even mentioned.
-    pub(super) fn new(listed: &[Box<RawValue>], allowed: &Allowed<'_>) -> Self {
-        let (mut offers, mut names, mut withheld) = (Vec::<Offer>::new(), Vec::new(), Vec::new());
+    /// Splits a listing into available and withheld tools. Tools that the owner's filter excludes are not even
+    /// mentioned.
+    pub(super) fn new(listed: &[Box<RawValue>], allowed: &ToolPolicy<'_>) -> Self {
+        let (mut definitions, mut names, mut withheld) =
+            (Vec::<ToolDefinition>::new(), Vec::new(), Vec::new());
         for raw in listed {
-            let Ok(tool) = serde_json::from_str::<Listing>(raw.get()) else { continue };
+            let Ok(tool) = serde_json::from_str::<ListedTool>(raw.get()) else { continue };
             if !allowed.exposed.offers(&tool.name) {
                 continue;
             }
@@ -74,7 +76,7 @@ impl Toolbox {
                 )
             } else if !allowed.destructive && is_destructive(&tool.name, effect) {
                 Some("it may destroy something, and its owner has not set allowDestructive")
-            } else if offers.len() == MOST_TOOLS {
+            } else if definitions.len() == MOST_TOOLS {
                 Some("there are too many tools")
             } else {
                 None
@@ -84,32 +86,31 @@ impl Toolbox {
                 continue;
             }
             let description = sanitize_description(tool.description.as_deref().unwrap_or_default()).text;
-            offers.push(Offer {
-                name: free_name(&tool.name, &offers),
+            definitions.push(ToolDefinition {
+                name: unique_name(&tool.name, &definitions),
                 description: description.chars().take(DESCRIPTION_LIMIT).collect(),
                 schema: schema(tool.input_schema),
             });
             names.push(tool.name);
         }
-        Self { offers, names, withheld }
+        Self { definitions, names, withheld }
     }
 
-    /// Uses a tool by the name that the model knows. What goes wrong is for the model to read; only that nobody wants
-    /// the answer any more is an error.
+    /// Calls a tool by the model's name for it. Failures become text for the model; only a cancellation is an error.
     pub(super) async fn call(
         &self,
         child: &Child,
         tool: &str,
         args: &RawValue,
         caller: &Caller,
-    ) -> Result<Read, Cancelled> {
+    ) -> Result<ResultText, Cancelled> {
         let at = match self.position(tool) {
             Ok(at) => at,
-            Err(text) => return Ok(Read { text, is_error: true }),
+            Err(text) => return Ok(ResultText { text, is_error: true }),
         };
         if !args.get().starts_with('{') {
             let text = "the arguments have to be a JSON object; call the tool again with one".to_owned();
-            return Ok(Read { text, is_error: true });
+            return Ok(ResultText { text, is_error: true });
         }
         let name = serde_json::Value::from(self.names[at].as_str());
         let params = format!("{{\"name\":{name},\"arguments\":{}}}", args.get());
@@ -117,33 +118,33 @@ impl Toolbox {
         match child.request("tools/call", params, caller).await {
             Ok(result) => Ok(content::read(&result)),
             Err(ChildError::Cancelled) => Err(Cancelled),
-            Err(error) => Ok(Read { text: error.to_string(), is_error: true }),
+            Err(error) => Ok(ResultText { text: error.to_string(), is_error: true }),
         }
     }
 
-    /// Where a tool is, or why it is not there.
+    /// Returns the index of a tool, or an explanation for the model.
     fn position(&self, tool: &str) -> Result<usize, String> {
-        if let Some(at) = self.offers.iter().position(|offer| offer.name == tool) {
+        if let Some(at) = self.definitions.iter().position(|definition| definition.name == tool) {
             return Ok(at);
         }
         if let Some(withheld) = self.withheld.iter().find(|withheld| withheld.tool == tool) {
             return Err(format!("the tool '{tool}' is not available: {}", withheld.why));
         }
-        let near = nearest(tool, self.offers.iter().map(|offer| offer.name.as_str()));
+        let near = nearest(tool, self.definitions.iter().map(|definition| definition.name.as_str()));
         let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
         Err(format!("there is no tool '{}'{hint}", tool.escape_debug()))
     }
 }
 
-/// Nobody wants the answer any more.
+/// The caller cancelled the question.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cancelled;
 
-/// A name that every API takes and no tool before has.
-fn free_name(name: &str, taken: &[Offer]) -> String {
+/// Returns a name that every API accepts and that is unique among the tools.
+fn unique_name(name: &str, taken: &[ToolDefinition]) -> String {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let safe: String = name.chars().map(|c| if is_fine(c) { c } else { '_' }).take(NAME_LIMIT).collect();
-    let is_free = |name: &str| taken.iter().all(|offer| offer.name != name);
+    let is_free = |name: &str| taken.iter().all(|definition| definition.name != name);
     let numbered = (2..).map(|number| {
         let mark = format!("_{number}");
         format!("{}{mark}", &safe[..safe.len().min(NAME_LIMIT - mark.len())])
@@ -151,7 +152,7 @@ fn free_name(name: &str, taken: &[Offer]) -> String {
     std::iter::once(safe.clone()).chain(numbered).find(|name| is_free(name)).unwrap_or(safe)
 }
 
-/// A schema that every API takes: that of an object.
+/// Returns a schema that every API accepts: one of type object.
 fn schema(schema: Option<Box<RawValue>>) -> Box<RawValue> {
     #[derive(Deserialize)]
     struct Kind<'k> {

@@ -1,34 +1,34 @@
-//! Server-sent events, cut out of bytes as the HTML standard has it ("Interpreting an event stream").
+//! Parser for server-sent events (SSE), per the HTML standard ("Interpreting an event stream").
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::child) struct Event {
-    /// What kind it is; empty means `message`.
+    /// Event type; empty means `message`.
     pub(in crate::child) event: String,
-    /// What it carries.
+    /// Event data.
     pub(in crate::child) data: Vec<u8>,
 }
 
-/// An event that is larger than allowed.
+/// An event exceeds the size limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::child) struct TooLarge;
 
-/// Reads events.
+/// Incremental SSE parser.
 #[derive(Debug)]
-pub(in crate::child) struct Events {
+pub(in crate::child) struct EventParser {
     bytes: Vec<u8>,
     start: usize,
     searched: usize,
     cap: usize,
     event: Event,
     has_data: bool,
-    /// The id of the last event that had one.
+    /// Last event id.
     pub(in crate::child) last_id: Option<String>,
-    /// How long the server wants us to wait before we connect again, in milliseconds.
+    /// Reconnection delay requested by the server, in milliseconds.
     pub(in crate::child) retry: Option<u64>,
 }
 
-impl Events {
+impl EventParser {
     pub(in crate::child) fn new(cap: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -42,7 +42,7 @@ impl Events {
         }
     }
 
-    /// Adds what came.
+    /// Appends received bytes.
     pub(in crate::child) fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.start);
         self.searched -= self.start;
@@ -50,7 +50,7 @@ impl Events {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole event.
+    /// Returns the next complete event.
     pub(in crate::child) fn next(&mut self) -> Result<Option<Event>, TooLarge> {
         loop {
             let ends = |byte: &u8| matches!(byte, b'\n' | b'\r');
@@ -59,7 +59,7 @@ impl Events {
                 return if self.bytes.len() - self.start > self.cap { Err(TooLarge) } else { Ok(None) };
             };
             let end = self.searched + at;
-            // A line may end in CR, LF or both; after a CR at the very end it has to be seen what follows.
+            // Lines end in CR, LF or both; after a CR at the end of the buffer, wait for the next byte.
             let next = match self.bytes.get(end..end + 2) {
                 Some(b"\r\n") => end + 2,
                 None if self.bytes[end] == b'\r' => {
@@ -77,11 +77,11 @@ impl Events {
                 }
                 continue;
             }
-            self.take_line(&line)?;
+            self.parse_line(&line)?;
         }
     }
 
-    fn take_line(&mut self, line: &[u8]) -> Result<(), TooLarge> {
+    fn parse_line(&mut self, line: &[u8]) -> Result<(), TooLarge> {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
         let value = line.get(colon + 1..).unwrap_or_default();

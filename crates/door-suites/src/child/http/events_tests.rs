@@ -1,7 +1,7 @@
 use super::*;
 
-fn read(text: &str, piece: usize) -> (Vec<(String, String)>, Events) {
-    let mut events = Events::new(1024);
+fn read(text: &str, piece: usize) -> (Vec<(String, String)>, EventParser) {
+    let mut events = EventParser::new(1024);
     let mut got = Vec::new();
     for piece in text.as_bytes().chunks(piece) {
         events.push(piece);
@@ -13,7 +13,7 @@ fn read(text: &str, piece: usize) -> (Vec<(String, String)>, Events) {
 }
 
 #[test]
-fn events_are_read_however_they_are_split() {
+fn events_parse_in_any_chunks() {
     let text = "\u{feff}: hello\nid: 7\nevent: message\ndata: {\"a\":1}\n\nretry: 250\n\ndata:one\r\ndata: two\r\n\r\nid: 8\n\ndata: x\n";
     let expected = [("message".to_owned(), "{\"a\":1}".to_owned()), (String::new(), "one\ntwo".to_owned())];
     for piece in [1, 2, 3, 5, 1000] {
@@ -24,11 +24,11 @@ fn events_are_read_however_they_are_split() {
 }
 
 #[test]
-fn an_event_has_an_upper_bound() {
-    let mut events = Events::new(100);
+fn event_size_is_bounded() {
+    let mut events = EventParser::new(100);
     events.push(&[b'x'; 200]);
     assert_eq!(events.next(), Err(TooLarge));
-    let mut events = Events::new(100);
+    let mut events = EventParser::new(100);
     events.push("data: 0123456789\n".repeat(20).as_bytes());
     assert_eq!(events.next(), Err(TooLarge));
 }

@@ -1,6 +1,6 @@
-//! Arguments of tools that 2026-07-28 wants to see in headers as well: `x-mcp-header` in a tool's schema.
+//! Mirrors tool arguments into HTTP headers: `x-mcp-header` in a tool's schema, since 2026-07-28.
 //!
-//! Which those are is learned from the lists of tools that pass through.
+//! The annotations are collected from the tool lists that pass through.
 
 use std::collections::HashMap;
 
@@ -15,23 +15,23 @@ use crate::child::object::{Object, raw};
 
 const MARK: &str = "x-mcp-header";
 
-/// How deep a schema is searched: deeper ones are nobody's arguments.
+/// Deepest level of a schema that is searched; arguments are never nested deeper in practice.
 const DEPTH: usize = 16;
 
-/// What is known of the tools of one server. `None` stands for a tool with marks that are against the rules: the
-/// revision wants such tools to be left out.
+/// Header annotations of a server's tools. `None` marks a tool with invalid annotations, which the revision requires
+/// clients to exclude.
 #[derive(Default)]
-pub(super) struct Mirror(Mutex<HashMap<String, Option<Vec<Mirrored>>>>);
+pub(super) struct HeaderMirror(Mutex<HashMap<String, Option<Vec<MirroredArgument>>>>);
 
-/// One argument: its header, and the way to it.
-struct Mirrored {
+/// A mirrored argument: its header and its path.
+struct MirroredArgument {
     header: HeaderName,
     path: Vec<String>,
 }
 
-impl Mirror {
-    /// Learns from a list of tools; returns the list without those that have to be left out, if there are any.
-    pub(super) fn learn(&self, list: &RawValue) -> Option<Box<RawValue>> {
+impl HeaderMirror {
+    /// Records the annotations of listed tools; returns the list without invalid tools, if there are any.
+    pub(super) fn record_tools(&self, list: &RawValue) -> Option<Box<RawValue>> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Tool {
@@ -39,7 +39,7 @@ impl Mirror {
             #[serde(default)]
             input_schema: Value,
         }
-        // Hardly any tool has the mark, and to look for it is much cheaper than to read the list.
+        // Few tools have the annotation, and a substring search is much cheaper than parsing the list.
         if !list.get().contains(MARK) {
             return None;
         }
@@ -66,12 +66,12 @@ impl Mirror {
         })
     }
 
-    /// Whether a tool has to be left out.
-    pub(super) fn refuses(&self, tool: &str) -> bool {
+    /// True if a tool's annotations are invalid.
+    pub(super) fn is_invalid(&self, tool: &str) -> bool {
         matches!(self.0.lock().get(tool), Some(None))
     }
 
-    /// The headers of a call.
+    /// Returns the headers for a call.
     pub(super) fn headers(&self, params: Option<&RawValue>) -> HeaderMap {
         #[derive(Deserialize)]
         struct Call {
@@ -87,7 +87,7 @@ impl Mirror {
         let Some(Ok(call)) = params.map(|params| serde_json::from_str::<Call>(params.get())) else {
             return headers;
         };
-        for Mirrored { header, path } in known.get(&call.name).into_iter().flatten().flatten() {
+        for MirroredArgument { header, path } in known.get(&call.name).into_iter().flatten().flatten() {
             let value = path.iter().try_fold(&call.arguments, |value, key| value.get(key));
             let text = match value {
                 Some(Value::String(text)) => encode(text),
@@ -102,9 +102,9 @@ impl Mirror {
     }
 }
 
-/// Finds the marks that are reached through `properties` alone, others do not count; says whether all of them are
-/// names of headers, of arguments that a header can carry, and no two the same.
-fn search(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Mirrored>) -> bool {
+/// Collects the annotations reached only through `properties`; others do not count. Returns false if one is not a
+/// header name, is on a type that a header cannot carry, or occurs twice.
+fn search(schema: &Value, path: &mut Vec<String>, found: &mut Vec<MirroredArgument>) -> bool {
     let Some(Value::Object(properties)) = schema.get("properties") else { return true };
     if path.len() == DEPTH {
         return true;
@@ -115,7 +115,7 @@ fn search(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Mirrored>) -> 
             None => true,
             Some(mark) => header(mark, property).is_some_and(|header| {
                 let is_new = found.iter().all(|one| one.header != header);
-                found.push(Mirrored { header, path: path.clone() });
+                found.push(MirroredArgument { header, path: path.clone() });
                 is_new
             }),
         } && search(property, path, found);

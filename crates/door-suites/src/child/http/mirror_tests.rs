@@ -4,7 +4,7 @@ use super::*;
 use crate::child::object::raw;
 
 #[test]
-fn a_tool_with_marks_against_the_rules_is_left_out() {
+fn tool_with_invalid_annotations_is_excluded() {
     let bad = [
         json!({"a": {"type": "string", "x-mcp-header": ""}}),
         json!({"a": {"type": "string", "x-mcp-header": "not a token"}}),
@@ -15,16 +15,16 @@ fn a_tool_with_marks_against_the_rules_is_left_out() {
     ];
     for properties in bad {
         let tool = json!({"name": "bad", "inputSchema": {"properties": properties}});
-        let mirror = Mirror::default();
-        let list = mirror.learn(&raw(&json!({"ttlMs": 1, "tools": [{"name": "good"}, tool]})));
+        let mirror = HeaderMirror::default();
+        let list = mirror.record_tools(&raw(&json!({"ttlMs": 1, "tools": [{"name": "good"}, tool]})));
         let list: Value = serde_json::from_str(list.expect("it changes").get()).expect("it is JSON");
         assert_eq!(list, json!({"ttlMs": 1, "tools": [{"name": "good"}]}));
-        assert!(mirror.refuses("bad") && !mirror.refuses("good"));
+        assert!(mirror.is_invalid("bad") && !mirror.is_invalid("good"));
     }
 }
 
 #[test]
-fn marked_arguments_are_mirrored_and_others_are_not() {
+fn only_annotated_arguments_are_mirrored() {
     let schema = json!({"properties": {
         "region": {"type": "string", "x-mcp-header": "Region"},
         "count": {"type": "integer", "x-mcp-header": "Count"},
@@ -34,9 +34,9 @@ fn marked_arguments_are_mirrored_and_others_are_not() {
         "inner": {"properties": {"flag": {"type": "boolean", "x-mcp-header": "Flag"}}},
         "list": {"items": {"type": "string", "x-mcp-header": "Item"}},
     }});
-    let mirror = Mirror::default();
+    let mirror = HeaderMirror::default();
     let list = raw(&json!({"tools": [{"name": "tool", "inputSchema": schema}, {"name": "other"}]}));
-    assert!(mirror.learn(&list).is_none());
+    assert!(mirror.record_tools(&list).is_none());
     let headers = |name: &str| -> Vec<(String, String)> {
         let arguments = json!({
             "region": "Zürich", "count": 42, "null": null, "plain": "x",

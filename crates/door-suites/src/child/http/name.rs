@@ -1,4 +1,4 @@
-//! The headers by which a request of 2026-07-28 says what it is about, so that others on its way need not read it.
+//! Routing headers of 2026-07-28, so that intermediaries need not parse the body.
 
 use http::header::{HeaderMap, HeaderValue};
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::{METHOD, NAME};
 use crate::child::object::Object;
 
-/// `Mcp-Method`, and `Mcp-Name` for the methods that have one.
+/// Returns `Mcp-Method`, and `Mcp-Name` for methods that have one.
 pub(super) fn headers(method: &str, params: Option<&RawValue>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if method.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn headers(method: &str, params: Option<&RawValue>) -> HeaderMap {
     headers
 }
 
-/// A text as the value of a header: as it is, or in base64 between marks where a header could not carry it.
+/// Encodes a text as a header value: unchanged, or as marked base64 if a header could not carry it.
 pub(super) fn encode(text: &str) -> String {
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         && text.trim() == text

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn names_that_no_header_can_carry_are_written_in_base64() {
+fn unsafe_names_are_base64_encoded() {
     let cases = [
         ("echo", "echo"),
         ("with space", "with space"),
@@ -16,7 +16,7 @@ fn names_that_no_header_can_carry_are_written_in_base64() {
 }
 
 #[test]
-fn the_headers_name_what_is_called() {
+fn routing_headers_name_the_target() {
     let params =
         RawValue::from_string(r#"{"uri":"file:///x","name":"echo"}"#.to_owned()).expect("it is JSON");
     let named = |method: &str| {

@@ -1,4 +1,4 @@
-//! What a server says outside any call, where it offers a stream for that.
+//! Event streams for messages outside any call, if the server offers them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::events::Events;
+use super::events::EventParser;
 use super::{HttpTransport, Reply, name, read_events, retry};
 use crate::child::connection::Connection;
 use crate::child::envelope;
@@ -17,35 +17,35 @@ use crate::child::meta::Meta;
 use crate::child::object::raw;
 use crate::host::Caller;
 
-/// The wait after streams that ended at once, which doubles up to the second number.
+/// Backoff after streams that ended at once: initial and maximum delay.
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// Keeps the stream of a session open, if the server has one.
-pub(super) async fn listen_in_session(link: Arc<HttpTransport>, connection: Arc<Connection>) {
+/// Maintains the event stream of a session, if the server has one.
+pub(super) async fn listen_in_session(transport: Arc<HttpTransport>, connection: Arc<Connection>) {
     let listening = async {
-        let mut events = Events::new(connection.shared.options.message_cap);
+        let mut events = EventParser::new(connection.shared.options.message_cap);
         let mut wait = WAIT.0;
         let mut had_one = false;
         loop {
             let last = events.last_id.clone();
-            let begun = Instant::now();
-            match link.get(&connection, last.as_deref()).await {
+            let started = Instant::now();
+            match transport.get(&connection, last.as_deref()).await {
                 Ok(response) => {
                     had_one = true;
-                    let mut stream = Events::new(connection.shared.options.message_cap);
+                    let mut stream = EventParser::new(connection.shared.options.message_cap);
                     (stream.last_id, stream.retry) = (last, events.retry);
                     let outcome = read_events(&connection, response, &mut stream, None).await;
                     tracing::debug!(child = connection.shared.name(), ?outcome, "the session's stream ended");
                     events = stream;
                 }
-                // One that had a stream has it again when it is well.
+                // A server that had a stream will have it again.
                 Err(error) if had_one => {
                     tracing::debug!(child = connection.shared.name(), %error, "no stream of the session");
                 }
-                // A server that has no such stream says so, mostly with 405; then there is none.
+                // A server without such a stream rejects the request, usually with 405.
                 Err(_) => return,
             }
-            if begun.elapsed() > WAIT.1 {
+            if started.elapsed() > WAIT.1 {
                 wait = WAIT.0;
             }
             sleep(retry(&events).max(wait)).await;
@@ -58,8 +58,8 @@ pub(super) async fn listen_in_session(link: Arc<HttpTransport>, connection: Arc<
     }
 }
 
-/// Keeps a subscription to the changes of lists open, if the server says that it tells of them.
-pub(super) async fn subscribe(link: Arc<HttpTransport>, connection: Arc<Connection>) {
+/// Maintains a subscription to list changes, if the server announces them.
+pub(super) async fn subscribe(transport: Arc<HttpTransport>, connection: Arc<Connection>) {
     let Some(opened) = connection.initialized() else { return };
     let tells = |list: &str| {
         opened.capabilities.get(list).and_then(|list| list.get("listChanged")?.as_bool()).unwrap_or_default()
@@ -77,10 +77,10 @@ pub(super) async fn subscribe(link: Arc<HttpTransport>, connection: Arc<Connecti
     let listening = async {
         let mut wait = WAIT.0;
         loop {
-            let body = envelope::request(connection.number(), "subscriptions/listen", wanted.as_deref());
-            match link.listen(&connection, body).await {
+            let body = envelope::request(connection.next_id(), "subscriptions/listen", wanted.as_deref());
+            match transport.listen(&connection, body).await {
                 Ok(()) => wait = WAIT.0,
-                // It refused: it would again.
+                // A rejection is permanent.
                 Err(ChildError::Rpc(_)) => return,
                 Err(_) => wait = (wait * 2).min(WAIT.1),
             }
@@ -101,7 +101,7 @@ impl HttpTransport {
         headers.extend(name::headers("subscriptions/listen", None));
         let response = self.send(connection, Method::POST, headers, body).await?;
         if let Reply::Stream(response) = self.check(connection, response).await? {
-            let mut events = Events::new(connection.shared.options.message_cap);
+            let mut events = EventParser::new(connection.shared.options.message_cap);
             read_events(connection, response, &mut events, None).await?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `mcp-descriptions.json`: what is said of a child to the model that asks, and to the one that works.
+//! `mcp-descriptions.json`: descriptions of a child for calling models and for the model in its wrapper.
 
 use serde_json::{Map, Value};
 use switchboard_sys::files::{Created, Dir, Durability};
@@ -11,10 +11,10 @@ use crate::edit::workspace_folder;
 use crate::error::SuiteError;
 use crate::paths::SuitePaths;
 
-/// Larger than any file of descriptions that a person writes.
+/// Larger than any descriptions file that a person writes.
 const LIMIT: u64 = 1 << 20;
 
-/// Adds the texts of a child that are missing. What people wrote stays, also under keys that we do not know.
+/// Adds missing descriptions of a child. Existing text is preserved, also under unknown keys.
 pub(super) fn add(
     paths: &SuitePaths,
     child: &str,
@@ -46,7 +46,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// Takes away the texts that were added, where they are still the same; and the file, where that was all.
+/// Removes the added descriptions if they are unchanged, and the file if nothing else is in it.
 pub(super) fn remove(paths: &SuitePaths, child: &str, manifest: &Manifest) -> Result<(), WrapperError> {
     let folder = workspace_folder(paths)?;
     let _lock =
@@ -81,7 +81,7 @@ fn read(folder: &Dir) -> Result<Option<Value>, WrapperError> {
     Ok(Some(value))
 }
 
-/// The texts of a child; the places for them are made where they are missing.
+/// Returns the descriptions of a child; creates the objects if missing.
 fn texts_of<'f>(
     file: &'f mut Value,
     child: &str,

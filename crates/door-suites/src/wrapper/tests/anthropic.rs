@@ -19,7 +19,7 @@ fn rig(stub: &Stub) -> Rig {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_are_used_until_there_is_an_answer() {
+async fn tools_are_called_until_answer() {
     let first = json!([
         { "type": "thinking", "thinking": "hm", "signature": "c2ln" },
         { "type": "text", "text": "I write it down." },
@@ -79,7 +79,7 @@ async fn tools_are_used_until_there_is_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_with_a_tool_is_for_the_model_to_read() {
+async fn tool_errors_go_to_the_model() {
     let calls = json!([
         { "type": "tool_use", "id": "1", "name": "fail", "input": {} },
         { "type": "tool_use", "id": "2", "name": "lst", "input": {} },
@@ -108,7 +108,7 @@ async fn what_goes_wrong_with_a_tool_is_for_the_model_to_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_destroys_is_there_for_whom_its_owner_allowed_it() {
+async fn destructive_tools_require_permission() {
     let call = json!([{ "type": "tool_use", "id": "1", "name": "delete_all", "input": {} }]);
     let stub = Stub::start([turn(call, "tool_use"), text("Gone.")]).await;
     let settings = json!({ "baseUrl": stub.base, "allowDestructive": true });
@@ -120,7 +120,7 @@ async fn what_destroys_is_there_for_whom_its_owner_allowed_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_api_is_asked_again_and_a_broken_one_not_for_ever() {
+async fn overloaded_api_is_retried_with_limit() {
     let busy = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
     let stub = Stub::start([
         Reply::status(429, busy.clone()).after("0"),
@@ -138,14 +138,14 @@ async fn a_busy_api_is_asked_again_and_a_broken_one_not_for_ever() {
     assert_eq!((outcome.text, outcome.is_error, stub.asked().len()), (text, true, 4));
     assert_eq!((&outcome.data["stopped"], &outcome.data["turns"]), (&json!("failed"), &json!(0)));
 
-    // To be asked to wait for longer than there is time is as good as a refusal.
+    // A requested delay beyond the deadline counts as a failure.
     let stub = Stub::start([Reply::status(429, busy).after("3600")]).await;
     let outcome = rig(&stub).ask("hello?").await;
     assert!(outcome.text.contains("HTTP 429 to 1 attempts"), "{}", outcome.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_say_what_to_set_and_never_the_key() {
+async fn errors_name_settings_but_never_keys() {
     let said = |message: &str| json!({ "error": { "message": message } });
     for (status, message, expected) in [
         (
@@ -176,7 +176,7 @@ async fn refusals_say_what_to_set_and_never_the_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_cut_is_no_answer_and_its_calls_are_not_made() {
+async fn truncated_answer_makes_no_calls() {
     let cut = json!([
         { "type": "text", "text": "I beg" },
         { "type": "tool_use", "id": "1", "name": "list", "input": {} },

@@ -20,7 +20,7 @@ fn rig(stub: &Stub, bounds: Value) -> Rig {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_that_never_answers_is_stopped_by_turns() {
+async fn turn_limit_stops_the_loop() {
     let stub = Stub::start([call("list", 1)]).await;
     let rig = rig(&stub, json!({ "maxTurns": 3 }));
     let outcome = rig.ask("go on").await;
@@ -37,7 +37,7 @@ async fn a_model_that_never_answers_is_stopped_by_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn and_by_tokens() {
+async fn token_limit_stops_the_loop() {
     let stub = Stub::start([call("list", 600)]).await;
     let outcome = rig(&stub, json!({ "maxTokens": 1000 })).ask("go on").await;
     assert!(outcome.text.starts_with("No answer within 1000 tokens (maxTokens)."), "{}", outcome.text);
@@ -46,7 +46,7 @@ async fn and_by_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn and_by_time_whether_the_model_or_the_child_is_slow() {
+async fn time_limit_stops_slow_model_and_child() {
     let stub = Stub::start([call("list", 1), Reply::never()]).await;
     let outcome = rig(&stub, json!({ "timeoutMs": 2500 })).ask("go on").await;
     let text =
@@ -64,7 +64,7 @@ async fn and_by_time_whether_the_model_or_the_child_is_slow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn taking_a_question_back_takes_the_call_back() {
+async fn cancelled_question_cancels_the_call() {
     let stub = Stub::start([call("wait", 1)]).await;
     let rig = rig(&stub, json!({}));
     let client = rig.client().await;
@@ -80,7 +80,7 @@ async fn taking_a_question_back_takes_the_call_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_step_is_told() {
+async fn every_step_sends_progress() {
     let answer = json!({ "content": [{ "type": "text", "text": "ok" }], "stop_reason": "end_turn" });
     let stub = Stub::start([call("list", 1), Reply::ok(answer)]).await;
     let rig = rig(&stub, json!({ "model": "m" }));
@@ -106,7 +106,7 @@ async fn every_step_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_questions_are_refused_before_anyone_is_asked() {
+async fn invalid_questions_are_rejected_early() {
     let stub = Stub::start([call("list", 1)]).await;
     let rig = rig(&stub, json!({}));
     let client = rig.client().await;
@@ -130,7 +130,7 @@ async fn bad_questions_are_refused_before_anyone_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_original_that_was_changed_is_not_started() {
+async fn changed_original_is_not_started() {
     let stub = Stub::start([call("list", 1)]).await;
     let rig = rig(&stub, json!({}));
     let file = rig.folder().join("original/.mcp.json");
@@ -147,7 +147,7 @@ async fn an_original_that_was_changed_is_not_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_is_not_what_it_was_is_withheld() {
+async fn changed_tool_is_withheld() {
     let answer = json!({ "content": [{ "type": "text", "text": "ok" }], "stop_reason": "end_turn" });
     let stub = Stub::start([Reply::ok(answer)]).await;
     let rig = rig(&stub, json!({}));

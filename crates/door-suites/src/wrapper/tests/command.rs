@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::rig::Rig;
 
-/// A program that replies with one line of its script each time, and keeps the prompts.
+/// A program that replies with the next line of its script and records the prompts.
 const SCRIPTED: &str = r#"
 import os, sys
 folder = sys.argv[1]
@@ -22,7 +22,7 @@ fn scripted(replies: &[&str]) -> (Rig, tempfile::TempDir) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_uses_tools_by_writing_objects() {
+async fn program_calls_tools_with_json_objects() {
     let (rig, prompts) = scripted(&[
         r#"Sure. {"tool": "notes_add", "args": {"text": "milk"}}"#,
         r#"{"tool": "fail", "args": {}"#,
@@ -52,7 +52,7 @@ async fn a_program_uses_tools_by_writing_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_fails_says_why() {
+async fn failing_program_reports_its_error() {
     let rig = Rig::new(json!({ "command": ["python3", "-c", "import sys; sys.exit('not logged in')"] }), &[]);
     let outcome = rig.ask("hello?").await;
     assert!(outcome.is_error);
@@ -72,7 +72,7 @@ async fn a_program_that_fails_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_to_ask_is_said_with_the_first_question() {
+async fn missing_provider_is_reported_on_first_question() {
     let rig = Rig::new(json!({}), &[("PATH", "/no/such/folder")]);
     let outcome = rig.ask("hello?").await;
     assert!(outcome.text.starts_with("no model is configured: set ANTHROPIC_API_KEY"), "{}", outcome.text);

@@ -17,7 +17,7 @@ fn rig(stub: &Stub) -> Rig {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_are_used_and_bad_arguments_come_back_to_the_model() {
+async fn invalid_arguments_return_to_the_model() {
     let call = |id: &str, name: &str, arguments: &str| json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } });
     let first = json!({
         "role": "assistant", "content": null, "reasoning_content": "kept",
@@ -56,7 +56,7 @@ async fn tools_are_used_and_bad_arguments_come_back_to_the_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_and_errors_are_told_apart() {
+async fn refusals_and_errors_are_distinguished() {
     let stub = Stub::start([reply(json!({ "role": "assistant", "refusal": "I will not." }), "stop")]).await;
     let outcome = rig(&stub).ask("do it").await;
     assert_eq!(outcome.text, "The model does not want to answer.\nThe model's last words: I will not.");

@@ -1,4 +1,4 @@
-//! A workspace with a wrapped child, and a client that asks.
+//! A workspace with a wrapped child, and a client.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ use crate::trust::TrustStore;
 use crate::wrapper::server::TOOL;
 use crate::wrapper::{Wrapper, wrap_child};
 
-/// Longer than anything here takes.
+/// Longer than any step takes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A workspace with the child `notes`, which is wrapped.
+/// A workspace with the wrapped child `notes`.
 pub(in crate::wrapper) struct Rig {
     temp: TempDir,
     pub(in crate::wrapper) config: Config,
@@ -37,7 +37,7 @@ pub(in crate::wrapper) struct Rig {
 /// A session with the wrapper.
 pub(super) struct Client {
     service: RunningService<RoleClient, Listener>,
-    /// The steps it was told of, each with its number: they may be noted in another order.
+    /// Progress messages with their numbers; they may be recorded in another order.
     pub(super) steps: mpsc::Receiver<(f64, String)>,
     wrapper: Wrapper,
 }
@@ -59,7 +59,7 @@ impl ClientHandler for Listener {
 }
 
 impl Rig {
-    /// With these settings of the wrapper, and these variables.
+    /// Creates the rig with these wrapper settings and variables.
     pub(super) fn new(wrapper: Value, variables: &[(&str, &str)]) -> Self {
         let rig = Self::unwrapped(wrapper, variables);
         rig.trust();
@@ -67,7 +67,7 @@ impl Rig {
         rig
     }
 
-    /// Not wrapped yet, and not trusted.
+    /// Creates the rig with a child that is neither wrapped nor trusted.
     pub(in crate::wrapper) fn unwrapped(wrapper: Value, variables: &[(&str, &str)]) -> Self {
         let temp = tempfile::tempdir().expect("a folder");
         let root = temp.path().canonicalize().expect("a path");
@@ -98,7 +98,7 @@ impl Rig {
         Self { temp, config, paths, variables }
     }
 
-    /// The child's folder.
+    /// Returns the child's folder.
     pub(in crate::wrapper) fn folder(&self) -> PathBuf {
         self.paths.workspace.join(".switchboard/mcps/notes")
     }
@@ -119,13 +119,13 @@ impl Rig {
         self.variables.get(name).cloned()
     }
 
-    /// What the child was told, line by line.
+    /// Returns what the child received, line by line.
     pub(super) fn trace(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.temp.path().join("trace")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns once the child was told this.
+    /// Waits until the child has received this line.
     pub(super) async fn traced(&self, line: &str) {
         let seen = async {
             while !self.trace().iter().any(|seen| seen == line) {
@@ -150,7 +150,7 @@ impl Rig {
         Client { service, steps, wrapper }
     }
 
-    /// Asks one question; what came of it.
+    /// Asks one question and returns the outcome.
     pub(super) async fn ask(&self, query: &str) -> Outcome {
         let client = self.client().await;
         let outcome = client.ask(json!({ "query": query })).await;
@@ -159,7 +159,7 @@ impl Rig {
     }
 }
 
-/// What came of a question.
+/// Outcome of a question.
 pub(super) struct Outcome {
     pub(super) text: String,
     pub(super) is_error: bool,
@@ -167,7 +167,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The tools that were called, and whether they worked.
+    /// Returns the called tools, and whether each succeeded.
     pub(super) fn calls(&self) -> Vec<(String, bool)> {
         let calls = self.data["calls"].as_array().expect("calls");
         calls

@@ -1,4 +1,4 @@
-//! A model's API that answers what a test wrote down, and remembers what it was asked.
+//! Stub of a model API with scripted replies; records requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// What is answered to one request.
+/// Reply to one request.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     status: u16,
@@ -30,26 +30,26 @@ impl Reply {
         Self { status, ..Self::ok(body) }
     }
 
-    /// The wait that it asks for, in seconds.
+    /// Sets the `Retry-After` header, in seconds.
     pub(super) fn after(self, seconds: &'static str) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
 
-    /// No answer at all.
+    /// Creates a reply that is never sent.
     pub(super) fn never() -> Self {
         Self { hangs: true, ..Self::ok(Value::Null) }
     }
 }
 
-/// What was asked.
+/// A recorded request.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct RecordedRequest {
     pub(super) path: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Value,
 }
 
-/// The API. The last reply is repeated.
+/// The stub server. The last reply repeats.
 pub(super) struct Stub {
     pub(super) base: String,
     state: Arc<Script>,
@@ -59,7 +59,7 @@ pub(super) struct Stub {
 #[derive(Default)]
 struct Script {
     replies: Mutex<VecDeque<Reply>>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<RecordedRequest>>,
 }
 
 impl Stub {
@@ -75,8 +75,8 @@ impl Stub {
         Self { base, state, server }
     }
 
-    /// Everything that it was asked.
-    pub(super) fn asked(&self) -> Vec<Asked> {
+    /// Returns the recorded requests.
+    pub(super) fn asked(&self) -> Vec<RecordedRequest> {
         self.state.asked.lock().clone()
     }
 }
@@ -89,7 +89,7 @@ impl Drop for Stub {
 
 async fn answer(State(script): State<Arc<Script>>, uri: Uri, headers: HeaderMap, body: String) -> Response {
     let body = serde_json::from_str(&body).expect("a JSON body");
-    script.asked.lock().push(Asked { path: uri.path().to_owned(), headers, body });
+    script.asked.lock().push(RecordedRequest { path: uri.path().to_owned(), headers, body });
     let reply = {
         let mut replies = script.replies.lock();
         if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() }

@@ -73,7 +73,7 @@ fn suites_what_is_in_the_way_of_a_server_is_said() {
     );
     for said in [sandbox.ok(["suite", "list"]), sandbox.ok(["doctor"])] {
         assert!(said.contains("would be called send_message, which is taken"), "{said}");
-        assert!(said.contains("'[a' is no pattern"), "{said}");
+        assert!(said.contains("'[a' is not a valid pattern"), "{said}");
     }
 }
 

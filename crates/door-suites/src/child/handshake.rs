@@ -1,4 +1,4 @@
-//! The first words with a child: which revision is spoken, and what the child can do.
+//! MCP handshake: protocol revision and capabilities.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +14,30 @@ use super::object::{Object, raw};
 use super::status::InitializeResult;
 use crate::host::{Caller, RpcError};
 
-/// Opens with `initialize`, which all programs of today know; with `server/discover` where a child says that it
-/// knows no session.
+/// Opens a session with `initialize`, which all current programs support; falls back to `server/discover` if the child
+/// requires it.
 pub(super) async fn initialize(
     connection: &Arc<Connection>,
     caller: &Caller,
     limit: Duration,
 ) -> Result<(), ChildError> {
     let caller = without_progress(caller);
-    let answer = match ask(connection, &caller, LEGACY, limit).await {
-        Err(ChildError::Rpc(error)) => match agreeable(&error) {
+    let answer = match request_initialize(connection, &caller, LEGACY, limit).await {
+        Err(ChildError::Rpc(error)) => match supported_version(&error) {
             Some(MODERN) => return discover(connection, &caller, limit).await,
-            Some(version) => ask(connection, &caller, version, limit).await?,
+            Some(version) => request_initialize(connection, &caller, version, limit).await?,
             None => return Err(refused(connection, &error)),
         },
         answer => answer?,
     };
-    let opened = read_initialized(&answer).ok_or_else(|| {
+    let opened = parse_initialize_result(&answer).ok_or_else(|| {
         connection.shared.cannot_start(
             "its answer to `initialize` has no `protocolVersion`",
             "check that it is an MCP server",
         )
     })?;
     if !LEGACY_KNOWN.contains(&opened.protocol_version.as_str()) {
-        // What is passed through is not interpreted, so that an unknown revision mostly works.
+        // Pass-through content is not interpreted, so an unknown revision mostly works.
         let (child, version) = (connection.shared.name(), &opened.protocol_version);
         tracing::warn!(child, version, "a child speaks a revision of MCP that is not known here");
     }
@@ -46,7 +46,7 @@ pub(super) async fn initialize(
     Ok(())
 }
 
-/// Opens with `server/discover`, as the revision without sessions has it.
+/// Opens without a session, with `server/discover` of the newest revision.
 pub(super) async fn discover(
     connection: &Arc<Connection>,
     caller: &Caller,
@@ -55,7 +55,7 @@ pub(super) async fn discover(
     let caller = without_progress(caller);
     let params = Meta::Modern.apply(None, &caller, None);
     let answer = connection.call("server/discover", params.as_deref(), &caller, limit).await?;
-    let opened = read_discovered(&answer).ok_or_else(|| {
+    let opened = parse_discover_result(&answer).ok_or_else(|| {
         let cause = format!("its answer to `server/discover` does not offer the revision {MODERN}");
         connection.shared.cannot_start(cause, "update it, or Switchboard")
     })?;
@@ -63,7 +63,7 @@ pub(super) async fn discover(
     Ok(())
 }
 
-async fn ask(
+async fn request_initialize(
     connection: &Arc<Connection>,
     caller: &Caller,
     version: &str,
@@ -77,7 +77,7 @@ async fn ask(
     connection.call("initialize", Some(&raw(&params)), caller, limit).await
 }
 
-/// Whether a refusal names the revision without sessions as one that is supported.
+/// True if an error lists the sessionless revision as supported.
 pub(super) fn offers_modern(error: &RpcError) -> bool {
     let data = error.data.as_ref().filter(|_| error.code == code::UNSUPPORTED_VERSION);
     let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
@@ -85,8 +85,8 @@ pub(super) fn offers_modern(error: &RpcError) -> bool {
     supported.is_some_and(|versions| versions.iter().any(|version| version == MODERN))
 }
 
-/// The revision to try after this refusal, if the child named one that is known.
-fn agreeable(error: &RpcError) -> Option<&'static str> {
+/// Returns a known revision that the error lists as supported.
+fn supported_version(error: &RpcError) -> Option<&'static str> {
     if !matches!(error.code, code::UNSUPPORTED_VERSION | code::INVALID_PARAMS) {
         return None;
     }
@@ -107,7 +107,7 @@ fn refused(connection: &Connection, error: &RpcError) -> ChildError {
     )
 }
 
-fn read_initialized(answer: &RawValue) -> Option<InitializeResult> {
+fn parse_initialize_result(answer: &RawValue) -> Option<InitializeResult> {
     let answer: Value = serde_json::from_str(answer.get()).ok()?;
     Some(InitializeResult {
         protocol_version: answer.get("protocolVersion")?.as_str()?.to_owned(),
@@ -117,7 +117,7 @@ fn read_initialized(answer: &RawValue) -> Option<InitializeResult> {
     })
 }
 
-fn read_discovered(answer: &RawValue) -> Option<InitializeResult> {
+fn parse_discover_result(answer: &RawValue) -> Option<InitializeResult> {
     let answer: Value = serde_json::from_str(answer.get()).ok()?;
     let versions = answer.get("supportedVersions")?.as_array()?;
     versions.iter().any(|version| version.as_str() == Some(MODERN)).then(|| InitializeResult {
@@ -132,18 +132,18 @@ fn read_discovered(answer: &RawValue) -> Option<InitializeResult> {
     })
 }
 
-/// The opening shows no progress, and is not called off by one of the many who may wait for it.
+/// The handshake has no progress and must not be cancelled by one of several waiting callers.
 fn without_progress(caller: &Caller) -> Caller {
     Caller { host: caller.host.clone(), ..Caller::default() }
 }
 
-/// The items and the next cursor of one page of a list.
-pub(super) fn read_page(page: &RawValue, member: &str) -> Option<(Vec<Box<RawValue>>, Option<String>)> {
+/// Parses one page of a list: items and next cursor.
+pub(super) fn parse_page(page: &RawValue, member: &str) -> Option<(Vec<Box<RawValue>>, Option<String>)> {
     let page = Object::parse(page)?;
     let items = serde_json::from_str(page.get(member)?.get()).ok()?;
     Some((items, page.text("nextCursor")))
 }
 
 #[cfg(test)]
-#[path = "opening_tests.rs"]
+#[path = "handshake_tests.rs"]
 mod tests;

@@ -1,8 +1,8 @@
-//! Secrets that give themselves away by how they look.
+//! Detects secrets by their pattern.
 
 use super::REDACTED;
 
-/// How keys of well-known services begin, and how many characters follow at least.
+/// Prefixes of well-known service keys, with the minimum number of characters that follow.
 const PREFIXES: [(&str, usize); 26] = [
     ("sk-", 16),
     ("sk_live_", 16),
@@ -32,8 +32,8 @@ const PREFIXES: [(&str, usize); 26] = [
     ("eyJ", 30),
 ];
 
-/// Words after which a secret stands, whatever it looks like.
-const LEADS: [&str; 14] = [
+/// Keywords that precede a secret of any form.
+const KEYWORDS: [&str; 14] = [
     "bearer ",
     "basic ",
     "api_key=",
@@ -50,14 +50,14 @@ const LEADS: [&str; 14] = [
     "key=",
 ];
 
-/// The text without what looks like a secret.
+/// Redacts everything that looks like a secret.
 pub(super) fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     let mut is_start = true;
     while let Some(c) = text[at..].chars().next() {
         let rest = &text[at..];
-        if is_start && let Some((keep, len)) = after_lead(rest).or_else(|| key(rest)) {
+        if is_start && let Some((keep, len)) = secret_after_keyword(rest).or_else(|| service_key(rest)) {
             out.push_str(&rest[..keep]);
             out.push_str(REDACTED);
             at += len;
@@ -77,7 +77,7 @@ pub(super) fn redact(text: &str) -> String {
     out
 }
 
-/// The text without passwords in addresses, and otherwise as it is.
+/// Redacts passwords in URLs and nothing else.
 pub(super) fn without_passwords(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -94,28 +94,28 @@ pub(super) fn without_passwords(text: &str) -> String {
     out
 }
 
-/// `bearer abc…`: how much of it stays, and how long it is.
-fn after_lead(text: &str) -> Option<(usize, usize)> {
-    let lead = LEADS
+/// Matches `bearer abc…`. Returns the length to retain and the total length.
+fn secret_after_keyword(text: &str) -> Option<(usize, usize)> {
+    let lead = KEYWORDS
         .iter()
         .find(|lead| text.get(..lead.len()).is_some_and(|start| start.eq_ignore_ascii_case(lead)))?;
     let value = &text[lead.len()..];
-    // A word that follows in prose, or a placeholder, is no secret.
+    // A following word of prose, or a placeholder, is not a secret.
     let len = value.find(|c: char| !is_token(c)).unwrap_or(value.len());
     let is_long = len >= if lead.ends_with('=') { 6 } else { 8 };
     let is_placeholder = value.starts_with("${") || value.starts_with(REDACTED);
     (is_long && !is_placeholder).then_some((lead.len(), lead.len() + len))
 }
 
-/// A key of a well-known service.
-fn key(text: &str) -> Option<(usize, usize)> {
+/// Matches a key of a well-known service.
+fn service_key(text: &str) -> Option<(usize, usize)> {
     let (prefix, least) = PREFIXES.iter().find(|(prefix, _)| text.starts_with(prefix))?;
     let value = &text[prefix.len()..];
     let len = value.find(|c: char| !is_token(c)).unwrap_or(value.len());
     (len >= *least).then_some((0, prefix.len() + len))
 }
 
-/// `://user:password@`: up to the password, and up to the `@`.
+/// Matches `://user:password@`. Returns the offsets of the password and of the `@`.
 fn password_in_address(text: &str) -> Option<(usize, usize)> {
     let after = text.strip_prefix("://")?;
     let end = after

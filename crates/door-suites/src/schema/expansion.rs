@@ -1,25 +1,24 @@
-//! How far a schema reaches when its references are followed. It is a child's, and may have been made to reach
-//! farther than anybody can follow.
+//! Size of a JSON Schema after expanding its references. A child's schema may expand exponentially or forever.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-/// How many references may lead on to one another. Each takes room on the stack.
+/// Longest chain of references that is followed; each takes stack space.
 const MAX_CHAIN: usize = 64;
 
-/// How far a schema reaches.
+/// Size of a schema after expanding its references.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Reach {
-    /// Its parts, each counted as often as references lead to it.
+pub(super) struct Expansion {
+    /// Number of subschemas, counted once per reference to them.
     pub(super) parts: usize,
-    /// Whether references lead back to where they are.
+    /// True if a reference leads back to itself.
     pub(super) is_circular: bool,
-    /// Whether they do so without anything of the value being used up on the way, so that a check would never end.
+    /// True if such a cycle consumes nothing of the value, so that validation would never end.
     pub(super) is_endless: bool,
 }
 
-impl Reach {
+impl Expansion {
     pub(super) fn of(schema: &Value) -> Self {
         let mut walk = Walk { root: schema, known: HashMap::new(), open: Vec::new() };
         let reach = walk.measure(schema);
@@ -34,22 +33,22 @@ impl Reach {
 
 struct Walk<'a> {
     root: &'a Value,
-    known: HashMap<&'a str, Reach>,
-    /// The references that are being followed.
+    known: HashMap<&'a str, Expansion>,
+    /// References that are being followed.
     open: Vec<&'a str>,
 }
 
 impl<'a> Walk<'a> {
-    fn measure(&mut self, schema: &'a Value) -> Reach {
-        let mut reach = Reach { parts: 1, ..Reach::default() };
+    fn measure(&mut self, schema: &'a Value) -> Expansion {
+        let mut reach = Expansion { parts: 1, ..Expansion::default() };
         match schema {
             Value::Object(members) => {
                 for (key, value) in members {
                     reach.add(match reference(key, value) {
                         Some(reference) => self.follow(reference),
-                        // From here on references would be relative to something else.
+                        // Below a nested `$id`, references would be relative to another base.
                         None if key == "$id" && value.is_string() && !std::ptr::eq(schema, self.root) => {
-                            Reach { parts: usize::MAX, ..Reach::default() }
+                            Expansion { parts: usize::MAX, ..Expansion::default() }
                         }
                         None => self.measure(value),
                     });
@@ -65,16 +64,16 @@ impl<'a> Walk<'a> {
         reach
     }
 
-    fn follow(&mut self, reference: &'a str) -> Reach {
+    fn follow(&mut self, reference: &'a str) -> Expansion {
         if self.open.contains(&reference) {
-            return Reach { parts: 1, is_circular: true, ..Reach::default() };
+            return Expansion { parts: 1, is_circular: true, ..Expansion::default() };
         }
         if let Some(known) = self.known.get(reference) {
             return *known;
         }
-        // What lies beyond an address or an anchor is not followed, so that nobody knows how far it reaches.
+        // References to URLs and anchors are not followed, so their size is unknown.
         let Some(target) = target(self.root, reference).filter(|_| self.open.len() < MAX_CHAIN) else {
-            return Reach { parts: usize::MAX, ..Reach::default() };
+            return Expansion { parts: usize::MAX, ..Expansion::default() };
         };
         self.open.push(reference);
         let reach = self.measure(target);
@@ -84,11 +83,11 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a reference leads back to itself through nothing but schemas about the same value.
+/// True if a reference leads back to itself only through schemas about the same value.
 fn is_endless(root: &Value) -> bool {
     let mut done: HashSet<&str> = HashSet::new();
     for first in references(root, false) {
-        // What is being followed, each with the references that are left to try.
+        // Stack of followed references, each with its remaining references.
         let mut open: Vec<(&str, Vec<&str>)> = Vec::new();
         let mut next = Some(first);
         loop {
@@ -111,7 +110,7 @@ fn is_endless(root: &Value) -> bool {
     false
 }
 
-/// The references within a schema; those alone that are about the same value, where that is asked for.
+/// Returns the references within a schema; with `is_same_value`, only those that apply to the same value.
 fn references(schema: &Value, is_same_value: bool) -> Vec<&str> {
     let mut found = Vec::new();
     let mut left = vec![schema];
@@ -124,7 +123,7 @@ fn references(schema: &Value, is_same_value: bool) -> Vec<&str> {
                         None if key == "dependentSchemas" => {
                             left.extend(value.as_object().into_iter().flatten().map(|(_, value)| value));
                         }
-                        None if !is_same_value || is_in_place(key) => left.push(value),
+                        None if !is_same_value || applies_to_same_value(key) => left.push(value),
                         None => {}
                     }
                 }
@@ -136,8 +135,8 @@ fn references(schema: &Value, is_same_value: bool) -> Vec<&str> {
     found
 }
 
-/// Keys under which a schema is about the same value as the one around it.
-fn is_in_place(key: &str) -> bool {
+/// True for keywords whose subschemas apply to the same value.
+fn applies_to_same_value(key: &str) -> bool {
     matches!(key, "anyOf" | "oneOf" | "allOf" | "not" | "if" | "then" | "else")
 }
 

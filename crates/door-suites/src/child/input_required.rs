@@ -1,7 +1,7 @@
-//! Requests to which a child of the revision 2026-07-28 answers with questions.
+//! Input requests inside answers (`input_required`), since 2026-07-28.
 //!
-//! Where a session would carry the child's own request, the answer says what is missing; the client is asked, and
-//! the request is made again with what it said.
+//! Where a session would carry the child's own request, the answer lists the missing input. The client is asked, and
+//! the request is repeated with its responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::envelope::code;
 use super::error::ChildError;
 use super::meta::Meta;
 use super::object::{Object, raw};
-use super::server_requests::{capability, willing};
+use super::server_requests::{capability, check_capability};
 use super::status::ListKind;
 use super::transport::Transport;
 use crate::host::{Caller, RpcError};
 
-/// How often one request may ask back.
+/// Most rounds of input requests per call.
 const ROUNDS: usize = 16;
 
-/// How many pages of tools are read to find out about headers.
+/// Most pages of tools that are read for header annotations.
 const PAGES: usize = 100;
 
 impl Connection {
-    /// Makes a request, and again for as long as the child asks back.
+    /// Sends a request and answers input requests until the final answer.
     pub(super) async fn exchange(
         self: &Arc<Self>,
         method: &str,
@@ -51,19 +51,19 @@ impl Connection {
             return answer;
         }
         let mut answer = match answer {
-            // It did not look at the call: it misses a header that only its list of tools could tell us of.
+            // The server rejected the call unprocessed: it lacks a header that only the tool list could announce.
             Err(ChildError::Rpc(error)) if error.code == code::HEADER_MISMATCH && method == "tools/call" => {
-                self.learn_tools(caller, limit).await?;
+                self.refresh_headers(caller, limit).await?;
                 self.call(method, params, caller, limit).await?
             }
             answer => answer?,
         };
         if method == ListKind::Tools.method() {
-            answer = self.learn(&answer).unwrap_or(answer);
+            answer = self.record_tools(&answer).unwrap_or(answer);
         }
         for _ in 0..ROUNDS {
             let Some(missing) = Object::parse(&answer).filter(is_input_required) else { return Ok(answer) };
-            let again = self.supplied(&missing, params, caller).await?;
+            let again = self.with_responses(&missing, params, caller).await?;
             answer = self.call(method, Some(&again), caller, limit).await?;
         }
         Err(refusal(
@@ -72,13 +72,13 @@ impl Connection {
         ))
     }
 
-    /// Reads the whole list of tools for what it says about headers.
-    async fn learn_tools(self: &Arc<Self>, caller: &Caller, limit: Duration) -> Result<(), ChildError> {
+    /// Reads the complete tool list for its header annotations.
+    async fn refresh_headers(self: &Arc<Self>, caller: &Caller, limit: Duration) -> Result<(), ChildError> {
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
             let params = cursor.take().map(|cursor| raw(&serde_json::json!({ "cursor": cursor })));
             let page = self.call(ListKind::Tools.method(), params.as_deref(), caller, limit).await?;
-            self.learn(&page);
+            self.record_tools(&page);
             cursor = Object::parse(&page).and_then(|page| page.text("nextCursor"));
             if cursor.is_none() {
                 break;
@@ -87,21 +87,21 @@ impl Connection {
         Ok(())
     }
 
-    fn learn(&self, list: &RawValue) -> Option<Box<RawValue>> {
-        match &self.link {
-            Transport::Http(http) => http.learn(list),
+    fn record_tools(&self, list: &RawValue) -> Option<Box<RawValue>> {
+        match &self.transport {
+            Transport::Http(http) => http.record_tools(list),
             _ => None,
         }
     }
 
-    /// Refuses to call a tool that its server has described against the rules.
+    /// Rejects calls of a tool whose header annotations are invalid.
     fn check_tool(&self, method: &str, params: Option<&RawValue>) -> Result<(), ChildError> {
-        let Transport::Http(http) = &self.link else { return Ok(()) };
+        let Transport::Http(http) = &self.transport else { return Ok(()) };
         if method != "tools/call" || self.meta() == Meta::Legacy {
             return Ok(());
         }
         let tool = params.and_then(Object::parse).and_then(|params| params.text("name")).unwrap_or_default();
-        if http.refuses(&tool) {
+        if http.is_invalid(&tool) {
             let why = format!(
                 "the tool `{tool}` of `{}` has an `x-mcp-header` that is against the rules of MCP; tell its makers",
                 self.shared.name()
@@ -111,8 +111,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The parameters of the same request, with what the child wanted to know.
-    async fn supplied(
+    /// Builds the parameters of the repeated request, with the client's responses.
+    async fn with_responses(
         &self,
         missing: &Object<'_>,
         params: Option<&RawValue>,
@@ -124,7 +124,7 @@ impl Connection {
             let response = tokio::select! {
                 biased;
                 () = caller.cancelled.cancelled() => return Err(ChildError::Cancelled),
-                response = self.supply(request, caller) => response?,
+                response = self.request_input(request, caller) => response?,
             };
             responses.set(key, response);
         }
@@ -139,7 +139,7 @@ impl Connection {
         Ok(again.to_raw())
     }
 
-    async fn supply(&self, request: &RawValue, caller: &Caller) -> Result<Box<RawValue>, ChildError> {
+    async fn request_input(&self, request: &RawValue, caller: &Caller) -> Result<Box<RawValue>, ChildError> {
         let name = self.shared.name();
         let request = Object::parse(request).unwrap_or_default();
         let method = request.text("method").unwrap_or_default();
@@ -153,7 +153,7 @@ impl Connection {
             let why = format!("`{name}` asks for `{method}`, and nobody is there who could be asked");
             return Err(refusal(code::MISSING_CAPABILITY, why));
         };
-        willing(host, &method, needed)?;
+        check_capability(host, &method, needed)?;
         let params = request.get("params").map(RawValue::to_owned);
         Ok(host.request(name, &method, params).await?)
     }

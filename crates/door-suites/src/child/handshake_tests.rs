@@ -5,14 +5,14 @@ use crate::child::test_child::{TestHost, call, child, within};
 use crate::host::Caller;
 
 #[tokio::test]
-async fn a_child_that_names_an_older_revision_gets_it() {
+async fn older_revision_is_negotiated() {
     let child = child("old.py", &["2024-11-05"]);
     let opened = within(child.open(&Caller::default())).await.expect("it opens");
     assert_eq!(opened.protocol_version, "2024-11-05");
 }
 
 #[tokio::test]
-async fn a_child_without_sessions_gets_what_it_needs_with_every_request() {
+async fn sessionless_child_gets_meta_per_request() {
     let child = child("old.py", &["2026-07-28"]);
     let host = TestHost::new("host", json!({"elicitation": {}, "tasks": {}}));
     let answer = call(&child, "any", json!({}), &host.caller()).await.expect("an answer");
@@ -23,7 +23,7 @@ async fn a_child_without_sessions_gets_what_it_needs_with_every_request() {
 }
 
 #[tokio::test]
-async fn what_a_child_without_sessions_wants_to_know_is_asked_and_sent_with_the_next_try() {
+async fn input_required_is_answered_and_retried() {
     let child = child("old.py", &["2026-07-28"]);
     let host = TestHost::new("host", json!({"elicitation": {}}));
     let answer = call(&child, "ask", json!({"kept": 1}), &host.caller()).await.expect("an answer");
@@ -40,7 +40,7 @@ async fn what_a_child_without_sessions_wants_to_know_is_asked_and_sent_with_the_
 }
 
 #[tokio::test]
-async fn a_child_that_knows_no_revision_of_ours_is_refused() {
+async fn unsupported_revision_is_an_error() {
     let child = child("old.py", &["2099-01-01"]);
     let error = within(child.open(&Caller::default())).await.expect_err("it does not open").to_string();
     assert!(error.contains("it refused `initialize`: unsupported version (-32022)"), "{error}");
