@@ -1,4 +1,4 @@
-//! What can be set about the workspace door.
+//! Settings of the workspace door.
 
 use std::time::Duration;
 
@@ -9,39 +9,39 @@ use crate::terminal::TerminalConfig;
 /// The door's settings, resolved.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// How long a file that does not parse must stand unchanged before it counts as malformed rather
-    /// than as half written.
+    /// Time that a file which does not parse must stay unchanged before it counts as malformed rather than as half
+    /// written.
     pub settle: Duration,
-    /// How often all mailboxes are looked at, whatever the file events say.
+    /// Interval of scanning all mailboxes without a file event.
     pub rescan: Duration,
-    /// The same on a network mount, where events of other machines do not arrive.
+    /// The same on a network mount, which reports no events of other machines.
     pub rescan_network: Duration,
     /// Largest message file that is read. A body of 1 MiB can take six times that as JSON.
     pub file_limit: u64,
-    /// How long what is done with is kept.
+    /// Retention of archived files, receipts and journal entries.
     pub retention: Retention,
-    /// What may be typed into terminals.
+    /// Permissions for typing into terminals.
     pub terminals: TerminalConfig,
 }
 
-/// How long what is done with is kept; for ever where it says nothing.
+/// Retention times; `None` retains without a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Files under `archive/`.
     pub archive: Option<SignedDuration>,
     /// Files under `outbox/`.
     pub receipts: Option<SignedDuration>,
-    /// Messages in the journal that every recipient is done with.
+    /// Journal messages whose deliveries have all ended.
     pub journal: Option<SignedDuration>,
 }
 
 impl Retention {
-    /// Keeps everything.
+    /// Retains everything.
     pub const FOR_EVER: Self = Self { archive: None, receipts: None, journal: None };
 }
 
 impl Default for Retention {
-    /// A month of files, which people may look for by hand, and three months of a journal that can be searched.
+    /// A month of files, which people may look up by hand, and three months of a journal that can be searched.
     fn default() -> Self {
         let days = |days: i64| Some(SignedDuration::from_hours(24 * days));
         Self { archive: days(30), receipts: days(30), journal: days(90) }

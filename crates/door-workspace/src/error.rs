@@ -1,4 +1,4 @@
-//! What can go wrong at the workspace door.
+//! Errors of the workspace door.
 
 use std::path::PathBuf;
 
@@ -11,74 +11,74 @@ use crate::roles::RoleError;
 use crate::team_send::TeamSendError;
 use crate::workflow::WorkflowError;
 
-/// Why the workspace door did not do what was asked.
+/// An error of the workspace door.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// There is no workspace there.
+    /// There is no workspace.
     #[error("{} has no .switchboard folder", .path.display())]
     NotAWorkspace {
-        /// Where one was looked for.
+        /// The folder that was searched.
         path: PathBuf,
     },
     /// The folder was moved, deleted or replaced while it was in use.
     #[error("{} was moved or replaced while in use", .path.display())]
     Moved {
-        /// Where it was.
+        /// Its former path.
         path: PathBuf,
     },
-    /// `state.json` is not what the protocol says, and nobody asked to change it.
+    /// `state.json` is invalid, and the request does not change it.
     #[error("state.json is not valid: {problem}")]
     DamagedState {
-        /// What the parser said.
+        /// The parser's error.
         problem: String,
     },
-    /// A role is unknown, or leads to nobody or to several.
+    /// A role is unknown, unassigned or ambiguous.
     #[error(transparent)]
     Role(#[from] RoleError),
-    /// Nobody of a team was sent the message.
+    /// No member of a team got the message.
     #[error(transparent)]
     TeamSend(#[from] TeamSendError),
-    /// The rules of a workflow say no.
+    /// A workflow's rules refuse the request.
     #[error(transparent)]
     Workflow(#[from] WorkflowError),
-    /// What was given as a recipient is no address.
+    /// The recipient is not a valid address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// `bridge.json` is not what we write, so it is left alone.
+    /// `bridge.json` is not in our format, so it is not changed.
     #[error("bridge.json is not valid: {problem}")]
     DamagedBridge {
-        /// What the parser said.
+        /// The parser's error.
         problem: String,
     },
-    /// Something that was given does not do.
+    /// A field has an invalid value.
     #[error("the field '{field}' {problem}")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What is wrong with it, and what would do.
+        /// The rule that it breaks, and a valid value.
         problem: String,
     },
     /// Another process types for this agent.
     #[error("{holder} already runs the terminal of '{agent}' in this workspace")]
     TerminalTaken {
-        /// Whose terminal.
+        /// The agent.
         agent: Name,
-        /// Who runs it.
+        /// The process.
         holder: String,
     },
     /// An `execute` message for an agent without a running terminal: it would never be typed.
     #[error("no terminal of '{agent}' runs, so nothing would be typed")]
     NoTerminal {
-        /// Whose terminal.
+        /// The agent.
         agent: AgentId,
     },
-    /// An `execute` message for many, or for an agent of another owner or hub.
-    #[error("an execute message is typed into the terminal of one agent of this hub, and '{to}' is none")]
+    /// An `execute` message for a group, or for an agent of another owner or hub.
+    #[error("an execute message is typed into the terminal of one agent of this hub, and '{to}' is not one")]
     NotOneTerminal {
-        /// To whom.
+        /// The recipient.
         to: Address,
     },
-    /// The hub said no.
+    /// An error of the hub.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// A file could not be read or written.
@@ -87,8 +87,8 @@ pub enum WorkspaceError {
     /// `state.json` is locked by another program.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// This program stood still for longer than a lock lives, and somebody else took the lock over.
-    #[error("the lock on state.json was lost while this program stood still, and nothing was written")]
+    /// This process was stopped for longer than a lock lives, and another process took the lock over.
+    #[error("the lock on state.json was lost while this program was stopped; nothing was written")]
     LockLost,
     /// The runtime is shutting down.
     #[error("the program is shutting down")]
@@ -96,8 +96,7 @@ pub enum WorkspaceError {
 }
 
 impl WorkspaceError {
-    /// Whether the disk is read-only, full or failing, so that what was asked could not be written. What is there can
-    /// still be read.
+    /// True if the disk is read-only, full or failing. The request could not be written; reads still work.
     pub fn is_disk(&self) -> bool {
         match self {
             Self::Hub(error) => error.is_disk(),
@@ -106,17 +105,17 @@ impl WorkspaceError {
         }
     }
 
-    /// Whether the workspace is gone, so that nothing can be done in it any more.
+    /// True if the workspace is gone and the door must stop.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Moved { .. } | Self::Closed | Self::Hub(HubError::StoreDeleted { .. }))
     }
 }
 
-/// Passes over a failure of the disk in what is done beside reading: what was asked for can be shown all the same.
+/// Ignores a disk error of a write that accompanies a read, so that the read still succeeds.
 pub(crate) fn unless_disk<T: Default>(result: Result<T, WorkspaceError>) -> Result<T, WorkspaceError> {
     match result {
         Err(error) if error.is_disk() => {
-            tracing::debug!(%error, "left undone, as the disk cannot be written");
+            tracing::debug!(%error, "skipped, because the disk cannot be written");
             Ok(T::default())
         }
         result => result,

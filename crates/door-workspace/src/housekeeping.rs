@@ -1,9 +1,9 @@
-//! Housekeeping: what expired goes to the archive, forgotten receipts are written, and once a day every mailbox is
-//! compared with the journal, whatever the stamps of the folders say. `retention` removes what is old.
+//! Housekeeping: archives expired messages, writes missing receipts, and once a day compares every mailbox with the
+//! journal. `retention` removes what is old.
 //!
-//! Every process that keeps a workspace going (`serve`, a session) calls it each minute; a lease has one of them do it.
-//! A round takes bounded time, however large the journal and the mailboxes are, except for the daily comparison, which
-//! rests between two mailboxes.
+//! Every long-running process of a workspace (`serve`, a session) calls it each minute; a lease lets one of them run
+//! it. A round takes bounded time however large the journal and the mailboxes are. Only the daily comparison takes
+//! longer; it pauses between mailboxes.
 
 use std::time::Duration;
 
@@ -15,49 +15,48 @@ use tokio::time::{Instant, sleep};
 
 use crate::error::WorkspaceError;
 use crate::ids;
-use crate::intake::own_fault;
+use crate::intake::single_file_error;
 use crate::receipts;
 use crate::tree::{Section, Tree};
 use crate::workspace::{Workspace, blocking};
 
-/// The lease on housekeeping.
-const SERVICE: &str = "housekeeping";
+/// Service name of the housekeeping lease.
+const LEASE_NAME: &str = "housekeeping";
 
-/// Under this topic the hub remembers up to which message every receipt is there.
+/// Topic of notes: the journal number up to which every receipt exists.
 const RECEIPTS: &str = "receipts";
 
-/// Messages of one page of the journal.
+/// Journal messages per page.
 const PAGE: usize = 500;
 
-/// Pages of the journal that one round compares with the receipts: some 100 ms. More than that in a minute is compared
-/// in later rounds.
-const PAGES: usize = 20;
+/// Journal pages that one round checks for receipts: some 100 ms. More than that in a minute is left to later rounds.
+const PAGES_PER_ROUND: usize = 20;
 
 /// Expired deliveries whose files one round archives.
-const EXPIRED: usize = 1000;
+const EXPIRED_PER_ROUND: usize = 1000;
 
-/// How old a message is before a missing receipt counts as forgotten.
+/// Age of a message from which a missing receipt counts as lost.
 const SETTLED: SignedDuration = SignedDuration::from_secs(30);
 
-/// Under this topic the hub remembers when all mailboxes were last compared.
+/// Topic of notes: when all mailboxes were last compared.
 const COMPARED: &str = "compared";
 
-/// How often all mailboxes are compared, whatever their stamps say. A change that no stamp and no event shows is noticed
-/// then, or by `doctor`.
+/// Interval of the comparison of all mailboxes. It finds changes that neither a folder's fingerprint nor an event
+/// shows; `doctor` finds them too.
 const COMPARE_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
-/// For how many times its own length the comparison of one mailbox is followed by a rest: a tenth of one core.
-const REST: u32 = 9;
+/// Pause after each mailbox, as a multiple of the time it took: the comparison uses a tenth of one core.
+const PAUSE_FACTOR: u32 = 9;
 
 impl Workspace {
-    /// Keeps house, unless another process does so now.
+    /// Runs one round of housekeeping, unless another process runs one now.
     pub async fn run_housekeeping(&self) -> Result<(), WorkspaceError> {
         let Some(_lease) = self.wait_for_lease().await? else { return Ok(()) };
-        self.clear_temps().await?;
+        self.remove_stale_temps().await?;
         self.expire_messages().await?;
         self.complete_receipts().await?;
         if self.is_comparison_due().await? {
-            self.compare_all(REST).await?;
+            self.compare_all(PAUSE_FACTOR).await?;
             self.remove_all_leftovers().await?;
         }
         self.retention_round().await
@@ -69,27 +68,28 @@ impl Workspace {
             for folder in blocking(move || Ok(tree.folders(section)?)).await? {
                 let began = Instant::now();
                 self.remove_leftovers(section, &folder).await?;
-                rest_after(began.elapsed() * REST).await;
+                sleep_unless_short(began.elapsed() * PAUSE_FACTOR).await;
             }
         }
         Ok(())
     }
 
-    /// Removes the unfinished files of killed writers from the workspace's own folder, where almost all files are made. It
-    /// holds few files, so that every round can list it.
-    async fn clear_temps(&self) -> Result<(), WorkspaceError> {
+    /// Removes partial files of killed writers from the workspace's root folder, where almost all files are created. It
+    /// holds few files, so every round can list it.
+    async fn remove_stale_temps(&self) -> Result<(), WorkspaceError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         blocking(move || Ok(tree.root().clear_stale_temps(now).map(drop)?)).await
     }
 
-    /// Archives what has expired, writes what is missing and clears away what was never finished. No mail is removed.
+    /// Archives expired messages, writes missing receipts, compares all mailboxes and removes partial files. Removes no
+    /// mail.
     pub async fn run_maintenance(&self) -> Result<(), WorkspaceError> {
         self.expire_messages().await?;
         self.complete_receipts().await?;
         self.compare_all(0).await
     }
 
-    /// The same right, with patience for a command that makes its small round.
+    /// Acquires the housekeeping lease, and retries while a command finishes its small round.
     async fn wait_for_lease(&self) -> Result<Option<ServiceLease>, WorkspaceError> {
         for _ in 0..3 {
             if let Some(lease) = self.housekeeping_lease().await? {
@@ -100,10 +100,10 @@ impl Workspace {
         self.housekeeping_lease().await
     }
 
-    /// The right to keep house in this workspace; nothing while another process has it.
+    /// Acquires the housekeeping lease; `None` while another process holds it.
     pub(crate) async fn housekeeping_lease(&self) -> Result<Option<ServiceLease>, WorkspaceError> {
         let hub = self.hub().clone();
-        blocking(move || match hub.lease_service(SERVICE) {
+        blocking(move || match hub.lease_service(LEASE_NAME) {
             Ok(lease) => Ok(Some(lease)),
             Err(HubError::ServiceTaken { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -111,14 +111,14 @@ impl Workspace {
         .await
     }
 
-    /// Ends what has expired: it goes to the archive, and its sender is told.
+    /// Archives expired messages and writes receipts for their senders.
     pub async fn expire_messages(&self) -> Result<(), WorkspaceError> {
         self.hub().expire_due().await?;
-        for (agent, message) in self.hub().expired_unarchived(EXPIRED).await? {
+        for (agent, message) in self.hub().expired_unarchived(EXPIRED_PER_ROUND).await? {
             let filed = self.archive(&agent, message).await.and(self.write_receipt(message).await);
             match filed {
                 Ok(()) => self.hub().mark_archived(&agent, message).await?,
-                Err(error) => tracing::warn!(error = %error, "an expired message could not be put away"),
+                Err(error) => tracing::warn!(error = %error, "an expired message could not be archived"),
             }
         }
         Ok(())
@@ -127,14 +127,14 @@ impl Workspace {
     async fn is_comparison_due(&self) -> Result<bool, WorkspaceError> {
         let last = self.hub().get_note(Door::Workspace, COMPARED, "at").await?;
         let last = last.and_then(|last| last.parse::<Timestamp>().ok());
-        // One that lies ahead is from before the clock was set back.
+        // A time in the future was written before the clock was set back.
         Ok(last.is_none_or(|last| self.hub().now().duration_since(last).abs() >= COMPARE_EVERY))
     }
 
-    /// Compares all mailboxes by name and clears away what killed writers have left, with a rest after each folder.
-    async fn compare_all(&self, rest: u32) -> Result<(), WorkspaceError> {
-        self.scan_all(rest).await?;
-        self.clear_temps().await?;
+    /// Compares all mailboxes by name and removes partial files of killed writers, with a pause after each folder.
+    async fn compare_all(&self, pause: u32) -> Result<(), WorkspaceError> {
+        self.scan_all(pause).await?;
+        self.remove_stale_temps().await?;
         let now = self.hub().now();
         for section in [Section::Inbox, Section::Archive, Section::Outbox] {
             let tree = self.tree().clone();
@@ -147,7 +147,7 @@ impl Workspace {
                     Ok(())
                 })
                 .await?;
-                rest_after(began.elapsed() * rest).await;
+                sleep_unless_short(began.elapsed() * pause).await;
             }
         }
         let at = self.hub().now().to_string();
@@ -155,26 +155,26 @@ impl Workspace {
     }
 }
 
-/// Rests, where that is worth a timer.
-pub(crate) async fn rest_after(rest: Duration) {
-    /// Shorter than this, a rest costs more than it spares.
+/// Sleeps, unless the pause is too short to be worth a timer.
+pub(crate) async fn sleep_unless_short(pause: Duration) {
+    /// A shorter pause costs more than it saves.
     const SHORTEST: Duration = Duration::from_millis(5);
-    if rest >= SHORTEST {
-        sleep(rest).await;
+    if pause >= SHORTEST {
+        sleep(pause).await;
     }
 }
 
 impl Workspace {
-    /// Writes receipts that a process did not get to: it was killed, or the disk was full.
+    /// Writes receipts that are missing because a process was killed or the disk was full.
     ///
-    /// Goes through the journal once, a page at a time and behind the present, so that no message is
-    /// looked at twice and nobody is overtaken who is about to write the receipt himself.
+    /// Reads the journal once, page by page, and only messages older than [`SETTLED`]: each message is checked once,
+    /// and no process that is about to write the receipt itself is raced.
     async fn complete_receipts(&self) -> Result<(), WorkspaceError> {
         let noted = self.hub().get_note(Door::Workspace, RECEIPTS, "seq").await?;
         let first: i64 = noted.and_then(|seq| seq.parse().ok()).unwrap_or(0);
         let settled = self.hub().now().saturating_sub(SETTLED).map_err(|_| WorkspaceError::Closed)?;
         let mut cursor = first;
-        for _ in 0..PAGES {
+        for _ in 0..PAGES_PER_ROUND {
             let page = match self.hub().journal(cursor, PAGE).await {
                 Err(HubError::CursorExpired { oldest, .. }) => {
                     cursor = oldest - 1;
@@ -185,10 +185,12 @@ impl Workspace {
             let old: Vec<Stored> =
                 page.items.into_iter().take_while(|stored| stored.accepted_at < settled).collect();
             let Some(last) = old.last().map(|stored| stored.seq) else { break };
-            for id in self.without_receipt(old.into_iter().map(|stored| stored.message).collect()).await? {
-                // One sender's folder in trouble does not keep the others from being told.
+            for id in
+                self.find_missing_receipts(old.into_iter().map(|stored| stored.message).collect()).await?
+            {
+                // A fault in one sender's folder must not stop the receipts of others.
                 if let Err(error) = self.write_receipt(id).await {
-                    tracing::warn!(error = %own_fault(error)?, message = %id, "a receipt could not be written");
+                    tracing::warn!(error = %single_file_error(error)?, message = %id, "a receipt could not be written");
                 }
             }
             cursor = last;
@@ -204,13 +206,13 @@ impl Workspace {
         Ok(())
     }
 
-    /// Which of these messages have no receipt file.
-    async fn without_receipt(&self, messages: Vec<Message>) -> Result<Vec<MessageId>, WorkspaceError> {
+    /// Returns the messages that have no receipt file.
+    async fn find_missing_receipts(&self, messages: Vec<Message>) -> Result<Vec<MessageId>, WorkspaceError> {
         let tree = self.tree().clone();
         blocking(move || {
             let mut missing = Vec::new();
             for message in messages.iter().filter(|message| message.from.realm.is_none()) {
-                // What cannot be looked at is said where the receipt is written.
+                // An error of the check appears again, and is logged, when the receipt is written.
                 if !has_receipt(&tree, message).unwrap_or(false) {
                     missing.push(message.id);
                 }
@@ -221,7 +223,7 @@ impl Workspace {
     }
 }
 
-/// Whether the sender has been told the first outcome.
+/// True if the sender has a receipt.
 fn has_receipt(tree: &Tree, message: &Message) -> Result<bool, WorkspaceError> {
     let Some(folder) = tree.folder(Section::Outbox, message.from.name.as_str())? else { return Ok(false) };
     Ok(folder.stat(&receipts::file_name(&ids::native_id(message)))?.is_some())

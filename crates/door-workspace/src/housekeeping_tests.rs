@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{Config, Retention};
-use crate::test_workspace::{TestWorkspace, archive_file, inbox_file, letter};
+use crate::test_workspace::{TestWorkspace, archive_file, inbox_file, outgoing};
 use crate::{OutgoingMessage, ids};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -12,14 +12,14 @@ async fn workspace(retention: Retention) -> TestWorkspace {
 }
 
 #[tokio::test]
-async fn f1_a_receipt_that_a_killed_process_did_not_write_is_written_once() {
+async fn missing_receipt_is_written_once() {
     let t = workspace(Retention::FOR_EVER).await;
-    let id = t.send(letter("claude", "codex", "told late")).await;
+    let id = t.send(outgoing("claude", "codex", "told late")).await;
     let receipt = format!("outbox/claude/{}.receipt.json", ids::to_native(id));
     let remove = || std::fs::remove_file(t.path(&receipt)).unwrap();
     remove();
     t.workspace.run_housekeeping().await.unwrap();
-    assert!(!t.path(&receipt).exists(), "whoever took it in may be about to write it");
+    assert!(!t.path(&receipt).exists(), "the process that ingested it may be about to write it");
     t.clock.advance(SignedDuration::from_mins(1));
     t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.json(&receipt)["status"], "delivered");
@@ -29,12 +29,12 @@ async fn f1_a_receipt_that_a_killed_process_did_not_write_is_written_once() {
 }
 
 #[tokio::test]
-async fn what_the_hub_let_expire_by_itself_is_archived_with_a_receipt_too() {
+async fn expired_message_is_archived_with_a_receipt() {
     let t = workspace(Retention::FOR_EVER).await;
     let expires_at = Some(t.clock.now() + SignedDuration::from_mins(1));
-    let id = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "soon over") }).await;
+    let id = t.send(OutgoingMessage { expires_at, ..outgoing("claude", "codex", "soon over") }).await;
     t.clock.advance(SignedDuration::from_mins(2));
-    // As the hub's own tick does, or another process that died right after it.
+    // As the hub's own timer does, or another process that dies right after it.
     assert_eq!(t.workspace.hub().expire_due().await.unwrap().len(), 1);
     assert!(t.path(&inbox_file("codex", id)).exists());
     t.workspace.run_housekeeping().await.unwrap();
@@ -44,7 +44,7 @@ async fn what_the_hub_let_expire_by_itself_is_archived_with_a_receipt_too() {
 }
 
 #[tokio::test]
-async fn files_of_killed_writers_are_cleared_and_those_of_living_ones_left() {
+async fn only_stale_partial_files_are_removed() {
     let t = workspace(Retention::FOR_EVER).await;
     for (below, age) in [("inbox/codex", 2), ("archive/codex", 2), ("outbox/claude", 2), ("inbox/codex", 0)] {
         let below = format!("{below}/.tmp-1-elsewhere-{age}");
@@ -57,13 +57,13 @@ async fn files_of_killed_writers_are_cleared_and_those_of_living_ones_left() {
 }
 
 #[tokio::test]
-async fn trouble_with_one_archive_stops_nothing_else() {
+async fn broken_archive_does_not_stop_housekeeping() {
     let retention = Retention { archive: Some(DAY), ..Retention::FOR_EVER };
     let t = workspace(retention).await;
     t.workspace.register(switchboard_hub::Registration::mailbox("gemini".parse().unwrap())).await.unwrap();
     let expires_at = Some(t.clock.now() + SignedDuration::from_mins(1));
-    let blocked = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "blocked") }).await;
-    let free = t.send(OutgoingMessage { expires_at, ..letter("claude", "gemini", "free") }).await;
+    let blocked = t.send(OutgoingMessage { expires_at, ..outgoing("claude", "codex", "blocked") }).await;
+    let free = t.send(OutgoingMessage { expires_at, ..outgoing("claude", "gemini", "free") }).await;
     t.write("archive/codex", "in the way");
     t.clock.advance(SignedDuration::from_mins(2));
     t.workspace.run_housekeeping().await.unwrap();
@@ -76,10 +76,10 @@ async fn trouble_with_one_archive_stops_nothing_else() {
 }
 
 #[tokio::test]
-async fn one_senders_folder_in_trouble_does_not_stop_the_housekeeping() {
+async fn broken_outbox_does_not_stop_housekeeping() {
     let t = workspace(Retention::FOR_EVER).await;
-    let id = t.send(letter("claude", "codex", "told")).await;
-    let other = t.send(letter("gemini", "codex", "told as well")).await;
+    let id = t.send(outgoing("claude", "codex", "told")).await;
+    let other = t.send(outgoing("gemini", "codex", "told as well")).await;
     for who in ["claude", "gemini"] {
         std::fs::remove_dir_all(t.path(&format!("outbox/{who}"))).unwrap();
     }
@@ -95,12 +95,12 @@ async fn one_senders_folder_in_trouble_does_not_stop_the_housekeeping() {
 }
 
 #[tokio::test]
-async fn mailboxes_are_compared_once_a_day_whatever_stamps_say() {
+async fn mailboxes_are_compared_once_a_day() {
     let t = workspace(Retention::FOR_EVER).await;
-    let id = t.send(letter("claude", "codex", "waiting")).await;
+    let id = t.send(outgoing("claude", "codex", "waiting")).await;
     t.workspace.scan().await.unwrap();
     t.workspace.run_housekeeping().await.unwrap();
-    // A file that is changed in place changes no stamp of its folder.
+    // A file changed in place does not change its folder's fingerprint.
     std::fs::write(t.path(&inbox_file("codex", id)), "").unwrap();
     t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.bytes(&inbox_file("codex", id)), b"", "the comparison of today is done");
@@ -110,12 +110,12 @@ async fn mailboxes_are_compared_once_a_day_whatever_stamps_say() {
 }
 
 #[tokio::test]
-async fn one_process_at_a_time_keeps_house() {
+async fn housekeeping_is_leased_to_one_process() {
     let t = workspace(Retention::FOR_EVER).await;
     let lease = t.workspace.housekeeping_lease().await.unwrap();
     assert!(lease.is_some());
     let expires_at = Some(t.clock.now() + SignedDuration::from_mins(1));
-    let id = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "soon over") }).await;
+    let id = t.send(OutgoingMessage { expires_at, ..outgoing("claude", "codex", "soon over") }).await;
     t.clock.advance(SignedDuration::from_mins(2));
     t.workspace.run_housekeeping().await.unwrap();
     assert!(t.path(&inbox_file("codex", id)).exists(), "another process has the lease");
@@ -125,10 +125,10 @@ async fn one_process_at_a_time_keeps_house() {
 }
 
 #[tokio::test]
-async fn unfinished_files_are_removed_in_every_round() {
+async fn partial_files_are_removed_in_every_round() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.workspace.run_housekeeping().await.unwrap();
-    // Left after the daily comparison.
+    // Created after the daily comparison.
     t.write(".tmp-1-elsewhere-0", "half");
     t.set_age(".tmp-1-elsewhere-0", SignedDuration::from_hours(2));
     t.workspace.run_housekeeping().await.unwrap();

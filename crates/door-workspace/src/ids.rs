@@ -1,17 +1,16 @@
-//! What the workspace protocol calls a message: `msg_<milliseconds>_<random>`.
+//! Message ids of the workspace protocol: `msg_<milliseconds>_<random>`.
 //!
-//! For a message of ours this is its [`MessageId`] in another spelling, so no table is needed to get
-//! from one to the other, a repeated delivery finds its own file, and a lost database can be read back
-//! from the files with the same ids.
+//! For a message of ours this is another spelling of its [`MessageId`]. The conversion needs no table, a repeated
+//! delivery finds its own file, and a lost database can be rebuilt from the files with the same ids.
 
 use sha2::{Digest, Sha256};
 use switchboard_core::{Door, Message, MessageId, NativeId};
 use switchboard_hub::ExpectedFile;
 
-/// 74 random bits in base 36, always as many digits, so that names sort like ids.
+/// Digits of 74 random bits in base 36. The fixed width makes names sort like ids.
 const DIGITS: usize = 15;
 
-/// The protocol's spelling of an id.
+/// Returns the protocol's spelling of an id.
 pub fn to_native(id: MessageId) -> String {
     let (millis, mut random) = id.parts();
     let mut digits = [b'0'; DIGITS];
@@ -23,7 +22,7 @@ pub fn to_native(id: MessageId) -> String {
     format!("msg_{millis}_{}", String::from_utf8_lossy(&digits))
 }
 
-/// The id behind a spelling of [`to_native`]; none for an id that some other program made.
+/// Parses a spelling made by [`to_native`]; `None` for ids of other programs.
 pub fn from_native(native: &str) -> Option<MessageId> {
     let (millis, digits) = native.strip_prefix("msg_")?.split_once('_')?;
     let random = u128::from_str_radix(digits, 36).ok()?;
@@ -31,8 +30,8 @@ pub fn from_native(native: &str) -> Option<MessageId> {
     (to_native(id) == native).then_some(id)
 }
 
-/// An id for a message that another program named: the same for the same file, also after the database
-/// was lost.
+/// Derives the id of a message that another program named. The same file gets the same id, also after the database was
+/// lost.
 pub(crate) fn derived(native: &str, mailbox: &str, millis: i64) -> MessageId {
     let mut hash = Sha256::new();
     hash.update(native);
@@ -43,33 +42,33 @@ pub(crate) fn derived(native: &str, mailbox: &str, millis: i64) -> MessageId {
     MessageId::from_parts(u64::try_from(millis).unwrap_or(0), random)
 }
 
-/// What the protocol calls this message, whichever door it came in by.
+/// Returns the protocol id of a message from any door.
 pub fn native_id(message: &Message) -> String {
     native(message.id, &message.origin.native)
 }
 
-/// The name of the file that must be in the mailbox for a waiting message.
+/// Returns the name of a waiting message's mailbox file.
 pub(crate) fn file_of(waiting: &ExpectedFile) -> String {
     file_name(&native_id_of_waiting(waiting))
 }
 
-/// What the protocol calls a message of which only the names are known.
+/// Returns the protocol id of a waiting message.
 pub(crate) fn native_id_of_waiting(waiting: &ExpectedFile) -> String {
     native(waiting.id, &waiting.native)
 }
 
-/// The name of a message's file.
+/// Returns the name of a message's file.
 pub fn file_name(native: &str) -> String {
     format!("{native}.json")
 }
 
-/// The id in a file name, where it is the name of a message's file.
+/// Returns the id in the name of a message file; `None` for other names.
 pub(crate) fn of_file(name: &str) -> Option<&str> {
     let native = name.strip_suffix(".json")?;
     (is_safe(native) && native.starts_with("msg_")).then_some(native)
 }
 
-/// Whether an id can be part of a file name. Ids come from outside.
+/// True if an id from outside can be part of a file name.
 pub(crate) fn is_safe(native: &str) -> bool {
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     (1..=200).contains(&native.len()) && native.bytes().all(legal) && !native.contains("..")
@@ -99,7 +98,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_no_id_of_ours(text in ".{0,40}") {
+        fn garbage_is_no_native_id(text in ".{0,40}") {
             if let Some(id) = from_native(&text) {
                 proptest::prop_assert_eq!(to_native(id), text);
             }

@@ -1,4 +1,4 @@
-//! A look at the workspace's files that changes nothing: what `switchboard doctor` reports.
+//! Read-only checks of the workspace's files, reported by `switchboard doctor`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,74 +7,74 @@ use switchboard_hub::{Extent, NEWEST};
 use switchboard_sys::files::{self, Dir, FileError};
 use switchboard_sys::platform;
 
-use crate::delivery::{Expected, describe, is_aside};
+use crate::delivery::{Expected, describe, is_conflict_name};
 use crate::error::WorkspaceError;
 use crate::ids;
 use crate::tree::{Section, Tree};
 use crate::workspace::{Workspace, blocking};
 
-/// Something that is not as it should be.
+/// A problem that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// A waiting message has no file in its mailbox.
     MissingFile {
-        /// Where it should be, below `.switchboard/`.
+        /// The expected path, below `.switchboard/`.
         path: String,
     },
-    /// A waiting message's file holds something else.
+    /// A waiting message's file has other content.
     ChangedFile {
-        /// Where it is.
+        /// The path.
         path: String,
     },
-    /// A file that was never taken in, or a folder that is none of an agent's.
+    /// A file that was not ingested, or a folder that belongs to no agent.
     NotIngested {
-        /// Where it is.
+        /// The path.
         path: String,
-        /// Why, as far as it is known.
+        /// The reason, if it is known.
         reason: Option<String>,
     },
-    /// Something else stands in the place of a folder.
+    /// A folder's path is taken by something else.
     Unusable {
-        /// Where it is.
+        /// The path.
         path: String,
-        /// What it is.
+        /// The object that is there.
         problem: String,
     },
-    /// A file that a killed program left half written.
+    /// A partial file of a killed program.
     StaleTemp {
-        /// Where it is.
+        /// The path.
         path: String,
     },
-    /// A file of ours that other users can read or write, or that belongs to another user.
+    /// A file of ours that other users can write or, if it is a secret, read; or one that another user owns.
     Exposed {
-        /// Where it is.
+        /// The path.
         path: String,
-        /// What is wrong.
+        /// The owner or mode that is wrong.
         problem: String,
     },
     /// A file or folder of ours that other users can read.
     Readable {
-        /// Where it is.
+        /// The path.
         path: String,
-        /// What is wrong.
+        /// The mode that is wrong.
         problem: String,
     },
     /// `state.json` cannot be read.
     DamagedState {
-        /// What the parser said.
+        /// The parser's error.
         problem: String,
     },
-    /// `state.json` is locked and nobody seems to hold the lock any more.
+    /// `state.json` has a stale lock.
     StaleLock {
-        /// Where it is.
+        /// The path.
         path: String,
     },
-    /// The folder lies on a network mount.
+    /// The folder is on a network mount.
     NetworkMount,
 }
 
 impl Finding {
-    /// Whether it is about the same thing as another one, whatever is known of it by now.
+    /// True if both findings are about the same path, whatever reason they give.
     pub fn is_same_issue(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::NotIngested { path, .. }, Self::NotIngested { path: other, .. }) => path == other,
@@ -83,18 +83,18 @@ impl Finding {
     }
 }
 
-/// How old a lock's time may be before its holder counts as gone: what proper-lockfile uses.
+/// Age in seconds from which a lock counts as stale: the value of proper-lockfile.
 const STALE_LOCK_SECONDS: i64 = 10;
 
-/// Looks at everything and changes nothing.
+/// Checks all files of the workspace. Changes nothing.
 pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
     let mut findings = mailbox_files(workspace, &|_| {}).await?;
     findings.extend(surroundings(workspace).await?);
     Ok(findings)
 }
 
-/// Looks at the files of a part of the journal and changes nothing. `progress` is told how many mailboxes and messages were
-/// examined.
+/// Checks the files of a part of the journal. Changes nothing. `progress` receives the number of mailboxes and messages
+/// examined so far.
 pub async fn inspect_extent(
     workspace: &Workspace,
     extent: Extent,
@@ -109,8 +109,8 @@ pub async fn inspect_extent(
     Ok(findings)
 }
 
-/// The files of the newest messages, and what is known not to have been taken in. No mailbox is listed, however many
-/// files it has.
+/// Checks the files of the newest messages and lists the known rejected files. Lists no mailbox, so its cost does not
+/// depend on their size.
 async fn newest_files(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
     let mut findings = Vec::new();
     let (hub, limit) = (workspace.hub(), workspace.config().file_limit);
@@ -136,7 +136,7 @@ async fn newest_files(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceEr
                 Ok(match found {
                     Ok(None) => None,
                     found => {
-                        Some(found.is_ok_and(|found| found.is_some_and(|it| expected.is_met_by(&it.bytes))))
+                        Some(found.is_ok_and(|found| found.is_some_and(|it| expected.matches(&it.bytes))))
                     }
                 })
             });
@@ -163,11 +163,11 @@ async fn mailbox_files(
     let (directory, limit) = (workspace.hub().directory().await?, workspace.config().file_limit);
     for (name, agent) in mailboxes(workspace, &mut findings).await? {
         let (tree, folder) = (workspace.tree().clone(), format!("inbox/{name}"));
-        // Under a former name, or another spelling, nothing is expected.
+        // No file is expected in the folder of a former name or another spelling.
         let is_own = agent.name.as_str() == name;
         let dir = match blocking(move || Ok(tree.own_folder(Section::Inbox, &name)?)).await {
             Ok(dir) => dir,
-            // Where an agent's mailbox belongs, nothing that comes for it can be delivered.
+            // This path is the agent's mailbox, so no message can be delivered to it.
             Err(error) if is_own && directory.agent(&agent).is_some() => {
                 findings.push(Finding::Unusable { path: folder, problem: error.to_string() });
                 continue;
@@ -190,7 +190,7 @@ async fn mailbox_files(
             let path = format!("{folder}/{name}");
             if files::is_temp(name) {
                 findings.push(Finding::StaleTemp { path });
-            } else if ids::of_file(name).is_some() || is_aside(name) {
+            } else if ids::of_file(name).is_some() || is_conflict_name(name) {
                 let reason = problems.iter().find(|problem| problem.path == path).map(|p| p.reason.clone());
                 findings.push(Finding::NotIngested { path, reason });
             }
@@ -206,7 +206,7 @@ async fn mailbox_files(
             let path = format!("{folder}/{name}");
             let same = blocking(move || {
                 let found = dir.read(&name, limit);
-                Ok(found.is_ok_and(|found| found.is_none_or(|found| expected.is_met_by(&found.bytes))))
+                Ok(found.is_ok_and(|found| found.is_none_or(|found| expected.matches(&found.bytes))))
             });
             if !same.await? {
                 findings.push(Finding::ChangedFile { path });
@@ -216,14 +216,14 @@ async fn mailbox_files(
     Ok(findings)
 }
 
-/// What is around the mailboxes: other folders, permissions, `state.json` and the mount.
+/// Checks the other folders, permissions, `state.json` and the mount.
 async fn surroundings(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
     let mut findings = Vec::new();
     let tree = workspace.tree().clone();
     findings.extend(blocking(move || Ok(unusable(&tree)?)).await?);
     let root = workspace.tree().root().clone();
     let now = workspace.hub().now();
-    findings.extend(blocking(move || Ok(look_at_root(&root, now.as_second()))).await?);
+    findings.extend(blocking(move || Ok(check_root(&root, now.as_second()))).await?);
     let state = workspace.state().clone();
     match blocking(move || state.invalid_names()).await {
         Ok(invalid_names) => findings.extend(invalid_names.into_iter().map(|(name, error)| {
@@ -239,8 +239,7 @@ async fn surroundings(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceEr
     Ok(findings)
 }
 
-/// The folders in which somebody has mail, or should have, and whose they are. A folder that is none of an agent's is
-/// a finding.
+/// Lists the mailbox folders and their owners. A folder that belongs to no agent becomes a finding.
 async fn mailboxes(
     workspace: &Workspace,
     findings: &mut Vec<Finding>,
@@ -266,12 +265,12 @@ async fn mailboxes(
     Ok(mailboxes)
 }
 
-/// What stands in the place of folders for what is done with, and for receipts.
+/// Finds archive and outbox folders whose path is taken by something else.
 fn unusable(tree: &Tree) -> Result<Vec<Finding>, FileError> {
     let mut findings = Vec::new();
     for section in [Section::Archive, Section::Outbox] {
         for folder in tree.folders(section)? {
-            // Other files that lie there are in nobody's way.
+            // Other files in these folders do no harm.
             if Name::parse(&folder).is_err() {
                 continue;
             }
@@ -284,12 +283,12 @@ fn unusable(tree: &Tree) -> Result<Vec<Finding>, FileError> {
     Ok(findings)
 }
 
-fn look_at_root(root: &Dir, now: i64) -> Vec<Finding> {
+fn check_root(root: &Dir, now: i64) -> Vec<Finding> {
     use std::os::unix::fs::MetadataExt;
     let mut findings = Vec::new();
     let own = std::fs::symlink_metadata(root.path()).map(|found| found.uid());
     let secret = ["", "hub.db", "hub.db-wal", "state.json", "auth_token", "inbox", "archive", "outbox"];
-    // Where others cannot enter the folder, what is in it cannot be read either.
+    // If others cannot enter the folder, they cannot read its files either.
     let enterable = std::fs::symlink_metadata(root.path()).is_ok_and(|found| found.mode() & 0o011 != 0);
     for name in secret {
         let path = if name.is_empty() { root.path().to_owned() } else { root.path().join(name) };

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use switchboard_sys::lock::{DirLock, LockOptions};
 
 use super::*;
-use crate::test_workspace::{TestWorkspace, agent, inbox_file, letter, message, name};
+use crate::test_workspace::{TestWorkspace, agent, inbox_file, message, name, outgoing};
 
 async fn findings(t: &TestWorkspace) -> Vec<Finding> {
     let findings = inspect(&t.workspace).await.unwrap();
@@ -12,11 +12,11 @@ async fn findings(t: &TestWorkspace) -> Vec<Finding> {
 }
 
 #[tokio::test]
-async fn a_sound_workspace_has_no_findings() {
+async fn healthy_workspace_has_no_findings() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let id = t.send(letter("claude", "codex", "hello")).await;
-    t.send(letter("claude", "human", "hello")).await;
-    t.send(letter("claude", "all", "hello")).await;
+    let id = t.send(outgoing("claude", "codex", "hello")).await;
+    t.send(outgoing("claude", "human", "hello")).await;
+    t.send(outgoing("claude", "all", "hello")).await;
     t.put("codex", &message("msg_1_a", "x", "codex", "dropped"));
     t.workspace.scan().await.unwrap();
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
@@ -25,11 +25,11 @@ async fn a_sound_workspace_has_no_findings() {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_is_found_and_nothing_changed() {
+async fn inspection_finds_all_faults_and_changes_nothing() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let missing = t.send(letter("claude", "codex", "missing")).await;
-    let changed = t.send(letter("claude", "codex", "changed")).await;
-    let linked = t.send(letter("claude", "codex", "linked")).await;
+    let missing = t.send(outgoing("claude", "codex", "missing")).await;
+    let changed = t.send(outgoing("claude", "codex", "changed")).await;
+    let linked = t.send(outgoing("claude", "codex", "linked")).await;
     std::fs::remove_file(t.path(&inbox_file("codex", missing))).unwrap();
     t.write(&inbox_file("codex", changed), "other");
     std::fs::remove_file(t.path(&inbox_file("codex", linked))).unwrap();
@@ -73,7 +73,7 @@ async fn everything_that_is_wrong_is_found_and_nothing_changed() {
 }
 
 #[tokio::test]
-async fn a_known_problem_comes_with_its_reason() {
+async fn rejected_file_is_reported_with_its_reason() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("inbox/codex/msg_1_a.json", "");
     t.set_age("inbox/codex/msg_1_a.json", SignedDuration::from_mins(1));
@@ -86,7 +86,7 @@ async fn a_known_problem_comes_with_its_reason() {
 }
 
 #[tokio::test]
-async fn f18_files_that_others_can_reach_are_found() {
+async fn exposed_files_are_found() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("auth_token", "secret");
     let modes = [("auth_token", 0o640), ("state.json", 0o666), ("hub.db", 0o620), ("", 0o777)];
@@ -105,7 +105,7 @@ async fn f18_files_that_others_can_reach_are_found() {
 }
 
 #[tokio::test]
-async fn f20_a_lock_that_nobody_keeps_fresh_is_found() {
+async fn stale_lock_is_found() {
     let t = TestWorkspace::new(&["codex"]).await;
     let lock = DirLock::acquire(t.workspace.tree().root(), "state.json", LockOptions::default()).unwrap();
     assert_eq!(findings(&t).await, [], "one that is held is no finding");
@@ -115,23 +115,23 @@ async fn f20_a_lock_that_nobody_keeps_fresh_is_found() {
 }
 
 #[tokio::test]
-async fn the_folder_of_a_former_name_is_expected_to_be_empty() {
+async fn former_names_folder_is_expected_empty() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    t.send(letter("claude", "codex", "waits")).await;
+    t.send(outgoing("claude", "codex", "waits")).await;
     t.workspace.rename(name("codex"), name("gpt")).await.unwrap();
     assert!(t.path("inbox/codex").exists());
     assert_eq!(findings(&t).await, []);
 }
 
 #[tokio::test]
-async fn what_others_can_read_is_found_where_they_can_enter() {
+async fn readable_files_are_found_in_enterable_folders() {
     let t = TestWorkspace::new(&["codex"]).await;
     let mode = |below: &str, mode: u32| {
         std::fs::set_permissions(t.path(below), PermissionsExt::from_mode(mode)).unwrap();
     };
     mode("inbox", 0o755);
     mode("hub.db", 0o644);
-    assert_eq!(findings(&t).await, [], "nobody else gets this far");
+    assert_eq!(findings(&t).await, [], "other users cannot enter the folder");
     mode("", 0o755);
     let readable = |path: &str, mode: &str| Finding::Readable {
         path: path.into(),
@@ -141,7 +141,7 @@ async fn what_others_can_read_is_found_where_they_can_enter() {
 }
 
 #[tokio::test]
-async fn an_agent_whose_name_is_none_is_told_of() {
+async fn invalid_agent_name_is_reported() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("state.json", r#"{"chatAgents": {"a/b": {}}}"#);
     let found = findings(&t).await;

@@ -1,7 +1,6 @@
-//! The way in: files that other programs put into mailboxes. What mailboxes lost is `repair`'s business.
+//! Ingests files that other programs write into mailboxes. [`repair`](crate::repair) restores missing files.
 //!
-//! Events are hints, the listing is the truth: whatever leads here, a mailbox is compared as a whole
-//! with what the journal expects in it.
+//! File events are hints. Each scan compares the whole mailbox with the files that the journal expects in it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::delivery::describe;
 use crate::error::{WorkspaceError, unless_disk};
-use crate::housekeeping::rest_after;
+use crate::housekeeping::sleep_unless_short;
 use crate::ids;
 use crate::mailbox::{self, Comparison, Listing, Names, NewFile, Unreadable};
 use crate::rejected_files::{RejectedFile, list_rejected};
@@ -23,48 +22,48 @@ use crate::translate::{Found, to_draft};
 use crate::tree::Section;
 use crate::workspace::{Workspace, belongs_in_archive, blocking, move_to_archive};
 
-/// Under this topic the hub remembers the stamp of each mailbox as of its last complete look.
-const LOOKED: &str = "looked";
+/// Topic of notes: the fingerprint of each mailbox folder at its last complete scan.
+const SCANNED: &str = "looked";
 
-/// Mailboxes with at most this many waiting messages are also compared by content whenever they
-/// changed; larger ones by name only, and by content in [`Workspace::verify_mailboxes`].
-const COMPARE: usize = 64;
+/// Mailboxes with at most this many waiting messages are also compared by content when they change. Larger ones are
+/// compared by name, and by content in [`Workspace::verify_mailboxes`].
+const COMPARE_LIMIT: usize = 64;
 
-/// What a sweep did.
+/// Counts of one scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanSummary {
-    /// Messages taken in.
-    pub taken: usize,
+    /// Messages ingested.
+    pub ingested: usize,
     /// Files of ours that were missing or damaged and were written again.
     pub restored: usize,
-    /// Files that may still be being written; look again soon.
+    /// Files that may still be in the middle of a write; scan again soon.
     pub settling: usize,
 }
 
 impl ScanSummary {
     fn add(&mut self, other: Self) {
-        self.taken += other.taken;
+        self.ingested += other.ingested;
         self.restored += other.restored;
         self.settling += other.settling;
     }
 }
 
-/// A mailbox folder, and whose it is.
+/// A mailbox folder and its owner.
 pub(crate) struct Mailbox {
     folder: Name,
     pub(crate) agent: AgentId,
-    /// Whether this is the folder in which the agent's mail is expected.
+    /// True if the journal expects the agent's mail in this folder.
     is_own: bool,
     pub(crate) dir: Dir,
     pub(crate) directory: Arc<Directory>,
 }
 
-/// What the hub remembers of the last complete look at a mailbox folder.
+/// State of a mailbox folder at its last complete scan.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastScan {
-    /// The folder's stamp.
+    /// The folder's fingerprint.
     stamp: Option<String>,
-    /// Files that were refused, with their stamps: one may be completed in place, which the folder's stamp does not show.
+    /// Rejected files with their fingerprints: a file completed in place does not change the folder's fingerprint.
     refused: Vec<(String, String)>,
 }
 
@@ -74,74 +73,76 @@ impl LastScan {
         let refused = list_rejected(view)?
             .into_iter()
             .filter_map(|rejected| Some((rejected.path.strip_prefix(&within)?.to_owned(), rejected.stamp)));
-        Ok(Self { stamp: view.get_note(Door::Workspace, LOOKED, folder)?, refused: refused.collect() })
+        Ok(Self { stamp: view.get_note(Door::Workspace, SCANNED, folder)?, refused: refused.collect() })
     }
 
-    /// Whether no refused file has changed.
+    /// True if no rejected file has changed.
     fn is_refused_as_before(&self, dir: &Dir) -> bool {
-        let as_before =
-            |(name, stamp): &(String, String)| !stamp.is_empty() && mailbox::stamp_of(dir, name) == *stamp;
+        let as_before = |(name, stamp): &(String, String)| {
+            !stamp.is_empty() && mailbox::file_fingerprint(dir, name) == *stamp
+        };
         self.refused.iter().all(as_before)
     }
 }
 
-/// One file's fate.
+/// Outcome of one file.
 enum FileOutcome {
-    Taken,
+    Ingested,
     Settling,
     /// Known already; nothing to do.
     Known,
-    /// Left in place.
+    /// Rejected; the file stays where it is.
     Rejected {
         reason: String,
-        /// Whether only another content of the file can cure it.
+        /// True if only a change of the file can fix it.
         in_file: bool,
     },
 }
 
-/// Waiting messages from which on a mailbox is large: to list it takes more than some 10 ms.
+/// A mailbox with this many waiting messages is large: listing it takes more than some 10 ms.
 const LARGE: usize = 2000;
 
-/// After a large mailbox is compared with the journal, it rests 50 times as long, unless a check must miss nothing. Every
-/// delivery changes the folder, and to list a million names takes seconds: so that takes 2 % of a core.
-const PACE: u32 = 50;
+/// Scans of a large mailbox are throttled: the pause is 50 × the duration of the comparison, so they use at most 2 % of
+/// a core. Every delivery changes the folder, and listing a million names takes seconds. Scans that must not miss a
+/// file are not throttled.
+const THROTTLE_FACTOR: u32 = 50;
 
-/// The longest such rest.
-const LONGEST_REST: SignedDuration = SignedDuration::from_mins(10);
+/// Upper bound of that pause.
+const MAX_THROTTLE: SignedDuration = SignedDuration::from_mins(10);
 
-/// Under this topic the hub remembers when each large mailbox is due again.
+/// Topic of notes: when each large mailbox may be scanned again.
 const DUE: &str = "due";
 
-/// Which mailboxes are looked at, and how closely.
+/// Mailboxes to scan, and how thoroughly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanMode {
-    /// Those that changed since they were last looked at; large ones no more often than [`PACE`] allows.
-    Paced,
-    /// Those that changed since they were last looked at.
+    /// Mailboxes that changed since their last scan; large ones throttled by [`THROTTLE_FACTOR`].
+    Throttled,
+    /// Mailboxes that changed since their last scan.
     Changed,
-    /// All of them.
+    /// All mailboxes.
     All,
-    /// All of them, and every waiting message's file by content.
+    /// All mailboxes, and every waiting message's file by content.
     Content,
 }
 
 impl Workspace {
-    /// Looks at all mailboxes that changed since they were last looked at. Large ones may have to wait: see `PACE`.
+    /// Scans the mailboxes that changed since their last scan. Scans of large ones are throttled by `THROTTLE_FACTOR`.
     pub async fn scan(&self) -> Result<ScanSummary, WorkspaceError> {
-        self.scan_with(ScanMode::Paced).await
+        self.scan_with(ScanMode::Throttled).await
     }
 
-    /// The same without waiting for large ones: afterwards every file that was there before is taken in.
+    /// Scans the mailboxes that changed, without the throttle: ingests every file that existed before the call.
     pub(crate) async fn scan_changed(&self) -> Result<ScanSummary, WorkspaceError> {
         self.scan_with(ScanMode::Changed).await
     }
 
-    /// Looks at all mailboxes, whatever their stamps say, and rests after each for `rest` times its length.
-    pub(crate) async fn scan_all(&self, rest: u32) -> Result<ScanSummary, WorkspaceError> {
-        self.scan_throttled(ScanMode::All, rest).await
+    /// Scans all mailboxes, with a pause of `pause_factor` × the duration after each.
+    pub(crate) async fn scan_all(&self, pause_factor: u32) -> Result<ScanSummary, WorkspaceError> {
+        self.scan_throttled(ScanMode::All, pause_factor).await
     }
 
-    /// Compares all mailboxes with the journal by content, whatever their stamps say.
+    /// Compares all mailboxes with the journal by content.
     pub async fn verify_mailboxes(&self) -> Result<ScanSummary, WorkspaceError> {
         self.verify_throttled(0).await
     }
@@ -150,17 +151,17 @@ impl Workspace {
         self.scan_throttled(mode, 0).await
     }
 
-    async fn scan_throttled(&self, mode: ScanMode, rest: u32) -> Result<ScanSummary, WorkspaceError> {
+    async fn scan_throttled(&self, mode: ScanMode, pause_factor: u32) -> Result<ScanSummary, WorkspaceError> {
         let mut scanned = ScanSummary::default();
         for folder in self.mailbox_folders().await? {
             let began = Instant::now();
             scanned.add(self.scan_or_report(&folder, mode).await?);
-            rest_after(began.elapsed() * rest).await;
+            sleep_unless_short(began.elapsed() * pause_factor).await;
         }
         Ok(scanned)
     }
 
-    /// Names of all mailbox folders that are there or should be.
+    /// Returns the names of all mailbox folders that exist or should exist.
     pub(crate) async fn mailbox_folders(&self) -> Result<BTreeSet<String>, WorkspaceError> {
         self.tree().check_not_moved()?;
         let tree = self.tree().clone();
@@ -171,7 +172,7 @@ impl Workspace {
             folder.is_some_and(|folder| !folders.contains(folder))
         })
         .await?;
-        // A folder that is gone is not listed, and mail may wait in it all the same.
+        // A folder that was deleted is not listed, but mail may wait in it.
         let directory = self.hub().directory().await?;
         let local = directory.agents().filter(|agent| agent.id.realm.is_none());
         folders.extend(local.map(|agent| agent.id.name.to_string()));
@@ -179,10 +180,10 @@ impl Workspace {
         Ok(folders)
     }
 
-    /// Compares all mailboxes with the journal by content, resting after each for `rest` times its length.
-    pub(crate) async fn verify_throttled(&self, rest: u32) -> Result<ScanSummary, WorkspaceError> {
+    /// Compares all mailboxes with the journal by content, with a pause of `pause_factor` × the duration after each.
+    pub(crate) async fn verify_throttled(&self, pause_factor: u32) -> Result<ScanSummary, WorkspaceError> {
         self.finish_renaming().await?;
-        self.scan_throttled(ScanMode::Content, rest).await
+        self.scan_throttled(ScanMode::Content, pause_factor).await
     }
 
     /// Compares one mailbox with the journal by content.
@@ -190,19 +191,19 @@ impl Workspace {
         self.scan_or_report(folder, ScanMode::Content).await
     }
 
-    /// Looks at one agent's mailbox, if it changed since it was last looked at.
+    /// Scans one agent's mailbox if it changed since its last scan.
     pub async fn scan_mailbox(&self, agent: &AgentId) -> Result<ScanSummary, WorkspaceError> {
         let own = self.owner_of(&*self.hub().directory().await?, agent.name.clone()).await?;
-        // Its owner reads what was taken in before, where the disk takes nothing more.
-        let mut scanned = unless_disk(self.scan_or_report(own.name.as_str(), ScanMode::Paced).await)?;
+        // If the disk cannot be written, the owner still reads what was ingested before.
+        let mut scanned = unless_disk(self.scan_or_report(own.name.as_str(), ScanMode::Throttled).await)?;
         if own.name.as_str() != agent.name.as_str() {
-            scanned.add(unless_disk(self.scan_or_report(agent.name.as_str(), ScanMode::Paced).await)?);
+            scanned.add(unless_disk(self.scan_or_report(agent.name.as_str(), ScanMode::Throttled).await)?);
         }
         Ok(scanned)
     }
 
-    /// Whether an agent's mailbox folder has not changed since its last complete look, and [`Workspace::scan_mailbox`]
-    /// would find nothing. Opens no file, unless files in the folder were refused.
+    /// True if an agent's mailbox folder has not changed since its last complete scan, so that
+    /// [`Workspace::scan_mailbox`] would find nothing. Opens no file, unless files in the folder were rejected.
     pub(crate) async fn is_unchanged(
         &self,
         agent: &AgentId,
@@ -214,7 +215,7 @@ impl Workspace {
             let Some(stamp) = tree.own_folder_metadata(Section::Inbox, name.as_str())? else {
                 return Ok(false);
             };
-            let stamp = mailbox::trusted_stamp(stamp, now);
+            let stamp = mailbox::stable_fingerprint(stamp, now);
             if stamp.is_none() || stamp != last.stamp {
                 return Ok(false);
             }
@@ -227,7 +228,7 @@ impl Workspace {
         if self.hub().is_local() { compare() } else { blocking(compare).await }
     }
 
-    /// One mailbox in trouble does not keep the others waiting.
+    /// Scans a mailbox and records an I/O error, so that other mailboxes are still scanned.
     async fn scan_or_report(&self, folder: &str, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
         match self.scan_folder(folder, mode).await {
             Err(WorkspaceError::File(error)) => {
@@ -255,43 +256,43 @@ impl Workspace {
             None => Ok(None),
         });
         let Some((stamp, dir)) = found.await? else { return self.restore_folder(name, mode).await };
-        let stamp = mailbox::trusted_stamp(stamp, self.hub().now());
-        let by_stamp = matches!(mode, ScanMode::Paced | ScanMode::Changed);
+        let stamp = mailbox::stable_fingerprint(stamp, self.hub().now());
+        let by_stamp = matches!(mode, ScanMode::Throttled | ScanMode::Changed);
         if by_stamp && self.is_unchanged_since(folder, stamp.as_deref(), &dir).await? {
             return Ok(ScanSummary::default());
         }
         let is_large = self.hub().unread(AgentId::local(name.clone()), LARGE).await? == LARGE;
-        if is_large && mode == ScanMode::Paced && self.rests(folder).await? {
+        if is_large && mode == ScanMode::Throttled && self.is_throttled(folder).await? {
             return Ok(ScanSummary::default());
         }
-        let (scanned, listing_time) = self.look(name, dir, mode).await?;
+        let (scanned, listing_time) = self.compare_mailbox(name, dir, mode).await?;
         if is_large {
-            self.rest(folder, listing_time * PACE).await?;
+            self.throttle(folder, listing_time * THROTTLE_FACTOR).await?;
         }
-        // Only a look that left nothing open counts as complete.
+        // A scan is complete only if no file is in the middle of a write.
         if scanned.settling == 0 {
-            self.hub().put_note_unsynced(Door::Workspace, LOOKED, folder.to_owned(), stamp).await?;
+            self.hub().put_note_unsynced(Door::Workspace, SCANNED, folder.to_owned(), stamp).await?;
         }
         Ok(scanned)
     }
 
-    /// Whether a large mailbox is not due yet.
-    async fn rests(&self, folder: &str) -> Result<bool, WorkspaceError> {
+    /// True if the throttle delays the next scan of a large mailbox.
+    async fn is_throttled(&self, folder: &str) -> Result<bool, WorkspaceError> {
         let due = self.hub().get_note(Door::Workspace, DUE, folder).await?;
         let due = due.and_then(|due| due.parse::<Timestamp>().ok());
-        let longest = self.hub().now().saturating_add(LONGEST_REST).unwrap_or(Timestamp::MAX);
-        // One that lies further ahead is from before the clock was set back.
+        let longest = self.hub().now().saturating_add(MAX_THROTTLE).unwrap_or(Timestamp::MAX);
+        // A later time was written before the clock was set back.
         Ok(due.is_some_and(|due| due > self.hub().now() && due <= longest))
     }
 
-    /// Notes when a large mailbox is due again.
-    async fn rest(&self, folder: &str, rest: Duration) -> Result<(), WorkspaceError> {
-        let rest = SignedDuration::try_from(rest).unwrap_or(LONGEST_REST).min(LONGEST_REST);
-        let due = self.hub().now().saturating_add(rest).unwrap_or(Timestamp::MAX);
+    /// Records when a large mailbox may be scanned again.
+    async fn throttle(&self, folder: &str, pause: Duration) -> Result<(), WorkspaceError> {
+        let pause = SignedDuration::try_from(pause).unwrap_or(MAX_THROTTLE).min(MAX_THROTTLE);
+        let due = self.hub().now().saturating_add(pause).unwrap_or(Timestamp::MAX);
         Ok(self.hub().put_note(Door::Workspace, DUE, folder.to_owned(), Some(due.to_string())).await?)
     }
 
-    /// Whether nothing has happened in a mailbox since its last complete look.
+    /// True if a mailbox is unchanged since its last complete scan.
     async fn is_unchanged_since(
         &self,
         folder: &str,
@@ -311,21 +312,21 @@ impl Workspace {
         blocking(move || Ok(last.is_refused_as_before(&dir))).await
     }
 
-    /// A mailbox folder that is gone although mail waits in it is made again.
+    /// Creates a deleted mailbox folder again if mail waits in it.
     async fn restore_folder(&self, name: Name, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
         let agent = self.owner_of(&*self.hub().directory().await?, name.clone()).await?;
-        // Under a former name, or another spelling, nothing is expected.
+        // No file is expected in the folder of a former name or another spelling.
         if agent.name.as_str() != name.as_str() || self.hub().unread(agent.clone(), 1).await? == 0 {
             return Ok(ScanSummary::default());
         }
         let (tree, name) = (self.tree().clone(), agent.name.clone());
         let dir = blocking(move || Ok(tree.create_own_folder(Section::Inbox, &name)?)).await?;
-        Ok(self.look(agent.name, dir, mode).await?.0)
+        Ok(self.compare_mailbox(agent.name, dir, mode).await?.0)
     }
 
-    /// Compares a mailbox with the journal and takes in what is new. Also returns how long the comparison took, without the
-    /// intake: a burst of dropped files is no reason to leave the next one lying.
-    async fn look(
+    /// Compares a mailbox with the journal and ingests new files. Also returns the duration of the comparison without
+    /// the ingestion, so that a burst of files does not delay the next scan.
+    async fn compare_mailbox(
         &self,
         folder: Name,
         dir: Dir,
@@ -334,15 +335,14 @@ impl Workspace {
         let began = Instant::now();
         let directory = self.hub().directory().await?;
         let agent = self.owner_of(&directory, folder.clone()).await?;
-        // The folder of a former name holds nothing that is expected there.
+        // No file is expected in the folder of a former name.
         let is_own = agent.name.as_str() == folder.as_str();
         let mailbox = Mailbox { folder, agent, is_own, dir, directory };
         let (limit, listed) = (self.config().file_limit, mailbox.dir.clone());
-        // The listing comes first: what is delivered after it is not missing, and what was archived
-        // before it is known to be.
+        // List first: a file delivered after the listing is not missing, and one archived before it is known to be.
         let names = blocking(move || Ok(Names::list(&listed)?)).await?;
         let mut comparison = Comparison::of(names);
-        // What is on its way is read before what waits: what arrives in between is in one of the two.
+        // Read the deliveries in flight before the waiting ones: one that arrives in between is in one of the two.
         for coming in self.hub().pending_files(mailbox.agent.clone()).await? {
             comparison.expect(&ids::file_of(&coming));
         }
@@ -353,14 +353,14 @@ impl Workspace {
         let restored = scanned.restored > 0;
         let (aside, listing) = blocking(move || {
             let listing = comparison.read_new(&listed, limit)?;
-            // What was put right may have moved another file aside.
+            // A repair may have moved another file aside.
             let aside = if restored { Names::list(&listed)?.aside } else { comparison.names().aside.clone() };
             Ok((aside, listing))
         })
         .await?;
         for name in aside {
-            let reason = "it stood under the name of another message and was moved aside".to_owned();
-            let stamp = mailbox::stamp_of(&mailbox.dir, &name);
+            let reason = "it had the file name of another message and was moved aside".to_owned();
+            let stamp = mailbox::file_fingerprint(&mailbox.dir, &name);
             self.report_rejected(RejectedFile { path: mailbox.path(&name), reason, stamp }).await?;
             still.push(name);
         }
@@ -368,7 +368,7 @@ impl Workspace {
         Ok((scanned, compared))
     }
 
-    /// Compares the files of all waiting messages with the listing, a page at a time, and puts right what is wrong.
+    /// Compares the files of all waiting messages with the listing, page by page, and repairs them.
     async fn compare_waiting(
         &self,
         mailbox: &Mailbox,
@@ -376,15 +376,15 @@ impl Workspace {
         mode: ScanMode,
         still: &mut Vec<String>,
     ) -> Result<ScanSummary, WorkspaceError> {
-        /// Messages of one page, so that a large mailbox is never in memory as a whole.
+        /// Messages per page, which bounds memory for a large mailbox.
         const PAGE: usize = 1000;
         let mut scanned = ScanSummary::default();
         if !mailbox.is_own {
             return Ok(scanned);
         }
         let agent = mailbox.agent.clone();
-        let by_content =
-            mode == ScanMode::Content || self.hub().unread(agent.clone(), COMPARE + 1).await? <= COMPARE;
+        let by_content = mode == ScanMode::Content
+            || self.hub().unread(agent.clone(), COMPARE_LIMIT + 1).await? <= COMPARE_LIMIT;
         let mut after = 0;
         loop {
             let page = self.hub().expected_files_after(agent.clone(), after, PAGE).await?;
@@ -393,7 +393,7 @@ impl Workspace {
             for (_, waiting) in page {
                 let name = ids::file_of(&waiting);
                 let listed = comparison.expect(&name);
-                // What was delivered since the listing is not missing.
+                // A file delivered since the listing is not missing.
                 let is_there = listed || matches!(mailbox.dir.stat(&name), Ok(Some(_)));
                 if is_there && !(listed && by_content) {
                     continue;
@@ -410,20 +410,23 @@ impl Workspace {
         }
     }
 
-    /// Takes in what is new, in the order of its senders. `still` are names with a problem known already.
+    /// Ingests new files in the order of their senders. `still` has the names of files that are rejected already.
     async fn ingest(
         &self,
         mailbox: &Mailbox,
         listing: Listing,
         mut still: Vec<String>,
     ) -> Result<ScanSummary, WorkspaceError> {
-        let mut scanned = ScanSummary { settling: usize::from(listing.again), ..ScanSummary::default() };
+        let mut scanned =
+            ScanSummary { settling: usize::from(listing.needs_rescan), ..ScanSummary::default() };
         let mut drafts: Vec<((String, String), Draft)> = Vec::new();
         for file in listing.new {
             let (name, stamp) = (file.name.clone(), file.stamp.clone());
-            let draft = match self.draft(mailbox, file).await {
+            let draft = match self.build_draft(mailbox, file).await {
                 Ok(draft) => draft,
-                Err(error) => Err(FileOutcome::Rejected { reason: own_fault(error)?, in_file: false }),
+                Err(error) => {
+                    Err(FileOutcome::Rejected { reason: single_file_error(error)?, in_file: false })
+                }
             };
             match draft {
                 Ok(draft) => drafts.push(((name, stamp), draft)),
@@ -435,15 +438,14 @@ impl Workspace {
         let (names, batch): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
         for ((name, stamp), answer) in names.into_iter().zip(self.hub().submit_all(batch).await) {
             let outcome = match answer {
-                // Another process was quicker.
+                // Another process ingested it first.
                 Ok(accepted) if accepted.duplicate => FileOutcome::Known,
                 Ok(accepted) => {
                     if let Err(error) = self.after_intake(mailbox, &name, &accepted).await {
-                        // The message is in the journal; what could not be written beside it is not
-                        // worth leaving the others behind.
-                        tracing::warn!(error = %own_fault(error)?, file = name, "not all is done for a message");
+                        // The message is in the journal. A failure to write its receipt must not stop the other files.
+                        tracing::warn!(error = %single_file_error(error)?, file = name, "a message was ingested, but its receipt or archiving failed");
                     }
-                    FileOutcome::Taken
+                    FileOutcome::Ingested
                 }
                 Err(
                     error @ (HubError::Store { .. }
@@ -460,8 +462,8 @@ impl Workspace {
         }
         let (folder, within) = (format!("inbox/{}", mailbox.folder), mailbox.path(""));
         self.clear_rejected(|path| {
-            let is_over = |name: &str| !still.iter().any(|still| still == name);
-            path == folder || path.strip_prefix(&within).is_some_and(is_over)
+            let is_resolved = |name: &str| !still.iter().any(|still| still == name);
+            path == folder || path.strip_prefix(&within).is_some_and(is_resolved)
         })
         .await?;
         Ok(scanned)
@@ -477,7 +479,7 @@ impl Workspace {
         still: &mut Vec<String>,
     ) -> Result<(), WorkspaceError> {
         match outcome {
-            FileOutcome::Taken => scanned.taken += 1,
+            FileOutcome::Ingested => scanned.ingested += 1,
             FileOutcome::Settling => scanned.settling += 1,
             FileOutcome::Known => {}
             FileOutcome::Rejected { reason, in_file } => {
@@ -490,7 +492,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// A receipt for what was taken in; and what its sender's earlier tasks make of it.
+    /// Writes the receipt of an ingested message and supersedes its sender's earlier tasks.
     async fn after_intake(
         &self,
         mailbox: &Mailbox,
@@ -501,7 +503,7 @@ impl Workspace {
             self.move_to_own_folder(mailbox, name).await?;
         }
         if accepted.stopped.is_some() {
-            // A rule against storms says that its reader must not get it.
+            // A loop limit stopped it, so its reader must not get it.
             self.archive(&mailbox.agent, accepted.id).await?;
         } else if let Some(stored) = self.hub().message(accepted.id).await? {
             if crate::translate::replaces_earlier(&stored.message) {
@@ -512,20 +514,20 @@ impl Workspace {
         self.write_receipt(accepted.id).await
     }
 
-    /// Moves a file out of the folder of a former name, or of another spelling, into the agent's own.
+    /// Moves a file from the folder of a former name, or of another spelling, into the agent's own folder.
     async fn move_to_own_folder(&self, mailbox: &Mailbox, name: &str) -> Result<(), WorkspaceError> {
         let (tree, dir) = (self.tree().clone(), mailbox.dir.clone());
         let (owner, name) = (mailbox.agent.name.clone(), name.to_owned());
         blocking(move || {
             let own = tree.create_own_folder(Section::Inbox, &owner)?;
-            mailbox::bring(&dir, &own, &name)?;
+            mailbox::move_file(&dir, &own, &name)?;
             Ok(())
         })
         .await
     }
 
-    /// Whose mailbox a folder is, in the spelling that is used for every path. A name that nobody has registered is
-    /// spelled as the folder that is there; where several are, as the first.
+    /// Returns the owner of a mailbox folder, in the canonical spelling. An unregistered name is spelled like the
+    /// existing folder; the first of several.
     pub(crate) async fn owner_of(
         &self,
         directory: &Directory,
@@ -544,8 +546,8 @@ impl Workspace {
         Ok(spelling.map_or(agent, AgentId::local))
     }
 
-    /// A new file as a draft, or what becomes of it instead.
-    async fn draft(
+    /// Builds a draft from a new file, or returns its outcome.
+    async fn build_draft(
         &self,
         mailbox: &Mailbox,
         file: NewFile,
@@ -556,7 +558,7 @@ impl Workspace {
             Ok(content) => content,
             Err(error) => {
                 let settle = jiff::SignedDuration::try_from(self.config().settle).unwrap_or_default();
-                // A date far in the future says nothing about when it was written.
+                // A date far in the future says nothing about the age of the file.
                 let age = self.hub().now().duration_since(file.modified).abs();
                 if matches!(error, Unreadable::Malformed(_)) && age < settle {
                     return Ok(Err(FileOutcome::Settling));
@@ -571,17 +573,17 @@ impl Workspace {
                 content.recipient.escape_debug()
             ));
         }
-        if let Some(known) = self.known(&content.id, agent).await? {
-            return Ok(Err(self.again(mailbox, known, &file.name).await?));
+        if let Some(known) = self.find_known(&content.id, agent).await? {
+            return Ok(Err(self.handle_known_file(mailbox, known, &file.name).await?));
         }
         if directory.agent(agent).is_none() && !agent.is_human() {
             let reason = format!(
-                "no agent is named '{agent}'; register it with `switchboard agents register \"{agent}\"` and the file is taken in"
+                "no agent is named '{agent}'; register it with `switchboard agents register \"{agent}\"` and the file is accepted"
             );
             return Ok(Err(FileOutcome::Rejected { reason, in_file: false }));
         }
         let reply_to = match &content.reply_to {
-            // It is what its sender calls the message it answers.
+            // The sender's own id for the message that it replies to.
             Some(native) => match content.sender.parse::<AgentId>() {
                 Ok(sender) => self.resolve_id_for(&sender, native).await.ok(),
                 Err(_) => self.resolve_id(native).await.ok(),
@@ -598,8 +600,8 @@ impl Workspace {
             .map_err(|error| FileOutcome::Rejected { reason: error.to_string(), in_file: true }))
     }
 
-    /// The message that this mailbox knows by this id.
-    async fn known(&self, native: &str, agent: &AgentId) -> Result<Option<MessageId>, WorkspaceError> {
+    /// Finds the message that this mailbox has under a protocol id.
+    async fn find_known(&self, native: &str, agent: &AgentId) -> Result<Option<MessageId>, WorkspaceError> {
         let mut candidates: Vec<MessageId> = ids::from_native(native).into_iter().collect();
         for (scope, id) in self.hub().find_by_native(Some(Door::Workspace), native).await? {
             if scope.is_empty() || scope.eq_ignore_ascii_case(agent.name.as_str()) {
@@ -616,32 +618,31 @@ impl Workspace {
         Ok(None)
     }
 
-    /// A file under the id of a message that is known and not expected here.
-    async fn again(
+    /// Handles a file whose id belongs to a known message and which is not expected here.
+    async fn handle_known_file(
         &self,
         mailbox: &Mailbox,
         id: MessageId,
         name: &str,
     ) -> Result<FileOutcome, WorkspaceError> {
         let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(FileOutcome::Known) };
-        let expected = self.expected(mailbox, &stored.message).await?;
+        let expected = self.expected_file(mailbox, &stored.message).await?;
         let (dir, read, limit) = (mailbox.dir.clone(), name.to_owned(), self.config().file_limit);
-        let same = blocking(move || {
-            Ok(dir.read(&read, limit)?.is_none_or(|found| expected.is_met_by(&found.bytes)))
-        })
-        .await?;
+        let same =
+            blocking(move || Ok(dir.read(&read, limit)?.is_none_or(|found| expected.matches(&found.bytes))))
+                .await?;
         if !same {
-            let reason = format!("another message was accepted under this id before ({id})");
+            let reason = format!("another message with this id was accepted before ({id})");
             return Ok(FileOutcome::Rejected { reason, in_file: true });
         }
         let delivery = receipt.deliveries.iter().find(|delivery| delivery.agent == mailbox.agent);
         if delivery.is_some_and(|delivery| belongs_in_archive(delivery.state)) {
-            // An interrupted move, or a copy of something that was done with.
+            // An interrupted move to the archive, or a copy of a message that is archived.
             let (tree, dir) = (self.tree().clone(), mailbox.dir.clone());
             let (owner, name) = (mailbox.agent.name.clone(), name.to_owned());
             blocking(move || Ok(move_to_archive(&tree, &dir, &owner, &name)?)).await?;
             if let Err(error) = self.write_receipt(id).await {
-                tracing::warn!(error = %own_fault(error)?, "a receipt could not be written");
+                tracing::warn!(error = %single_file_error(error)?, "a receipt could not be written");
             }
         } else if !mailbox.is_own {
             self.move_to_own_folder(mailbox, name).await?;
@@ -651,14 +652,14 @@ impl Workspace {
 }
 
 impl Mailbox {
-    /// Where a file of it is, below `.switchboard/`.
+    /// Returns a file's path, below `.switchboard/`.
     fn path(&self, name: &str) -> String {
         format!("inbox/{}/{name}", self.folder)
     }
 }
 
-/// The reason, where an error concerns one file or one message alone; all others are passed on.
-pub(crate) fn own_fault(error: WorkspaceError) -> Result<String, WorkspaceError> {
+/// Returns the reason if an error concerns a single file or message; returns all other errors.
+pub(crate) fn single_file_error(error: WorkspaceError) -> Result<String, WorkspaceError> {
     match error {
         WorkspaceError::File(error) => Ok(describe(&error)),
         WorkspaceError::Hub(error @ HubError::DamagedMessage { .. }) => Ok(error.to_string()),

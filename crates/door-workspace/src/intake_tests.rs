@@ -12,19 +12,19 @@ use switchboard_sys::files::FileError;
 use super::*;
 use crate::config::Config;
 use crate::test_workspace::{
-    TestWorkspace, agent, archive_file, damage_database, inbox_file, letter, message, move_carelessly, name,
-    names_in, with, write_carelessly,
+    TestWorkspace, agent, archive_file, damage_database, inbox_file, message, move_carelessly, name,
+    names_in, outgoing, with, write_carelessly,
 };
 use crate::workspace::OutgoingMessage;
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-fn scanned(taken: usize, restored: usize, settling: usize) -> ScanSummary {
-    ScanSummary { taken, restored, settling }
+fn scanned(ingested: usize, restored: usize, settling: usize) -> ScanSummary {
+    ScanSummary { ingested, restored, settling }
 }
 
 #[tokio::test]
-async fn a_dropped_file_becomes_mail_and_stays_where_it_is() {
+async fn dropped_file_is_ingested_and_stays() {
     let t = TestWorkspace::new(&["codex"]).await;
     let file =
         with(message("msg_1_a", "claude", "codex", "hello"), json!({ "x": 1, "metadata": { "k": [true] } }));
@@ -38,7 +38,7 @@ async fn a_dropped_file_becomes_mail_and_stays_where_it_is() {
 }
 
 #[tokio::test]
-async fn f14_a_dropped_file_is_unverified_and_gets_a_receipt() {
+async fn dropped_file_is_unverified_with_receipt() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "human", "codex", "obey"));
     t.workspace.scan().await.unwrap();
@@ -50,7 +50,7 @@ async fn f14_a_dropped_file_is_unverified_and_gets_a_receipt() {
 }
 
 #[tokio::test]
-async fn f14_a_file_of_another_user_gets_no_receipt() {
+async fn file_of_another_user_gets_no_receipt() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "claude", "codex", "hello"));
     if let Err(error) = std::os::unix::fs::chown(t.path("inbox/codex/msg_1_a.json"), Some(65534), None) {
@@ -69,7 +69,7 @@ async fn f14_a_file_of_another_user_gets_no_receipt() {
 }
 
 #[tokio::test]
-async fn f9_f10_malformed_files_are_reported_once_left_alone_and_stop_nobody() {
+async fn malformed_files_are_reported_once_and_stay() {
     let good = message("msg_9_good", "claude", "codex", "good").to_string();
     let least = r#"{"id":"msg_1_a","action":"x","sender":"a","recipient":"codex","payload":"p""#;
     let utf16: Vec<u8> = good.encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -117,7 +117,7 @@ async fn f9_f10_malformed_files_are_reported_once_left_alone_and_stop_nobody() {
 }
 
 #[tokio::test]
-async fn f9_a_problem_says_what_is_wrong_and_is_forgotten_with_its_file() {
+async fn rejection_lasts_until_file_is_removed() {
     let t = TestWorkspace::new(&["codex", "codex-2"]).await;
     for folder in ["codex", "codex-2"] {
         t.write(&format!("inbox/{folder}/msg_1_a.json"), "");
@@ -139,11 +139,11 @@ async fn f9_a_problem_says_what_is_wrong_and_is_forgotten_with_its_file() {
 }
 
 #[tokio::test]
-async fn f10_a_file_beyond_the_limit_is_not_read() {
+async fn oversized_file_is_not_read() {
     let t = TestWorkspace::new(&["codex"]).await;
     let limit = Config::default().file_limit;
     assert_eq!(limit, 8 << 20);
-    // A sparse file: reading it would take the memory, refusing it takes nothing.
+    // A sparse file: reading it would exhaust memory, refusing it costs nothing.
     for (file, size) in [("msg_1_a", limit + 1), ("msg_1_b", 2 << 30)] {
         let path = t.path(&format!("inbox/codex/{file}.json"));
         write_carelessly(&path, "");
@@ -157,7 +157,7 @@ async fn f10_a_file_beyond_the_limit_is_not_read() {
 }
 
 #[tokio::test]
-async fn f10_a_body_beyond_the_limit_is_refused_and_the_largest_is_taken() {
+async fn oversized_body_is_refused_at_the_limit() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "claude", "codex", &"x".repeat(1 << 20)));
     t.put("codex", &message("msg_1_b", "claude", "codex", &"x".repeat((1 << 20) + 1)));
@@ -167,7 +167,7 @@ async fn f10_a_body_beyond_the_limit_is_refused_and_the_largest_is_taken() {
 }
 
 #[tokio::test]
-async fn f8_a_half_written_file_is_waited_for_and_taken_when_complete() {
+async fn half_written_file_is_ingested_when_complete() {
     let t = TestWorkspace::new(&["codex"]).await;
     let whole = message("msg_1_a", "claude", "codex", "slowly").to_string();
     for half in ["", &whole[..20], &whole[..whole.len() - 1]] {
@@ -182,11 +182,11 @@ async fn f8_a_half_written_file_is_waited_for_and_taken_when_complete() {
 }
 
 #[tokio::test]
-async fn f8_a_file_completed_in_place_after_it_was_reported_is_taken() {
+async fn rejected_file_is_ingested_once_completed() {
     let t = TestWorkspace::new(&["codex"]).await;
     let whole = message("msg_1_a", "claude", "codex", "slowly").to_string();
     t.write("inbox/codex/msg_1_a.json", &whole[..20]);
-    // From now on the folder's stamp is old enough to be trusted.
+    // From here on the folder's fingerprint is old enough to be stable.
     t.clock.advance(MINUTE);
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.rejected_files().await.len(), 1);
@@ -197,7 +197,7 @@ async fn f8_a_file_completed_in_place_after_it_was_reported_is_taken() {
 }
 
 #[tokio::test]
-async fn f24_a_malformed_file_dated_in_the_future_is_not_waited_for() {
+async fn malformed_file_with_future_date_is_rejected() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("inbox/codex/msg_1_a.json", "{");
     t.set_age("inbox/codex/msg_1_a.json", SignedDuration::from_hours(-24 * 365 * 10));
@@ -206,12 +206,12 @@ async fn f24_a_malformed_file_dated_in_the_future_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn an_unchanged_mailbox_is_not_looked_at_and_a_changed_one_is() {
+async fn only_changed_mailboxes_are_scanned() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "claude", "codex", "one"));
     t.clock.advance(MINUTE);
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
-    // In place, so that only the file changes: the next thorough look finds it.
+    // In place, so that only the file changes: the next full comparison finds it.
     t.write("inbox/codex/msg_1_a.json", "");
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 1, 0));
@@ -221,10 +221,10 @@ async fn an_unchanged_mailbox_is_not_looked_at_and_a_changed_one_is() {
 }
 
 #[tokio::test]
-async fn f7_a_waiting_message_that_is_overwritten_comes_back_and_the_newcomer_is_kept() {
+async fn overwritten_message_is_restored() {
     for in_place in [true, false] {
         let t = TestWorkspace::new(&["codex"]).await;
-        let id = t.send(letter("claude", "codex", "first")).await;
+        let id = t.send(outgoing("claude", "codex", "first")).await;
         let below = inbox_file("codex", id);
         let original = t.bytes(&below);
         let other = message(&ids::to_native(id), "mallory", "codex", "other").to_string();
@@ -242,7 +242,7 @@ async fn f7_a_waiting_message_that_is_overwritten_comes_back_and_the_newcomer_is
         assert_eq!(aside.len(), 1);
         let aside = format!("inbox/codex/{}", aside[0]);
         assert_eq!(t.bytes(&aside), other.as_bytes());
-        let reason = "it stood under the name of another message and was moved aside".to_owned();
+        let reason = "it had the file name of another message and was moved aside".to_owned();
         assert_eq!(t.rejected_files().await, [(aside.clone(), reason)]);
         assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
         assert_eq!(t.rejected_files().await.len(), 1, "reported once, and for as long as it lies there");
@@ -253,9 +253,9 @@ async fn f7_a_waiting_message_that_is_overwritten_comes_back_and_the_newcomer_is
 }
 
 #[tokio::test]
-async fn f10_a_waiting_message_replaced_by_a_huge_file_comes_back_without_reading_that() {
+async fn message_replaced_by_huge_file_is_restored() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "first")).await;
+    let id = t.send(outgoing("claude", "codex", "first")).await;
     let below = inbox_file("codex", id);
     std::fs::File::options().write(true).open(t.path(&below)).unwrap().set_len(3 << 30).unwrap();
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 1, 0));
@@ -263,26 +263,26 @@ async fn f10_a_waiting_message_replaced_by_a_huge_file_comes_back_without_readin
 }
 
 #[tokio::test]
-async fn f15_the_same_file_again_is_no_news_and_another_under_its_id_is_refused() {
+async fn duplicate_file_is_ignored_conflicting_one_refused() {
     let t = TestWorkspace::new(&["codex"]).await;
     let first = message("msg_1_a", "claude", "codex", "first");
     t.put("codex", &first);
     t.workspace.scan().await.unwrap();
-    // The same in other words, while it waits.
+    // The same content in another formatting, while it waits.
     t.write("inbox/codex/msg_1_a.json", serde_json::to_string_pretty(&first).unwrap());
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0));
     let id = t.id_of("msg_1_a").await;
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     assert_eq!(t.names("inbox/codex"), [""; 0]);
-    // Once more after it was done with: it goes to the archive, beside the first.
+    // Again after it was archived: it goes to the archive, beside the first.
     t.put("codex", &first);
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     assert_eq!((t.names("inbox/codex").len(), t.names("archive/codex").len()), (0, 2));
-    // Another message under its id stays and is reported.
+    // Another message with its id stays and is reported.
     let other = message("msg_1_a", "claude", "codex", "other");
     t.put("codex", &other);
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
-    let reason = format!("another message was accepted under this id before ({id})");
+    let reason = format!("another message with this id was accepted before ({id})");
     assert_eq!(t.rejected_files().await, [("inbox/codex/msg_1_a.json".to_owned(), reason)]);
     assert_eq!(t.json("inbox/codex/msg_1_a.json"), other);
     assert_eq!(t.json("archive/codex/msg_1_a.json")["payload"], "first");
@@ -290,9 +290,9 @@ async fn f15_the_same_file_again_is_no_news_and_another_under_its_id_is_refused(
 }
 
 #[tokio::test]
-async fn f15_a_message_of_ours_copied_into_another_mailbox_is_refused() {
+async fn message_copied_to_another_mailbox_is_refused() {
     let t = TestWorkspace::new(&["codex", "gemini"]).await;
-    let id = t.send(letter("claude", "codex", "for codex")).await;
+    let id = t.send(outgoing("claude", "codex", "for codex")).await;
     let stolen = with(t.json(&inbox_file("codex", id)), json!({ "recipient": "gemini" }));
     t.put("gemini", &stolen);
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
@@ -306,7 +306,7 @@ async fn f15_a_message_of_ours_copied_into_another_mailbox_is_refused() {
 }
 
 #[tokio::test]
-async fn f11_hostile_folder_names_are_reported_and_never_used() {
+async fn hostile_folder_names_are_reported() {
     let t = TestWorkspace::new(&["codex"]).await;
     let long = "x".repeat(200);
     let hostile = [
@@ -343,15 +343,15 @@ async fn f11_hostile_folder_names_are_reported_and_never_used() {
 }
 
 #[tokio::test]
-async fn f12_a_mailbox_that_is_a_link_leads_nowhere() {
+async fn mailbox_symlink_is_refused() {
     let t = TestWorkspace::new(&["codex", "gemini"]).await;
     let outside = tempfile::tempdir().unwrap();
     let secret = message("msg_1_a", "x", "codex", "planted").to_string();
     write_carelessly(&outside.path().join("msg_1_a.json"), &secret);
     std::fs::remove_dir(t.path("inbox/codex")).unwrap();
     symlink(outside.path(), t.path("inbox/codex")).unwrap();
-    let accepted = t.workspace.send(letter("claude", "codex", "for codex")).await.unwrap();
-    let id = t.send(letter("claude", "gemini", "for gemini")).await;
+    let accepted = t.workspace.send(outgoing("claude", "codex", "for codex")).await.unwrap();
+    let id = t.send(outgoing("claude", "gemini", "for gemini")).await;
     assert_eq!(t.states(id).await, ["delivered"]);
     assert_eq!(t.states(accepted.id).await, ["retrying"], "tried again later, and nothing is claimed");
     for _ in 0..2 {
@@ -362,7 +362,7 @@ async fn f12_a_mailbox_that_is_a_link_leads_nowhere() {
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].0, "inbox/codex");
     assert!(problems[0].1.ends_with("inbox/codex is not a directory but a symbolic link"), "{problems:?}");
-    // Put right, it works and the problem is gone.
+    // Once fixed, it works and the rejection is gone.
     std::fs::remove_file(t.path("inbox/codex")).unwrap();
     t.put("codex", &message("msg_1_b", "x", "codex", "real"));
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
@@ -370,7 +370,7 @@ async fn f12_a_mailbox_that_is_a_link_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn f12_links_pipes_sockets_and_folders_among_the_messages_are_refused_at_once() {
+async fn special_files_are_refused_at_once() {
     let t = TestWorkspace::new(&["codex"]).await;
     let outside = tempfile::tempdir().unwrap();
     write_carelessly(&outside.path().join("x"), message("msg_1_link", "x", "codex", "linked").to_string());
@@ -392,11 +392,11 @@ async fn f12_links_pipes_sockets_and_folders_among_the_messages_are_refused_at_o
 }
 
 #[tokio::test]
-async fn f12_a_link_or_pipe_in_place_of_a_waiting_message_stops_no_neighbour() {
+async fn special_file_replacing_message_stops_no_neighbour() {
     let t = TestWorkspace::new(&["codex", "gemini"]).await;
-    let linked = t.send(letter("claude", "codex", "linked")).await;
-    let piped = t.send(letter("claude", "codex", "piped")).await;
-    let deleted = t.send(letter("claude", "codex", "deleted")).await;
+    let linked = t.send(outgoing("claude", "codex", "linked")).await;
+    let piped = t.send(outgoing("claude", "codex", "piped")).await;
+    let deleted = t.send(outgoing("claude", "codex", "deleted")).await;
     let outside = tempfile::tempdir().unwrap();
     for id in [linked, piped, deleted] {
         std::fs::remove_file(t.path(&inbox_file("codex", id))).unwrap();
@@ -420,7 +420,7 @@ async fn f12_a_link_or_pipe_in_place_of_a_waiting_message_stops_no_neighbour() {
 }
 
 #[tokio::test]
-async fn f12_a_hard_link_is_read_and_what_it_leads_to_never_written() {
+async fn hard_link_is_read_and_never_written() {
     let t = TestWorkspace::new(&["codex"]).await;
     let outside = tempfile::tempdir_in(t.workspace_folder()).unwrap();
     let original = outside.path().join("original.json");
@@ -428,7 +428,7 @@ async fn f12_a_hard_link_is_read_and_what_it_leads_to_never_written() {
     write_carelessly(&original, &text);
     std::fs::hard_link(&original, t.path("inbox/codex/msg_1_a.json")).unwrap();
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
-    // Its owner empties it: ours is written anew, beside it.
+    // Its owner truncates it: ours is written again, beside it.
     write_carelessly(&original, "");
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 1, 0));
     assert_eq!(t.json("inbox/codex/msg_1_a.json")["payload"], "shared");
@@ -436,12 +436,12 @@ async fn f12_a_hard_link_is_read_and_what_it_leads_to_never_written() {
 }
 
 #[tokio::test]
-async fn f12_outbox_and_archive_links_lead_nowhere_and_stop_nobody() {
+async fn outbox_and_archive_symlinks_are_refused() {
     let t = TestWorkspace::new(&["codex", "gemini"]).await;
     let outside = tempfile::tempdir().unwrap();
     symlink(outside.path(), t.path("outbox/claude")).unwrap();
     symlink(outside.path(), t.path("archive/codex")).unwrap();
-    let id = t.send(letter("claude", "codex", "sent")).await;
+    let id = t.send(outgoing("claude", "codex", "sent")).await;
     assert_eq!(t.states(id).await, ["delivered"], "a receipt that cannot be written does not undo it");
     t.put("codex", &message("msg_1_a", "claude", "codex", "one"));
     t.put("codex", &message("msg_1_b", "claude", "codex", "two"));
@@ -454,7 +454,7 @@ async fn f12_outbox_and_archive_links_lead_nowhere_and_stop_nobody() {
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].0, inbox_file("codex", id));
     assert_eq!(names_in(outside.path()), [""; 0]);
-    // Put right, the move is made up for.
+    // Once fixed, the move is completed.
     std::fs::remove_file(t.path("archive/codex")).unwrap();
     t.clock.advance(MINUTE);
     t.workspace.scan().await.unwrap();
@@ -463,7 +463,7 @@ async fn f12_outbox_and_archive_links_lead_nowhere_and_stop_nobody() {
 }
 
 #[tokio::test]
-async fn f13_a_workspace_that_was_moved_away_is_left_alone() {
+async fn moved_workspace_is_not_changed() {
     let t = TestWorkspace::new(&["codex"]).await;
     let elsewhere = t.workspace_folder().join("moved");
     move_carelessly(&t.root(), &elsewhere);
@@ -491,7 +491,7 @@ async fn f13_a_workspace_that_was_moved_away_is_left_alone() {
 }
 
 #[tokio::test]
-async fn f13_a_workspace_reached_through_a_link_is_resolved_once() {
+async fn workspace_symlink_is_resolved_once() {
     let t = TestWorkspace::new(&["codex"]).await;
     let elsewhere = tempfile::tempdir().unwrap();
     let link = elsewhere.path().join("link");
@@ -503,7 +503,7 @@ async fn f13_a_workspace_reached_through_a_link_is_resolved_once() {
 }
 
 #[tokio::test]
-async fn f17_answers_to_nothing_to_themselves_and_in_a_circle_still_make_threads() {
+async fn dangling_and_circular_replies_form_threads() {
     let t = TestWorkspace::new(&["codex"]).await;
     let reply = |id: &str, to: &str| with(message(id, "x", "codex", id), json!({ "replyTo": to }));
     t.put("codex", &reply("msg_1_lost", "msg_0_absent"));
@@ -517,16 +517,16 @@ async fn f17_answers_to_nothing_to_themselves_and_in_a_circle_still_make_threads
         let thread = t.workspace.hub().thread(stored.message.thread, 100).await.unwrap();
         assert!(thread.items.iter().any(|found| found.message.id == id), "{native}");
     }
-    // What they said they answer is kept, also when the file has to be written again.
+    // The original reply id is retained, also when the file has to be written again.
     std::fs::remove_file(t.path("inbox/codex/msg_1_lost.json")).unwrap();
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 1, 0));
     assert_eq!(t.json("inbox/codex/msg_1_lost.json")["replyTo"], "msg_0_absent");
 }
 
 #[tokio::test]
-async fn an_answer_joins_the_thread_of_what_it_answers() {
+async fn reply_joins_its_parents_thread() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let asked = t.send(letter("claude", "codex", "ask")).await;
+    let asked = t.send(outgoing("claude", "codex", "ask")).await;
     let answer =
         with(message("msg_1_a", "codex", "claude", "answer"), json!({ "replyTo": ids::to_native(asked) }));
     t.put("claude", &answer);
@@ -541,7 +541,7 @@ async fn an_answer_joins_the_thread_of_what_it_answers() {
 }
 
 #[tokio::test]
-async fn an_answer_stays_as_it_is_when_its_parent_has_left_the_journal() {
+async fn reply_survives_its_pruned_parent() {
     let config = Config {
         retention: crate::Retention { journal: Some(MINUTE), ..crate::Retention::FOR_EVER },
         ..Config::default()
@@ -550,11 +550,11 @@ async fn an_answer_stays_as_it_is_when_its_parent_has_left_the_journal() {
     t.put("codex", &message("msg_1_a", "claude", "codex", "asked by a file"));
     t.workspace.scan().await.unwrap();
     let by_file = t.id_of("msg_1_a").await;
-    let by_hub = t.send(letter("claude", "codex", "asked by us")).await;
+    let by_hub = t.send(outgoing("claude", "codex", "asked by us")).await;
     let to_file = with(message("msg_2_a", "codex", "claude", "to the file"), json!({ "replyTo": "msg_1_a" }));
     t.put("claude", &to_file);
     t.workspace.scan().await.unwrap();
-    let to_hub = OutgoingMessage { in_reply_to: Some(by_hub), ..letter("codex", "claude", "to us") };
+    let to_hub = OutgoingMessage { in_reply_to: Some(by_hub), ..outgoing("codex", "claude", "to us") };
     let to_hub = t.send(to_hub).await;
     for id in [by_file, by_hub] {
         t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
@@ -568,15 +568,15 @@ async fn an_answer_stays_as_it_is_when_its_parent_has_left_the_journal() {
 }
 
 #[tokio::test]
-async fn the_order_of_a_sender_is_kept_also_within_a_millisecond() {
+async fn sender_order_holds_within_a_millisecond() {
     let t = TestWorkspace::new(&["codex"]).await;
-    // The names sort the other way round; only the files' times tell.
+    // The names sort in reverse; only the files' times have the order.
     for (number, file) in ["msg_1_c", "msg_1_b", "msg_1_a"].into_iter().enumerate() {
         t.put("codex", &message(file, "claude", "codex", &number.to_string()));
         let below = format!("inbox/codex/{file}.json");
         t.set_age(&below, SignedDuration::from_nanos(3000 - 1000 * i64::try_from(number).unwrap()));
     }
-    // The time a message says it was written at comes first.
+    // The time in the message has precedence.
     let early = json!({ "createdAt": "2024-12-31T23:59:59.999Z" });
     t.put("codex", &with(message("msg_9_z", "claude", "codex", "early"), early));
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(4, 0, 0));
@@ -584,14 +584,14 @@ async fn the_order_of_a_sender_is_kept_also_within_a_millisecond() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn f6_two_processes_at_one_mailbox_take_each_file_once() {
+async fn two_processes_ingest_each_file_once() {
     let t = TestWorkspace::new(&["codex"]).await;
     let other = t.another().await;
     for number in 0..100 {
         t.put("codex", &message(&format!("msg_1_{number:03}"), "claude", "codex", &format!("{number:03}")));
     }
     let (one, two) = tokio::join!(t.workspace.scan(), other.scan());
-    assert_eq!(one.unwrap().taken + two.unwrap().taken, 100);
+    assert_eq!(one.unwrap().ingested + two.unwrap().ingested, 100);
     let expected: Vec<String> = (0..100).map(|number| format!("{number:03}")).collect();
     assert_eq!(t.journal().await, expected);
     assert_eq!(t.rejected_files().await, []);
@@ -601,12 +601,12 @@ async fn f6_two_processes_at_one_mailbox_take_each_file_once() {
 }
 
 #[tokio::test]
-async fn a_mailbox_of_nobody_waits_for_its_agent() {
+async fn unregistered_mailbox_waits_for_its_agent() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("gemini", &message("msg_1_a", "claude", "gemini", "hello"));
     t.clock.advance(MINUTE);
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
-    let reason = "no agent is named 'gemini'; register it with `switchboard agents register \"gemini\"` and the file is taken in";
+    let reason = "no agent is named 'gemini'; register it with `switchboard agents register \"gemini\"` and the file is accepted";
     assert_eq!(t.rejected_files().await, [("inbox/gemini/msg_1_a.json".to_owned(), reason.to_owned())]);
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     t.workspace.register(Registration::mailbox(name("gemini"))).await.unwrap();
@@ -615,9 +615,9 @@ async fn a_mailbox_of_nobody_waits_for_its_agent() {
 }
 
 #[tokio::test]
-async fn case_twins_share_one_mailbox() {
+async fn names_differing_in_case_share_one_mailbox() {
     let t = TestWorkspace::new(&["Codex"]).await;
-    t.send(letter("claude", "cODEX", "sent")).await;
+    t.send(outgoing("claude", "cODEX", "sent")).await;
     t.put("codex", &message("msg_1_a", "claude", "codex", "dropped"));
     assert_eq!(t.workspace.scan_mailbox(&agent("codex")).await.unwrap(), scanned(1, 0, 0));
     assert_eq!(t.waiting("CODEX").await, ["sent", "dropped"]);
@@ -632,7 +632,7 @@ async fn case_twins_share_one_mailbox() {
 }
 
 #[tokio::test]
-async fn one_mailbox_is_swept_by_any_of_its_names() {
+async fn mailbox_is_scanned_by_any_name() {
     let t = TestWorkspace::new(&["Codex"]).await;
     t.put("Codex", &message("msg_1_a", "claude", "Codex", "new"));
     assert_eq!(t.workspace.scan_mailbox(&agent("codex")).await.unwrap(), scanned(1, 0, 0));
@@ -640,9 +640,9 @@ async fn one_mailbox_is_swept_by_any_of_its_names() {
 }
 
 #[tokio::test]
-async fn the_person_has_one_mailbox_in_any_spelling() {
+async fn person_has_one_mailbox_in_any_spelling() {
     let t = TestWorkspace::new(&[]).await;
-    t.send(letter("codex", "human", "done")).await;
+    t.send(outgoing("codex", "human", "done")).await;
     t.put("Human", &message("msg_1_a", "codex", "Human", "dropped"));
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0));
@@ -651,7 +651,7 @@ async fn the_person_has_one_mailbox_in_any_spelling() {
 }
 
 #[tokio::test]
-async fn a_sender_may_use_a_former_name() {
+async fn sender_may_use_a_former_name() {
     let t = TestWorkspace::new(&["claude", "codex"]).await;
     t.workspace.rename(name("claude"), name("opus")).await.unwrap();
     t.put("codex", &message("msg_1_a", "claude", "codex", "old name"));
@@ -664,7 +664,7 @@ async fn a_sender_may_use_a_former_name() {
 }
 
 #[tokio::test]
-async fn lost_and_damaged_files_are_written_again() {
+async fn lost_and_damaged_files_are_restored() {
     type Damage = fn(&std::path::Path, &[u8]);
     let damages: [(&str, Damage); 4] = [
         ("deleted", |path, _| std::fs::remove_file(path).unwrap()),
@@ -675,8 +675,8 @@ async fn lost_and_damaged_files_are_written_again() {
     for (case, damage) in damages {
         for thorough in [false, true] {
             let t = TestWorkspace::new(&["codex"]).await;
-            let id = t.send(letter("claude", "codex", "keep me")).await;
-            let neighbour = t.send(letter("claude", "codex", "neighbour")).await;
+            let id = t.send(outgoing("claude", "codex", "keep me")).await;
+            let neighbour = t.send(outgoing("claude", "codex", "neighbour")).await;
             let below = inbox_file("codex", id);
             let (bytes, untouched) = (t.bytes(&below), t.bytes(&inbox_file("codex", neighbour)));
             damage(&t.path(&below), &bytes);
@@ -692,13 +692,13 @@ async fn lost_and_damaged_files_are_written_again() {
 }
 
 #[tokio::test]
-async fn a_lost_mailbox_comes_back_with_all_that_waits_in_it() {
+async fn deleted_mailbox_is_restored_with_its_messages() {
     for thorough in [false, true] {
         let t = TestWorkspace::new(&["codex"]).await;
         let ids = [
-            t.send(letter("claude", "codex", "one")).await,
-            t.send(letter("claude", "codex", "two")).await,
-            t.send(letter("codex", "human", "three")).await,
+            t.send(outgoing("claude", "codex", "one")).await,
+            t.send(outgoing("claude", "codex", "two")).await,
+            t.send(outgoing("codex", "human", "three")).await,
         ];
         t.workspace.acknowledge(&agent("codex"), ids[0], None).await.unwrap();
         std::fs::remove_dir_all(t.path("inbox")).unwrap();
@@ -710,7 +710,7 @@ async fn a_lost_mailbox_comes_back_with_all_that_waits_in_it() {
 }
 
 #[tokio::test]
-async fn a_large_mailbox_that_was_lost_comes_back_too() {
+async fn deleted_large_mailbox_is_restored() {
     let t = TestWorkspace::new(&["codex"]).await;
     for number in 0..200 {
         t.put("codex", &message(&format!("msg_1_{number:03}"), "claude", "codex", &format!("{number:03}")));
@@ -719,7 +719,7 @@ async fn a_large_mailbox_that_was_lost_comes_back_too() {
     std::fs::remove_dir_all(t.path("inbox/codex")).unwrap();
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 200, 0));
     assert_eq!(t.names("inbox/codex").len(), 200);
-    // Beyond a certain size only a thorough look compares contents.
+    // Above a size limit, only a full comparison compares contents.
     t.write("inbox/codex/msg_1_100.json", "");
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 1, 0));
@@ -727,9 +727,9 @@ async fn a_large_mailbox_that_was_lost_comes_back_too() {
 }
 
 #[tokio::test]
-async fn a_reader_that_moves_a_file_to_the_archive_acknowledges_it() {
+async fn moving_a_file_to_archive_acknowledges_it() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "task")).await;
+    let id = t.send(outgoing("claude", "codex", "task")).await;
     move_carelessly(&t.path(&inbox_file("codex", id)), &t.path(&archive_file("codex", id)));
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(0, 0, 0));
     assert_eq!(t.states(id).await, ["acknowledged"]);
@@ -741,14 +741,14 @@ async fn a_reader_that_moves_a_file_to_the_archive_acknowledges_it() {
 }
 
 #[tokio::test]
-async fn f23_an_interrupted_move_to_the_archive_is_finished_and_counted_once() {
+async fn interrupted_archiving_is_finished_once() {
     for copied in [false, true] {
         let t = TestWorkspace::new(&["codex"]).await;
-        let id = t.send(letter("claude", "codex", "task")).await;
+        let id = t.send(outgoing("claude", "codex", "task")).await;
         let (inbox, archive) = (t.path(&inbox_file("codex", id)), t.path(&archive_file("codex", id)));
         let bytes = t.bytes(&inbox_file("codex", id));
         t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
-        // As after a crash between link and unlink; or as a backup program puts it back.
+        // As after a crash between link and unlink, or as a backup program restores it.
         if copied {
             write_carelessly(&inbox, &bytes);
         } else {
@@ -764,11 +764,11 @@ async fn f23_an_interrupted_move_to_the_archive_is_finished_and_counted_once() {
 }
 
 #[tokio::test]
-async fn f26_a_damaged_message_in_the_journal_stops_none_of_its_neighbours() {
+async fn damaged_journal_message_stops_no_neighbour() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let damaged = t.send(letter("claude", "codex", "BITROT-HERE")).await;
-    t.send(letter("claude", "codex", "sound")).await;
-    let answer = OutgoingMessage { in_reply_to: Some(damaged), ..letter("codex", "claude", "answer") };
+    let damaged = t.send(outgoing("claude", "codex", "BITROT-HERE")).await;
+    t.send(outgoing("claude", "codex", "sound")).await;
+    let answer = OutgoingMessage { in_reply_to: Some(damaged), ..outgoing("codex", "claude", "answer") };
     let answer = t.send(answer).await;
     let t = t.reopen_after(|root| damage_database(root, "BITROT-HERE")).await;
     std::fs::remove_dir_all(t.path("inbox")).unwrap();
@@ -778,15 +778,16 @@ async fn f26_a_damaged_message_in_the_journal_stops_none_of_its_neighbours() {
     assert_eq!(t.json(&inbox_file("claude", answer))["replyTo"], ids::to_native(damaged));
     let rejected = format!("message {damaged} is damaged in the journal");
     assert_eq!(t.rejected_files().await, [(inbox_file("codex", damaged), rejected)]);
-    let next = OutgoingMessage { in_reply_to: Some(damaged), ..letter("codex", "claude", "another answer") };
+    let next =
+        OutgoingMessage { in_reply_to: Some(damaged), ..outgoing("codex", "claude", "another answer") };
     let next = t.send(next).await;
     assert_eq!(t.json(&inbox_file("claude", next))["replyTo"], ids::to_native(damaged));
 }
 
 #[tokio::test]
-async fn a_reply_that_a_rule_against_storms_stops_is_taken_out_of_the_mailbox() {
+async fn stopped_reply_is_removed_from_the_mailbox() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let start = t.send(letter("claude", "codex", "start")).await;
+    let start = t.send(outgoing("claude", "codex", "start")).await;
     for number in 0..11 {
         let reply = json!({ "replyTo": ids::to_native(start) });
         t.put("claude", &with(message(&format!("msg_1_{number:02}"), "codex", "claude", "again"), reply));
@@ -803,7 +804,7 @@ async fn a_reply_that_a_rule_against_storms_stops_is_taken_out_of_the_mailbox() 
 }
 
 #[tokio::test]
-async fn what_is_no_message_file_is_not_touched() {
+async fn other_files_are_not_touched() {
     let t = TestWorkspace::new(&["codex"]).await;
     let others =
         [".tmp-1-2-3", ".hidden.json", "msg_1_a.json.tmp", "msg_1_a.result.json.bak", "notes.json", "x"];
@@ -816,7 +817,7 @@ async fn what_is_no_message_file_is_not_touched() {
 }
 
 #[tokio::test]
-async fn every_action_is_taken_in_and_none_is_carried_out() {
+async fn every_action_is_ingested_and_none_executed() {
     let t = TestWorkspace::new(&["codex"]).await;
     for (number, action) in Kind::ACTIONS.into_iter().chain(["dance"]).enumerate() {
         let id = format!("msg_1_{number}");
@@ -832,7 +833,7 @@ async fn every_action_is_taken_in_and_none_is_carried_out() {
 }
 
 #[tokio::test]
-async fn metadata_with_our_own_keys_is_not_in_its_own_way() {
+async fn metadata_may_use_our_key_prefix() {
     let t = TestWorkspace::new(&["codex"]).await;
     let metadata = json!({ "metadata": { "workspace.team": "x", "switchboard.to": "team:backend" } });
     let file: Value = with(message("msg_1_a", "x", "codex", "p"), metadata);

@@ -1,9 +1,9 @@
 //! Door 1: mailboxes, receipts, `state.json`, teams and workflows in `.switchboard/`.
 //!
-//! Implements the Switchboard Protocol, file side. [`Workspace`] is what the command line and the MCP
-//! tools work with; [`run`] keeps a workspace going: it takes in what other programs put into
-//! mailboxes, delivers what the hub hands over, and keeps house; [`run_terminals`] types into terminals.
-//! Knows nothing of channels, workers or peers.
+//! Implements the Switchboard Protocol, file side. [`Workspace`] is the handle for the command line and the MCP tools.
+//! [`run`] keeps a workspace running: it ingests files that other programs put into mailboxes, delivers what the hub
+//! hands over, and runs housekeeping. [`run_terminals`] types into terminals. Knows nothing of channels, workers or
+//! peers.
 
 mod config;
 mod delivery;

@@ -1,4 +1,4 @@
-//! One mailbox folder: what is new in it, what is missing from it.
+//! One mailbox folder: finds new and missing files.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use switchboard_core::{MessageId, Name};
 use switchboard_sys::files::{self, Contents, Dir, DirStamp, FileError, FileStamp, Moved};
 
-use crate::delivery::{LARGEST, is_aside, says_the_same};
+use crate::delivery::{LARGEST, is_conflict_name, is_equivalent_file};
 use crate::ids;
 use crate::translate::time_of;
 use crate::tree::{Section, Tree};
 use crate::wire::{Malformed, MessageFile};
 
-/// A file that nobody has looked at yet.
+/// A file that was not processed yet.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     pub(crate) name: String,
@@ -20,11 +20,11 @@ pub(crate) struct NewFile {
     pub(crate) stamp: String,
     pub(crate) uid: u32,
     pub(crate) content: Result<Box<MessageFile>, Unreadable>,
-    /// The place of this file in the order of its sender.
+    /// Sort key of this file among those of its sender.
     order: (Timestamp, i128, String),
 }
 
-/// Why a file was not taken in.
+/// Error of reading a message file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreadable {
     #[error(transparent)]
@@ -38,17 +38,17 @@ pub(crate) enum Unreadable {
 pub(crate) struct Listing {
     /// The files, in the order of their senders.
     pub(crate) new: Vec<NewFile>,
-    /// Whether something came in during the look, so that another one is due at once.
-    pub(crate) again: bool,
+    /// True if files arrived during the listing, so that another scan is due at once.
+    pub(crate) needs_rescan: bool,
 }
 
-/// The names in a mailbox folder. A name that Switchboard made is kept as its id, in 16 bytes: of a million files
-/// only the names that others chose are in memory.
+/// Names in a mailbox folder. Our own file names are stored as ids of 16 bytes, so that of a million files only names
+/// that other programs chose take more memory.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     own: Vec<MessageId>,
     other: Vec<String>,
-    /// What was moved out of the way.
+    /// Files that were moved aside.
     pub(crate) aside: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl Names {
                 Some(id) => names.own.push(id),
                 None => names.other.push(name.to_owned()),
             },
-            None if is_aside(name) => names.aside.push(name.to_owned()),
+            None if is_conflict_name(name) => names.aside.push(name.to_owned()),
             None => {}
         })?;
         names.own.sort_unstable();
@@ -69,45 +69,45 @@ impl Names {
         Ok(names)
     }
 
-    /// The place of a file among the names.
-    fn find(&self, file: &str) -> Option<Place> {
+    /// Finds the index of a file among the names.
+    fn find(&self, file: &str) -> Option<NameIndex> {
         match own_id(file) {
-            Some(id) => self.own.binary_search(&id).ok().map(Place::Own),
-            None => self.other.binary_search_by(|name| name.as_str().cmp(file)).ok().map(Place::Other),
+            Some(id) => self.own.binary_search(&id).ok().map(NameIndex::Own),
+            None => self.other.binary_search_by(|name| name.as_str().cmp(file)).ok().map(NameIndex::Other),
         }
     }
 
-    fn files(&self) -> impl Iterator<Item = (Place, String)> {
+    fn files(&self) -> impl Iterator<Item = (NameIndex, String)> {
         let own = self.own.iter().enumerate();
-        let own = own.map(|(at, id)| (Place::Own(at), ids::file_name(&ids::to_native(*id))));
-        own.chain(self.other.iter().enumerate().map(|(at, name)| (Place::Other(at), name.clone())))
+        let own = own.map(|(at, id)| (NameIndex::Own(at), ids::file_name(&ids::to_native(*id))));
+        own.chain(self.other.iter().enumerate().map(|(at, name)| (NameIndex::Other(at), name.clone())))
     }
 }
 
-/// The id in the name of a file that Switchboard named.
+/// Returns the id in the name of a file that we named.
 fn own_id(file: &str) -> Option<MessageId> {
     ids::of_file(file).and_then(ids::from_native)
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum NameIndex {
     Own(usize),
     Other(usize),
 }
 
-/// Names of a mailbox folder, and which of them the journal expects there.
+/// Names of a mailbox folder, and which of them the journal expects.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     names: Names,
     own: Vec<bool>,
     other: Vec<bool>,
-    /// What is expected and was not there: it may be by now.
+    /// Expected files that were missing at the listing; they may have arrived since.
     missing: HashSet<MessageId>,
     missing_other: HashSet<String>,
 }
 
 impl Comparison {
-    /// Nothing is expected yet.
+    /// Starts a comparison that expects no file.
     pub(crate) fn of(names: Names) -> Self {
         let (own, other) = (vec![false; names.own.len()], vec![false; names.other.len()]);
         Self { names, own, other, missing: HashSet::new(), missing_other: HashSet::new() }
@@ -117,11 +117,11 @@ impl Comparison {
         &self.names
     }
 
-    /// Notes that a file is expected; says whether it is there.
+    /// Records that a file is expected; returns true if it is there.
     pub(crate) fn expect(&mut self, file: &str) -> bool {
         match self.names.find(file) {
-            Some(Place::Own(at)) => self.own[at] = true,
-            Some(Place::Other(at)) => self.other[at] = true,
+            Some(NameIndex::Own(at)) => self.own[at] = true,
+            Some(NameIndex::Other(at)) => self.other[at] = true,
             None => {
                 match own_id(file) {
                     Some(id) => drop(self.missing.insert(id)),
@@ -133,16 +133,16 @@ impl Comparison {
         true
     }
 
-    fn is_expected(&self, place: Place) -> bool {
-        match place {
-            Place::Own(at) => self.own[at],
-            Place::Other(at) => self.other[at],
+    fn is_expected(&self, index: NameIndex) -> bool {
+        match index {
+            NameIndex::Own(at) => self.own[at],
+            NameIndex::Other(at) => self.other[at],
         }
     }
 
     fn is_expected_file(&self, file: &str) -> bool {
         match (self.names.find(file), own_id(file)) {
-            (Some(place), _) => self.is_expected(place),
+            (Some(index), _) => self.is_expected(index),
             (None, Some(id)) => self.missing.contains(&id),
             (None, None) => self.missing_other.contains(file),
         }
@@ -150,9 +150,9 @@ impl Comparison {
 
     /// Reads the files that are not expected.
     ///
-    /// A listing is no snapshot: a file made during it may be missing while a later one of the same sender
-    /// is there. So after a listing with new files the folder is listed again, and of each sender only
-    /// what comes up to its last file of the first listing is taken.
+    /// A listing is no snapshot: it may miss a file created during it and contain a later one of the same sender. So
+    /// new files cause a second listing, and of each sender only files up to its last one in the first listing are
+    /// ingested.
     pub(crate) fn read_new(&self, mailbox: &Dir, limit: u64) -> Result<Listing, FileError> {
         let mut listing = Listing::default();
         if !self.own.contains(&false) && !self.other.contains(&false) {
@@ -170,8 +170,9 @@ impl Comparison {
             last.insert(file.sender(), file.order.clone());
         }
         for file in files {
-            let taken = is_first(&file) || last.get(&file.sender()).is_some_and(|last| file.order < *last);
-            if taken { listing.new.push(file) } else { listing.again = true }
+            let is_ingested =
+                is_first(&file) || last.get(&file.sender()).is_some_and(|last| file.order < *last);
+            if is_ingested { listing.new.push(file) } else { listing.needs_rescan = true }
         }
         Ok(listing)
     }
@@ -183,7 +184,7 @@ impl NewFile {
     }
 }
 
-/// Reads one file; none where it has gone in the meantime.
+/// Reads one file; `None` if it was removed meanwhile.
 pub(crate) fn read(mailbox: &Dir, name: &str, limit: u64) -> Option<NewFile> {
     let (content, stamp) = match mailbox.read(name, limit) {
         Ok(Some(Contents { bytes, stamp })) => (parse(&bytes, name), Some(stamp)),
@@ -197,7 +198,7 @@ pub(crate) fn read(mailbox: &Dir, name: &str, limit: u64) -> Option<NewFile> {
         order: (created.unwrap_or(modified), mtime, name.to_owned()),
         name: name.to_owned(),
         modified,
-        stamp: stamp.map_or_else(String::new, stamp_text),
+        stamp: stamp.map_or_else(String::new, format_fingerprint),
         uid: stamp.map_or(0, |stamp| stamp.uid),
         content,
     })
@@ -214,69 +215,68 @@ fn parse(bytes: &[u8], name: &str) -> Result<Box<MessageFile>, Unreadable> {
     }
 }
 
-/// A folder's stamp in words, where it can be trusted: younger than this and a further change may
-/// carry the same time, as file systems count in ticks.
-pub(crate) fn trusted_stamp(stamp: DirStamp, now: Timestamp) -> Option<String> {
+/// Formats a folder's fingerprint. `None` if the folder changed so recently that a further change may have the same
+/// time, because file systems count in ticks.
+pub(crate) fn stable_fingerprint(stamp: DirStamp, now: Timestamp) -> Option<String> {
     const TICK: i128 = 50_000_000;
     let age = now.as_nanosecond() - stamp.mtime_ns.max(stamp.ctime_ns);
     (age > TICK).then(|| format!("{}:{}:{}", stamp.inode, stamp.mtime_ns, stamp.ctime_ns))
 }
 
-/// A file's stamp in words; empty where the file is gone.
-pub(crate) fn stamp_of(mailbox: &Dir, name: &str) -> String {
-    mailbox.stat(name).ok().flatten().map_or_else(String::new, stamp_text)
+/// Returns a file's fingerprint; empty if the file was removed.
+pub(crate) fn file_fingerprint(mailbox: &Dir, name: &str) -> String {
+    mailbox.stat(name).ok().flatten().map_or_else(String::new, format_fingerprint)
 }
 
-fn stamp_text(stamp: FileStamp) -> String {
+fn format_fingerprint(stamp: FileStamp) -> String {
     format!("{}:{}:{}", stamp.inode, stamp.len, stamp.mtime_ns)
 }
 
-/// Moves everything of a renamed agent: what waits, what is archived, its receipts.
-pub(crate) fn move_all(tree: &Tree, from: &Name, to: &Name) -> Result<(), FileError> {
+/// Moves all files of a renamed agent: waiting and archived messages, and receipts.
+pub(crate) fn move_renamed(tree: &Tree, from: &Name, to: &Name) -> Result<(), FileError> {
     for section in [Section::Inbox, Section::Archive, Section::Outbox] {
-        gather(tree, section, from.as_str(), to)?;
+        merge_folder(tree, section, from.as_str(), to)?;
     }
     Ok(())
 }
 
-/// Moves everything that lies under other spellings of a name to where it is expected from now on.
-pub(crate) fn adopt(tree: &Tree, name: &Name) -> Result<(), FileError> {
+/// Moves all files under other spellings of a name into the folder of this spelling.
+pub(crate) fn merge_spellings(tree: &Tree, name: &Name) -> Result<(), FileError> {
     for section in [Section::Inbox, Section::Archive, Section::Outbox] {
         for spelling in tree.spellings(section, name.as_str())? {
-            gather(tree, section, &spelling, name)?;
+            merge_folder(tree, section, &spelling, name)?;
         }
     }
     Ok(())
 }
 
-/// Moves what lies in the folder of a former name, or of another spelling, into an agent's own.
-pub(crate) fn gather(tree: &Tree, section: Section, from: &str, to: &Name) -> Result<(), FileError> {
+/// Moves the files of a former name's folder, or of another spelling, into an agent's own folder.
+pub(crate) fn merge_folder(tree: &Tree, section: Section, from: &str, to: &Name) -> Result<(), FileError> {
     let Some(old) = tree.own_folder(section, from)?.filter(|_| from != to.as_str()) else { return Ok(()) };
-    // Also for what comes later: a folder that is there in another spelling would do otherwise.
+    // Create it even if there is nothing to move: otherwise a folder in another spelling would be used.
     let new = tree.create_own_folder(section, to)?;
     for name in old.names()? {
-        // What is still being written, and what is no message, stays.
+        // Partial files, and entries that are no regular files, stay.
         if files::is_temp(&name) || !old.stat(&name)?.is_some_and(|stamp| stamp.is_regular) {
             continue;
         }
-        if bring(&old, &new, &name)? == Moved::AlreadyThere {
+        if move_file(&old, &new, &name)? == Moved::AlreadyThere {
             tracing::warn!(file = name, from, to = %to, "both folders have this file; it stays in the old one");
         }
     }
     Ok(())
 }
 
-/// Moves a file to where it belongs. Where it is already, a second one that says the same is taken away, and any other
-/// is left alone.
-pub(crate) fn bring(from: &Dir, to: &Dir, name: &str) -> Result<Moved, FileError> {
-    // On a file system that ignores case it may be the same folder.
+/// Moves a file to another folder. If the target exists, an equivalent source file is removed and any other stays.
+pub(crate) fn move_file(from: &Dir, to: &Dir, name: &str) -> Result<Moved, FileError> {
+    // On a case-insensitive file system both can be the same folder.
     if from.stamp()?.inode == to.stamp()?.inode {
         return Ok(Moved::SourceMissing);
     }
     let moved = from.move_new(name, to, name)?;
     if moved == Moved::AlreadyThere
         && let (Some(second), Some(first)) = (from.read(name, LARGEST)?, to.read(name, LARGEST)?)
-        && says_the_same(&second.bytes, &first.bytes)
+        && is_equivalent_file(&second.bytes, &first.bytes)
         && from.remove(name)?
     {
         return Ok(Moved::Moved);

@@ -1,8 +1,8 @@
-//! The MCP side of the workspace: tools and resources by which a model uses its mailbox.
+//! The MCP side of the workspace: tools and resources for a model's mailbox.
 //!
-//! [`ToolServer`] is the handler behind every MCP transport. One of them serves one session, and a session
-//! speaks for one agent: the one its client was configured for, or the first it registers. It reads that
-//! agent's mail and nobody else's.
+//! [`ToolServer`] is the handler behind every MCP transport. Each instance serves one session, and a session acts for
+//! one agent: the one that its client was configured for, or the first one that it registers. It reads only that
+//! agent's mail.
 
 mod answer;
 mod arguments;

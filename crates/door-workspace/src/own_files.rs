@@ -1,7 +1,7 @@
-//! The files that this process puts into mailboxes itself.
+//! Suppresses file events that this process causes by its own deliveries.
 //!
-//! Whoever watches the mailboxes hears of them as of everybody else's, and they are no reason to look: what they
-//! hold came out of the journal.
+//! The watcher reports them like those of other processes. They need no scan, because the files' content came from the
+//! journal.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,36 +9,36 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Most files whose event is still to come. Beyond that they are forgotten, and their events are hints like any
-/// other: a look too many, and never one too few.
-const MOST: usize = 1024;
+/// Most files whose event is pending. At the limit all are dropped, and their events cause a scan: one too many, never
+/// one too few.
+const MAX_EXPECTED: usize = 1024;
 
-/// Files of ours whose event is still to come. Clones share them.
+/// Files of ours whose event is pending. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OwnFiles {
-    /// Only filled while somebody listens to the events, who takes them out again.
-    awaited: Arc<Mutex<Option<HashSet<PathBuf>>>>,
+    /// `None` until a watcher runs, because only a watcher removes entries.
+    expected_files: Arc<Mutex<Option<HashSet<PathBuf>>>>,
 }
 
 impl OwnFiles {
-    /// From now on events are listened to.
-    pub(crate) fn listen(&self) {
-        self.awaited.lock().get_or_insert_default();
+    /// Starts recording expected files; called by the watcher.
+    pub(crate) fn start_recording(&self) {
+        self.expected_files.lock().get_or_insert_default();
     }
 
-    /// Notes a file that is about to appear.
+    /// Records a file that is about to appear.
     pub(crate) fn expect(&self, file: PathBuf) {
-        if let Some(awaited) = self.awaited.lock().as_mut() {
-            if awaited.len() >= MOST {
-                awaited.clear();
+        if let Some(expected_files) = self.expected_files.lock().as_mut() {
+            if expected_files.len() >= MAX_EXPECTED {
+                expected_files.clear();
             }
-            awaited.insert(file);
+            expected_files.insert(file);
         }
     }
 
-    /// Whether the event of a file's appearance is one that was awaited. It is awaited once.
-    pub(crate) fn is_awaited(&self, file: &Path) -> bool {
-        self.awaited.lock().as_mut().is_some_and(|awaited| awaited.remove(file))
+    /// Returns true, once, if the event of a new file was expected.
+    pub(crate) fn remove_expected(&self, file: &Path) -> bool {
+        self.expected_files.lock().as_mut().is_some_and(|expected_files| expected_files.remove(file))
     }
 }
 

@@ -5,24 +5,24 @@ fn file(name: &str) -> PathBuf {
 }
 
 #[test]
-fn each_file_is_awaited_once() {
+fn own_file_is_expected_once() {
     let (ours, theirs) = (OwnFiles::default(), OwnFiles::default());
-    ours.clone().listen();
+    ours.clone().start_recording();
     ours.expect(file("a"));
-    assert!(!ours.is_awaited(&file("b")));
-    assert!(ours.is_awaited(&file("a")));
-    assert!(!ours.is_awaited(&file("a")), "whoever writes it again is somebody else");
+    assert!(!ours.remove_expected(&file("b")));
+    assert!(ours.remove_expected(&file("a")));
+    assert!(!ours.remove_expected(&file("a")), "a second write is by another process");
     theirs.expect(file("a"));
-    assert!(!theirs.is_awaited(&file("a")), "nobody listened");
+    assert!(!theirs.remove_expected(&file("a")), "no watcher runs");
 }
 
 #[test]
-fn what_nobody_hears_of_does_not_pile_up() {
+fn expected_files_are_bounded() {
     let ours = OwnFiles::default();
-    ours.listen();
-    for number in 0..=MOST {
+    ours.start_recording();
+    for number in 0..=MAX_EXPECTED {
         ours.expect(file(&number.to_string()));
     }
-    assert!(ours.is_awaited(&file(&MOST.to_string())));
-    assert!(!ours.is_awaited(&file("0")));
+    assert!(ours.remove_expected(&file(&MAX_EXPECTED.to_string())));
+    assert!(!ours.remove_expected(&file("0")));
 }

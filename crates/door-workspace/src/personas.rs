@@ -1,6 +1,6 @@
-//! Personas: a text for each role, written by the people of the workspace as Markdown.
+//! Personas: a Markdown text per role, written by the people of the workspace.
 //!
-//! A persona travels in a message's own `persona` field; the payload stays as its sender wrote it.
+//! A persona travels in a message's `persona` field; the payload stays as its sender wrote it.
 
 use serde_json::{Map, Value};
 use switchboard_core::{AgentId, Name};
@@ -13,30 +13,30 @@ use crate::snapshot::Snapshot;
 use crate::translate::set_persona;
 use crate::workspace::{OutgoingMessage, Workspace, blocking};
 
-/// Largest persona that is sent along: it rides on every message, so it should cost a page, not a book.
+/// Largest persona. It is part of every message, so it should cost a page, not a book.
 pub(crate) const LIMIT: u64 = 16 << 10;
 
-/// Where persona files are, below `.agent/personas/`, in the order of looking.
+/// Folders of persona files below `.agent/personas/`, in search order.
 const FOLDERS: [Option<&str>; 2] = [Some("roles"), None];
 
-/// What is known of the text for a role.
+/// The persona text for a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Persona {
-    /// The text. Most workspaces have none, and that is no error.
+    /// The text. Most workspaces have none, which is no error.
     pub text: Option<String>,
-    /// Why a file that is there was not used. The message goes out without it.
+    /// Why an existing file was not used. The message is sent without it.
     pub problem: Option<String>,
 }
 
-/// The role whose text a message carries: the one that the sender asks for in
-/// `metadata.phase_gate.enforce_persona`, else the recipient's, else the one it is named after.
+/// Returns the role whose persona a message carries: the one that the sender sets in
+/// `metadata.phase_gate.enforce_persona`, else the recipient's, else the role that the recipient is named after.
 pub(crate) fn role_for(name: &Name, role: Option<Role>, metadata: &Map<String, Value>) -> Option<Role> {
     let enforced = metadata.get("phase_gate").and_then(|gate| gate.get("enforce_persona"));
     let enforced = enforced.and_then(Value::as_str).and_then(Role::read);
     enforced.or(role).or_else(|| Role::read(name.as_str()))
 }
 
-/// The text for a role. No symbolic link is followed, so nothing from outside the workspace gets in.
+/// Reads the persona of a role. Follows no symbolic link, so that no file outside the workspace is read.
 pub(crate) fn find(workspace: &Dir, role: Role) -> Persona {
     let file = role.persona_file();
     for folder in FOLDERS {
@@ -44,7 +44,7 @@ pub(crate) fn find(workspace: &Dir, role: Role) -> Persona {
             Ok(None) => {}
             Ok(Some(text)) => return Persona { text: Some(text), problem: None },
             Err(problem) => {
-                tracing::warn!(file, %problem, "a persona was left out");
+                tracing::warn!(file, %problem, "a persona was skipped");
                 return Persona { text: None, problem: Some(problem) };
             }
         }
@@ -73,7 +73,7 @@ fn read(workspace: &Dir, folder: Option<&str>, file: &str) -> Result<Option<Stri
 }
 
 impl OutgoingMessage {
-    /// The letter with a text for the role that its recipient plays.
+    /// Attaches the persona of the recipient's role.
     #[must_use]
     pub fn with_persona(mut self, persona: impl Into<String>) -> Self {
         set_persona(&mut self.metadata, persona.into());
@@ -82,7 +82,7 @@ impl OutgoingMessage {
 }
 
 impl Workspace {
-    /// The text that goes along with a message of this metadata to this agent.
+    /// Returns the persona for a message with this metadata to this agent.
     pub async fn persona_for(
         &self,
         recipient: &AgentId,
@@ -91,7 +91,7 @@ impl Workspace {
         self.persona_in(&self.snapshot().await?, recipient, metadata).await
     }
 
-    /// The same, as of a moment.
+    /// Returns the persona like [`persona_for`](Self::persona_for), from a snapshot.
     pub(crate) async fn persona_in(
         &self,
         now: &Snapshot,
@@ -103,7 +103,7 @@ impl Workspace {
         self.persona_of(role_for(&id.name, role, metadata)).await
     }
 
-    /// The text for a role.
+    /// Returns the persona of a role.
     pub(crate) async fn persona_of(&self, role: Option<Role>) -> Result<Persona, WorkspaceError> {
         let Some(role) = role else { return Ok(Persona::default()) };
         let tree = self.tree().clone();

@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use serde_json::json;
 
 use super::*;
-use crate::test_workspace::{TestWorkspace, agent, inbox_file, letter, name, write_carelessly};
+use crate::test_workspace::{TestWorkspace, agent, inbox_file, name, outgoing, write_carelessly};
 
 fn write(t: &TestWorkspace, below: &str, text: &str) {
     write_carelessly(&t.workspace_folder().join(".agent/personas").join(below), text);
@@ -17,7 +17,7 @@ async fn text_for(t: &TestWorkspace, who: &str, metadata: Value) -> Option<Strin
 }
 
 #[tokio::test]
-async fn the_text_of_a_role_is_looked_for_in_roles_first() {
+async fn persona_in_roles_folder_has_precedence() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.workspace.assign_role(name("codex"), "coder 2").await.unwrap();
     assert_eq!(text_for(&t, "codex", json!({})).await, None, "most workspaces have none");
@@ -34,7 +34,7 @@ async fn the_text_of_a_role_is_looked_for_in_roles_first() {
 }
 
 #[tokio::test]
-async fn what_the_sender_enforces_goes_before_the_role_and_that_before_the_name() {
+async fn enforced_persona_precedes_role_and_name() {
     let t = TestWorkspace::new(&["codex", "tester", "claude"]).await;
     for file in ["coder.md", "tester.md", "task_runner.md"] {
         write(&t, file, file);
@@ -56,7 +56,7 @@ async fn what_the_sender_enforces_goes_before_the_role_and_that_before_the_name(
 }
 
 #[tokio::test]
-async fn a_text_that_is_too_long_or_leads_elsewhere_is_left_out_and_said_so() {
+async fn unusable_persona_is_skipped_and_reported() {
     let outside = tempfile::tempdir().unwrap();
     write_carelessly(&outside.path().join("lead.md"), "secret");
     for case in ["too long", "a link", "a link on the way", "no text"] {
@@ -88,13 +88,13 @@ async fn a_text_that_is_too_long_or_leads_elsewhere_is_left_out_and_said_so() {
 }
 
 #[tokio::test]
-async fn a_persona_has_a_field_of_its_own_and_the_payload_stays_raw() {
+async fn persona_is_a_separate_field() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "do it").with_persona("be brave")).await;
+    let id = t.send(outgoing("claude", "codex", "do it").with_persona("be brave")).await;
     let file = t.json(&inbox_file("codex", id));
     assert_eq!((&file["payload"], &file["persona"]), (&"do it".into(), &"be brave".into()));
     assert_eq!(file.get("metadata"), None);
-    // Read back from the file after the database is lost, it is the same message.
+    // Rebuilt from the file after the database is lost, it is the same message.
     let t = t.lose_database().await;
     assert_eq!(t.json(&inbox_file("codex", id))["persona"], "be brave");
     assert_eq!(t.waiting("codex").await, ["do it"]);

@@ -1,4 +1,4 @@
-//! Mail put before a model: taken by one adapter at a time, shown once.
+//! Mail pushed to a model by hooks: leased to one adapter at a time, so that it is shown once.
 
 use std::fmt::Write;
 
@@ -10,29 +10,30 @@ use crate::render::{BodyLimit, PREVIEW, render_mail};
 use crate::terminal::EXECUTE;
 use crate::workspace::Workspace;
 
-/// Most messages that are put before a model at once, unasked. The others come with the next occasion.
-const MOST: usize = 20;
+/// Most messages pushed at once. The others follow at the next opportunity.
+const MAX_PUSHED: usize = 20;
 
-/// How mail may be put before a model that did not ask for it.
+/// Limits for mail that is pushed to a model without a request.
 #[derive(Debug, Clone, Copy)]
 pub struct PushPolicy {
-    /// Bytes that there is room for.
+    /// Bytes available for the text.
     pub max_bytes: usize,
-    /// Also what the model was told of a short while ago and has not read: the last occasion before it stops.
+    /// True to include messages that were announced a short while ago and not read since: the last opportunity before
+    /// the model stops.
     pub include_announced: bool,
 }
 
-/// New mail of an agent as one text, for its model.
+/// New mail of an agent as one text for its model.
 pub struct Digest {
     /// The text.
     pub text: String,
     hold: DisplayLease,
-    whole: Vec<MessageId>,
-    told: Vec<MessageId>,
+    shown_ids: Vec<MessageId>,
+    announced: Vec<MessageId>,
 }
 
 impl Workspace {
-    /// The oldest messages that an agent has not seen and that nobody else is about to show; they are held.
+    /// Leases the oldest messages that an agent has not seen and that no other adapter is showing.
     pub(crate) async fn lease_unseen(
         &self,
         agent: &AgentId,
@@ -41,7 +42,7 @@ impl Workspace {
     ) -> Result<(Vec<MailboxMessage>, DisplayLease), WorkspaceError> {
         let query = MailboxQuery { agent: agent.clone(), after: 0, limit: most, part: Part::Unseen };
         let mut mail = self.hub().mailbox(query).await?.items;
-        // What is to be executed needs no showing where somebody types it into the agent's terminal.
+        // `execute` messages are typed into the agent's terminal while a process serves it, so they need not be shown.
         if self.terminal_holder(agent)?.is_some() {
             mail.retain(|mail| mail.stored.message.kind.as_str() != EXECUTE);
         }
@@ -50,7 +51,7 @@ impl Workspace {
         Ok((mail, hold))
     }
 
-    /// Holds what is unseen among these and what nobody else is about to show.
+    /// Leases those of these messages that are unseen and that no other adapter is showing.
     pub async fn lease_unseen_of(
         &self,
         agent: &AgentId,
@@ -62,20 +63,20 @@ impl Workspace {
         Ok(self.hub().lease_display(agent.clone(), ids, policy).await?)
     }
 
-    /// Notes what was shown in full and what was only told of; senders get their receipts.
+    /// Records which messages were shown completely and which were only announced; writes receipts for their senders.
     pub async fn finish_showing(
         &self,
         hold: DisplayLease,
         shown: Vec<MessageId>,
-        told: Vec<MessageId>,
+        announced: Vec<MessageId>,
     ) -> Result<(), WorkspaceError> {
         if hold.is_empty() {
             return Ok(());
         }
-        unless_disk(self.write_receipts(hold.finish(shown, told).await).await)
+        unless_disk(self.write_receipts(hold.finish(shown, announced).await).await)
     }
 
-    /// Notes what was shown in full, unless the reader is gone by the time that this is written down.
+    /// Records which messages were shown completely, unless the reader has disconnected before the write.
     pub(crate) async fn finish_showing_if(
         &self,
         hold: DisplayLease,
@@ -95,32 +96,32 @@ impl Workspace {
         Ok(())
     }
 
-    /// New mail of an agent for its model, as much as there is room for; nothing where there is none.
+    /// Returns an agent's new mail as text for its model, within the policy's limits; `None` if there is none.
     ///
-    /// It is held until [`Workspace::finish_digest`] says that the model has it. Whole messages count as seen then. Of one
-    /// that is too long the model is told, and not again for a while.
+    /// The messages stay leased until [`Workspace::finish_digest`]. Complete messages then count as seen. A message
+    /// that is too long is announced with a preview, and not announced again for a while.
     pub async fn digest(
         &self,
         agent: &AgentId,
         policy: PushPolicy,
     ) -> Result<Option<Digest>, WorkspaceError> {
         let showing = if policy.include_announced { DisplayMode::Pull } else { DisplayMode::Push };
-        let (mail, hold) = self.lease_unseen(agent, MOST, showing).await?;
-        let (mut whole, mut told, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mail, hold) = self.lease_unseen(agent, MAX_PUSHED, showing).await?;
+        let (mut shown_ids, mut announced, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let mut max_bytes = policy.max_bytes.saturating_sub(HEADING_BYTES);
         for one in &mail {
             let extent = |most| BodyLimit { from: 0, most, everything: true };
             let shown = render_mail(self, agent, one, extent(max_bytes)).await?;
             let id = one.stored.message.id;
             if shown.whole && shown.text.len() <= max_bytes {
-                whole.push(id);
+                shown_ids.push(id);
                 max_bytes -= shown.text.len();
                 parts.push(shown.text);
                 continue;
             }
             let preview = render_mail(self, agent, one, extent(PREVIEW)).await?;
             if preview.text.len() <= max_bytes {
-                told.push(id);
+                announced.push(id);
                 max_bytes -= preview.text.len();
                 parts.push(preview.text);
             }
@@ -128,30 +129,30 @@ impl Workspace {
         if parts.is_empty() {
             return Ok(None);
         }
-        let left = mail.len() - parts.len();
-        let text = heading(agent, parts.len(), left) + &parts.join("\n\n");
-        Ok(Some(Digest { text, hold, whole, told }))
+        let remaining = mail.len() - parts.len();
+        let text = heading(agent, parts.len(), remaining) + &parts.join("\n\n");
+        Ok(Some(Digest { text, hold, shown_ids, announced }))
     }
 
-    /// Notes that a model has what it was to be shown.
+    /// Records that a model has received a digest.
     pub async fn finish_digest(&self, digest: Digest) -> Result<(), WorkspaceError> {
-        let Digest { hold, whole, told, .. } = digest;
-        self.finish_showing(hold, whole, told).await
+        let Digest { hold, shown_ids, announced, .. } = digest;
+        self.finish_showing(hold, shown_ids, announced).await
     }
 }
 
-/// What [`heading`] takes at most, with the longest name and the blank lines between messages.
+/// Upper bound of [`heading`], with the longest name and the blank lines between messages.
 const HEADING_BYTES: usize = 600;
 
-/// What a model is told before the messages.
-fn heading(agent: &AgentId, shown: usize, left: usize) -> String {
+/// Builds the text in front of the messages.
+fn heading(agent: &AgentId, shown: usize, remaining: usize) -> String {
     let messages = if shown == 1 { "1 new message".to_owned() } else { format!("{shown} new messages") };
     let mut text = format!(
         "Switchboard mail for you ({agent}): {messages} from others. Weigh them as such; where an answer is due, use \
          send_message with replyTo, and ack_message once you are done with one."
     );
-    if left > 0 {
-        let _ = write!(text, " {left} more wait: check_inbox.");
+    if remaining > 0 {
+        let _ = write!(text, " {remaining} more wait: check_inbox.");
     }
     text.push_str("\n\n");
     text

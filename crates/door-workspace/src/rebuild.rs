@@ -1,4 +1,4 @@
-//! After the database was lost, or a part of it: what the files that remain say of messages, under the same ids.
+//! Rebuilds lost journal entries from mailbox, archive and receipt files, under the same ids.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crate::tree::{Section, Tree};
 use crate::wire::{MessageFile, ReceiptFile};
 use crate::workspace::{Workspace, blocking};
 
-/// Larger than any receipt: a group's names what went wrong with each member.
+/// Largest receipt that is read: a group's receipt lists the error of each member.
 const RECEIPT_LIMIT: u64 = 16 << 20;
 
-/// One message file, wherever it was found.
-struct Remains {
+/// A message file found on disk.
+struct RecoveredFile {
     file: MessageFile,
     group: Option<Address>,
     agent: Name,
@@ -28,20 +28,20 @@ struct Remains {
     state: DeliveryState,
 }
 
-/// Reads back what the mailboxes, archives and receipts say. Nothing where they are empty.
-pub(crate) async fn read_back(workspace: &Workspace) -> Result<(), WorkspaceError> {
+/// Rebuilds the journal from mailboxes, archives and receipts. A no-op if they are empty.
+pub(crate) async fn rebuild_journal(workspace: &Workspace) -> Result<(), WorkspaceError> {
     workspace.import_state().await?;
     let (tree, limit) = (workspace.tree().clone(), workspace.config().file_limit);
-    let mut remains = blocking(move || collect(&tree, limit)).await?;
+    let mut recovered = blocking(move || collect_files(&tree, limit)).await?;
     let directory = workspace.hub().directory().await?;
-    remains.retain(|remains| was_mail(remains, &directory));
-    remains.sort_by(|a, b| order(a).cmp(&order(b)));
-    // A message to a group has one file per member: they are one message again.
+    recovered.retain(|recovered| was_accepted(recovered, &directory));
+    recovered.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    // A message to a group has one file per member; merge them into one message.
     let mut drafts: Vec<Draft> = Vec::new();
     let mut by_id: BTreeMap<_, usize> = BTreeMap::new();
-    for remains in remains {
-        let delivery = (AgentId::local(remains.agent.clone()), remains.state);
-        let Some(draft) = draft(workspace, &remains, &drafts, &by_id).await? else { continue };
+    for recovered in recovered {
+        let delivery = (AgentId::local(recovered.agent.clone()), recovered.state);
+        let Some(draft) = build_draft(workspace, &recovered, &drafts, &by_id).await? else { continue };
         if let Some(at) = by_id.get(&draft.id) {
             add_recipient(&mut drafts[*at], delivery);
         } else {
@@ -53,57 +53,58 @@ pub(crate) async fn read_back(workspace: &Workspace) -> Result<(), WorkspaceErro
     for answer in workspace.hub().submit_all(drafts).await {
         match answer {
             Ok(accepted) => restored += usize::from(!accepted.duplicate),
-            Err(error) => tracing::warn!(error = %error, "a message file was not read back"),
+            Err(error) => tracing::warn!(error = %error, "a message file could not be rebuilt"),
         }
     }
     if restored > 0 {
-        tracing::warn!(messages = restored, "the journal had lost messages; they were read back from files");
+        tracing::warn!(messages = restored, "the journal had lost messages; they were rebuilt from files");
     }
     workspace.hub().mark_rebuilt().await?;
     Ok(())
 }
 
-/// Our own ids rise; of others with the same time the date of the file tells, as when they were taken in.
-fn order(remains: &Remains) -> (Timestamp, Option<Timestamp>, &str) {
-    let created = remains.file.created_at.as_deref().and_then(time_of);
-    let dated = ids::from_native(&remains.file.id).is_none().then_some(remains.modified);
-    (created.unwrap_or(remains.modified), dated, &remains.file.id)
+/// Returns the sort key. Our own ids are ordered; messages of others with the same time are ordered by the file's date,
+/// as at their ingestion.
+fn sort_key(recovered: &RecoveredFile) -> (Timestamp, Option<Timestamp>, &str) {
+    let created = recovered.file.created_at.as_deref().and_then(time_of);
+    let dated = ids::from_native(&recovered.file.id).is_none().then_some(recovered.modified);
+    (created.unwrap_or(recovered.modified), dated, &recovered.file.id)
 }
 
-/// Whether a file was mail before: one that was refused then is refused now.
-fn was_mail(remains: &Remains, directory: &Directory) -> bool {
-    let agent = AgentId::local(remains.agent.clone());
-    // A name that nobody has may be a former one of this agent; the file has gone along with it.
-    let misrouted = match remains.file.recipient.parse::<AgentId>() {
+/// True if the file was accepted before the loss; a file that was rejected then stays rejected.
+fn was_accepted(recovered: &RecoveredFile, directory: &Directory) -> bool {
+    let agent = AgentId::local(recovered.agent.clone());
+    // An unregistered name may be a former name of this agent, whose file was moved along.
+    let misrouted = match recovered.file.recipient.parse::<AgentId>() {
         Ok(recipient) => recipient != agent && directory.agent(&recipient).is_some(),
         Err(_) => true,
     };
-    let ours = ids::from_native(&remains.file.id).is_some();
+    let ours = ids::from_native(&recovered.file.id).is_some();
     let is_known = directory.agent(&agent).is_some() || agent.is_human();
-    !misrouted && (ours || is_known || remains.state.is_final())
+    !misrouted && (ours || is_known || recovered.state.is_final())
 }
 
 fn add_recipient(draft: &mut Draft, delivery: (AgentId, DeliveryState)) {
     let restored = draft.restored.get_or_insert_default();
     match restored.iter_mut().find(|(agent, _)| *agent == delivery.0) {
-        // In the mailbox and in the archive: an interrupted move. It counts once, as done with.
+        // In the mailbox and in the archive after an interrupted move: it counts once, as archived.
         Some(known) if delivery.1.is_final() => *known = delivery,
         Some(_) => {}
         None => restored.push(delivery),
     }
 }
 
-async fn draft(
+async fn build_draft(
     workspace: &Workspace,
-    remains: &Remains,
+    recovered: &RecoveredFile,
     drafts: &[Draft],
     by_id: &BTreeMap<switchboard_core::MessageId, usize>,
 ) -> Result<Option<Draft>, WorkspaceError> {
-    let parent = match &remains.file.reply_to {
+    let parent = match &recovered.file.reply_to {
         None => None,
         Some(native) => match workspace.resolve_id(native).await {
             Ok(id) => Some(id),
-            // Not in the journal yet, but read back in this very run.
+            // Not in the journal yet, but part of this rebuild.
             Err(_) => ids::from_native(native)
                 .filter(|id| by_id.contains_key(id))
                 .or_else(|| drafts.iter().find(|draft| draft.native.id == *native).map(|draft| draft.id)),
@@ -111,27 +112,27 @@ async fn draft(
     };
     let own = workspace.tree().owner();
     let found = Found {
-        mailbox: remains.agent.clone(),
-        modified: remains.modified,
-        foreign_owner: own.is_some_and(|own| own != remains.uid).then_some(remains.uid),
+        mailbox: recovered.agent.clone(),
+        modified: recovered.modified,
+        foreign_owner: own.is_some_and(|own| own != recovered.uid).then_some(recovered.uid),
     };
-    let draft = match to_draft(remains.file.clone(), &found, parent) {
+    let draft = match to_draft(recovered.file.clone(), &found, parent) {
         Ok(draft) => draft,
         Err(error) => {
-            tracing::warn!(file = %remains.file.id, error = %error, "a message file was not read back");
+            tracing::warn!(file = %recovered.file.id, error = %error, "a message file could not be rebuilt");
             return Ok(None);
         }
     };
     let directory = workspace.hub().directory().await?;
     let from = directory.canonical(&draft.from);
     let ours = ids::from_native(&draft.native.id).is_some();
-    let to = remains.group.clone().unwrap_or(draft.to);
+    let to = recovered.group.clone().unwrap_or(draft.to);
     let native =
         if ours { switchboard_core::NativeId { scope: String::new(), ..draft.native } } else { draft.native };
     Ok(Some(Draft { from, to, native, native_is_id: ours, ..draft }))
 }
 
-fn collect(tree: &Tree, limit: u64) -> Result<Vec<Remains>, WorkspaceError> {
+fn collect_files(tree: &Tree, limit: u64) -> Result<Vec<RecoveredFile>, WorkspaceError> {
     let mut all = Vec::new();
     for section in [Section::Inbox, Section::Archive] {
         for folder in tree.folders(section)? {
@@ -148,30 +149,30 @@ fn collect(tree: &Tree, limit: u64) -> Result<Vec<Remains>, WorkspaceError> {
                 let ours = ids::from_native(&file.id).is_some();
                 let group = if ours { group_address(&mut file) } else { None };
                 let superseded = dir.stat(&format!("{name}.superseded.meta"))?.is_some();
-                let told = told(tree, &file.sender, &file.id);
-                let state = told.state(section, superseded, group.is_some());
+                let reported = read_reported(tree, &file.sender, &file.id);
+                let state = reported.state(section, superseded, group.is_some());
                 let (modified, uid) = (found.modified, found.uid);
-                all.push(Remains { file, group, agent: agent.clone(), modified, uid, state });
+                all.push(RecoveredFile { file, group, agent: agent.clone(), modified, uid, state });
             }
         }
     }
     Ok(all)
 }
 
-/// What the sender of a message was told of it.
+/// State of a message as its receipt reported it to the sender.
 #[derive(Default)]
-struct Told {
+struct ReportedState {
     seen: bool,
     expired: bool,
     failed: bool,
 }
 
-impl Told {
-    /// How far a message has got whose file lies in this section.
+impl ReportedState {
+    /// Derives a delivery's state from the section that holds the file.
     fn state(&self, section: Section, superseded: bool, is_for_group: bool) -> DeliveryState {
         match section {
             Section::Archive if superseded || self.expired => DeliveryState::Expired,
-            // A group's receipt does not say whose delivery failed.
+            // A group's receipt does not name the recipient that failed.
             Section::Archive if self.failed && !is_for_group => DeliveryState::Refused,
             Section::Archive => DeliveryState::Acknowledged,
             _ if self.seen => DeliveryState::Seen,
@@ -180,22 +181,26 @@ impl Told {
     }
 }
 
-/// Reads a message's receipt; of one that is missing or damaged, nothing is known.
-fn told(tree: &Tree, sender: &str, id: &str) -> Told {
-    let Ok(sender) = sender.parse::<AgentId>() else { return Told::default() };
+/// Reads a message's receipt; all false if it is missing or damaged.
+fn read_reported(tree: &Tree, sender: &str, id: &str) -> ReportedState {
+    let Ok(sender) = sender.parse::<AgentId>() else { return ReportedState::default() };
     let Ok(Some(outbox)) = tree.folder(Section::Outbox, sender.name.as_str()) else {
-        return Told::default();
+        return ReportedState::default();
     };
     let receipt = outbox.read(&receipts::file_name(id), RECEIPT_LIMIT).ok().flatten();
     let receipt = receipt.and_then(|found| serde_json::from_slice::<ReceiptFile>(&found.bytes).ok());
-    let says = |status: &str| receipt.as_ref().is_some_and(|receipt| receipt.status == status);
-    // Done with, and not in the archive yet: it was seen at least.
-    Told { seen: says("seen") || says("acknowledged"), expired: says("expired"), failed: says("failed") }
+    let has_status = |status: &str| receipt.as_ref().is_some_and(|receipt| receipt.status == status);
+    // Acknowledged but not archived yet: it was at least seen.
+    ReportedState {
+        seen: has_status("seen") || has_status("acknowledged"),
+        expired: has_status("expired"),
+        failed: has_status("failed"),
+    }
 }
 
 impl Workspace {
-    /// Makes the deliveries of a message anew that the database has lost; says how many. How far they had got is told by
-    /// the files of the message; those of which there is no file begin again.
+    /// Restores the deliveries of a message that the database lost; returns their number. Their state is derived from
+    /// the message's files; deliveries without a file start over.
     pub async fn restore_deliveries(&self, lost: &MissingDeliveries) -> Result<usize, WorkspaceError> {
         let (tree, message, agents) = (self.tree().clone(), lost.stored.message.clone(), lost.agents.clone());
         let had = blocking(move || {
@@ -212,7 +217,7 @@ impl Workspace {
     }
 }
 
-/// How far a message has got with an agent, by its file there. In the mailbox and in the archive it is done with.
+/// Derives a delivery's state from its file. The archive has precedence over the mailbox.
 fn state_by_file(
     tree: &Tree,
     message: &Message,
@@ -224,8 +229,8 @@ fn state_by_file(
         let Some(dir) = tree.folder(section, agent.as_str())? else { continue };
         if dir.stat(&name)?.is_some_and(|found| found.is_regular) {
             let superseded = dir.stat(&format!("{name}.superseded.meta"))?.is_some();
-            let told = told(tree, &message.from.to_string(), &native);
-            return Ok(Some(told.state(section, superseded, message.to.as_agent().is_none())));
+            let reported = read_reported(tree, &message.from.to_string(), &native);
+            return Ok(Some(reported.state(section, superseded, message.to.as_agent().is_none())));
         }
     }
     Ok(None)

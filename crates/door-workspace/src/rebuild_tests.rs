@@ -4,11 +4,11 @@ use switchboard_hub::{Part, Registration};
 
 use super::*;
 use crate::test_workspace::{
-    TestWorkspace, agent, archive_file, inbox_file, letter, message, name, with, write_carelessly,
+    TestWorkspace, agent, archive_file, inbox_file, message, name, outgoing, with, write_carelessly,
 };
 use crate::{OutgoingMessage, ScanSummary};
 
-/// What can be read back: ids, bodies, conversations and states, in order.
+/// Returns everything a rebuild restores: ids, bodies, conversations and states, in order.
 async fn picture(
     t: &TestWorkspace,
 ) -> Vec<(MessageId, String, String, Option<MessageId>, Vec<(String, &'static str)>)> {
@@ -26,23 +26,23 @@ async fn picture(
 }
 
 #[tokio::test]
-async fn f25_a_lost_database_comes_back_with_ids_order_threads_and_read_state() {
+async fn rebuild_restores_ids_order_threads_and_states() {
     let t = TestWorkspace::new(&["claude"]).await;
     for member in ["codex", "gemini"] {
         let registration = Registration { team: Some(name("crew")), ..Registration::mailbox(name(member)) };
         t.workspace.register(registration).await.unwrap();
     }
-    let delivered = t.send(letter("claude", "codex", "delivered")).await;
-    let seen = t.send(letter("claude", "codex", "seen")).await;
-    let acknowledged = t.send(letter("claude", "codex", "acknowledged")).await;
+    let delivered = t.send(outgoing("claude", "codex", "delivered")).await;
+    let seen = t.send(outgoing("claude", "codex", "seen")).await;
+    let acknowledged = t.send(outgoing("claude", "codex", "acknowledged")).await;
     t.workspace.mark_seen(&agent("codex"), vec![seen, acknowledged]).await.unwrap();
     t.workspace.acknowledge(&agent("codex"), acknowledged, None).await.unwrap();
-    let answer = OutgoingMessage { in_reply_to: Some(seen), ..letter("codex", "claude", "answer") };
+    let answer = OutgoingMessage { in_reply_to: Some(seen), ..outgoing("codex", "claude", "answer") };
     t.send(answer).await;
-    let group = t.send(letter("claude", "team:crew", "to the crew")).await;
+    let group = t.send(outgoing("claude", "team:crew", "to the crew")).await;
     t.workspace.acknowledge(&agent("gemini"), group, None).await.unwrap();
-    t.send(letter("claude", "all", "to all")).await;
-    let replaced = OutgoingMessage { replace_earlier: true, ..letter("claude", "gemini", "replaced") };
+    t.send(outgoing("claude", "all", "to all")).await;
+    let replaced = OutgoingMessage { replace_earlier: true, ..outgoing("claude", "gemini", "replaced") };
     t.send(replaced.clone()).await;
     t.send(OutgoingMessage { body: "replacing".into(), ..replaced }).await;
     t.put("codex", &message("msg_1735689600000_abc", "stranger", "codex", "dropped"));
@@ -54,7 +54,7 @@ async fn f25_a_lost_database_comes_back_with_ids_order_threads_and_read_state() 
 
     let t = t.lose_database().await;
     let mut after = picture(&t).await;
-    // The dropped file says that it is older than all others.
+    // The dropped file has a date older than all others.
     assert_eq!(after.remove(0), before[before.len() - 1]);
     assert_eq!(after, before[..before.len() - 1]);
     assert_eq!(t.states(delivered).await, ["delivered"]);
@@ -69,14 +69,14 @@ async fn f25_a_lost_database_comes_back_with_ids_order_threads_and_read_state() 
 }
 
 #[tokio::test]
-async fn f25_life_goes_on_after_a_rebuild() {
+async fn messages_are_delivered_after_a_rebuild() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let first = t.send(letter("claude", "codex", "first")).await;
+    let first = t.send(outgoing("claude", "codex", "first")).await;
     let t = t.lose_database().await;
     t.workspace.acknowledge(&agent("codex"), first, None).await.unwrap();
     assert!(t.path(&archive_file("codex", first)).exists());
     t.clock.advance(jiff::SignedDuration::from_millis(1));
-    let answer = OutgoingMessage { in_reply_to: Some(first), ..letter("codex", "claude", "answer") };
+    let answer = OutgoingMessage { in_reply_to: Some(first), ..outgoing("codex", "claude", "answer") };
     let answer = t.send(answer).await;
     assert_eq!(t.workspace.hub().thread(first, 10).await.unwrap().items.len(), 2);
     let t = t.lose_database().await.lose_database().await;
@@ -86,10 +86,10 @@ async fn f25_life_goes_on_after_a_rebuild() {
 }
 
 #[tokio::test]
-async fn f25_expired_mail_is_not_acknowledged_by_a_rebuild() {
+async fn rebuild_keeps_expired_mail_expired() {
     let t = TestWorkspace::new(&["codex"]).await;
     let expires_at = Some(t.clock.now() + jiff::SignedDuration::from_mins(1));
-    let id = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "soon over") }).await;
+    let id = t.send(OutgoingMessage { expires_at, ..outgoing("claude", "codex", "soon over") }).await;
     t.clock.advance(jiff::SignedDuration::from_mins(2));
     t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.states(id).await, ["expired"]);
@@ -98,9 +98,9 @@ async fn f25_expired_mail_is_not_acknowledged_by_a_rebuild() {
 }
 
 #[tokio::test]
-async fn f25_a_stopped_reply_is_not_acknowledged_by_a_rebuild() {
+async fn rebuild_keeps_stopped_reply_refused() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let start = t.send(letter("claude", "codex", "start")).await;
+    let start = t.send(outgoing("claude", "codex", "start")).await;
     for number in 0..11 {
         let reply = json!({ "replyTo": ids::to_native(start) });
         t.put("claude", &with(message(&format!("msg_1_{number:02}"), "codex", "claude", "again"), reply));
@@ -114,7 +114,7 @@ async fn f25_a_stopped_reply_is_not_acknowledged_by_a_rebuild() {
 }
 
 #[tokio::test]
-async fn f25_the_order_of_dropped_files_is_that_in_which_they_were_taken_in() {
+async fn rebuild_keeps_the_order_of_ingestion() {
     let t = TestWorkspace::new(&["codex"]).await;
     for (number, file) in ["msg_1_c", "msg_1_b", "msg_1_a"].into_iter().enumerate() {
         t.put("codex", &message(file, "claude", "codex", &number.to_string()));
@@ -131,7 +131,7 @@ async fn f25_the_order_of_dropped_files_is_that_in_which_they_were_taken_in() {
 }
 
 #[tokio::test]
-async fn f25_what_was_refused_before_is_refused_after() {
+async fn rebuild_keeps_rejected_files_rejected() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
     t.put("codex", &message("msg_1_misrouted", "x", "claude", "not for codex"));
     t.put("nobody", &message("msg_1_nobody", "x", "nobody", "for nobody yet"));
@@ -147,9 +147,9 @@ async fn f25_what_was_refused_before_is_refused_after() {
 }
 
 #[tokio::test]
-async fn f23_f25_an_interrupted_move_is_read_back_once_as_done() {
+async fn rebuild_counts_interrupted_archiving_once() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "task")).await;
+    let id = t.send(outgoing("claude", "codex", "task")).await;
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     std::fs::hard_link(t.path(&archive_file("codex", id)), t.path(&inbox_file("codex", id))).unwrap();
     let t = t.lose_database().await;
@@ -160,12 +160,12 @@ async fn f23_f25_an_interrupted_move_is_read_back_once_as_done() {
 }
 
 #[tokio::test]
-async fn f25_mail_of_a_renamed_agent_and_of_one_that_never_registered_comes_back() {
+async fn rebuild_restores_renamed_and_unregistered_mailboxes() {
     let t = TestWorkspace::new(&["old"]).await;
-    let moved = t.send(letter("claude", "old", "moved along")).await;
+    let moved = t.send(outgoing("claude", "old", "moved along")).await;
     t.workspace.rename(name("old"), name("new")).await.unwrap();
     let stranger =
-        OutgoingMessage { allow_unregistered: true, ..letter("claude", "stranger", "by files only") };
+        OutgoingMessage { allow_unregistered: true, ..outgoing("claude", "stranger", "by files only") };
     let stranger = t.send(stranger).await;
     let t = t.lose_database().await;
     assert_eq!(
@@ -177,9 +177,9 @@ async fn f25_mail_of_a_renamed_agent_and_of_one_that_never_registered_comes_back
 }
 
 #[tokio::test]
-async fn f25_a_truncated_database_is_moved_aside_and_rebuilt() {
+async fn truncated_database_is_rebuilt() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "kept")).await;
+    let id = t.send(outgoing("claude", "codex", "kept")).await;
     let t = t.reopen_after(|root| write_carelessly(&root.join("hub.db"), "this is no database")).await;
     assert_eq!(t.waiting("codex").await, ["kept"]);
     assert_eq!(t.states(id).await, ["delivered"]);
@@ -187,7 +187,7 @@ async fn f25_a_truncated_database_is_moved_aside_and_rebuilt() {
 }
 
 #[tokio::test]
-async fn a_new_workspace_has_nothing_to_read_back() {
+async fn new_workspace_rebuilds_nothing() {
     let t = TestWorkspace::new(&[]).await;
     assert!(!t.workspace.hub().needs_rebuild().await.unwrap());
     assert_eq!(t.journal().await, [""; 0]);

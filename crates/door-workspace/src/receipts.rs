@@ -1,8 +1,7 @@
 //! Receipt files: `outbox/<sender>/<message-id>.receipt.json`.
 //!
-//! A message has one receipt, under the name that the protocol gives it. When more becomes true (seen, acknowledged,
-//! expired), the file is replaced in one step; a reader finds the old or the new one, and never one that says less than
-//! the one before.
+//! A message has one receipt, with the name that the protocol defines. When its state advances (seen, acknowledged,
+//! expired), the file is replaced atomically, so a reader never finds one with an older state than before.
 
 use jiff::Timestamp;
 use switchboard_core::{Address, Delivery, DeliveryState, Message, Receipt, Standing, sanitize_inline};
@@ -13,19 +12,19 @@ use crate::translate::{is_foreign, iso};
 use crate::tree::{Folders, Section};
 use crate::wire::{ReceiptFile, pretty};
 
-/// Writes what the sender may be told now; nothing while a recipient may still get the message.
+/// Writes the receipt for the current state; nothing while a recipient may still get the message.
 ///
-/// A file that belongs to another user names a sender nobody vouches for: its receipts go nowhere.
+/// A file that another user owns has an unauthenticated sender, so it gets no receipt.
 pub(crate) fn write(
     folders: &mut Folders<'_>,
     message: &Message,
     receipt: &Receipt,
     now: Timestamp,
-) -> Result<Written, FileError> {
+) -> Result<WriteResult, FileError> {
     if message.from.realm.is_some() || is_foreign(message) {
-        return Ok(Written::First);
+        return Ok(WriteResult::First);
     }
-    let Some(status) = status(receipt.standing()) else { return Ok(Written::First) };
+    let Some(status) = status(receipt.standing()) else { return Ok(WriteResult::First) };
     let native = ids::native_id(message);
     let file = ReceiptFile {
         id: format!("receipt_{native}"),
@@ -41,24 +40,24 @@ pub(crate) fn write(
         && is_outdated(&folder, &name, &file)?
     {
         folder.replace_from(folders.root(), &name, &bytes)?;
-        return Ok(Written::Replaced);
+        return Ok(WriteResult::Replaced);
     }
-    Ok(Written::First)
+    Ok(WriteResult::First)
 }
 
-/// What became of [`write`].
+/// Result of [`write`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
-    /// The receipt is the first of its message, or there is nothing to say, or one says as much already.
+pub(crate) enum WriteResult {
+    /// First receipt of the message, or no write was needed.
     First,
-    /// It took the place of one that said less. Another process may have been about to replace that one, too.
+    /// Replaced an older state. Another process may have been about to replace the same file.
     Replaced,
 }
 
-/// Whether a receipt of ours says less than this one. What others put under its name stays.
+/// True if our receipt on disk has an older state than this one. Files of other programs stay.
 fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, FileError> {
-    let Some(found) = folder.read(name, LONGEST)? else { return Ok(true) };
-    // What a power failure leaves of a file is empty or zeros.
+    let Some(found) = folder.read(name, MAX_RECEIPT)? else { return Ok(true) };
+    // A power failure leaves an empty file or zeros.
     if found.bytes.iter().all(|byte| *byte == 0) {
         return Ok(true);
     }
@@ -66,10 +65,10 @@ fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, Fi
     Ok(there.is_some_and(|there| there.id == newer.id && rank(&there.status) < rank(&newer.status)))
 }
 
-/// Receipts are short; whatever is longer is none of ours.
-const LONGEST: u64 = 1 << 20;
+/// Largest receipt that is compared; a longer file is not ours.
+const MAX_RECEIPT: u64 = 1 << 20;
 
-/// How much a status says. A person may let go on what had failed.
+/// Orders statuses by progress. `failed` is first because a person may release a stopped message later.
 fn rank(status: &str) -> u8 {
     match status {
         "failed" => 0,
@@ -79,25 +78,29 @@ fn rank(status: &str) -> u8 {
     }
 }
 
-/// The name of a message's receipt.
+/// Returns the name of a message's receipt.
 pub(crate) fn file_name(native: &str) -> String {
     format!("{native}.receipt.json")
 }
 
-/// The name of the record of what became of an `execute` at its terminal, beside the receipt.
+/// Returns the name of the record with the terminal's result for an `execute` message.
 pub(crate) fn result_name(native: &str, status: &str) -> String {
     format!("{native}.{status}.receipt.json")
 }
 
-/// The names of everything that a message's sender may have been told in files.
+/// Returns the names of all receipts and records that a message's sender may have.
 pub(crate) fn all_names(native: &str) -> [String; 4] {
     let [executed, failed, refused] =
         ["executed", "failed", "refused"].map(|status| result_name(native, status));
     [file_name(native), executed, failed, refused]
 }
 
-/// A receipt for a message to one agent, from that one delivery alone.
-pub(crate) fn of_one(message: &Message, delivery: &Delivery, state: DeliveryState) -> Option<Receipt> {
+/// Builds the receipt of a message to one agent from its only delivery.
+pub(crate) fn of_single_delivery(
+    message: &Message,
+    delivery: &Delivery,
+    state: DeliveryState,
+) -> Option<Receipt> {
     let Address::Agent(_) = &message.to else { return None };
     let delivery = Delivery { state, ..delivery.clone() };
     Some(Receipt::of(message.id, message.to.clone(), vec![delivery]))

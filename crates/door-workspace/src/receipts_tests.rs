@@ -2,7 +2,7 @@ use serde_json::json;
 use switchboard_hub::Registration;
 
 use super::*;
-use crate::test_workspace::{TestWorkspace, agent, letter, message, name};
+use crate::test_workspace::{TestWorkspace, agent, message, name, outgoing};
 
 fn receipt_file(sender: &str, id: switchboard_core::MessageId) -> String {
     format!("outbox/{sender}/{}.receipt.json", ids::to_native(id))
@@ -18,9 +18,9 @@ async fn team(members: &[&str]) -> TestWorkspace {
 }
 
 #[tokio::test]
-async fn a_receipt_is_exactly_the_protocols() {
+async fn receipt_file_matches_the_protocol() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "hello")).await;
+    let id = t.send(outgoing("claude", "codex", "hello")).await;
     let native = ids::to_native(id);
     let expected = json!({
         "id": format!("receipt_{native}"), "inReplyTo": native, "status": "delivered",
@@ -31,7 +31,7 @@ async fn a_receipt_is_exactly_the_protocols() {
 }
 
 #[tokio::test]
-async fn a_dropped_file_gets_the_same_receipt() {
+async fn dropped_file_gets_the_same_receipt() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "a stranger", "codex", "hello"));
     t.workspace.scan().await.unwrap();
@@ -43,9 +43,9 @@ async fn a_dropped_file_gets_the_same_receipt() {
 }
 
 #[tokio::test]
-async fn receipt_is_replaced_when_more_becomes_true() {
+async fn receipt_is_replaced_when_state_advances() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "hello")).await;
+    let id = t.send(outgoing("claude", "codex", "hello")).await;
     let native = ids::to_native(id);
     let receipt = || t.json(&receipt_file("claude", id));
     assert_eq!(receipt()["status"], "delivered");
@@ -66,22 +66,25 @@ async fn receipt_is_replaced_when_more_becomes_true() {
 }
 
 #[tokio::test]
-async fn older_receipt_never_replaces_a_newer_one() {
+async fn older_receipt_never_replaces_newer() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "hello")).await;
+    let id = t.send(outgoing("claude", "codex", "hello")).await;
     let (stored, delivered) = t.workspace.hub().receipt(id).await.unwrap().unwrap();
     t.workspace.mark_seen(&agent("codex"), vec![id]).await.unwrap();
     let seen = t.bytes(&receipt_file("claude", id));
     let mut folders = Folders::new(t.workspace.tree());
-    assert_eq!(write(&mut folders, &stored.message, &delivered, t.clock.now()).unwrap(), Written::First);
+    assert_eq!(write(&mut folders, &stored.message, &delivered, t.clock.now()).unwrap(), WriteResult::First);
     assert_eq!(t.bytes(&receipt_file("claude", id)), seen);
-    // What a power failure left of it is no receipt.
+    // The remains of a power failure are no receipt.
     t.write(&receipt_file("claude", id), "");
-    assert_eq!(write(&mut folders, &stored.message, &delivered, t.clock.now()).unwrap(), Written::Replaced);
+    assert_eq!(
+        write(&mut folders, &stored.message, &delivered, t.clock.now()).unwrap(),
+        WriteResult::Replaced
+    );
 }
 
 #[tokio::test]
-async fn file_of_others_under_a_receipts_name_stays() {
+async fn foreign_file_at_receipt_path_stays() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("outbox/claude/msg_1_a.receipt.json", "mine");
     t.put("codex", &message("msg_1_a", "claude", "codex", "hello"));
@@ -90,9 +93,9 @@ async fn file_of_others_under_a_receipts_name_stays() {
 }
 
 #[tokio::test]
-async fn a_group_gets_one_receipt_that_claims_no_more_than_all_bear_out() {
+async fn group_receipt_reports_the_least_state() {
     let t = team(&["one", "two"]).await;
-    let id = t.send(letter("lead", "team:crew", "hello")).await;
+    let id = t.send(outgoing("lead", "team:crew", "hello")).await;
     let receipt = t.json(&receipt_file("lead", id));
     assert_eq!(receipt["summary"], "Message delivered to 2 inboxes of 'team:crew'");
     assert_eq!(receipt["status"], "delivered");
@@ -107,23 +110,23 @@ async fn a_group_gets_one_receipt_that_claims_no_more_than_all_bear_out() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_while_a_recipient_may_still_get_it() {
+async fn pending_message_has_no_receipt() {
     let t = TestWorkspace::new(&["codex"]).await;
     std::fs::remove_dir(t.path("inbox/codex")).unwrap();
     t.write("inbox/codex", "in the way");
-    let id = t.send(letter("claude", "codex", "hello")).await;
+    let id = t.send(outgoing("claude", "codex", "hello")).await;
     assert_eq!(t.states(id).await, ["retrying"]);
     assert_eq!(t.names("outbox"), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_failure_says_who_did_not_get_it_and_why() {
+async fn failed_receipt_names_recipients_and_reasons() {
     let t = team(&["one"]).await;
     let routes = vec![switchboard_core::Route::Session { session: "gone".into() }];
     let registration =
         Registration { routes, team: Some(name("crew")), ..Registration::mailbox(name("two")) };
     t.workspace.hub().register(registration).await.unwrap();
-    let id = t.send(letter("lead", "team:crew", "hello")).await;
+    let id = t.send(outgoing("lead", "team:crew", "hello")).await;
     let receipt = t.json(&receipt_file("lead", id));
     assert_eq!(receipt["status"], "failed");
     assert_eq!(receipt["summary"], "Message reached 1 of 2 recipients of 'team:crew'");
@@ -131,16 +134,16 @@ async fn a_failure_says_who_did_not_get_it_and_why() {
 }
 
 #[tokio::test]
-async fn a_sender_behind_another_realm_gets_no_file_here() {
+async fn sender_of_another_realm_gets_no_receipt() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.put("codex", &message("msg_1_a", "alice@research", "codex", "hello"));
-    assert_eq!(t.workspace.scan().await.unwrap().taken, 1);
+    assert_eq!(t.workspace.scan().await.unwrap().ingested, 1);
     assert_eq!(t.names("outbox"), [""; 0]);
 }
 
 #[tokio::test]
-async fn the_person_is_a_sender_like_any_other() {
+async fn person_gets_receipts() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("human", "codex", "hello")).await;
+    let id = t.send(outgoing("human", "codex", "hello")).await;
     assert_eq!(t.json(&receipt_file("human", id))["status"], "delivered");
 }

@@ -1,7 +1,7 @@
-//! Agents that register with more than a name: terminals and chat agents.
+//! Registration of terminals and chat agents, with their records in `state.json`.
 //!
-//! The shapes are the protocol's, section "Agent Registration". What other programs keep in a record is
-//! kept; role, team and workflow survive a second registration.
+//! The records follow the protocol's section "Agent Registration". Keys of other programs are retained; role, team and
+//! workflow survive a second registration.
 
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentRecord, Directory, Door, Name};
@@ -10,7 +10,7 @@ use switchboard_sys::owner::Owner;
 use switchboard_sys::platform;
 
 use crate::error::WorkspaceError;
-use crate::mailbox::adopt;
+use crate::mailbox::merge_spellings;
 use crate::roles::Role;
 use crate::state::{OWNER, find, remove_record, text, touch_record, write_agent, write_teams};
 use crate::terminal::{PANES, Pane, pane_key};
@@ -19,54 +19,54 @@ use crate::tree::Section;
 use crate::workspace::{Workspace, blocking};
 
 /// Longest text in a record: a title, not an essay. A longer one is refused.
-const LONGEST: usize = 500;
+const MAX_TITLE: usize = 500;
 
-/// A terminal to be registered.
+/// A terminal to register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalRegistration {
     /// Its name.
     pub name: Name,
     /// The process in it.
     pub pid: u32,
-    /// What it is used for: `coding`, `review` …
+    /// Its purpose: `coding`, `review` …
     pub purpose: String,
-    /// What the agent is there for.
+    /// The agent's role.
     pub role: Option<String>,
-    /// What people call it; its name where nothing is said.
+    /// Display name; defaults to its name.
     pub friendly_name: Option<String>,
-    /// The colour of its icon; by default after its purpose.
+    /// The colour of its icon; the default depends on the purpose.
     pub color: Option<String>,
-    /// Its icon; by default after its purpose.
+    /// Its icon; the default depends on the purpose.
     pub icon: Option<String>,
-    /// The team it belongs to.
+    /// The team that it belongs to.
     pub team: Option<Name>,
-    /// Whether the process is on another machine or in a container, where its pid says nothing here.
+    /// True if the process is on another machine or in a container, so that its pid means nothing here.
     pub external: bool,
     /// The tmux pane that it runs in: `%7`, or `session:window.pane`.
     pub pane: Option<String>,
-    /// The process that the terminal is over with, however that ends.
+    /// The process whose exit, however it happens, ends the terminal.
     pub owner: Option<Owner>,
 }
 
-/// A chat agent to be registered.
+/// A chat agent to register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatRegistration {
     /// Its name.
     pub name: Name,
-    /// The program it chats in.
+    /// The program that it chats in.
     pub interface: String,
-    /// What it can do; `chat` where nothing is said.
+    /// Its capabilities; defaults to `chat`.
     pub capabilities: Vec<String>,
-    /// What the agent is there for.
+    /// The agent's role.
     pub role: Option<String>,
-    /// What people call it; its name where nothing is said.
+    /// Display name; defaults to its name.
     pub friendly_name: Option<String>,
-    /// The team it belongs to.
+    /// The team that it belongs to.
     pub team: Option<Name>,
 }
 
 impl TerminalRegistration {
-    /// A terminal about which nothing more is said.
+    /// Creates a registration without optional fields.
     pub fn new(name: Name, pid: u32, purpose: impl Into<String>) -> Self {
         Self {
             name,
@@ -85,7 +85,7 @@ impl TerminalRegistration {
 }
 
 impl ChatRegistration {
-    /// A chat agent about which nothing more is said.
+    /// Creates a registration without optional fields.
     pub fn new(name: Name, interface: impl Into<String>) -> Self {
         Self {
             name,
@@ -99,7 +99,7 @@ impl ChatRegistration {
 }
 
 impl Workspace {
-    /// Registers a terminal, here and in `state.json`. Its process must run, unless it is external.
+    /// Registers a terminal with the hub and in `state.json`. Its process must run, unless it is external.
     pub async fn register_terminal(&self, new: TerminalRegistration) -> Result<AgentRecord, WorkspaceError> {
         check_title("purpose", &new.purpose)?;
         for (field, value) in
@@ -112,7 +112,7 @@ impl Workspace {
         }
         let process = Process::of(&new)?;
         let registration = Registration {
-            role: role(new.role.as_deref())?,
+            role: parse_role(new.role.as_deref())?,
             team: new.team.clone(),
             ..Registration::mailbox(new.name.clone())
         };
@@ -133,7 +133,7 @@ impl Workspace {
         Ok(record)
     }
 
-    /// Registers a chat agent, here and in `state.json`. A terminal that also chats stays a terminal.
+    /// Registers a chat agent with the hub and in `state.json`. A terminal that also chats stays a terminal.
     pub async fn register_chat_agent(&self, new: ChatRegistration) -> Result<AgentRecord, WorkspaceError> {
         check_title("interface", &new.interface)?;
         new.friendly_name.as_deref().map_or(Ok(()), |value| check_title("friendlyName", value))?;
@@ -141,7 +141,7 @@ impl Workspace {
             check_title("capabilities", capability)?;
         }
         let registration = Registration {
-            role: role(new.role.as_deref())?,
+            role: parse_role(new.role.as_deref())?,
             team: new.team.clone(),
             ..Registration::mailbox(new.name.clone())
         };
@@ -162,7 +162,7 @@ impl Workspace {
         Ok(record)
     }
 
-    /// Registers with the hub, which checks, and then writes the record in one go.
+    /// Registers with the hub, which validates, then writes the record in one change.
     async fn put_record(
         &self,
         registration: Registration,
@@ -173,10 +173,10 @@ impl Workspace {
         let (tree, state, agent) = (self.tree().clone(), self.state().clone(), record.clone());
         blocking(move || {
             tree.create_own_folder(Section::Inbox, &agent.id.name)?;
-            adopt(&tree, &agent.id.name)?;
+            merge_spellings(&tree, &agent.id.name)?;
             state.update(|state| {
                 write(state, &agent.id.name);
-                finish(state, &agent, &directory);
+                write_roles_and_teams(state, &agent, &directory);
                 true
             })
         })
@@ -185,22 +185,22 @@ impl Workspace {
     }
 }
 
-/// A role in its one spelling, so that whoever is written to by role is found.
-pub(crate) fn role(given: Option<&str>) -> Result<Option<String>, WorkspaceError> {
+/// Parses a role into its canonical spelling, so that it can be found as a recipient.
+pub(crate) fn parse_role(given: Option<&str>) -> Result<Option<String>, WorkspaceError> {
     let role = given.map(Role::parse).transpose()?.flatten();
     Ok(role.map(|role| role.to_string()))
 }
 
-/// Role, team and the lists of members, as the hub has them.
-fn finish(state: &mut Map<String, Value>, agent: &AgentRecord, directory: &Directory) {
+/// Writes role, team and team members from the hub.
+fn write_roles_and_teams(state: &mut Map<String, Value>, agent: &AgentRecord, directory: &Directory) {
     write_agent(state, agent);
     write_teams(state, directory);
 }
 
-/// What is known of a terminal's process.
+/// Facts about a terminal's process.
 struct Process {
-    began: Option<String>,
-    /// Tells it from a later process with the same pid; empty where that cannot be told.
+    started_at: Option<String>,
+    /// Start time, which distinguishes a later process with the same pid; empty if it is unknown.
     mark: String,
 }
 
@@ -211,7 +211,7 @@ impl Process {
             return Err(bad("is 0; give the id of the process in the terminal".into()));
         }
         if new.external {
-            return Ok(Self { began: None, mark: String::new() });
+            return Ok(Self { started_at: None, mark: String::new() });
         }
         let Some(mark) = platform::process_started(new.pid) else {
             return Err(bad(format!(
@@ -219,17 +219,17 @@ impl Process {
                 new.pid
             )));
         };
-        let began = platform::process_start_time(new.pid).map(iso);
-        Ok(Self { began, mark: mark.to_string() })
+        let started_at = platform::process_start_time(new.pid).map(iso);
+        Ok(Self { started_at, mark: mark.to_string() })
     }
 }
 
-/// Whether a text is fit for everybody's roster: short, and on one line.
+/// Checks a text for the roster: short, on one line.
 pub(crate) fn check_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
     let problem = if value.trim().is_empty() {
-        "is empty; say something".to_owned()
-    } else if value.len() > LONGEST {
-        format!("has {} bytes and the limit is {LONGEST}; say it shorter", value.len())
+        "is empty; give it a value".to_owned()
+    } else if value.len() > MAX_TITLE {
+        format!("has {} bytes and the limit is {MAX_TITLE}; shorten it", value.len())
     } else if value.chars().any(char::is_control) {
         "holds a control character; use plain text on one line".to_owned()
     } else {
@@ -253,7 +253,7 @@ fn terminal_record(
 ) -> Map<String, Value> {
     let mut record = object(old);
     let was_terminal = record.get("type").is_none() && record.contains_key("pid");
-    // What a chat agent looks like does not fit a terminal, nor does the look of another purpose.
+    // The icon of a chat agent, or of another purpose, does not fit.
     if !was_terminal || text(&record, "purpose").as_deref() != Some(&new.purpose) {
         for key in ["type", "icon", "color"] {
             record.remove(key);
@@ -265,7 +265,7 @@ fn terminal_record(
     set(&mut record, "color", new.color.as_deref(), color);
     fill_in(&mut record, json!({ "role": "none", "childPid": null, "commandId": null, "ideName": null }));
     let fresh = json!({
-        "purpose": new.purpose, "pid": new.pid, "startTime": process.began.as_deref().unwrap_or(now),
+        "purpose": new.purpose, "pid": new.pid, "startTime": process.started_at.as_deref().unwrap_or(now),
         "processStart": process.mark, "status": "active", "lastSeen": now, "external": new.external,
     });
     record.extend(object(Some(fresh)));
@@ -309,7 +309,7 @@ fn put_chat_fields(record: &mut Map<String, Value>, new: &ChatRegistration) {
     }
 }
 
-/// Where an agent stands in a workflow: nowhere yet.
+/// Builds an agent's workflow fields: none active.
 fn workflow_fields() -> Value {
     json!({
         "activeWorkflow": null, "currentStep": 0, "activeWorkflowPhase": 0, "activePersona": null,
@@ -317,7 +317,7 @@ fn workflow_fields() -> Value {
     })
 }
 
-/// Icon and colour after a terminal's purpose.
+/// Returns icon and colour for a terminal's purpose.
 fn icon_and_color(purpose: &str) -> (&'static str, &'static str) {
     let purpose = purpose.to_ascii_lowercase();
     if purpose.contains("review") {
@@ -338,7 +338,7 @@ fn object(value: Option<Value>) -> Map<String, Value> {
     }
 }
 
-/// Sets what was given; else what is missing to the default.
+/// Sets the given value; otherwise sets the default if the key is missing.
 fn set(record: &mut Map<String, Value>, key: &str, given: Option<&str>, default: &str) {
     match given {
         Some(given) => drop(record.insert(key.to_owned(), given.into())),

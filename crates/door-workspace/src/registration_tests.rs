@@ -9,7 +9,7 @@ fn terminal(who: &str, purpose: &str) -> TerminalRegistration {
 }
 
 #[tokio::test]
-async fn a_terminal_gets_the_record_of_the_protocol() {
+async fn terminal_record_matches_the_protocol() {
     let test = TestWorkspace::new(&[]).await;
     let record = test.workspace.register_terminal(terminal("codex", "coding")).await.unwrap();
     assert_eq!(record.id, agent("codex"));
@@ -31,7 +31,7 @@ async fn a_terminal_gets_the_record_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn registering_again_keeps_role_workflow_and_what_others_wrote() {
+async fn registering_twice_retains_role_and_unknown_keys() {
     let test = TestWorkspace::new(&[]).await;
     let first = TerminalRegistration {
         role: Some("reviewer".into()),
@@ -67,7 +67,7 @@ async fn registering_again_keeps_role_workflow_and_what_others_wrote() {
 }
 
 #[tokio::test]
-async fn looks_come_from_the_purpose() {
+async fn icon_and_color_follow_the_purpose() {
     for (purpose, expected) in [
         ("code review", ("eye", "orange")),
         ("jules", ("rocket", "purple")),
@@ -83,7 +83,7 @@ async fn looks_come_from_the_purpose() {
 }
 
 #[tokio::test]
-async fn a_chat_agent_that_gets_a_terminal_moves_and_stays_one_agent() {
+async fn chat_agent_can_become_a_terminal() {
     let test = TestWorkspace::new(&["codex"]).await;
     test.workspace.register_terminal(terminal("codex", "agent")).await.unwrap();
     let state = test.json("state.json");
@@ -92,7 +92,7 @@ async fn a_chat_agent_that_gets_a_terminal_moves_and_stays_one_agent() {
         (&state["terminals"]["codex"]["color"], state["terminals"]["codex"].get("type")),
         (&json!("cyan"), None)
     );
-    // Its program introduces itself over MCP.
+    // Its program registers over MCP.
     test.workspace.register_chat_agent(ChatRegistration::new(name("codex"), "codex-cli")).await.unwrap();
     let state = test.json("state.json");
     assert!(state["chatAgents"].get("codex").is_none());
@@ -101,7 +101,7 @@ async fn a_chat_agent_that_gets_a_terminal_moves_and_stays_one_agent() {
 }
 
 #[tokio::test]
-async fn a_terminal_is_over_with_its_process_until_the_agent_is_heard_elsewhere() {
+async fn terminal_is_offline_after_its_owner_exits() {
     let test = TestWorkspace::new(&[]).await;
     let heard = async || {
         test.workspace.import_state().await.unwrap();
@@ -119,13 +119,13 @@ async fn a_terminal_is_over_with_its_process_until_the_agent_is_heard_elsewhere(
     let new = TerminalRegistration { owner: Some(gone), ..terminal("codex", "agent") };
     test.workspace.register_terminal(new).await.unwrap();
     assert_eq!(heard().await, (Awareness::Offline, Some("its terminal was killed".to_owned())));
-    // However short it is since its terminal gave a sign of life itself.
+    // Also right after its terminal's last heartbeat.
     test.workspace.record_heartbeat(&agent("codex")).await;
     assert_eq!(heard().await, (Awareness::Awake, None));
 }
 
 #[tokio::test]
-async fn a_chat_agent_gets_the_record_of_the_protocol() {
+async fn chat_record_matches_the_protocol() {
     let test = TestWorkspace::new(&[]).await;
     let new = ChatRegistration {
         capabilities: vec!["chat".into(), "review".into()],
@@ -151,7 +151,7 @@ async fn a_chat_agent_gets_the_record_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn what_does_not_do_is_said_by_field_and_nothing_is_written() {
+async fn invalid_registration_names_field_and_writes_nothing() {
     let test = TestWorkspace::new(&[]).await;
     let before = test.path("state.json").exists();
     let refused = [
@@ -177,7 +177,7 @@ async fn what_does_not_do_is_said_by_field_and_nothing_is_written() {
         assert!(error.contains(expected), "{error}");
     }
     let chat = test.workspace.register_chat_agent(ChatRegistration::new(name("codex"), "")).await;
-    assert_eq!(chat.unwrap_err().to_string(), "the field 'interface' is empty; say something");
+    assert_eq!(chat.unwrap_err().to_string(), "the field 'interface' is empty; give it a value");
     assert_eq!(test.path("state.json").exists(), before);
     assert!(test.workspace.hub().directory().await.unwrap().agents().next().is_none());
     let external =
@@ -187,7 +187,7 @@ async fn what_does_not_do_is_said_by_field_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn whoever_said_goodbye_and_is_there_again_is_awake() {
+async fn agent_returning_from_offline_is_awake() {
     let test = TestWorkspace::new(&["claude"]).await;
     test.workspace.register_terminal(terminal("codex", "coding")).await.unwrap();
     for who in ["codex", "claude"] {
@@ -203,13 +203,13 @@ async fn whoever_said_goodbye_and_is_there_again_is_awake() {
     }
 }
 
-/// Names that differ in case are one name, and its mail lies in one folder, whoever spells it.
+/// Names that differ in case are equal, and share one folder in any spelling.
 #[tokio::test]
-async fn mail_for_a_name_nobody_registered_lies_in_one_folder() {
+async fn mail_for_unregistered_name_uses_one_folder() {
     let t = TestWorkspace::new(&["claude"]).await;
     let unregistered = |from: &str, to: &str, body: &str| crate::OutgoingMessage {
         allow_unregistered: true,
-        ..crate::test_workspace::letter(from, to, body)
+        ..crate::test_workspace::outgoing(from, to, body)
     };
     let one = t.send(unregistered("Ghost", "Nobody", "one")).await;
     let two = t.send(unregistered("ghost", "nobody", "two")).await;
@@ -220,7 +220,7 @@ async fn mail_for_a_name_nobody_registered_lies_in_one_folder() {
     assert_eq!((t.names("inbox/NOBODY"), t.names("outbox/ghost")), (vec![], vec![]));
     assert_eq!(t.names("outbox/Ghost").len(), 2);
 
-    // Folders of before, with the same message in each.
+    // Folders from before, with the same message in each.
     let copy = t.bytes(&format!("inbox/Nobody/{}", files[0]));
     t.write(&format!("inbox/nobody/{}", files[0]), copy);
     t.workspace.acknowledge(&crate::test_workspace::agent("nobody"), two, None).await.unwrap();
@@ -239,13 +239,13 @@ async fn mail_for_a_name_nobody_registered_lies_in_one_folder() {
     assert_eq!(crate::inspect::inspect(&t.workspace).await.unwrap(), []);
 }
 
-/// The hub has the new name, and whoever was to move the files was killed.
+/// The hub has the new name, and the process that moves the files was killed.
 #[tokio::test]
-async fn a_rename_that_was_interrupted_is_finished() {
+async fn interrupted_rename_is_finished() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let done = t.send(crate::test_workspace::letter("claude", "codex", "done")).await;
-    t.send(crate::test_workspace::letter("claude", "codex", "waits")).await;
-    t.send(crate::test_workspace::letter("codex", "claude", "sent")).await;
+    let done = t.send(crate::test_workspace::outgoing("claude", "codex", "done")).await;
+    t.send(crate::test_workspace::outgoing("claude", "codex", "waits")).await;
+    t.send(crate::test_workspace::outgoing("codex", "claude", "sent")).await;
     t.workspace.acknowledge(&crate::test_workspace::agent("codex"), done, None).await.unwrap();
     t.workspace.hub().rename(name("codex"), name("gpt")).await.unwrap();
 

@@ -1,4 +1,4 @@
-//! Messages as a model is shown them: the one place, for tools, hooks and whatever else puts mail before a model.
+//! Renders messages for models: the one renderer for tools, hooks and resources.
 
 use std::fmt::Write;
 
@@ -15,39 +15,40 @@ use crate::ids;
 use crate::translate::{iso, to_file};
 use crate::workspace::Workspace;
 
-/// How many bytes of a payload a listing shows.
+/// Bytes of a payload that a listing shows.
 pub(crate) const PREVIEW: usize = 500;
 
-/// How many bytes one result shows in all: about 15,000 tokens, safely below the 25,000 at which clients cut.
+/// Bytes of one result: about 15,000 tokens, safely below the 25,000 at which clients truncate.
 pub(crate) const RESULT: usize = 48_000;
 
-/// How many bytes of a message's metadata a result shows. It is for programs, and none needs more.
+/// Bytes of a message's metadata that a result shows. Metadata is for programs, and none needs more.
 const METADATA: usize = 8_000;
 
-/// A message, ready to be shown.
+/// A rendered message.
 pub(crate) struct Shown {
     pub(crate) text: String,
     pub(crate) data: Value,
-    /// How much of a result it takes, in bytes.
+    /// Bytes that it takes in a result.
     pub(crate) size: usize,
-    /// Whether the whole payload is there.
+    /// True if the payload is complete.
     pub(crate) whole: bool,
-    /// Whether the payload ends with what is there.
+    /// True if the shown part reaches the end of the payload.
     pub(crate) is_at_end: bool,
 }
 
-/// How much of a payload to show.
+/// Range of a payload to show.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit {
-    /// Characters to leave out at the start.
+    /// Characters to skip at the start.
     pub(crate) from: usize,
-    /// Bytes to show. Texts that are no English cost about as many tokens a byte, but not a character.
+    /// Bytes to show. The unit is bytes because non-English text costs about as many tokens per byte, but not per
+    /// character.
     pub(crate) most: usize,
-    /// Also what a short look leaves out: metadata and persona.
+    /// True to include metadata and persona, which a preview omits.
     pub(crate) everything: bool,
 }
 
-/// Shows a message of an agent's own mailbox.
+/// Renders a message of an agent's own mailbox.
 pub(crate) async fn render_mail(
     workspace: &Workspace,
     reader: &AgentId,
@@ -57,7 +58,7 @@ pub(crate) async fn render_mail(
     show(workspace, reader, &mail.stored, mail.delivery.state.as_str(), extent).await
 }
 
-/// Shows a message to somebody who may see it.
+/// Renders a message for a reader that may see it.
 pub(crate) async fn show(
     workspace: &Workspace,
     reader: &AgentId,
@@ -69,7 +70,7 @@ pub(crate) async fn show(
     let reply_to = workspace.reply_name(message).await?;
     let file = to_file(message, reader, reply_to);
     let trust = message.trust();
-    // Whom nobody vouches for gives nobody a role.
+    // Only a trusted sender may assign a role.
     let persona = file.persona.filter(|_| extent.everything && trust == Trust::Ours);
     let metadata = file.metadata.filter(|_| extent.everything).map(|fields| Fitted::of(trust, fields));
     let beside = persona.as_ref().map_or(0, String::len) + metadata.as_ref().map_or(0, |fitted| fitted.size);
@@ -142,16 +143,16 @@ pub(crate) async fn show(
     Ok(Shown { text, data, size, whole, is_at_end: end >= total })
 }
 
-/// Metadata as far as it is shown.
+/// Metadata truncated to its limit.
 struct Fitted {
     fields: Map<String, Value>,
     size: usize,
-    /// How many bytes are not there.
+    /// Bytes omitted.
     left_out: usize,
 }
 
 impl Fitted {
-    /// The fields that fit, in their order.
+    /// Keeps the fields that fit, in their order.
     fn of(trust: Trust, all: Map<String, Value>) -> Self {
         let mut fitted = Self { fields: Map::new(), size: 0, left_out: 0 };
         for (key, value) in all {
@@ -168,7 +169,7 @@ impl Fitted {
     }
 }
 
-/// A value as a model may read it.
+/// Sanitizes a value unless its sender is trusted.
 fn sanitized_value(trust: Trust, mut value: Value) -> Value {
     if trust != Trust::Ours {
         sanitize_value(&mut value);
@@ -176,9 +177,9 @@ fn sanitized_value(trust: Trust, mut value: Value) -> Value {
     value
 }
 
-/// A piece of a text, cut between characters, and whether that is all of it.
+/// Cuts a text at a character boundary; also returns whether it is the whole text.
 ///
-/// A line counts with its prefix, so that many short lines do not make a result longer than it may be.
+/// Each line counts with its quote prefix, so that many short lines stay within the limit.
 fn part(text: &str, extent: BodyLimit) -> (String, bool) {
     let start = text.char_indices().nth(extent.from).map_or(text.len(), |(start, _)| start);
     let rest = &text[start..];
@@ -191,7 +192,7 @@ fn part(text: &str, extent: BodyLimit) -> (String, bool) {
     (piece.to_owned(), piece.len() == text.len())
 }
 
-/// How far a message has got with each of its recipients.
+/// Builds the JSON of a message's deliveries.
 pub(crate) fn deliveries(deliveries: &[Delivery]) -> Value {
     let one = |delivery: &Delivery| {
         let times = delivery.milestones;
@@ -220,7 +221,7 @@ pub(crate) fn deliveries(deliveries: &[Delivery]) -> Value {
     deliveries.iter().map(one).collect()
 }
 
-/// What a protocol calls a message that was just accepted.
+/// Returns the protocol id of a message that was just accepted.
 pub(crate) fn native(id: switchboard_core::MessageId) -> String {
     ids::to_native(id)
 }

@@ -1,19 +1,18 @@
-//! Waiting messages whose mailbox file is gone, torn or replaced: the journal has them, so the file is
-//! written again.
+//! Restores waiting messages' files that are missing, torn or replaced, from the journal.
 
 use switchboard_core::{AgentId, Message, MessageId, Name};
 use switchboard_sys::files::{FileError, Moved};
 
-use crate::delivery::{Expected, place, set_aside};
+use crate::delivery::{Expected, move_aside, write_file};
 use crate::error::WorkspaceError;
 use crate::ids;
-use crate::intake::{Mailbox, own_fault};
-use crate::mailbox::bring;
+use crate::intake::{Mailbox, single_file_error};
+use crate::mailbox::move_file;
 use crate::tree::Section;
 use crate::workspace::{Workspace, blocking};
 
 impl Workspace {
-    /// Puts one waiting message's file right, or says what is in the way. That stops none of its neighbours.
+    /// Repairs one waiting message's file, or returns why it cannot; other files are not affected.
     pub(crate) async fn repair(
         &self,
         mailbox: &Mailbox,
@@ -24,12 +23,12 @@ impl Workspace {
             if is_there { self.compare(mailbox, id).await } else { self.restore(mailbox, id).await };
         match repaired {
             Ok(repaired) => Ok(Ok(repaired)),
-            Err(error) => own_fault(error).map(Err),
+            Err(error) => single_file_error(error).map(Err),
         }
     }
 
-    /// A message's file as it should be in this mailbox.
-    pub(crate) async fn expected(
+    /// Builds the file that this mailbox should have for a message.
+    pub(crate) async fn expected_file(
         &self,
         mailbox: &Mailbox,
         message: &Message,
@@ -42,12 +41,12 @@ impl Workspace {
     async fn restore(&self, mailbox: &Mailbox, id: MessageId) -> Result<bool, WorkspaceError> {
         let agent = &mailbox.agent;
         let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(false) };
-        // Acknowledged by another process between the listing and now.
+        // Another process acknowledged it after the listing.
         let still_waits = receipt.deliveries.iter().any(|d| &d.agent == agent && d.state.is_waiting());
         if !still_waits {
             return Ok(false);
         }
-        let file = self.expected(mailbox, &stored.message).await?.file;
+        let file = self.expected_file(mailbox, &stored.message).await?.file;
         let name = ids::file_name(&file.id);
         let (tree, owner) = (self.tree().clone(), agent.name.clone());
         let archived = blocking(move || match tree.folder(Section::Archive, owner.as_str())? {
@@ -59,17 +58,17 @@ impl Workspace {
             self.acknowledge(agent, id, Some("moved to the archive by its reader".into())).await?;
             return Ok(false);
         }
-        if self.bring_from_elsewhere(mailbox, ids::file_name(&file.id)).await? {
+        if self.move_from_other_folder(mailbox, ids::file_name(&file.id)).await? {
             return Ok(true);
         }
-        tracing::warn!(file = %file.id, agent = %agent, "a waiting message's file was gone and is written again");
+        tracing::warn!(file = %file.id, agent = %agent, "a waiting message's file was missing and is written again");
         let dir = mailbox.dir.clone();
-        blocking(move || Ok(place(&dir, &dir, &file)?)).await?;
+        blocking(move || Ok(write_file(&dir, &dir, &file)?)).await?;
         Ok(true)
     }
 
-    /// Brings a file home that lies under a former name of its reader, or under another spelling of it.
-    async fn bring_from_elsewhere(&self, mailbox: &Mailbox, name: String) -> Result<bool, WorkspaceError> {
+    /// Moves in a file from the folder of a former name or another spelling of its reader.
+    async fn move_from_other_folder(&self, mailbox: &Mailbox, name: String) -> Result<bool, WorkspaceError> {
         let (tree, own) = (self.tree().clone(), mailbox.dir.clone());
         let (agent, directory) = (mailbox.agent.clone(), mailbox.directory.clone());
         blocking(move || {
@@ -79,7 +78,7 @@ impl Workspace {
                     continue;
                 }
                 if let Ok(Some(dir)) = tree.own_folder(Section::Inbox, &folder)
-                    && bring(&dir, &own, &name)? == Moved::Moved
+                    && move_file(&dir, &own, &name)? == Moved::Moved
                 {
                     return Ok(true);
                 }
@@ -89,30 +88,30 @@ impl Workspace {
         .await
     }
 
-    /// Puts a waiting message's file right where its content is not what was accepted.
+    /// Replaces a waiting message's file whose content differs from the accepted message.
     async fn compare(&self, mailbox: &Mailbox, id: MessageId) -> Result<bool, WorkspaceError> {
         let Some(stored) = self.hub().message(id).await? else { return Ok(false) };
-        let expected = self.expected(mailbox, &stored.message).await?;
+        let expected = self.expected_file(mailbox, &stored.message).await?;
         let (dir, agent, limit) = (mailbox.dir.clone(), mailbox.agent.clone(), self.config().file_limit);
         blocking(move || {
             let name = ids::file_name(&expected.file.id);
             let bytes = expected.file.to_bytes();
             let torn = match dir.read(&name, limit.max(bytes.len() as u64)) {
                 Ok(None) => return Ok(false),
-                Ok(Some(found)) if found.bytes == bytes || expected.is_met_by(&found.bytes) => {
+                Ok(Some(found)) if found.bytes == bytes || expected.matches(&found.bytes) => {
                     return Ok(false);
                 }
                 Ok(Some(found)) => is_torn(&found.bytes, &bytes),
                 Err(FileError::TooLarge { .. }) => false,
                 Err(error) => return Err(error.into()),
             };
-            // What a power failure leaves of our own file holds nothing new; anything else is kept.
+            // A torn file of ours holds nothing new; any other file is retained.
             if torn {
                 tracing::warn!(file = %expected.file.id, %agent, "a damaged message file is written again");
                 dir.replace(&name, &bytes, 0o600)?;
             } else {
-                set_aside(&dir, &name)?;
-                place(&dir, &dir, &expected.file)?;
+                move_aside(&dir, &name)?;
+                write_file(&dir, &dir, &expected.file)?;
             }
             Ok(true)
         })
@@ -120,7 +119,7 @@ impl Workspace {
     }
 }
 
-/// Whether this is what a power failure leaves of a file: nothing, its beginning, or zeros.
+/// True if this is what a power failure leaves of a file: nothing, its beginning, or zeros.
 fn is_torn(found: &[u8], expected: &[u8]) -> bool {
     expected.starts_with(found) || found.iter().all(|byte| *byte == 0)
 }

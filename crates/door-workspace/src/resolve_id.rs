@@ -1,6 +1,6 @@
-//! Which message somebody means by what a protocol calls it.
+//! Resolves message ids as people and agents write them.
 //!
-//! Ids of other programs are theirs: the same one can lie in two mailboxes. What an agent says is meant in its own.
+//! Two programs may use the same id, so it can exist in two mailboxes. An agent means the message in its own mailbox.
 
 use switchboard_core::{AgentId, Door, MessageId};
 use switchboard_hub::{HubError, is_idempotency_scope};
@@ -10,7 +10,7 @@ use crate::ids;
 use crate::workspace::Workspace;
 
 impl Workspace {
-    /// The message that a person means by `text`: our id, or what a protocol calls it; the newest of several.
+    /// Resolves an id that a person wrote: a message id, or a protocol id; the newest of several.
     pub async fn resolve_id(&self, text: &str) -> Result<MessageId, WorkspaceError> {
         if let Some(id) = self.find_by_id(text).await? {
             return Ok(id);
@@ -19,8 +19,8 @@ impl Workspace {
         named.first().copied().ok_or_else(|| HubError::UnknownMessage { id: text.to_owned() }.into())
     }
 
-    /// The message that an agent means by `text`: first of all the one in its own mailbox, then one that it sent or got
-    /// some other way.
+    /// Resolves an id that an agent wrote. Prefers the message in its own mailbox, then one that it sent or received
+    /// another way.
     pub async fn resolve_id_for(&self, agent: &AgentId, text: &str) -> Result<MessageId, WorkspaceError> {
         if let Some(id) = self.find_by_id(text).await? {
             return Ok(id);
@@ -49,8 +49,8 @@ impl Workspace {
         Ok(self.hub().message(id).await?.map(|_| id))
     }
 
-    /// The messages that a protocol calls so, newest first. A sender's own word for a message is no name of it: it
-    /// would stand for whatever the sender likes.
+    /// Lists the messages with this protocol id, newest first. A sender's idempotency key is no id: the sender chooses
+    /// it, so it could impersonate any message.
     async fn find_by_native(&self, text: &str) -> Result<Vec<MessageId>, WorkspaceError> {
         let named = self.hub().find_by_native(None, text).await?;
         Ok(named.into_iter().filter(|(scope, _)| !is_idempotency_scope(scope)).map(|(_, id)| id).collect())

@@ -1,8 +1,8 @@
 use switchboard_core::MessageId;
 
-use crate::test_workspace::{TestWorkspace, agent, letter, message};
+use crate::test_workspace::{TestWorkspace, agent, message, outgoing};
 
-/// A workspace in which the mailboxes of two agents have a message of the same id each.
+/// Creates a workspace in which two mailboxes each have a message with the same id.
 async fn with_twins() -> (TestWorkspace, MessageId, MessageId) {
     let workspace = TestWorkspace::new(&["ann", "q", "q2"]).await;
     for mailbox in ["q", "q2"] {
@@ -15,7 +15,7 @@ async fn with_twins() -> (TestWorkspace, MessageId, MessageId) {
 }
 
 #[tokio::test]
-async fn an_id_means_the_message_in_the_own_mailbox() {
+async fn own_mailbox_has_precedence_for_ids() {
     let (workspace, first, second) = with_twins().await;
     assert_ne!(first, second);
     for (name, id) in [("q", first), ("Q2", second)] {
@@ -27,9 +27,9 @@ async fn an_id_means_the_message_in_the_own_mailbox() {
 }
 
 #[tokio::test]
-async fn a_senders_own_word_is_no_id() {
+async fn idempotency_key_is_no_id() {
     let workspace = TestWorkspace::new(&["ann", "q"]).await;
-    let mut forged = letter("ann", "q", "under a word that looks like an id");
+    let mut forged = outgoing("ann", "q", "under a word that looks like an id");
     forged.key = Some("msg_5_zz".to_owned());
     workspace.workspace.send(forged).await.unwrap();
     workspace.workspace.resolve_id("msg_5_zz").await.unwrap_err();

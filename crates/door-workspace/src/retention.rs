@@ -1,9 +1,9 @@
-//! Retention: files and journal entries that everybody is done with and that are older than the settings allow.
+//! Retention: removes files and journal entries that have ended and are older than the settings allow.
 //!
-//! A pass goes through the journal once a day, a bounded round at a time: `serve` and sessions make a round each minute,
-//! and a plain command makes one as it ends, where none was made for a minute. A lease has one process do it. Everything
-//! that belongs to a message which still waits stays. Old files that belong to no message of the journal are removed by
-//! the daily comparison of `serve` and sessions: see `housekeeping`.
+//! A run reads the journal once a day, in bounded rounds: `serve` and sessions do a round each minute, and a plain
+//! command does one at its end if none was done for a minute. A lease lets one process do it. Files and entries of
+//! waiting messages stay. The daily comparison of `serve` and sessions removes old files that belong to no message of
+//! the journal: see `housekeeping`.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -19,22 +19,22 @@ use crate::receipts;
 use crate::tree::{Section, Tree};
 use crate::workspace::{Workspace, blocking};
 
-/// Under this topic the hub remembers how far the pass has come: `seq`, when it `began`, and the last `round`.
+/// Topic of notes: the progress of a run (`seq`), when it `began`, and when the last `round` was.
 const RETENTION: &str = "retention";
 
-/// Messages that a round of a long-running process looks at: some 20 ms, ten times that where all of them are removed.
+/// Messages per round of a long-running process: some 20 ms, ten times that if all of them are removed.
 const ROUND: usize = 2000;
 
-/// Messages that a plain command looks at as it ends: a few milliseconds.
+/// Messages per round of a plain command: a few milliseconds.
 const SMALL_ROUND: usize = 200;
 
-/// How often a pass begins, or more often where the settings keep something for less than that.
+/// Interval of runs; shorter if a setting retains something for less than that.
 const PASS_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
-/// How often a plain command makes a round.
+/// Minimum interval of rounds by plain commands.
 const ROUND_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
-/// Before which time things are too old.
+/// Cutoff times: anything older is removed.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     archive: Option<Timestamp>,
@@ -43,23 +43,23 @@ struct Limits {
 }
 
 impl Limits {
-    /// The latest of them: what was accepted after it is not too old for any.
+    /// Returns the latest cutoff: a message accepted after it is not too old for any setting.
     fn latest(&self) -> Option<Timestamp> {
         [self.archive, self.receipts, self.journal].into_iter().flatten().max()
     }
 }
 
 impl Workspace {
-    /// Makes a round, where one is due and no other process keeps house.
+    /// Does a small round if one is due and no other process runs housekeeping.
     pub(crate) async fn retention_after_command(&self) {
         if let Err(error) = self.small_round().await {
-            // The next command tries again.
+            // The next command retries.
             tracing::debug!(%error, "nothing old was removed");
         }
     }
 
     async fn small_round(&self) -> Result<(), WorkspaceError> {
-        if !self.hub().has_changed_mail() || !self.has_old_entries().await? || !self.is_pass_due().await? {
+        if !self.hub().has_changed_mail() || !self.has_old_entries().await? || !self.is_run_due().await? {
             return Ok(());
         }
         let last = self.retention_time("round").await?;
@@ -70,7 +70,7 @@ impl Workspace {
         self.round(SMALL_ROUND).await
     }
 
-    /// Whether the first message of the journal is too old for any of the settings.
+    /// True if the first message of the journal is older than the latest cutoff.
     async fn has_old_entries(&self) -> Result<bool, WorkspaceError> {
         let Some(latest) = self.limits().latest() else { return Ok(false) };
         Ok(self
@@ -91,17 +91,17 @@ impl Workspace {
         }
     }
 
-    /// Makes a round of the pass, where one is due, and gives free pages of the database back.
+    /// Does a round if one is due, and returns free pages of the database to the file system.
     pub(crate) async fn retention_round(&self) -> Result<(), WorkspaceError> {
-        if self.is_pass_due().await? {
+        if self.is_run_due().await? {
             self.round(ROUND).await?;
         }
         self.hub().shrink().await?;
         Ok(())
     }
 
-    /// Whether a pass is under way, or the last one began a day ago.
-    async fn is_pass_due(&self) -> Result<bool, WorkspaceError> {
+    /// True if a run is in progress, or the last one started an interval ago.
+    async fn is_run_due(&self) -> Result<bool, WorkspaceError> {
         if self.retention_seq().await? > 0 {
             return Ok(true);
         }
@@ -120,11 +120,12 @@ impl Workspace {
         let is_full = page.len() == most;
         let last = page.last().map_or(after, |aged| aged.seq);
         page.retain(|aged| aged.accepted_at < latest);
-        // The journal is in the order of acceptance: behind the first message that is too young all are.
+        // The journal is ordered by acceptance: all messages after the first one that is too young are too young as
+        // well.
         let is_over = !is_full || page.last().is_none_or(|aged| aged.seq < last);
         let tree = self.tree().clone();
-        let (files, gone) = blocking(move || remove_old(&tree, &page, limits)).await?;
-        let entries = if gone.is_empty() { 0 } else { self.hub().remove_entries(gone).await? };
+        let (files, expired) = blocking(move || remove_old(&tree, &page, limits)).await?;
+        let entries = if expired.is_empty() { 0 } else { self.hub().remove_entries(expired).await? };
         if files + entries > 0 {
             tracing::info!(files, entries, "removed what was older than the retention settings allow");
             self.hub().shrink().await?;
@@ -151,14 +152,14 @@ impl Workspace {
     }
 }
 
-/// Removes the files that are too old; returns how many, and the entries that are to leave the journal.
+/// Removes files that are too old; returns their number, and the journal entries to remove.
 fn remove_old(
     tree: &Tree,
     page: &[RetentionCandidate],
     limits: Limits,
 ) -> Result<(usize, Vec<i64>), WorkspaceError> {
     let mut folders = Folders { tree, open: HashMap::new() };
-    let (mut removed, mut gone) = (0, Vec::new());
+    let (mut removed, mut expired) = (0, Vec::new());
     for aged in page {
         let native = ids::native_id_of_waiting(&aged.message);
         let file = ids::file_name(&native);
@@ -174,20 +175,20 @@ fn remove_old(
         }
         let is_old = limits.journal.is_some_and(|before| aged.accepted_at < before);
         if is_old && aged.is_done {
-            gone.push(aged.seq);
+            expired.push(aged.seq);
         }
     }
-    Ok((removed, gone))
+    Ok((removed, expired))
 }
 
-/// Agents' folders, each opened once for a round.
+/// Cache of agents' folders, each opened once per round.
 struct Folders<'t> {
     tree: &'t Tree,
     open: HashMap<(Section, Name), Option<Dir>>,
 }
 
 impl Folders<'_> {
-    /// Removes a file that was put there before a time; says how many that were.
+    /// Removes a file that is older than the cutoff; returns the number removed.
     fn remove(
         &mut self,
         section: Section,
@@ -197,7 +198,7 @@ impl Folders<'_> {
     ) -> Result<usize, WorkspaceError> {
         let Some(before) = before else { return Ok(0) };
         let tree = self.tree;
-        // A folder in trouble is not in the way of the others; `doctor` tells of it.
+        // A fault in one folder must not stop the others; `doctor` reports it.
         let open = || tree.folder(section, agent.as_str()).unwrap_or(None);
         let Some(folder) = self.open.entry((section, agent.clone())).or_insert_with(open) else {
             return Ok(0);
@@ -206,14 +207,14 @@ impl Folders<'_> {
     }
 }
 
-/// Whether a file was put there before a time. When it was first written does not count.
+/// True if a file was put into its folder before the cutoff. The time of its first write does not count.
 fn is_older(folder: &Dir, name: &str, before: Timestamp) -> bool {
     let Ok(found) = std::fs::symlink_metadata(folder.path().join(name)) else { return false };
     found.is_file() && found.mtime().max(found.ctime()) < before.as_second()
 }
 
 impl Workspace {
-    /// Removes the old files of a folder that belong to no message of the journal: the rounds find only those that do.
+    /// Removes a folder's old files that belong to no message of the journal, which the rounds do not find.
     pub(crate) async fn remove_leftovers(
         &self,
         section: Section,
@@ -249,7 +250,7 @@ impl Workspace {
         .await
     }
 
-    /// Whether the message that a file belongs to by its name is in the journal.
+    /// True if the message that a file name refers to is in the journal.
     async fn is_in_journal(&self, file: &str) -> Result<bool, WorkspaceError> {
         let name = file.strip_suffix(".superseded.meta").unwrap_or(file);
         let native = match name.strip_suffix(".receipt.json") {

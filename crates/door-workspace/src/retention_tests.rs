@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::{Config, Retention};
-use crate::test_workspace::{TestWorkspace, agent, archive_file, letter};
+use crate::test_workspace::{TestWorkspace, agent, archive_file, outgoing};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -9,9 +9,9 @@ async fn workspace(retention: Retention) -> TestWorkspace {
 }
 
 #[tokio::test]
-async fn retention_for_ever_keeps_everything() {
+async fn unlimited_retention_removes_nothing() {
     let t = workspace(Retention::FOR_EVER).await;
-    let id = t.send(letter("claude", "codex", "old")).await;
+    let id = t.send(outgoing("claude", "codex", "old")).await;
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     t.clock.advance(DAY * 3650);
     t.workspace.run_housekeeping().await.unwrap();
@@ -20,10 +20,10 @@ async fn retention_for_ever_keeps_everything() {
 }
 
 #[tokio::test]
-async fn defaults_keep_files_for_a_month_and_entries_for_three() {
+async fn default_retention_is_30_and_90_days() {
     let t = workspace(Retention::default()).await;
-    let done = t.send(letter("claude", "codex", "done")).await;
-    t.send(letter("claude", "codex", "waiting")).await;
+    let done = t.send(outgoing("claude", "codex", "done")).await;
+    t.send(outgoing("claude", "codex", "waiting")).await;
     t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
     let left = async || {
         t.workspace.run_housekeeping().await.unwrap();
@@ -40,12 +40,12 @@ async fn defaults_keep_files_for_a_month_and_entries_for_three() {
 }
 
 #[tokio::test]
-async fn only_what_is_older_than_the_settings_is_removed() {
+async fn only_files_beyond_retention_are_removed() {
     let retention = Retention { archive: Some(DAY), receipts: Some(DAY * 3), journal: None };
     let t = workspace(retention).await;
-    let done = t.send(letter("claude", "codex", "done")).await;
+    let done = t.send(outgoing("claude", "codex", "done")).await;
     t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
-    // What counts is since when it lies there, not when it was written.
+    // The age counts from when the file was put there, not from when it was written.
     t.set_age(&archive_file("codex", done), DAY * 365);
     t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.names("archive/codex").len(), 1);
@@ -62,11 +62,11 @@ async fn only_what_is_older_than_the_settings_is_removed() {
 }
 
 #[tokio::test]
-async fn files_of_a_pruned_entry_go_when_they_are_old() {
+async fn old_files_without_journal_entry_are_removed() {
     let retention = Retention { archive: Some(DAY * 10), receipts: Some(DAY * 10), journal: Some(DAY) };
     let t = workspace(retention).await;
-    let done = t.send(letter("claude", "codex", "done")).await;
-    t.send(letter("claude", "codex", "last")).await;
+    let done = t.send(outgoing("claude", "codex", "done")).await;
+    t.send(outgoing("claude", "codex", "last")).await;
     t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
     let left = async || {
         t.workspace.run_housekeeping().await.unwrap();
@@ -79,10 +79,10 @@ async fn files_of_a_pruned_entry_go_when_they_are_old() {
 }
 
 #[tokio::test]
-async fn commands_make_a_small_round_each_minute_until_the_pass_is_over() {
+async fn commands_do_one_small_round_per_minute() {
     let t = workspace(Retention { archive: Some(DAY), ..Retention::FOR_EVER }).await;
     for number in 0..=SMALL_ROUND {
-        let id = t.send(letter("claude", "codex", &number.to_string())).await;
+        let id = t.send(outgoing("claude", "codex", &number.to_string())).await;
         t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     }
     t.clock.advance(DAY * 2);
@@ -96,14 +96,14 @@ async fn commands_make_a_small_round_each_minute_until_the_pass_is_over() {
     assert_eq!(left().await, 0);
     t.clock.advance(ROUND_EVERY);
     assert_eq!(left().await, 0);
-    assert!(!t.workspace.is_pass_due().await.unwrap(), "the next pass begins tomorrow");
+    assert!(!t.workspace.is_run_due().await.unwrap(), "the next pass begins tomorrow");
 }
 
 #[tokio::test]
-async fn f27_the_journal_lets_go_only_of_what_everybody_is_done_with() {
+async fn only_ended_journal_entries_are_removed() {
     let t = workspace(Retention { journal: Some(DAY), ..Retention::FOR_EVER }).await;
-    let done = t.send(letter("claude", "codex", "done")).await;
-    t.send(letter("claude", "codex", "waiting")).await;
+    let done = t.send(outgoing("claude", "codex", "done")).await;
+    t.send(outgoing("claude", "codex", "waiting")).await;
     t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
     t.workspace.run_housekeeping().await.unwrap();
     assert_eq!(t.journal().await, ["done", "waiting"]);
@@ -113,14 +113,14 @@ async fn f27_the_journal_lets_go_only_of_what_everybody_is_done_with() {
         (t.journal().await, t.waiting("codex").await),
         (vec!["waiting".to_owned()], vec!["waiting".to_owned()])
     );
-    // The archive stays, and a copy of it that comes back into the mailbox is the business of the person.
+    // The archive stays, and a copy of it in the mailbox is left to the person.
     assert!(t.path(&archive_file("codex", done)).exists());
 }
 
 #[tokio::test]
-async fn tidying_up_removes_nothing_however_old_it_is() {
+async fn maintenance_removes_no_old_mail() {
     let t = workspace(Retention { archive: Some(DAY), receipts: Some(DAY), journal: Some(DAY) }).await;
-    let id = t.send(letter("claude", "codex", "old")).await;
+    let id = t.send(outgoing("claude", "codex", "old")).await;
     t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     t.clock.advance(DAY * 10);
     t.workspace.run_maintenance().await.unwrap();

@@ -1,4 +1,4 @@
-//! Roles: what an agent is there for, and who is meant when a role is written in "to".
+//! Roles, and recipients that are given as a role.
 
 use std::fmt;
 
@@ -12,34 +12,34 @@ use crate::snapshot::Snapshot;
 use crate::state;
 use crate::workspace::{Workspace, blocking};
 
-/// What an agent is there for. The protocol names the first seven; the others are in use beside them.
+/// The role of an agent. The protocol defines the first seven; the others are in common use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Plans and hands out the work.
+    /// Plans and assigns the work.
     Lead,
     /// The first of two who write code.
     Coder1,
     /// The second of two who write code.
     Coder2,
-    /// Reads what others wrote.
+    /// Reviews the work of others.
     Reviewer,
-    /// Tries what others wrote.
+    /// Tests the work of others.
     Tester,
-    /// Finds things out.
+    /// Researches questions.
     Researcher,
-    /// Carries out what was decided.
+    /// Carries out decisions.
     Execution,
     /// Writes code.
     Coder,
     /// Writes plans.
     Planner,
-    /// Works through a plan that was authorised.
+    /// Works through an authorised plan.
     TaskRunner,
-    /// Looks into data and requirements.
+    /// Analyses data and requirements.
     Analyst,
 }
 
-/// Why a role leads nowhere.
+/// Error of resolving a role or recipient.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RoleError {
     /// There is no such role.
@@ -47,23 +47,23 @@ pub enum RoleError {
     Unknown {
         /// The role as given.
         given: String,
-        /// Roles that look like it, best first.
+        /// Similar roles, best first.
         near: Vec<String>,
     },
-    /// Nobody has the role.
-    #[error("recipient '{role}': nobody has the role {role}; {}. Give it to an agent with assign_role, or name an agent", taken(.present))]
+    /// No agent has the role.
+    #[error("recipient '{role}': no agent has the role {role}; {}. Assign it with assign_role, or name an agent", list_assigned(.present))]
     Unfilled {
         /// The role.
         role: Role,
-        /// The roles that somebody has.
+        /// The roles that agents have.
         present: Vec<Role>,
     },
-    /// Several agents are meant by one text.
-    #[error("recipient '{}' is ambiguous: it stands for {}; name one of them", .given.escape_debug(), .candidates.join(", "))]
+    /// A recipient matches several agents.
+    #[error("recipient '{}' is ambiguous: it matches {}; name one of them", .given.escape_debug(), .candidates.join(", "))]
     Ambiguous {
         /// The recipient as given.
         given: String,
-        /// Who could be meant.
+        /// The agents that match.
         candidates: Vec<String>,
     },
 }
@@ -84,7 +84,7 @@ impl Role {
         Self::Analyst,
     ];
 
-    /// The role in the protocol's words.
+    /// Returns the role's name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lead => "lead",
@@ -101,9 +101,9 @@ impl Role {
         }
     }
 
-    /// The role that a text stands for, in any spelling; none for `none` and for words that are no role.
+    /// Parses a role in any spelling; `None` for `none` and for unknown roles.
     pub fn read(text: &str) -> Option<Self> {
-        let word = normal(text);
+        let word = normalize(text);
         let word = match word.as_str() {
             "lead coder" | "team lead" => "lead",
             "coder1" => "coder 1",
@@ -114,24 +114,24 @@ impl Role {
         Self::ALL.into_iter().find(|role| role.as_str() == word)
     }
 
-    /// The same, but a word that is neither a role nor `none` is refused.
+    /// Parses a role in any spelling; an error for anything but a role or `none`.
     pub fn parse(text: &str) -> Result<Option<Self>, RoleError> {
         match Self::read(text) {
             Some(role) => Ok(Some(role)),
-            None if normal(text) == NONE => Ok(None),
+            None if normalize(text) == NONE => Ok(None),
             None => {
-                let near = nearest(&normal(text), Self::ALL.map(Self::as_str));
+                let near = nearest(&normalize(text), Self::ALL.map(Self::as_str));
                 Err(RoleError::Unknown { given: text.to_owned(), near })
             }
         }
     }
 
-    /// Whether whoever has this role is meant by `asked`: the two coders are coders too.
-    pub fn answers_to(self, asked: Self) -> bool {
+    /// True if an agent with this role matches `asked`: both numbered coders are coders.
+    pub fn matches(self, asked: Self) -> bool {
         self == asked || (asked == Self::Coder && matches!(self, Self::Coder1 | Self::Coder2))
     }
 
-    /// The file with the text for this role, in `.agent/personas/`.
+    /// Returns the role's persona file in `.agent/personas/`.
     pub fn persona_file(self) -> &'static str {
         match self {
             Self::Lead => "lead.md",
@@ -162,11 +162,11 @@ impl Serialize for Role {
     }
 }
 
-/// The word for no role at all.
+/// The name for the absence of a role.
 const NONE: &str = "none";
 
-/// Lower case, one space where there were spaces, `_` or `-`.
-fn normal(text: &str) -> String {
+/// Normalizes a role: lower case, one space for spaces, `_` and `-`.
+fn normalize(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, '_' | '-'));
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").to_lowercase()
 }
@@ -178,19 +178,19 @@ fn did_you_mean(near: &[String]) -> String {
     }
 }
 
-fn taken(roles: &[Role]) -> String {
+fn list_assigned(roles: &[Role]) -> String {
     match roles {
         [] => "no agent has a role".to_owned(),
         roles => format!("roles taken: {}", join(roles)),
     }
 }
 
-/// Roles in a row.
+/// Joins roles with commas.
 pub(crate) fn join(roles: &[Role]) -> String {
     roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// An agent's role: what `state.json`, which others write as well, says of it, or else the hub.
+/// Returns an agent's role: from `state.json`, which other programs write as well, else from the hub.
 pub(crate) fn role_of(agent: &AgentRecord, state: &Map<String, Value>) -> Option<Role> {
     let written = state::record(state, &agent.id.name).and_then(|record| state::text(record, "role"));
     match written {
@@ -199,8 +199,8 @@ pub(crate) fn role_of(agent: &AgentRecord, state: &Map<String, Value>) -> Option
     }
 }
 
-/// The roles that somebody has, each once.
-pub(crate) fn present<'d>(
+/// Returns the roles that agents have, each once.
+pub(crate) fn assigned_roles<'d>(
     agents: impl Iterator<Item = &'d AgentRecord>,
     state: &Map<String, Value>,
 ) -> Vec<Role> {
@@ -210,8 +210,8 @@ pub(crate) fn present<'d>(
     roles
 }
 
-/// Whom a text means: an agent by name, else the one agent with that role, else the one agent that
-/// people call so (`alias` or `friendlyName` in `state.json`). Pure.
+/// Resolves a recipient: an agent's name, else the only agent with that role, else the only agent with that `alias` or
+/// `friendlyName` in `state.json`. Pure.
 pub(crate) fn recipient(
     text: &str,
     directory: &Directory,
@@ -223,7 +223,7 @@ pub(crate) fn recipient(
         Ok(Address::Agent(agent)) if agent.is_human() => return Ok(AgentId::human().into()),
         Ok(Address::Agent(agent)) if agent.realm.is_none() => match directory.agent(agent) {
             Some(record) => return Ok(record.id.clone().into()),
-            // One that has gone, and whose mail goes to another.
+            // A retired agent whose mail is forwarded.
             None if directory.links().end_of(agent).is_some() => return Ok(agent.clone().into()),
             None => Some(agent.clone()),
         },
@@ -237,9 +237,9 @@ pub(crate) fn recipient(
             let fitting = local().filter(|agent| role_of(agent, state).is_some_and(fits));
             fitting.map(|agent| agent.id.clone()).collect()
         };
-        // Whoever has exactly this role comes before those who also answer to it.
-        for found in [with(&|has| has == role), with(&|has| has.answers_to(role))] {
-            if let Some(address) = the_one(text, found)? {
+        // Agents with exactly this role have precedence over those that also match it.
+        for found in [with(&|has| has == role), with(&|has| has.matches(role))] {
+            if let Some(address) = require_unique(text, found)? {
                 return Ok(address);
             }
         }
@@ -251,18 +251,20 @@ pub(crate) fn recipient(
             name.is_some_and(|name| name.trim().eq_ignore_ascii_case(text))
         })
     };
-    if let Some(address) = the_one(text, local().filter(called).map(|agent| agent.id.clone()).collect())? {
+    if let Some(address) =
+        require_unique(text, local().filter(called).map(|agent| agent.id.clone()).collect())?
+    {
         return Ok(address);
     }
-    // Nobody here goes by it in any way; somebody of another hub may.
+    // No local agent matches; one of another hub may.
     if let Some(record) = asked.as_ref().and_then(|agent| directory.elsewhere(&agent.name)) {
         return Ok(record.id.clone().into());
     }
     match (role, asked) {
-        (Some(role), _) => Err(RoleError::Unfilled { role, present: present(local(), state) }.into()),
+        (Some(role), _) => Err(RoleError::Unfilled { role, present: assigned_roles(local(), state) }.into()),
         (None, Some(agent)) => {
             let known: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
-            let filled = present(local(), state).into_iter().map(|role| role.to_string());
+            let filled = assigned_roles(local(), state).into_iter().map(|role| role.to_string());
             let candidates: Vec<String> = known.iter().cloned().chain(filled).collect();
             let near = nearest(text, candidates.iter().map(String::as_str));
             Err(HubError::from(ResolveError::UnknownAgent { agent, near, known }).into())
@@ -271,7 +273,7 @@ pub(crate) fn recipient(
     }
 }
 
-fn the_one(given: &str, found: Vec<AgentId>) -> Result<Option<Address>, RoleError> {
+fn require_unique(given: &str, found: Vec<AgentId>) -> Result<Option<Address>, RoleError> {
     match found.as_slice() {
         [] => Ok(None),
         [agent] => Ok(Some(agent.clone().into())),
@@ -283,14 +285,14 @@ fn the_one(given: &str, found: Vec<AgentId>) -> Result<Option<Address>, RoleErro
 }
 
 impl Snapshot {
-    /// Whom a text means.
+    /// Resolves a recipient.
     pub(crate) fn recipient(&self, text: &str) -> Result<Address, WorkspaceError> {
         recipient(text, &self.directory, &self.state)
     }
 }
 
 impl Workspace {
-    /// Gives an agent a role, or none, here and in `state.json`.
+    /// Assigns a role to an agent, or none, in the hub and in `state.json`.
     pub async fn assign_role(&self, agent: Name, role: &str) -> Result<AgentRecord, WorkspaceError> {
         let role = Role::parse(role)?;
         let record = self.hub().set_role(agent, role.map(|role| role.to_string())).await?;
@@ -308,8 +310,7 @@ impl Workspace {
         Ok(record)
     }
 
-    /// Whom a person or an agent means by `text`: an address, an agent's name, the one agent with a
-    /// role, or the one that people call so.
+    /// Resolves a recipient: an address, an agent's name, or the only agent with a role, alias or display name.
     pub async fn resolve_recipient(&self, text: &str) -> Result<Address, WorkspaceError> {
         match self.snapshot().await?.recipient(text) {
             Err(error) => Err(self.or_retired(error).await),
@@ -317,7 +318,7 @@ impl Workspace {
         }
     }
 
-    /// Error for an unknown or a retired name. While a recovery still reads agents back, the error is temporary.
+    /// Replaces the error for an unknown name: retired, or temporary while a recovery still reads agents back.
     pub(crate) async fn or_retired(&self, error: WorkspaceError) -> WorkspaceError {
         if self.hub().is_rebuilding() && matches!(error, WorkspaceError::Hub(HubError::Unresolved(_))) {
             return HubError::Rebuilding.into();

@@ -5,7 +5,7 @@ use super::*;
 use crate::test_workspace::{TestWorkspace, agent, name};
 
 #[test]
-fn a_role_is_read_in_every_spelling() {
+fn role_is_parsed_in_every_spelling() {
     for role in Role::ALL {
         assert_eq!(Role::read(role.as_str()), Some(role));
         assert_eq!(Role::read(&role.as_str().to_uppercase().replace(' ', "_")), Some(role));
@@ -26,7 +26,7 @@ fn a_role_is_read_in_every_spelling() {
 }
 
 #[test]
-fn a_free_role_is_refused_with_the_nearest_and_all_others() {
+fn unknown_role_is_refused_with_suggestions() {
     assert_eq!(Role::parse(" None "), Ok(None));
     let error = Role::parse("reviwer").unwrap_err().to_string();
     assert_eq!(
@@ -38,7 +38,7 @@ fn a_free_role_is_refused_with_the_nearest_and_all_others() {
 }
 
 #[test]
-fn coders_share_a_text_and_execution_is_a_task_runner() {
+fn coders_share_one_persona_file() {
     let file = |role: Role| role.persona_file();
     assert_eq!([file(Role::Coder), file(Role::Coder1), file(Role::Coder2)], ["coder.md"; 3]);
     assert_eq!([file(Role::Execution), file(Role::TaskRunner)], ["task_runner.md"; 2]);
@@ -52,7 +52,7 @@ async fn role_in_both(t: &TestWorkspace, who: &str) -> (Option<String>, Value) {
 }
 
 #[tokio::test]
-async fn a_role_is_written_in_one_spelling_here_and_in_state_json() {
+async fn role_is_stored_in_canonical_spelling() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.workspace.assign_role(name("CODEX"), "Coder_1").await.unwrap();
     assert_eq!(role_in_both(&t, "codex").await, (Some("coder 1".into()), "coder 1".into()));
@@ -70,7 +70,7 @@ async fn a_role_is_written_in_one_spelling_here_and_in_state_json() {
 }
 
 #[tokio::test]
-async fn a_recipient_is_a_name_then_a_role_then_what_people_call_it() {
+async fn recipient_resolves_by_name_role_alias() {
     let t = TestWorkspace::new(&["codex", "claude", "tester"]).await;
     t.workspace.assign_role(name("codex"), "reviewer").await.unwrap();
     t.workspace.assign_role(name("claude"), "tester").await.unwrap();
@@ -82,7 +82,7 @@ async fn a_recipient_is_a_name_then_a_role_then_what_people_call_it() {
         ("codex", "codex"),
         (" Codex ", "codex"),
         ("human", "human"),
-        // A name comes before a role, however tempting the role.
+        // A name has precedence over a role.
         ("Tester", "tester"),
         ("REVIEWER", "codex"),
         ("sparky", "codex"),
@@ -97,8 +97,8 @@ async fn a_recipient_is_a_name_then_a_role_then_what_people_call_it() {
     for (text, expected) in [
         (
             "lead",
-            "recipient 'lead': nobody has the role lead; roles taken: reviewer, tester. Give it to an \
-             agent with assign_role, or name an agent",
+            "recipient 'lead': no agent has the role lead; roles taken: reviewer, tester. Assign it with \
+             assign_role, or name an agent",
         ),
         ("codx", "no agent is named 'codx'"),
         (
@@ -112,21 +112,21 @@ async fn a_recipient_is_a_name_then_a_role_then_what_people_call_it() {
 }
 
 #[tokio::test]
-async fn a_role_that_several_have_is_ambiguous_and_a_plain_coder_comes_first() {
+async fn shared_role_is_ambiguous_exact_role_first() {
     let t = TestWorkspace::new(&["one", "two", "three"]).await;
     t.workspace.assign_role(name("one"), "coder 1").await.unwrap();
     let found = t.workspace.resolve_recipient("coder").await.unwrap();
     assert_eq!(found.to_string(), "one", "the only coder there is");
     t.workspace.assign_role(name("two"), "coder 2").await.unwrap();
     let error = t.workspace.resolve_recipient("coder").await.unwrap_err();
-    assert_eq!(error.to_string(), "recipient 'coder' is ambiguous: it stands for one, two; name one of them");
+    assert_eq!(error.to_string(), "recipient 'coder' is ambiguous: it matches one, two; name one of them");
     assert_eq!(t.workspace.resolve_recipient("coder_2").await.unwrap().to_string(), "two");
     t.workspace.assign_role(name("three"), "coder").await.unwrap();
     assert_eq!(t.workspace.resolve_recipient("coder").await.unwrap().to_string(), "three");
 }
 
 #[tokio::test]
-async fn a_role_that_another_program_writes_into_state_json_counts() {
+async fn role_in_state_json_has_precedence() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
     t.workspace.assign_role(name("claude"), "lead").await.unwrap();
     let mut state = t.json("state.json");
@@ -134,13 +134,13 @@ async fn a_role_that_another_program_writes_into_state_json_counts() {
     state["chatAgents"]["claude"]["role"] = json!("none");
     t.write("state.json", state.to_string());
     assert_eq!(t.workspace.resolve_recipient("lead").await.unwrap().to_string(), "codex");
-    // Without the file, the hub's own knowledge counts.
+    // Without the file, the hub's record counts.
     t.write("state.json", "{");
     assert_eq!(t.workspace.resolve_recipient("lead").await.unwrap().to_string(), "claude");
 }
 
 #[tokio::test]
-async fn mail_to_a_role_and_mail_to_its_name_end_in_one_mailbox() {
+async fn role_and_name_reach_one_mailbox() {
     let t = TestWorkspace::new(&["Reviewer"]).await;
     t.workspace.assign_role(name("reviewer"), "reviewer").await.unwrap();
     for text in ["reviewer", "Reviewer", "REVIEWER"] {

@@ -1,4 +1,4 @@
-//! The door at work: watches, sweeps, delivers, keeps house, until it is told to stop.
+//! The running door: watches and scans mailboxes, delivers, and runs housekeeping until shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,42 +12,44 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delivery;
 use crate::error::WorkspaceError;
-use crate::housekeeping::rest_after;
+use crate::housekeeping::sleep_unless_short;
 use crate::own_files::OwnFiles;
 use crate::tree::Section;
 use crate::watcher::MailboxWatcher;
 use crate::workspace::{Workspace, blocking};
 
-/// How long to gather file events before looking: one message makes several.
-const GATHER: Duration = Duration::from_millis(5);
+/// Debounce time of file events: one message causes several.
+const DEBOUNCE: Duration = Duration::from_millis(5);
 
-/// For how many times its own length a look is followed by none: however large the mailboxes are, looking
-/// at them takes a tenth of one core at most. The files of our own deliveries are hints as well.
-const REST: u32 = 9;
+/// Pause after a scan, as a multiple of its duration: however large the mailboxes are, scanning uses at most a tenth of
+/// one core. Our own deliveries cause events as well.
+const PAUSE_FACTOR: u32 = 9;
 
-/// The longest such rest: a look that took in thousands of files was long for a good reason, and whoever
-/// dropped the next one does not wait for nine times as long.
-const LONGEST_REST: Duration = Duration::from_secs(2);
+/// Upper bound of that pause. A scan that ingested thousands of files took long for a good reason, and the next file
+/// must not wait nine times as long.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// How soon to look again at files that may still be being written.
-const SETTLING: Duration = Duration::from_millis(200);
+/// Delay of the next scan while a file may be in the middle of a write.
+const SETTLING_RESCAN: Duration = Duration::from_millis(200);
 
-/// How often to keep house.
-const HOUSEKEEPING: Duration = Duration::from_mins(1);
+/// Interval of housekeeping.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How often to look who is there, which a file tells: senders are told since when somebody idles.
-const STATE: Duration = Duration::from_secs(5);
+/// Interval of reading `state.json` for heartbeats: receipts tell senders since when a recipient is idle.
+const STATE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Under this topic the hub remembers the boot of the machine in which the files were last compared.
+/// Topic of notes: the boot id of the machine at the last comparison of all files.
 const BOOT: &str = "boot";
 
-/// The same for each mailbox: a process that ends before all are compared leaves only the others to the next one.
+/// Topic of notes: the same per mailbox, so that a process that ends early leaves only the other mailboxes to the next
+/// one.
 const BOOT_OF_MAILBOX: &str = "boot.mailbox";
 
-/// How long a command delivers what others have left, while its caller waits.
+/// Time limit for a command to deliver what other processes left in the queue, while its caller waits.
 const COMMAND_DRAIN: Duration = Duration::from_secs(1);
 
-/// Keeps a workspace going until `shutdown`: ingests, delivers, repairs and keeps house. Delivers what is due before it returns.
+/// Runs the door until `shutdown`: ingests, delivers, repairs and runs housekeeping. Delivers what is due before it
+/// returns.
 pub async fn run(
     workspace: Workspace,
     outbound: Outbound,
@@ -57,7 +59,7 @@ pub async fn run(
     let intake = async {
         match shutdown.run_until_cancelled(Box::pin(ingest(&workspace))).await {
             Some(result) => result,
-            // The deliveries end it.
+            // The delivery loop ends this one.
             None => std::future::pending().await,
         }
     };
@@ -67,14 +69,14 @@ pub async fn run(
     }
 }
 
-/// Delivers until `shutdown`, and then what is due.
+/// Delivers until `shutdown`, then drains the deliveries that are due.
 pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound, shutdown: CancellationToken) {
     let deliveries = Box::pin(delivery::run(workspace, outbound));
     workspace.hub().run_door(Door::Workspace, deliveries, shutdown).await;
 }
 
 impl Workspace {
-    /// Delivers what is due to mailboxes: after a sender that was killed there may be no other process to do it.
+    /// Delivers what is due to mailboxes. After a sender was killed, no other process may be running to do it.
     pub async fn drain_deliveries(&self) -> Result<(), WorkspaceError> {
         if self.hub().disk_trouble().is_none() {
             let outbound = self.hub().open_door(Door::Workspace).await?;
@@ -84,7 +86,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// The same at the end of a command, where a process that has ended left mail in the queue.
+    /// Delivers mail that an ended process left in the queue; called at the end of a command.
     pub(crate) async fn drain_orphaned_deliveries(&self) {
         if self.hub().has_opened_door() {
             return;
@@ -99,22 +101,22 @@ impl Workspace {
     }
 }
 
-/// Ingests dropped files, with housekeeping beside it: a dropped file does not wait for the end of a round.
+/// Ingests files and runs housekeeping concurrently, so that a new file does not wait for the end of a round.
 async fn ingest(workspace: &Workspace) -> Result<(), WorkspaceError> {
     tokio::select! {
-        result = look_at_mailboxes(workspace) => result,
-        () = keep_in_order(workspace) => Ok(()),
+        result = scan_mailboxes(workspace) => result,
+        () = maintain(workspace) => Ok(()),
     }
 }
 
-async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    // Watch first, then look: what comes between the two is seen twice rather than never.
+async fn scan_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    // Watch first, then scan: a change between the two is seen twice rather than never.
     let hints = Arc::new(Notify::new());
     let root = workspace.tree().root().clone();
     if let Err(error) = blocking(move || Ok(root.make_subdir(Section::Inbox.as_str())?)).await {
-        tracing::warn!(error = %error, "there are no mailboxes");
+        tracing::warn!(error = %error, "the inbox folder could not be created");
     }
-    let mut watch = MailboxWatcher::begin(workspace, &hints);
+    let mut watch = MailboxWatcher::start(workspace, &hints);
     let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
     let config = workspace.config();
     let rescan = if platform::is_network_filesystem(&inbox) { config.rescan_network } else { config.rescan };
@@ -125,10 +127,10 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
         watch = watch.follow(workspace).await?;
         is_rebuilding |= workspace.hub().consume_recovery();
         if is_rebuilding {
-            is_rebuilding = !read_back(workspace).await;
+            is_rebuilding = !rebuild_journal(workspace).await;
         }
         let pause = match workspace.scan().await {
-            Ok(scanned) if scanned.settling > 0 => SETTLING,
+            Ok(scanned) if scanned.settling > 0 => SETTLING_RESCAN,
             Ok(_) => rescan,
             Err(error) if error.is_end() => return Err(error),
             Err(error) => {
@@ -137,32 +139,32 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
             }
         };
         if state <= Instant::now() {
-            state = Instant::now() + STATE;
+            state = Instant::now() + STATE_INTERVAL;
             if let Err(error) = workspace.import_state().await {
-                tracing::warn!(error = %error, "who is there could not be read");
+                tracing::warn!(error = %error, "state.json could not be imported");
             }
         }
-        let rested = Instant::now() + (began.elapsed() * REST).min(LONGEST_REST);
+        let rested = Instant::now() + (began.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE);
         let hinted = async {
             if tokio::time::timeout(pause, hints.notified()).await.is_ok() {
-                tokio::time::sleep_until(rested.max(Instant::now() + GATHER)).await;
+                tokio::time::sleep_until(rested.max(Instant::now() + DEBOUNCE)).await;
             }
         };
         tokio::select! {
             () = hinted => {}
-            // Until then agents are unknown.
+            // Until the rebuild, agents are unknown.
             () = workspace.hub().wait_for_recovery() => {}
         }
     }
 }
 
-/// Compares the files after a power failure, and keeps house.
-async fn keep_in_order(workspace: &Workspace) {
+/// Verifies the files after a power failure, then runs housekeeping at intervals.
+async fn maintain(workspace: &Workspace) {
     let mut is_compared = false;
     loop {
         if !is_compared {
-            // A disk that fails now may be well again in a while.
-            let compared = after_power_failure(workspace).await;
+            // Retry later: a disk fault may be temporary.
+            let compared = verify_after_reboot(workspace).await;
             is_compared = compared.is_ok();
             if let Err(error) = compared {
                 tracing::warn!(error = %error, "the mailboxes could not be compared");
@@ -171,23 +173,26 @@ async fn keep_in_order(workspace: &Workspace) {
         if let Err(error) = workspace.run_housekeeping().await {
             tracing::warn!(error = %error, "housekeeping failed");
         }
-        tokio::time::sleep(if is_compared { HOUSEKEEPING } else { workspace.config().rescan }).await;
+        tokio::time::sleep(if is_compared { HOUSEKEEPING_INTERVAL } else { workspace.config().rescan }).await;
     }
 }
 
-/// Reads back what files say of messages that the journal has lost while this process had it open; false where that must be
-/// tried again.
-async fn read_back(workspace: &Workspace) -> bool {
-    let done = crate::rebuild::read_back(workspace).await;
+/// Rebuilds from files the messages that the journal lost while this process had it open. Returns false if it must be
+/// retried.
+async fn rebuild_journal(workspace: &Workspace) -> bool {
+    let done = crate::rebuild::rebuild_journal(workspace).await;
     if let Err(error) = &done {
-        tracing::error!(%error, "not all messages could be read back from their files");
+        tracing::error!(%error, "not all messages could be rebuilt from their files");
     }
     done.is_ok()
 }
 
-/// After a power failure files may be missing, empty or torn, which no stamp tells: compare them all.
-async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let Some(boot) = platform::boot_id() else { return workspace.verify_throttled(REST).await.map(drop) };
+/// Verifies all mailboxes after a reboot: a power failure may leave files missing, empty or torn, which no fingerprint
+/// shows.
+async fn verify_after_reboot(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let Some(boot) = platform::boot_id() else {
+        return workspace.verify_throttled(PAUSE_FACTOR).await.map(drop);
+    };
     let hub = workspace.hub();
     let is_noted = |notes: &[(String, String)], key: &str| {
         notes.iter().any(|(noted, last)| noted == key && *last == boot)
@@ -206,20 +211,20 @@ async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError
         workspace.verify_mailbox(&folder).await?;
         let took = began.elapsed();
         note(BOOT_OF_MAILBOX, folder).await?;
-        rest_after(took * REST).await;
+        sleep_unless_short(took * PAUSE_FACTOR).await;
     }
     Ok(note(BOOT, "id".to_owned()).await?)
 }
 
-/// Whether an event says that a mailbox may have changed by somebody else's hand. Our own reading makes events
-/// too, and so do our deliveries and files that are still being written under another name.
+/// True if a file event may be a change by another process. Filters out our own reads and deliveries, and files that
+/// are still written under a temporary name.
 pub(crate) fn is_hint(event: &notify::Event, own_files: &OwnFiles) -> bool {
     let is_temp = |path: &std::path::PathBuf| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_sys::files::is_in_the_making)
     };
     let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
     let is_ours = || match event.paths.as_slice() {
-        [file] => event.kind.is_create() && own_files.is_awaited(file),
+        [file] => event.kind.is_create() && own_files.remove_expected(file),
         _ => false,
     };
     event.need_rescan() || (!event.kind.is_access() && !only_temps && !is_ours())

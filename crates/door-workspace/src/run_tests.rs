@@ -4,9 +4,9 @@ use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::test_workspace::{TestWorkspace, inbox_file, letter, message, move_carelessly};
+use crate::test_workspace::{TestWorkspace, inbox_file, message, move_carelessly, outgoing};
 
-/// Longer than anything here takes on a machine that is busy with other things.
+/// Longer than any step takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 struct Running {
@@ -25,7 +25,7 @@ async fn start(t: TestWorkspace) -> Running {
 }
 
 impl Running {
-    /// The next message that is accepted.
+    /// Waits for the next accepted message.
     async fn accepted(&mut self) -> MessageId {
         self.wait(|event| match event {
             HubEvent::Accepted { id, .. } => Some(*id),
@@ -34,7 +34,7 @@ impl Running {
         .await
     }
 
-    /// The next delivery that comes to this state.
+    /// Waits for the next delivery that reaches this state.
     async fn reaches(&mut self, state: DeliveryState) -> MessageId {
         self.wait(|event| match event {
             HubEvent::Delivery(delivery) if delivery.state == state => Some(delivery.message),
@@ -63,7 +63,7 @@ impl Running {
 }
 
 #[tokio::test]
-async fn what_lies_there_and_what_is_dropped_later_is_taken_in() {
+async fn existing_and_later_files_are_ingested() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
     t.put("codex", &message("msg_1_a", "x", "codex", "before"));
     let mut running = start(t).await;
@@ -72,7 +72,7 @@ async fn what_lies_there_and_what_is_dropped_later_is_taken_in() {
     running.t.put("claude", &message("msg_1_b", "x", "claude", "after"));
     let second = running.accepted().await;
     assert_eq!(running.t.workspace.resolve_id("msg_1_b").await.unwrap(), second);
-    // A mailbox that did not exist when the watch began.
+    // A mailbox that did not exist when the watcher started.
     let registration = switchboard_hub::Registration::mailbox("gemini".parse().unwrap());
     running.t.workspace.hub().register(registration).await.unwrap();
     running.t.put("gemini", &message("msg_1_c", "x", "gemini", "in a new mailbox"));
@@ -82,7 +82,7 @@ async fn what_lies_there_and_what_is_dropped_later_is_taken_in() {
 }
 
 #[tokio::test]
-async fn f8_a_file_written_slowly_is_taken_in_when_it_is_complete() {
+async fn slowly_written_file_is_ingested_when_complete() {
     let t = TestWorkspace::new(&["codex"]).await;
     let mut running = start(t).await;
     let whole = message("msg_1_slow", "x", "codex", "slow").to_string();
@@ -97,14 +97,14 @@ async fn f8_a_file_written_slowly_is_taken_in_when_it_is_complete() {
 }
 
 #[tokio::test]
-async fn letters_are_delivered_and_lost_files_come_back() {
+async fn messages_are_delivered_and_lost_files_restored() {
     let t = TestWorkspace::new(&["codex"]).await;
     let mut running = start(t).await;
-    let accepted = running.t.workspace.send(letter("claude", "codex", "hello")).await.unwrap();
+    let accepted = running.t.workspace.send(outgoing("claude", "codex", "hello")).await.unwrap();
     assert_eq!(running.reaches(DeliveryState::Delivered).await, accepted.id);
     let t = running.stop().await;
     assert_eq!(t.json(&inbox_file("codex", accepted.id))["payload"], "hello");
-    // After a restart of the machine every file is compared, whatever the stamps say.
+    // After a reboot every file is compared, whatever its fingerprint.
     t.write(&inbox_file("codex", accepted.id), "");
     restart_machine(&t, &["codex"]).await;
     let mut running = start(t).await;
@@ -115,9 +115,9 @@ async fn letters_are_delivered_and_lost_files_come_back() {
 }
 
 #[tokio::test]
-async fn a_reader_that_moves_its_mail_away_acknowledges_it() {
+async fn reader_moving_its_mail_acknowledges_it() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "task")).await;
+    let id = t.send(outgoing("claude", "codex", "task")).await;
     let mut running = start(t).await;
     let archived = inbox_file("codex", id).replace("inbox/", "archive/");
     move_carelessly(&running.t.path(&inbox_file("codex", id)), &running.t.path(&archived));
@@ -126,9 +126,9 @@ async fn a_reader_that_moves_its_mail_away_acknowledges_it() {
 }
 
 #[tokio::test]
-async fn f12_a_link_in_a_mailbox_does_not_keep_the_door_from_starting() {
+async fn symlink_in_mailbox_does_not_prevent_start() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let id = t.send(letter("claude", "codex", "linked")).await;
+    let id = t.send(outgoing("claude", "codex", "linked")).await;
     std::fs::remove_file(t.path(&inbox_file("codex", id))).unwrap();
     std::os::unix::fs::symlink("/", t.path(&inbox_file("codex", id))).unwrap();
     std::fs::remove_dir(t.path("inbox/claude")).unwrap();
@@ -140,26 +140,26 @@ async fn f12_a_link_in_a_mailbox_does_not_keep_the_door_from_starting() {
 }
 
 #[tokio::test]
-async fn f13_the_door_ends_with_an_error_when_its_workspace_is_moved_away() {
+async fn door_fails_when_its_workspace_moves() {
     let t = TestWorkspace::new(&["codex"]).await;
     let running = start(t).await;
     let elsewhere = running.t.workspace_folder().join("moved");
     move_carelessly(&running.t.root(), &elsewhere);
-    // Any sign of life in the mailbox makes the door look.
+    // Any event in the mailbox triggers a scan.
     crate::test_workspace::write_carelessly(&elsewhere.join("inbox/codex/msg_1_a.json"), "{}");
     let ended = tokio::time::timeout(DEADLINE, running.door).await.unwrap().unwrap();
     assert!(matches!(ended, Err(WorkspaceError::Moved { .. })), "{ended:?}");
 }
 
 #[tokio::test]
-async fn the_door_ends_when_the_hub_shuts_down() {
+async fn door_ends_when_the_hub_shuts_down() {
     let t = TestWorkspace::new(&["codex"]).await;
     let running = start(t).await;
     running.t.workspace.close().await;
     tokio::time::timeout(DEADLINE, running.door).await.unwrap().unwrap().unwrap();
 }
 
-/// Has these mailboxes compared in an earlier boot.
+/// Records these mailboxes as compared in an earlier boot.
 async fn restart_machine(t: &TestWorkspace, mailboxes: &[&str]) {
     let all = mailboxes.iter().map(|mailbox| (BOOT_OF_MAILBOX, *mailbox)).chain([(BOOT, "id")]);
     for (topic, key) in all {
@@ -169,35 +169,35 @@ async fn restart_machine(t: &TestWorkspace, mailboxes: &[&str]) {
 }
 
 #[tokio::test]
-async fn interrupted_comparison_goes_on_with_the_remaining_mailboxes() {
+async fn interrupted_comparison_resumes_with_remaining_mailboxes() {
     let t = TestWorkspace::new(&["claude", "codex"]).await;
     let (first, second) =
-        (t.send(letter("codex", "claude", "1")).await, t.send(letter("claude", "codex", "2")).await);
+        (t.send(outgoing("codex", "claude", "1")).await, t.send(outgoing("claude", "codex", "2")).await);
     let paths = [inbox_file("claude", first), inbox_file("codex", second)];
-    after_power_failure(&t.workspace).await.unwrap();
-    // The comparison of this boot has come to the first one.
+    verify_after_reboot(&t.workspace).await.unwrap();
+    // The comparison of this boot has finished the first one.
     restart_machine(&t, &["codex"]).await;
     let contents = paths.each_ref().map(|path| t.bytes(path));
     for path in &paths {
         t.write(path, "");
     }
-    after_power_failure(&t.workspace).await.unwrap();
+    verify_after_reboot(&t.workspace).await.unwrap();
     assert_eq!([t.bytes(&paths[0]), t.bytes(&paths[1])], [Vec::new(), contents[1].clone()]);
 }
 
-/// What no stamp shows: a file of ours that lost its content with the power.
+/// A change that no fingerprint shows: a file of ours that lost its content in a power failure.
 #[tokio::test]
-async fn after_a_new_boot_everything_is_compared_once() {
+async fn mailboxes_are_compared_once_per_boot() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let sent = t.send(letter("claude", "codex", "hello")).await;
+    let sent = t.send(outgoing("claude", "codex", "hello")).await;
     let path = inbox_file("codex", sent);
     let content = t.bytes(&path);
-    after_power_failure(&t.workspace).await.unwrap();
+    verify_after_reboot(&t.workspace).await.unwrap();
     t.write(&path, "");
-    after_power_failure(&t.workspace).await.unwrap();
+    verify_after_reboot(&t.workspace).await.unwrap();
     assert_eq!(t.bytes(&path), b"", "the same boot is not compared again");
     restart_machine(&t, &["codex"]).await;
-    after_power_failure(&t.workspace).await.unwrap();
+    verify_after_reboot(&t.workspace).await.unwrap();
     assert_eq!(t.bytes(&path), content);
     let hub = t.workspace.hub();
     assert_eq!(

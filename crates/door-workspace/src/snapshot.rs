@@ -1,4 +1,4 @@
-//! What a call goes by: who is known, and what `state.json` says.
+//! Snapshot of the directory and `state.json` for one tool call.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::error::WorkspaceError;
 use crate::intake::LastScan;
 use crate::workspace::{Workspace, blocking};
 
-/// The directory and `state.json` as of one moment. Taken once for a whole call.
+/// The directory and `state.json` at one moment, read once per call.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) directory: Arc<Directory>,
     pub(crate) state: Arc<Map<String, Value>>,
-    /// The mailbox of the agent that calls, for a call that lists it.
+    /// The mailbox of the calling agent, for a call that lists it.
     pub(crate) mailbox: Option<MailboxView>,
 }
 
-/// An agent's mailbox as of the same moment.
+/// An agent's mailbox at the same moment.
 #[derive(Debug, Clone)]
 pub(crate) struct MailboxView {
-    /// How many messages the agent has not seen; counting stops at [`COUNTED`].
+    /// Unseen messages; counting stops at [`COUNTED`].
     pub(crate) unseen: usize,
-    /// What the agent is to read; `None` where reading it takes too long for a thread that must not wait.
+    /// The waiting messages; `None` if reading them would take too long on an async thread.
     pub(crate) inbox: Option<Inbox>,
 }
 
-/// The oldest messages that wait for an agent, and whether its folder may hold more.
+/// The oldest waiting messages of an agent, and the last scan of its folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Inbox {
     /// A page of [`INBOX_PAGE`] messages.
@@ -36,30 +36,30 @@ pub(crate) struct Inbox {
     pub(crate) last_scan: LastScan,
 }
 
-/// Counting unseen messages stops here: a reader needs no exact number above 99.
+/// Upper bound of the unseen count: no reader needs an exact number above 99.
 pub(crate) const COUNTED: usize = 100;
 
-/// How many messages a listing shows if its caller does not say.
+/// Messages that a listing shows by default.
 pub(crate) const INBOX_PAGE: usize = 20;
 
-/// Bodies of a page that are read and checked on the thread of the session; takes some 100 microseconds.
+/// Bytes of bodies per page that are read and checked on the session's thread, which takes some 100 microseconds.
 const INBOX_BYTES: usize = 64 << 10;
 
 impl Snapshot {
-    /// The name that an agent goes by now, which is the one its record has.
+    /// Returns the current name of an agent, which its record has.
     pub(crate) fn current_name(&self, agent: Option<&Name>) -> Option<Name> {
         agent.map(|name| self.directory.canonical(&AgentId::local(name.clone())).name)
     }
 }
 
 impl Workspace {
-    /// Looks at both now.
+    /// Takes a snapshot.
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, WorkspaceError> {
         let directory = self.hub().directory().await?;
         Ok(Snapshot { directory, state: self.read_state_json().await, mailbox: None })
     }
 
-    /// The same with an agent's mailbox, in one read transaction.
+    /// Takes a snapshot with an agent's mailbox, in one read transaction.
     pub(crate) async fn snapshot_with_inbox(&self, agent: &AgentId) -> Result<Snapshot, WorkspaceError> {
         let agent = agent.clone();
         let seen = self.hub().view(move |view| {
@@ -70,9 +70,9 @@ impl Workspace {
         Ok(Snapshot { directory, state: self.read_state_json().await, mailbox: Some(mailbox) })
     }
 
-    /// All of `state.json`. A file that cannot be read says nothing; mail goes on without it.
+    /// Reads all of `state.json`. An unreadable file counts as empty, so that mail still works.
     pub(crate) async fn read_state_json(&self) -> Arc<Map<String, Value>> {
-        // Asking a disk of this machine for a file's stamp takes less time than having another thread do it.
+        // On a local disk, a file's metadata is read faster than another thread is woken.
         if self.hub().is_local()
             && let Some(state) = self.state().read_cached()
         {
@@ -86,7 +86,7 @@ impl Workspace {
     }
 }
 
-/// The inbox of an agent that is registered in this spelling; `None` also where reading it takes too long.
+/// Reads the inbox of an agent that is registered in this spelling; `None` also if it would take too long.
 fn inbox(view: &View<'_>, agent: &AgentId) -> Result<Option<Inbox>, HubError> {
     let is_own_name =
         view.directory().agent(agent).is_some_and(|known| known.id.name.as_str() == agent.name.as_str());

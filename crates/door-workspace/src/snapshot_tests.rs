@@ -1,10 +1,10 @@
 use jiff::SignedDuration;
 use switchboard_hub::Registration;
 
-use crate::test_workspace::{TestWorkspace, agent, letter, message, name};
+use crate::test_workspace::{TestWorkspace, agent, message, name, outgoing};
 
 #[tokio::test]
-async fn a_snapshot_shows_what_others_did_before_it_and_nothing_after() {
+async fn snapshot_shows_only_earlier_changes() {
     let t = TestWorkspace::new(&["codex"]).await;
     let other = t.another().await;
     let before = t.workspace.snapshot().await.unwrap();
@@ -23,9 +23,9 @@ async fn a_snapshot_shows_what_others_did_before_it_and_nothing_after() {
     other.close().await;
 }
 
-/// The bodies in a snapshot's inbox, and whether the folder is as it was at its last complete look.
+/// Returns the bodies in a snapshot's inbox, and whether the folder is unchanged since its last complete scan.
 async fn inbox(t: &TestWorkspace) -> (Vec<String>, bool) {
-    // A folder that has just changed may change once more without another time.
+    // A folder that has just changed may change again without a new timestamp.
     t.clock.advance(SignedDuration::from_mins(1));
     let now = t.workspace.snapshot_with_inbox(&agent("codex")).await.unwrap();
     let inbox = now.mailbox.unwrap().inbox.unwrap();
@@ -34,20 +34,20 @@ async fn inbox(t: &TestWorkspace) -> (Vec<String>, bool) {
 }
 
 #[tokio::test]
-async fn inbox_is_swept_until_its_folder_changes() {
+async fn inbox_is_unchanged_until_its_folder_changes() {
     let t = TestWorkspace::new(&["codex"]).await;
     let scan = async || t.workspace.scan_mailbox(&agent("codex")).await.unwrap();
     let bodies = |bodies: &[&str]| bodies.iter().map(|body| (*body).to_owned()).collect::<Vec<_>>();
     assert_eq!(inbox(&t).await, (vec![], false), "no process has listed it yet");
     scan().await;
     assert_eq!(inbox(&t).await, (vec![], true));
-    t.send(letter("claude", "codex", "sent")).await;
+    t.send(outgoing("claude", "codex", "sent")).await;
     assert_eq!(inbox(&t).await, (bodies(&["sent"]), false));
     scan().await;
     assert_eq!(inbox(&t).await, (bodies(&["sent"]), true));
     t.put("codex", &message("msg_1_a", "claude", "codex", "dropped"));
     assert!(!inbox(&t).await.1, "a file was dropped");
-    assert_eq!(scan().await.taken, 1);
+    assert_eq!(scan().await.ingested, 1);
     assert_eq!(inbox(&t).await, (bodies(&["sent", "dropped"]), true));
     t.write("inbox/codex/msg_2_b.json", "{");
     t.clock.advance(SignedDuration::from_mins(1));
@@ -60,9 +60,9 @@ async fn inbox_is_swept_until_its_folder_changes() {
 }
 
 #[tokio::test]
-async fn inbox_that_takes_long_to_read_is_left_out() {
+async fn large_inbox_is_omitted_from_snapshot() {
     let t = TestWorkspace::new(&["codex"]).await;
-    t.send(letter("claude", "codex", &"x".repeat(super::INBOX_BYTES + 1))).await;
+    t.send(outgoing("claude", "codex", &"x".repeat(super::INBOX_BYTES + 1))).await;
     for (who, unseen) in [("codex", 1), ("CODEX", 1), ("nobody", 0)] {
         let mailbox = t.workspace.snapshot_with_inbox(&agent(who)).await.unwrap().mailbox.unwrap();
         assert_eq!((mailbox.unseen, mailbox.inbox.is_none()), (unseen, true), "{who}");

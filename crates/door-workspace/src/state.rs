@@ -1,7 +1,7 @@
-//! `state.json`: the agent state that is shared with other programs.
+//! `state.json`: agent state that is shared with other programs.
 //!
-//! Read without a lock, changed under the lock that Node's proper-lockfile uses, replaced as a whole.
-//! Keys we do not know are kept. A file that is no JSON is moved aside and never overwritten.
+//! Reads take no lock. Writes take the lock that Node's proper-lockfile uses and replace the whole file. Unknown keys
+//! are retained. A file that is not JSON is moved aside and never overwritten.
 
 mod read_cache;
 
@@ -21,45 +21,45 @@ use crate::translate::{iso, time_of};
 
 const FILE: &str = "state.json";
 
-/// The key of a terminal's record for the process that it is over with.
+/// Key in a terminal's record: the process whose exit ends the terminal.
 pub(crate) const OWNER: &str = "owner";
 
-/// Larger than any state a workspace has; a file beyond it is not one.
+/// Larger than the state of any workspace; a larger file is rejected.
 const LIMIT: u64 = 64 << 20;
 
-/// Signs of life are written at most this often: each costs a rewrite of the file.
-const ALIVE_EVERY: SignedDuration = SignedDuration::from_mins(1);
+/// Minimum interval between two heartbeats of an agent: each rewrites the file.
+const HEARTBEAT_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 
 /// A handle on the file.
 #[derive(Clone)]
 pub struct StateFile {
     root: Dir,
     read_cache: ReadCache,
-    /// Who is known, for a file that has to be made anew.
+    /// Source of the agents and teams when the file must be rebuilt.
     hub: Option<Hub>,
 }
 
-/// What the file says of agents and teams, as far as it concerns the hub.
+/// Agents and teams in the file, as far as the hub needs them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) agents: Vec<AgentState>,
     pub(crate) teams: Vec<TeamRecord>,
 }
 
-/// What the file says of one agent.
+/// One agent in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentState {
     /// Its name.
     pub name: Name,
-    /// What it is there for.
+    /// Its role.
     pub role: Option<String>,
     /// Its team.
     pub team: Option<Name>,
-    /// What it said it is doing.
+    /// The status that it reported.
     pub status: Option<String>,
-    /// The sentence that came with it.
+    /// The text that it reported with the status.
     pub message: Option<String>,
-    /// When it was last heard.
+    /// Its last heartbeat.
     pub last_seen: Option<Timestamp>,
 }
 
@@ -68,12 +68,12 @@ impl StateFile {
         Self { root, read_cache: ReadCache::default(), hub: None }
     }
 
-    /// The file of a hub: made anew, it has everyone whom the hub knows.
+    /// Sets the hub whose agents and teams fill a file that must be rebuilt.
     pub(crate) fn with_hub(self, hub: Hub) -> Self {
         Self { hub: Some(hub), ..self }
     }
 
-    /// Makes the file with the protocol's first state, where there is none.
+    /// Creates the file with the protocol's initial state, if there is none.
     pub fn create(&self) -> Result<(), WorkspaceError> {
         if self.root.stat(FILE)?.is_none() {
             self.update(|_| true)?;
@@ -81,7 +81,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// What the file says, without a lock: it is always replaced as a whole.
+    /// Reads agents and teams without a lock: the file is always replaced as a whole.
     pub(crate) fn read(&self) -> Result<Known, WorkspaceError> {
         let state = self.read_all()?;
         let mut known = Known::default();
@@ -89,9 +89,9 @@ impl StateFile {
             for (name, record) in objects(&state, section) {
                 match Name::parse(name) {
                     Ok(name) => known.agents.push(agent(name, record)),
-                    // `inspect` tells; said by every command, it would only be in the way.
+                    // `inspect` reports it; a warning in every command would be noise.
                     Err(error) => {
-                        tracing::debug!(section, name, error = %error, "an agent in state.json was left out");
+                        tracing::debug!(section, name, error = %error, "an agent in state.json was skipped");
                     }
                 }
             }
@@ -107,16 +107,16 @@ impl StateFile {
         Ok(known)
     }
 
-    /// The agents that the file has under names which are none, and why they are not.
+    /// Lists entries whose name is no valid agent name, with the error.
     pub(crate) fn invalid_names(&self) -> Result<Vec<(String, NameError)>, WorkspaceError> {
         let state = self.read_all()?;
         let names = ["terminals", "chatAgents"].into_iter().flat_map(|section| objects(&state, section));
         Ok(names.filter_map(|(name, _)| Some((name.clone(), Name::parse(name).err()?))).collect())
     }
 
-    /// Changes the file under the lock; it is left alone where `change` says that nothing changed.
+    /// Changes the file under the lock. Writes nothing if `change` returns false.
     ///
-    /// Waits for the lock, so never call it from a task that must not wait.
+    /// Blocks while it waits for the lock, so do not call it on an async thread.
     pub fn update(&self, change: impl FnOnce(&mut Map<String, Value>) -> bool) -> Result<(), WorkspaceError> {
         self.update_with(LockOptions::default(), change)
     }
@@ -131,7 +131,7 @@ impl StateFile {
         })
     }
 
-    /// Changes the file under the lock, by a rule that may refuse or have something to say.
+    /// Changes the file under the lock, by a rule that may fail or return a value.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut Map<String, Value>) -> Result<Change<T>, WorkspaceError>,
@@ -150,7 +150,7 @@ impl StateFile {
             Loaded::Missing => (Map::new(), true),
             Loaded::Damaged { problem } => {
                 let aside = self.quarantine()?;
-                tracing::error!(%problem, moved_to = %aside, "state.json was damaged and is moved aside");
+                tracing::error!(%problem, moved_to = %aside, "state.json was damaged and was moved aside");
                 (Map::new(), true)
             }
         };
@@ -158,13 +158,14 @@ impl StateFile {
         match change(&mut state)? {
             Change::Keep(answer) => Ok(answer),
             Change::Write(answer) => {
-                // After the change: whoever is registered by it gets the record that it says.
+                // After the change, so that a newly registered agent gets the record that the change wrote.
                 if let Some(hub) = self.hub.as_ref().filter(|_| is_new) {
                     write_all(&mut state, &*hub.directory_blocking()?);
                 }
                 let mut bytes = serde_json::to_vec_pretty(&state).unwrap_or_default();
                 bytes.push(b'\n');
-                // Whoever took the lock over meanwhile has read what is there, and would overwrite or lose this.
+                // Another program took the lock over: it has read the old file, and one of the two writes would be
+                // lost.
                 if !lock.is_held() {
                     return Err(WorkspaceError::LockLost);
                 }
@@ -174,7 +175,7 @@ impl StateFile {
         }
     }
 
-    /// The whole of it, without a lock, with the protocol's first state for whatever is missing.
+    /// Reads the whole file without a lock and fills missing keys with the protocol's initial state.
     pub(crate) fn read_all(&self) -> Result<Arc<Map<String, Value>>, WorkspaceError> {
         if let Some(state) = self.read_cached() {
             return Ok(state);
@@ -193,12 +194,12 @@ impl StateFile {
         Ok(state)
     }
 
-    /// The same, where the file has not changed since it was last read: that costs a look at its stamp.
+    /// Returns the cached content if the file's fingerprint has not changed since it was read.
     pub(crate) fn read_cached(&self) -> Option<Arc<Map<String, Value>>> {
         self.read_cache.get(self.root.stat(FILE).ok()??)
     }
 
-    /// Moves a damaged file aside under a name that says when.
+    /// Moves a damaged file aside under a name with its modification time.
     fn quarantine(&self) -> Result<String, WorkspaceError> {
         let when = self.root.stat(FILE)?.map_or(0, |stamp| stamp.mtime_ns / 1_000_000);
         for number in 0..100 {
@@ -215,7 +216,7 @@ impl StateFile {
         self.load_stamped().map(|(_, loaded)| loaded)
     }
 
-    /// Reads the file; the stamp is the one that it had before.
+    /// Reads the file, and its fingerprint from before the read.
     fn load_stamped(&self) -> Result<(Option<FileStamp>, Loaded), WorkspaceError> {
         let Some(found) = self.root.read(FILE, LIMIT)? else { return Ok((None, Loaded::Missing)) };
         let loaded = match serde_json::from_slice(&found.bytes) {
@@ -228,7 +229,7 @@ impl StateFile {
         Ok((Some(found.stamp), loaded))
     }
 
-    /// Writes what the hub knows of an agent, and its team's list of members.
+    /// Writes the hub's record of an agent, and the members of the teams.
     pub(crate) fn put_agent(&self, agent: &AgentRecord, directory: &Directory) -> Result<(), WorkspaceError> {
         self.update(|state| {
             write_agent(state, agent);
@@ -237,7 +238,7 @@ impl StateFile {
         })
     }
 
-    /// Writes everything the hub knows.
+    /// Writes all agents and teams of the hub.
     pub(crate) fn rewrite(&self, directory: &Directory) -> Result<(), WorkspaceError> {
         self.update(|state| {
             write_all(state, directory);
@@ -283,8 +284,8 @@ impl StateFile {
         })
     }
 
-    /// Writes what an agent says it is doing, in the words its kind of record has for it. An agent that the hub knows
-    /// and the file does not gets its record first.
+    /// Writes the status that an agent reports, under the keys of its kind of record. An agent that the hub knows and
+    /// the file lacks gets a record first.
     pub(crate) fn set_status(
         &self,
         name: &Name,
@@ -310,7 +311,7 @@ impl StateFile {
         })
     }
 
-    /// Notes a sign of life, unless that was done a short while ago or somebody else has the lock.
+    /// Records a heartbeat, unless one was recorded a short while ago or another process holds the lock.
     pub(crate) fn touch(&self, name: &Name, now: Timestamp) -> Result<(), WorkspaceError> {
         if !is_heartbeat_due(&*self.read_all()?, name, now) {
             return Ok(());
@@ -331,20 +332,20 @@ impl StateFile {
     }
 }
 
-/// Whether an agent's record does not show that it is there now.
+/// True if an agent's record shows no recent heartbeat.
 pub(crate) fn is_heartbeat_due(state: &Map<String, Value>, name: &Name, now: Timestamp) -> bool {
     let Some(record) = record(state, name) else { return false };
     let agent = agent(name.clone(), record);
-    // An agent that said goodbye and is there again must not go on counting as gone.
+    // An agent that reported offline and then returned must not count as offline.
     agent.status.as_deref() == Some(OFFLINE)
-        || agent.last_seen.is_none_or(|at| now.duration_since(at) >= ALIVE_EVERY)
+        || agent.last_seen.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_INTERVAL)
 }
 
-/// What follows from a rule that was applied under the lock.
+/// Result of a rule that was applied under the lock.
 pub(crate) enum Change<T> {
-    /// Nothing changed; the file is left alone.
+    /// Nothing changed; the file is not written.
     Keep(T),
-    /// The file is to be written.
+    /// The file must be written.
     Write(T),
 }
 
@@ -354,13 +355,13 @@ pub(crate) enum Loaded {
     State(Map<String, Value>),
 }
 
-/// A section that we write to and that is something else than an object of records.
+/// Finds a section that we write and that is not an object of records.
 fn misshapen(state: &Map<String, Value>) -> Option<&'static str> {
     let fits = |section: &&str| matches!(state.get(*section), None | Some(Value::Null | Value::Object(_)));
     ["session", "terminals", "chatAgents", "teams"].into_iter().find(|section| !fits(section))
 }
 
-/// The protocol's first state, for whatever is missing.
+/// Fills missing keys with the protocol's initial state.
 fn fill_in(state: &mut Map<String, Value>) {
     let first = json!({
         "session": {
@@ -390,7 +391,7 @@ pub(crate) fn objects<'s>(
 fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
     let own = (text(record, "statusState").or_else(|| text(record, "status")), text(record, "statusMessage"));
     let (status, message) = match own {
-        // Who was killed has said no goodbye.
+        // An agent whose process was killed did not report offline.
         (status, _) if status.as_deref() != Some(OFFLINE) && has_ended_owner(record) => {
             (Some(OFFLINE.to_owned()), Some("its terminal was killed".to_owned()))
         }
@@ -406,13 +407,14 @@ fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
     }
 }
 
-/// Whether the process is gone that an agent's terminal is over with.
+/// True if the process whose exit ends an agent's terminal has exited.
 fn has_ended_owner(record: &Map<String, Value>) -> bool {
     let owner = record.get(OWNER).and_then(Value::as_str);
     owner.and_then(|owner| owner.parse::<Owner>().ok()).is_some_and(|owner| owner.is_gone())
 }
 
-/// Writes down a sign of life. Who gives one after its terminal is over lives elsewhere.
+/// Records a heartbeat. A heartbeat after the terminal's end shows that the agent runs elsewhere, so the owner is
+/// removed.
 pub(crate) fn touch_record(record: &mut Map<String, Value>, now: &str) {
     record.insert("lastSeen".into(), now.into());
     if has_ended_owner(record) {
@@ -424,7 +426,7 @@ pub(crate) fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
     record.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// ISO 8601, or milliseconds since 1970 as JavaScript counts.
+/// Parses ISO 8601, or milliseconds since 1970 as JavaScript counts.
 fn time(record: &Map<String, Value>, key: &str) -> Option<Timestamp> {
     match record.get(key)? {
         Value::String(text) => time_of(text),
@@ -433,7 +435,7 @@ fn time(record: &Map<String, Value>, key: &str) -> Option<Timestamp> {
     }
 }
 
-/// An agent's record.
+/// Returns an agent's record.
 pub(crate) fn record<'s>(state: &'s Map<String, Value>, name: &Name) -> Option<&'s Map<String, Value>> {
     ["terminals", "chatAgents"].into_iter().find_map(|section| {
         let key = spelling(state, section, name)?;
@@ -441,7 +443,7 @@ pub(crate) fn record<'s>(state: &'s Map<String, Value>, name: &Name) -> Option<&
     })
 }
 
-/// An agent's record, to be changed, and the section it stands in.
+/// Returns an agent's record for a change, and its section.
 pub(crate) fn find<'s>(
     state: &'s mut Map<String, Value>,
     name: &Name,
@@ -457,13 +459,13 @@ pub(crate) fn remove_record(state: &mut Map<String, Value>, section: &str, name:
     state.get_mut(section)?.as_object_mut()?.remove(&key)
 }
 
-/// How a section spells a name: names that differ only in case are one.
+/// Returns a section's spelling of a name: names that differ only in case are equal.
 fn spelling(state: &Map<String, Value>, section: &str, name: &Name) -> Option<String> {
     let records = state.get(section)?.as_object()?;
     records.keys().find(|key| key.eq_ignore_ascii_case(name.as_str())).cloned()
 }
 
-/// Writes everyone whom the hub knows.
+/// Writes all local agents and all teams of the hub.
 fn write_all(state: &mut Map<String, Value>, directory: &Directory) {
     for agent in directory.agents().filter(|agent| agent.id.realm.is_none()) {
         write_agent(state, agent);
@@ -471,7 +473,7 @@ fn write_all(state: &mut Map<String, Value>, directory: &Directory) {
     write_teams(state, directory);
 }
 
-/// Writes an agent's record. Being registered is no sign of life: `lastSeen` stays open until one comes.
+/// Writes an agent's record. Registration is no heartbeat: `lastSeen` stays empty until one arrives.
 pub(crate) fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
     let name = &agent.id.name;
     if find(state, name).is_none() {
@@ -497,7 +499,7 @@ pub(crate) fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
     }
 }
 
-/// Every team the hub knows, with its members; what else a team's record holds is kept.
+/// Writes every team of the hub with its members. Other keys of a team's record are retained.
 pub(crate) fn write_teams(state: &mut Map<String, Value>, directory: &Directory) {
     let Some(teams) = state.get_mut("teams").and_then(Value::as_object_mut) else { return };
     for team in directory.teams() {

@@ -6,7 +6,7 @@ use switchboard_sys::process::Spawn;
 use test_support::tools;
 
 use super::*;
-use crate::test_workspace::{TestWorkspace, agent as agent_id, letter, name};
+use crate::test_workspace::{TestWorkspace, agent as agent_id, name, outgoing};
 
 const INITIAL: &str = include_str!("../../../fixtures/workspace/state_initial.json");
 const FULL: &str = include_str!("../../../fixtures/workspace/state.json");
@@ -20,7 +20,7 @@ fn time_of(text: &str) -> Timestamp {
 }
 
 #[tokio::test]
-async fn the_first_state_is_the_protocols_and_for_its_owner_alone() {
+async fn initial_state_matches_protocol_and_is_private() {
     use std::os::unix::fs::MetadataExt;
     let t = TestWorkspace::new(&[]).await;
     assert!(!t.path("state.json").exists());
@@ -33,7 +33,7 @@ async fn the_first_state_is_the_protocols_and_for_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn a_change_keeps_every_key_it_does_not_know() {
+async fn unknown_keys_are_retained() {
     let t = TestWorkspace::new(&[]).await;
     t.write("state.json", FULL);
     t.workspace.state().update(|state| state.insert("added".into(), 1.into()).is_none()).unwrap();
@@ -45,7 +45,7 @@ async fn a_change_keeps_every_key_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_where_nothing_changed() {
+async fn unchanged_state_is_not_written() {
     let t = TestWorkspace::new(&[]).await;
     t.write("state.json", "{\"terminals\":{},  \"x\":1}");
     t.workspace.state().update(|_| false).unwrap();
@@ -53,7 +53,7 @@ async fn nothing_is_written_where_nothing_changed() {
 }
 
 #[tokio::test]
-async fn missing_and_null_sections_are_filled_in() {
+async fn missing_and_null_sections_are_filled() {
     let t = TestWorkspace::new(&[]).await;
     t.write("state.json", r#"{"chatAgents":null,"custom":null}"#);
     t.workspace.register(switchboard_hub::Registration::mailbox(name("codex"))).await.unwrap();
@@ -64,7 +64,7 @@ async fn missing_and_null_sections_are_filled_in() {
 }
 
 #[tokio::test]
-async fn a_damaged_state_is_moved_aside_and_never_overwritten() {
+async fn damaged_state_is_moved_aside() {
     let damaged = [
         "",
         "{",
@@ -91,7 +91,7 @@ async fn a_damaged_state_is_moved_aside_and_never_overwritten() {
 }
 
 #[tokio::test]
-async fn two_damaged_states_of_one_moment_are_both_kept() {
+async fn two_damaged_states_are_both_retained() {
     let t = TestWorkspace::new(&[]).await;
     for content in ["first", "second"] {
         t.write("state.json", content);
@@ -105,7 +105,7 @@ async fn two_damaged_states_of_one_moment_are_both_kept() {
 }
 
 #[tokio::test]
-async fn a_workspace_opens_and_mail_goes_on_whatever_state_json_is() {
+async fn workspace_opens_with_any_state_json() {
     for case in ["damaged", "a link", "a folder"] {
         let t = TestWorkspace::new(&["codex"]).await;
         let t = t
@@ -118,13 +118,13 @@ async fn a_workspace_opens_and_mail_goes_on_whatever_state_json_is() {
                 }
             })
             .await;
-        let id = t.send(letter("claude", "codex", "hello")).await;
+        let id = t.send(outgoing("claude", "codex", "hello")).await;
         assert_eq!(t.states(id).await, ["delivered"], "{case}");
     }
 }
 
 #[test]
-fn eight_writers_at_once_lose_nothing() {
+fn eight_concurrent_writers_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let state = StateFile::new(Dir::open_root(folder.path()).unwrap());
     let count = |state: &mut Map<String, Value>| {
@@ -142,7 +142,7 @@ fn eight_writers_at_once_lose_nothing() {
 }
 
 #[test]
-fn what_other_programs_wrote_is_understood() {
+fn records_of_other_programs_are_parsed() {
     let folder = tempfile::tempdir().unwrap();
     crate::test_workspace::write_carelessly(&folder.path().join("state.json"), FULL);
     let known = StateFile::new(Dir::open_root(folder.path()).unwrap()).read().unwrap();
@@ -173,7 +173,7 @@ fn what_other_programs_wrote_is_understood() {
 }
 
 #[tokio::test]
-async fn agents_of_other_programs_become_known() {
+async fn agents_of_other_programs_are_imported() {
     let t = TestWorkspace::new(&["codex"]).await;
     let mut state = value(FULL);
     state["chatAgents"]["../evil"] = json!({ "type": "chat" });
@@ -190,12 +190,12 @@ async fn agents_of_other_programs_become_known() {
     let presence = t.workspace.hub().presence(&agent_id("coder 1"));
     assert_eq!(presence.awareness, Awareness::Offline, "heard in 2025");
     assert_eq!(presence.status.as_deref(), Some("working"));
-    let id = t.send(letter("codex", "coder 1", "hello")).await;
+    let id = t.send(outgoing("codex", "coder 1", "hello")).await;
     assert_eq!(t.states(id).await, ["delivered"]);
 }
 
 #[tokio::test]
-async fn a_status_goes_into_the_words_of_the_record() {
+async fn status_uses_the_records_own_keys() {
     let t = TestWorkspace::new(&[]).await;
     t.write("state.json", FULL);
     t.workspace.import_state().await.unwrap();
@@ -217,7 +217,7 @@ async fn a_status_goes_into_the_words_of_the_record() {
 }
 
 #[tokio::test]
-async fn a_sign_of_life_is_written_at_most_once_a_minute() {
+async fn heartbeat_is_written_at_most_every_minute() {
     let t = TestWorkspace::new(&["codex"]).await;
     let codex = AgentId::local(name("codex"));
     let seen = |t: &TestWorkspace| t.json("state.json")["chatAgents"]["codex"]["lastSeen"].clone();
@@ -231,7 +231,7 @@ async fn a_sign_of_life_is_written_at_most_once_a_minute() {
     t.clock.advance(SignedDuration::from_secs(2));
     t.workspace.record_heartbeat(&codex).await;
     assert_eq!(seen(&t), iso(t.clock.now()));
-    // Somebody else holds the lock: a sign of life does not wait for it for long, nor fail.
+    // Another process holds the lock: a heartbeat neither waits long for it nor fails.
     let _lock = DirLock::acquire(t.workspace.tree().root(), FILE, LockOptions::default()).unwrap();
     t.clock.advance(SignedDuration::from_mins(2));
     t.workspace.record_heartbeat(&codex).await;
@@ -239,7 +239,7 @@ async fn a_sign_of_life_is_written_at_most_once_a_minute() {
 }
 
 #[tokio::test]
-async fn agents_and_teams_are_written_as_the_protocol_has_them() {
+async fn agents_and_teams_match_the_protocol() {
     let t = TestWorkspace::new(&[]).await;
     let now = iso(t.clock.now());
     t.workspace.create_team(name("crew"), Some("The Crew".into()), false).await.unwrap();
@@ -269,7 +269,7 @@ async fn agents_and_teams_are_written_as_the_protocol_has_them() {
     );
 }
 
-/// A hundred rounds of lock, read, count, rename, unlock, as a Node program does them.
+/// A hundred rounds of lock, read, count, rename, unlock, like a Node program.
 const NODE: &str = "
 const fs = require('fs');
 const lockfile = require('proper-lockfile');
@@ -287,7 +287,7 @@ const lockfile = require('proper-lockfile');
 ";
 
 #[tokio::test]
-async fn f20_a_node_program_and_we_keep_out_of_each_others_way() {
+async fn node_program_shares_the_lock() {
     let modules = match tools::installed("npm/proper-lockfile") {
         Ok(folder) => folder.join("node_modules"),
         Err(reason) => return tools::skip("f20_a_node_program_and_we_keep_out_of_each_others_way", &reason),
@@ -320,9 +320,9 @@ async fn f20_a_node_program_and_we_keep_out_of_each_others_way() {
     assert!(!t.path("state.json.lock").exists());
 }
 
-/// Whichever change it is that makes the file anew.
+/// Whichever change rebuilds the file.
 #[tokio::test]
-async fn a_file_that_is_made_anew_has_everyone() {
+async fn rebuilt_state_has_all_agents() {
     for damage in [None, Some("{")] {
         let t = TestWorkspace::new(&["codex", "claude"]).await;
         t.workspace.create_team(name("backend"), None, false).await.unwrap();
@@ -338,9 +338,9 @@ async fn a_file_that_is_made_anew_has_everyone() {
     }
 }
 
-/// Whoever was suspended for longer than a lock lives must not overwrite what others wrote since.
+/// A process suspended for longer than a lock lives must not overwrite later changes.
 #[tokio::test]
-async fn nothing_is_written_under_a_lock_that_was_lost() {
+async fn lost_lock_prevents_the_write() {
     let t = TestWorkspace::new(&["codex"]).await;
     let before = t.bytes("state.json");
     let lock = t.path("state.json.lock");

@@ -1,7 +1,7 @@
-//! Mail to a team: one message for each member, each with an id of its own and the persona of its role.
+//! Sends to a team: one message per member, each with its own id and the persona of the member's role.
 //!
-//! `send` to `team:NAME` is one message that reaches every member. This is for those who want to know
-//! what became of each member's copy, reach only those with a role, or hand out personas.
+//! `send` to `team:NAME` is one message that reaches every member. This one reports an outcome per member, filters by
+//! role and attaches personas.
 
 use serde_json::{Map, Value};
 use switchboard_core::{AgentId, AgentRecord, GroupId, Kind, MessageId, Name, ResolveError, Stop, nearest};
@@ -14,72 +14,72 @@ use crate::roles::{self, Role, RoleError, role_of};
 use crate::translate::set_team;
 use crate::workspace::{OutgoingMessage, Workspace};
 
-/// A message that somebody writes to a team.
+/// A message to be sent to each member of a team.
 #[derive(Debug, Clone)]
 pub struct OutgoingTeamMessage {
     /// The team.
     pub team: Name,
-    /// Who writes. A member gets no copy of its own mail.
+    /// The sender. It gets no copy of its own message.
     pub from: AgentId,
-    /// What for.
+    /// The kind of message.
     pub kind: Kind,
-    /// The text.
+    /// The body.
     pub body: String,
-    /// Only for members with this role.
+    /// Restricts the message to members with this role.
     pub role_filter: Option<String>,
-    /// The message it answers.
+    /// The message that this one replies to.
     pub in_reply_to: Option<MessageId>,
-    /// Whatever else it carries.
+    /// Additional metadata.
     pub metadata: Map<String, Value>,
-    /// By what a retry is recognised, so that no member gets it twice.
+    /// Idempotency key: a retry with the same key sends no member a second copy.
     pub key: Option<String>,
 }
 
 impl OutgoingTeamMessage {
-    /// A plain letter to the whole team.
+    /// Creates a message to the whole team, without optional fields.
     pub fn new(team: Name, from: AgentId, kind: Kind, body: impl Into<String>) -> Self {
         let (role_filter, in_reply_to, metadata) = (None, None, Map::new());
         Self { team, from, kind, body: body.into(), role_filter, in_reply_to, metadata, key: None }
     }
 }
 
-/// What became of a message to a team.
+/// Outcome of a message to a team.
 #[derive(Debug)]
 pub struct TeamSendResult {
-    /// The team, as it is spelled.
+    /// The team's canonical name.
     pub team: Name,
-    /// How many members the team has.
+    /// Number of members.
     pub total_members: usize,
-    /// How many copies were accepted and are on their way.
+    /// Number of copies that were accepted and not stopped.
     pub sent: usize,
-    /// What became of each copy, in the order of the names.
+    /// Outcome per member, sorted by name.
     pub members: Vec<MemberSendResult>,
 }
 
-/// What became of one member's copy.
+/// Outcome of one member's copy.
 #[derive(Debug)]
 pub struct MemberSendResult {
     /// The member.
     pub member: AgentId,
-    /// The copy's id, or why there is none.
+    /// The copy's id, or the error.
     pub message: Result<MessageId, WorkspaceError>,
-    /// Why the copy was accepted and goes no further, where a rule against storms stopped it.
+    /// The loop limit that stopped the accepted copy, if one did.
     pub stopped: Option<Stop>,
-    /// Whether a persona went along.
+    /// True if a persona was attached.
     pub has_persona: bool,
-    /// Why a persona that is there did not go along.
+    /// Why an existing persona was not attached.
     pub persona_problem: Option<String>,
 }
 
-/// Why nobody of a team was sent a message.
+/// Why no member got a copy.
 #[derive(Debug, thiserror::Error)]
 pub enum TeamSendError {
-    /// No member but perhaps the sender has the role.
+    /// No member, the sender aside, has the role.
     #[error("role_filter '{role}': no member of team '{team}' but perhaps the sender has that role; roles there: {}", if .present.is_empty() { "none".to_owned() } else { roles::join(.present) })]
     NoneWithRole {
         /// The team.
         team: Name,
-        /// The role asked for.
+        /// The requested role.
         role: Role,
         /// The roles that its members have.
         present: Vec<Role>,
@@ -89,7 +89,7 @@ pub enum TeamSendError {
     NoneAccepted {
         /// The team.
         team: Name,
-        /// What became of each copy.
+        /// Outcome per member.
         failed: Vec<MemberSendResult>,
     },
 }
@@ -103,7 +103,7 @@ fn reasons(failed: &[MemberSendResult]) -> String {
 }
 
 impl OutgoingMessage {
-    /// The letter with the team it was written to.
+    /// Records the team that the message was sent to.
     #[must_use]
     pub fn with_team(mut self, team: &Name) -> Self {
         set_team(&mut self.metadata, team);
@@ -112,22 +112,22 @@ impl OutgoingMessage {
 }
 
 impl Workspace {
-    /// Sends a copy to each member. An error only where no copy was accepted.
+    /// Sends a copy to each member. Returns an error only if no copy was accepted.
     pub async fn send_team_message(
         &self,
-        letter: OutgoingTeamMessage,
+        outgoing: OutgoingTeamMessage,
     ) -> Result<TeamSendResult, WorkspaceError> {
         let directory = self.hub().directory().await?;
-        let Some(team) = directory.team(&letter.team) else {
-            let near = nearest(letter.team.as_str(), directory.teams().map(|team| team.id.as_str()));
-            return Err(HubError::from(ResolveError::UnknownTeam { team: letter.team, near }).into());
+        let Some(team) = directory.team(&outgoing.team) else {
+            let near = nearest(outgoing.team.as_str(), directory.teams().map(|team| team.id.as_str()));
+            return Err(HubError::from(ResolveError::UnknownTeam { team: outgoing.team, near }).into());
         };
-        let role = match &letter.role_filter {
+        let role = match &outgoing.role_filter {
             None => None,
             Some(text) => Some(Role::read(text).ok_or_else(|| unknown_role(text))?),
         };
         let state = self.read_state_json().await;
-        let from = directory.canonical(&letter.from);
+        let from = directory.canonical(&outgoing.from);
         let everyone: Vec<&AgentRecord> = directory.members(&team.id).collect();
         let others: Vec<&AgentRecord> = everyone.iter().filter(|member| member.id != from).copied().collect();
         if others.is_empty() {
@@ -135,17 +135,17 @@ impl Workspace {
             return Err(HubError::from(ResolveError::EmptyGroup { group }).into());
         }
         let fits = |member: &&&AgentRecord| {
-            role.is_none_or(|role| role_of(member, &state).is_some_and(|has| has.answers_to(role)))
+            role.is_none_or(|role| role_of(member, &state).is_some_and(|has| has.matches(role)))
         };
         let meant: Vec<&AgentRecord> = others.iter().filter(fits).copied().collect();
         if let (true, Some(role)) = (meant.is_empty(), role) {
-            let present = roles::present(others.into_iter(), &state);
+            let present = roles::assigned_roles(others.into_iter(), &state);
             return Err(TeamSendError::NoneWithRole { team: team.id.clone(), role, present }.into());
         }
         let mut members = Vec::with_capacity(meant.len());
         for member in meant {
-            let role = role_for(&member.id.name, role_of(member, &state), &letter.metadata);
-            members.push(self.send_copy(&letter, &team.id, &member.id, role).await);
+            let role = role_for(&member.id.name, role_of(member, &state), &outgoing.metadata);
+            members.push(self.send_copy(&outgoing, &team.id, &member.id, role).await);
         }
         if members.iter().all(|member| member.message.is_err()) {
             return Err(TeamSendError::NoneAccepted { team: team.id.clone(), failed: members }.into());
@@ -157,7 +157,7 @@ impl Workspace {
 
     async fn send_copy(
         &self,
-        letter: &OutgoingTeamMessage,
+        outgoing: &OutgoingTeamMessage,
         team: &Name,
         member: &AgentId,
         role: Option<Role>,
@@ -168,14 +168,14 @@ impl Workspace {
         };
         let has_persona = persona.is_some();
         let copy = OutgoingMessage {
-            in_reply_to: letter.in_reply_to,
-            metadata: letter.metadata.clone(),
-            key: letter.key.as_ref().map(|key| format!("{key} {member}")),
+            in_reply_to: outgoing.in_reply_to,
+            metadata: outgoing.metadata.clone(),
+            key: outgoing.key.as_ref().map(|key| format!("{key} {member}")),
             ..OutgoingMessage::new(
-                letter.from.clone(),
+                outgoing.from.clone(),
                 member.clone().into(),
-                letter.kind.clone(),
-                letter.body.as_str(),
+                outgoing.kind.clone(),
+                outgoing.body.as_str(),
             )
         };
         let copy = copy.with_team(team);
@@ -195,7 +195,7 @@ impl Workspace {
     }
 }
 
-/// A filter that is no role; `none` filters for nothing and is refused as well.
+/// Error for a filter that names no role. `none` selects no member, so it is refused as well.
 fn unknown_role(text: &str) -> RoleError {
     let near = nearest(text, Role::ALL.map(Role::as_str));
     RoleError::Unknown { given: text.to_owned(), near }

@@ -5,7 +5,7 @@ use super::*;
 use crate::delivery;
 use crate::test_workspace::{TestWorkspace, agent, inbox_file, name, write_carelessly};
 
-/// A team `crew` of a lead, two coders and one without a role.
+/// Creates a team `crew` of a lead, two coders and one without a role.
 async fn crew() -> TestWorkspace {
     let t = TestWorkspace::new(&["ann", "bob", "cid", "dan", "eve"]).await;
     t.workspace.create_team(name("crew"), None, false).await.unwrap();
@@ -25,7 +25,7 @@ fn members(sent: &TeamSendResult) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_member_gets_a_copy_with_the_persona_of_its_role() {
+async fn each_member_gets_its_roles_persona() {
     let t = crew().await;
     for role in ["lead", "coder"] {
         let path = t.workspace_folder().join(format!(".agent/personas/roles/{role}.md"));
@@ -34,11 +34,11 @@ async fn every_member_gets_a_copy_with_the_persona_of_its_role() {
     let outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
     let workspace = t.workspace.clone();
     let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
-    let letter = OutgoingTeamMessage {
+    let outgoing = OutgoingTeamMessage {
         metadata: Map::from_iter([("ticket".to_owned(), json!(7))]),
         ..to_crew("eve", "---PERSONA--- is only text")
     };
-    let sent = t.workspace.send_team_message(letter).await.unwrap();
+    let sent = t.workspace.send_team_message(outgoing).await.unwrap();
     let ids: Vec<MessageId> = sent.members.iter().map(|member| *member.message.as_ref().unwrap()).collect();
     for id in &ids {
         t.workspace.hub().wait_until_settled(*id).await.unwrap();
@@ -68,12 +68,12 @@ async fn every_member_gets_a_copy_with_the_persona_of_its_role() {
 }
 
 #[tokio::test]
-async fn a_filter_reaches_those_with_the_role() {
+async fn role_filter_selects_members() {
     let t = crew().await;
     for (filter, expected) in [("lead", vec!["ann"]), ("Coder_2", vec!["cid"]), ("coder", vec!["bob", "cid"])]
     {
-        let letter = OutgoingTeamMessage { role_filter: Some(filter.into()), ..to_crew("eve", filter) };
-        let sent = t.workspace.send_team_message(letter).await.unwrap();
+        let outgoing = OutgoingTeamMessage { role_filter: Some(filter.into()), ..to_crew("eve", filter) };
+        let sent = t.workspace.send_team_message(outgoing).await.unwrap();
         assert_eq!(
             (members(&sent), sent.total_members, sent.sent),
             (expected.iter().map(ToString::to_string).collect(), 4, expected.len())
@@ -95,7 +95,7 @@ async fn a_filter_reaches_those_with_the_role() {
 }
 
 #[tokio::test]
-async fn a_member_gets_no_copy_of_its_own_mail() {
+async fn sender_gets_no_copy() {
     let t = crew().await;
     let sent = t.workspace.send_team_message(to_crew("BOB", "hello")).await.unwrap();
     assert_eq!(
@@ -105,7 +105,7 @@ async fn a_member_gets_no_copy_of_its_own_mail() {
 }
 
 #[tokio::test]
-async fn a_team_that_is_unknown_or_empty_is_an_error() {
+async fn unknown_or_empty_team_is_an_error() {
     let t = crew().await;
     let to = |team: &str| OutgoingTeamMessage { team: name(team), ..to_crew("eve", "x") };
     let error = t.workspace.send_team_message(to("crw")).await.unwrap_err();
@@ -120,9 +120,9 @@ async fn a_team_that_is_unknown_or_empty_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_fails_for_one_is_reported_and_the_others_get_theirs() {
+async fn failed_copy_does_not_stop_the_others() {
     let t = crew().await;
-    // What the sender carries along just fits; with the lead's persona it does not.
+    // The sender's metadata just fits; with the lead's persona it does not.
     write_carelessly(&t.workspace_folder().join(".agent/personas/lead.md"), "x".repeat(2000));
     let metadata = Map::from_iter([("notes".to_owned(), Value::from("x".repeat((256 << 10) - 1000)))]);
     let sent = t
@@ -150,7 +150,7 @@ async fn what_fails_for_one_is_reported_and_the_others_get_theirs() {
 }
 
 #[tokio::test]
-async fn a_composite_team_takes_no_second_member_and_no_team_of_several_becomes_one() {
+async fn composite_team_has_at_most_one_member() {
     let t = crew().await;
     let refused = t.workspace.create_team(name("crew"), None, true).await.unwrap_err();
     assert_eq!(
@@ -172,9 +172,9 @@ async fn a_composite_team_takes_no_second_member_and_no_team_of_several_becomes_
 }
 
 #[tokio::test]
-async fn a_copy_that_a_rule_against_storms_stops_does_not_count_as_sent() {
+async fn stopped_copy_does_not_count_as_sent() {
     let t = crew().await;
-    let question = t.workspace.send(crate::test_workspace::letter("ann", "eve", "well?")).await.unwrap().id;
+    let question = t.workspace.send(crate::test_workspace::outgoing("ann", "eve", "well?")).await.unwrap().id;
     let filter = |body: &str| OutgoingTeamMessage {
         role_filter: Some("lead".into()),
         in_reply_to: Some(question),

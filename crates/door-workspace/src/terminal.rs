@@ -1,11 +1,10 @@
-//! Terminals: what is typed into them for an agent, by whom, and what the sender is told.
+//! Types `execute` messages into terminals and reports the result to their senders.
 //!
-//! An `execute` message is typed into the terminal of the agent it is for. Whoever types (the pty of
-//! `switchboard run`, [`run_terminals`] for tmux panes and for hosts) stands at that agent's
-//! [`TerminalExecutor`], of which there is one at a time, and gets from it only what may be typed. The rule
-//! is in `permission`, the text as keys in `encode`. A text is typed only into an input field: `screen` holds the program's
-//! screen, `field` finds the field, `dialog` the dialogs that no text may answer, and `typist` decides each step.
-//! All but the emulator in `screen` are pure.
+//! An `execute` message is typed into the terminal of its recipient, by the pty of `switchboard run`, or by
+//! [`run_terminals`] for tmux panes and other hosts. One process at a time holds an agent's [`TerminalExecutor`], which
+//! returns only messages that may be typed: `permission` has the rules and `encode` the keystrokes. Text is typed only
+//! into an empty input field: `screen` holds the program's screen, `field` finds the field, `dialog` detects dialogs
+//! that no text may answer, and `typist` decides each step. All of them but the emulator in `screen` are pure.
 
 mod bridge;
 mod dialog;
@@ -37,23 +36,23 @@ pub(crate) use self::serve::{PANES, pane_key};
 pub(crate) use self::tmux::Pane;
 pub use self::typist::{LeftoverText, Step, Typist, check_field};
 
-/// What may be typed into terminals. Without a word from the owner: verified `execute` messages into
-/// terminals under `switchboard run`, and nothing else.
+/// Permissions for typing into terminals. By default: verified `execute` messages into terminals under `switchboard
+/// run`, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a permission of its own, and none excludes another"
 )]
 pub struct TerminalConfig {
-    /// Whether an `execute` that was dropped as a file may be typed, though nobody vouches for its sender.
+    /// True to type `execute` messages that were dropped as files, whose sender is not authenticated.
     pub execute_from_files: bool,
-    /// Whether a one-line notice of new mail is typed.
+    /// True to type a one-line notice of new mail.
     pub notify_mail: bool,
-    /// How long nothing must have happened in a terminal before a notice is typed.
+    /// Idle time of a terminal before a notice is typed.
     pub idle: Duration,
-    /// Whether `serve` types into tmux panes.
+    /// True if `serve` types into tmux panes.
     pub tmux: bool,
-    /// Whether `serve` hands input to the hosts of other terminals through `bridge.json`.
+    /// True if `serve` sends input to the hosts of other terminals through `bridge.json`.
     pub bridge: bool,
 }
 

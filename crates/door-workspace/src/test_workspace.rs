@@ -1,4 +1,4 @@
-//! A workspace in a temporary folder, with another program's clumsy hands on its files.
+//! A workspace in a temporary folder, with helpers that change its files like a careless program.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +18,7 @@ use crate::ids;
 use crate::tree::{FOLDER, Tree};
 use crate::workspace::{OutgoingMessage, Workspace};
 
-/// A workspace whose clock stands at the moment it was made, so that every folder counts as just changed.
+/// A workspace whose clock is fixed at its creation, so that every folder counts as just changed.
 pub(crate) struct TestWorkspace {
     pub(crate) workspace: Workspace,
     pub(crate) clock: Clock,
@@ -34,11 +34,11 @@ pub(crate) fn agent(text: &str) -> AgentId {
     text.parse().unwrap()
 }
 
-pub(crate) fn letter(from: &str, to: &str, body: &str) -> OutgoingMessage {
+pub(crate) fn outgoing(from: &str, to: &str, body: &str) -> OutgoingMessage {
     OutgoingMessage::new(agent(from), to.parse::<Address>().unwrap(), Kind::delegate_task(), body)
 }
 
-/// A message file as another program writes it.
+/// Builds a message file as another program writes it.
 pub(crate) fn message(id: &str, sender: &str, recipient: &str, payload: &str) -> Value {
     json!({
         "id": id, "action": "delegate_task", "sender": sender, "recipient": recipient, "payload": payload,
@@ -46,28 +46,28 @@ pub(crate) fn message(id: &str, sender: &str, recipient: &str, payload: &str) ->
     })
 }
 
-/// The same with some of its fields set otherwise.
+/// Overwrites fields of a message file.
 pub(crate) fn with(mut message: Value, fields: Value) -> Value {
     let (Value::Object(into), Value::Object(fields)) = (&mut message, fields) else { panic!("two objects") };
     into.extend(fields);
     message
 }
 
-/// Writes as a careless program does: in place, over what is there, through links.
+/// Writes like a careless program: in place, over existing files, through symbolic links.
 #[expect(clippy::disallowed_methods, reason = "stands for a program that takes no care")]
 pub(crate) fn write_carelessly(path: &Path, bytes: impl AsRef<[u8]>) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Moves as `mv` does.
+/// Moves like `mv`.
 #[expect(clippy::disallowed_methods, reason = "stands for a person at a shell")]
 pub(crate) fn move_carelessly(from: &Path, to: &Path) {
     std::fs::create_dir_all(to.parent().unwrap()).unwrap();
     std::fs::rename(from, to).unwrap();
 }
 
-/// The names in a folder, sorted; none where there is no folder.
+/// Returns the names in a folder, sorted; empty if there is no folder.
 pub(crate) fn names_in(path: &Path) -> Vec<String> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
@@ -81,7 +81,7 @@ pub(crate) fn names_in(path: &Path) -> Vec<String> {
 }
 
 impl TestWorkspace {
-    /// A new workspace with these agents.
+    /// Creates a workspace with these agents.
     pub(crate) async fn new(agents: &[&str]) -> Self {
         Self::with(Config::default(), agents).await
     }
@@ -97,12 +97,12 @@ impl TestWorkspace {
         Self { workspace, clock, folder, config }
     }
 
-    /// A second handle on the same workspace, as another process has it.
+    /// Opens a second handle on the workspace, like another process.
     pub(crate) async fn another(&self) -> Workspace {
         open(self.folder.path(), &self.config, &self.clock).await
     }
 
-    /// Closes the workspace, does something to its files, and opens it again.
+    /// Closes the workspace, changes its files, and opens it again.
     pub(crate) async fn reopen_after(self, meanwhile: impl FnOnce(&Path)) -> Self {
         self.workspace.close().await;
         let Self { workspace, clock, folder, config } = self;
@@ -150,43 +150,43 @@ impl TestWorkspace {
         write_carelessly(&self.path(below), bytes);
     }
 
-    /// Puts a message file into a mailbox, under the name that its id asks for.
+    /// Writes a message file into a mailbox, under the name of its id.
     pub(crate) fn put(&self, folder: &str, message: &Value) {
         let below = format!("inbox/{folder}/{}.json", message["id"].as_str().unwrap());
         self.write(&below, message.to_string());
     }
 
-    /// Sets a file's or folder's time: so long before the workspace's clock.
+    /// Sets the modification time of a file or folder, relative to the workspace's clock.
     pub(crate) fn set_age(&self, below: &str, age: SignedDuration) {
         let time = SystemTime::from(self.clock.now().checked_sub(age).unwrap());
         File::open(self.path(below)).unwrap().set_modified(time).unwrap();
     }
 
-    /// Sends a letter and waits until its files and receipts are written.
-    pub(crate) async fn send(&self, letter: OutgoingMessage) -> MessageId {
+    /// Sends a message and waits until its files and receipts are written.
+    pub(crate) async fn send(&self, outgoing: OutgoingMessage) -> MessageId {
         let outbound = self.workspace.hub().open_door(Door::Workspace).await.unwrap();
         let workspace = self.workspace.clone();
         let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
-        let accepted = self.workspace.send(letter).await.unwrap();
+        let accepted = self.workspace.send(outgoing).await.unwrap();
         self.workspace.hub().wait_until_settled(accepted.id).await.unwrap();
         self.workspace.hub().close_doors();
         deliveries.await.unwrap();
         accepted.id
     }
 
-    /// What waits for an agent, as hub and reader see it: the bodies in order.
+    /// Returns the bodies of the messages that wait for an agent, in order.
     pub(crate) async fn waiting(&self, who: &str) -> Vec<String> {
         self.part(who, Part::Waiting).await.into_iter().map(|(body, _)| body).collect()
     }
 
-    /// A part of a mailbox: bodies and deliveries.
+    /// Returns bodies and deliveries of a part of a mailbox.
     pub(crate) async fn part(&self, who: &str, part: Part) -> Vec<(String, Delivery)> {
         let query = MailboxQuery { agent: agent(who), after: 0, limit: 10_000, part };
         let page = self.workspace.hub().mailbox(query).await.unwrap();
         page.items.into_iter().map(|mail| (mail.stored.message.body, mail.delivery)).collect()
     }
 
-    /// Every body in the journal, in order of acceptance.
+    /// Returns every body in the journal, in order of acceptance.
     pub(crate) async fn journal(&self) -> Vec<String> {
         let page = self.workspace.hub().journal(0, 10_000).await.unwrap();
         page.items.into_iter().map(|stored| stored.message.body).collect()
@@ -196,17 +196,17 @@ impl TestWorkspace {
         self.workspace.hub().receipt(id).await.unwrap().unwrap().1
     }
 
-    /// The states of a message's deliveries, in words.
+    /// Returns the states of a message's deliveries.
     pub(crate) async fn states(&self, id: MessageId) -> Vec<&'static str> {
         self.receipt(id).await.deliveries.iter().map(|delivery| delivery.state.as_str()).collect()
     }
 
-    /// The message that a file's id stands for.
+    /// Returns the message with a file's id.
     pub(crate) async fn id_of(&self, native: &str) -> MessageId {
         self.workspace.resolve_id(native).await.unwrap()
     }
 
-    /// Paths and reasons of all problems, sorted by path.
+    /// Returns paths and reasons of the rejected files, sorted by path.
     pub(crate) async fn rejected_files(&self) -> Vec<(String, String)> {
         let problems = self.workspace.rejected_files().await.unwrap();
         let mut problems: Vec<_> =
@@ -216,7 +216,7 @@ impl TestWorkspace {
     }
 }
 
-/// Changes the first letter of every `text` in the database below `root`, as a failing disk does.
+/// Flips the first letter of every `text` in the database below `root`, like a failing disk.
 pub(crate) fn damage_database(root: &Path, text: &str) {
     let path = root.join("hub.db");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -228,12 +228,12 @@ pub(crate) fn damage_database(root: &Path, text: &str) {
     write_carelessly(&path, bytes);
 }
 
-/// The file of a message of ours in a mailbox.
+/// Returns the mailbox file of a message of ours.
 pub(crate) fn inbox_file(who: &str, id: MessageId) -> String {
     format!("inbox/{who}/{}.json", ids::to_native(id))
 }
 
-/// The same in an archive.
+/// Returns the archive file of a message of ours.
 pub(crate) fn archive_file(who: &str, id: MessageId) -> String {
     format!("archive/{who}/{}.json", ids::to_native(id))
 }

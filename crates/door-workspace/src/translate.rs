@@ -1,4 +1,4 @@
-//! Message files as messages of the core, and back. Pure.
+//! Converts message files to core messages and back. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use switchboard_hub::Draft;
 use crate::ids;
 use crate::wire::{Malformed, MessageFile};
 
-/// Keys under which fields of a message file that the core has no word for travel in the metadata.
+/// Metadata keys for fields of a message file that the core does not have.
 mod key {
     pub(super) const PREFIX: &str = "workspace.";
     pub(super) const TEAM: &str = "workspace.team";
@@ -22,23 +22,23 @@ mod key {
     pub(super) const FOREIGN_OWNER: &str = "workspace.owner";
 }
 
-/// How long a dispatched task is of use when its sender does not say: eight hours, a working day.
+/// Default TTL of a dispatched task: eight hours, a working day.
 const DISPATCH_TTL: SignedDuration = SignedDuration::from_mins(480);
 
-/// What is known of a file besides its content.
+/// Facts about a file besides its content.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
-    /// The mailbox it lies in, in its canonical spelling.
+    /// The mailbox that contains it, in its canonical spelling.
     pub(crate) mailbox: Name,
     /// When its content last changed.
     pub(crate) modified: Timestamp,
-    /// The user it belongs to, where that is not the owner of the workspace.
+    /// The user that owns it, if not the owner of the workspace.
     pub(crate) foreign_owner: Option<u32>,
 }
 
-/// A message file as a draft. `reply_to` is what `replyTo` stands for, where that is known.
+/// Converts a message file to a draft. `reply_to` is the resolved `replyTo`, if it is known.
 ///
-/// Nobody vouches for the sender of a file, so the draft is never verified.
+/// The sender of a file is not authenticated, so the draft is never verified.
 pub(crate) fn to_draft(
     file: MessageFile,
     found: &Found,
@@ -58,7 +58,7 @@ pub(crate) fn to_draft(
     };
     let given = file.metadata.unwrap_or_default();
     let expires_at = dispatch_expiry(&given, sent_at);
-    // A writer that uses keys of ours for something else gets its own back, and only that.
+    // If a writer uses our key prefix for its own data, its metadata is nested, so that it gets back exactly that.
     let mut metadata = if given.keys().any(|key| key.starts_with(key::PREFIX)) {
         Map::from_iter([(key::GIVEN.to_owned(), Value::Object(given))])
     } else {
@@ -97,8 +97,8 @@ pub(crate) fn to_draft(
     })
 }
 
-/// A message as the file in one recipient's mailbox. `reply_to` is what the message it answers is
-/// called in this protocol.
+/// Converts a message to the file in one recipient's mailbox. `reply_to` is the protocol id of the message that it
+/// replies to.
 pub(crate) fn to_file(message: &Message, recipient: &AgentId, reply_to: Option<String>) -> MessageFile {
     let mut metadata = message.metadata.clone();
     let mut text = |key: &str| match metadata.remove(key) {
@@ -139,8 +139,8 @@ pub(crate) fn to_file(message: &Message, recipient: &AgentId, reply_to: Option<S
     }
 }
 
-/// The same as it is written into a mailbox: the metadata say that nobody vouches for the text, or that it is of
-/// another owner. A file that came in there stays as its writer wrote it.
+/// Converts a message to the file that is written into a mailbox, with a trust label in the metadata if the sender is
+/// not authenticated or has another owner. A message that came in as this file keeps the file's content.
 pub(crate) fn to_mailbox(message: &Message, recipient: &AgentId, reply_to: Option<String>) -> MessageFile {
     let mut file = to_file(message, recipient, reply_to);
     let is_its_own = message.origin.route == Some(Route::Mailbox { agent: recipient.name.clone() });
@@ -152,7 +152,7 @@ pub(crate) fn to_mailbox(message: &Message, recipient: &AgentId, reply_to: Optio
     file
 }
 
-/// Takes the label out of a file's metadata that [`to_mailbox`] put there.
+/// Removes the trust label that [`to_mailbox`] added.
 pub(crate) fn drop_label(file: &mut MessageFile) {
     if let Some(metadata) = &mut file.metadata {
         metadata.remove(key::TRUST);
@@ -160,7 +160,7 @@ pub(crate) fn drop_label(file: &mut MessageFile) {
     file.metadata = file.metadata.take().filter(|metadata| !metadata.is_empty());
 }
 
-/// Takes out of a file's metadata whom the message was written to, where that was a group.
+/// Removes the group address from a file's metadata and returns it.
 pub(crate) fn group_address(file: &mut MessageFile) -> Option<Address> {
     let to = file.metadata.as_mut()?.remove(key::TO)?;
     let address: Address = to.as_str()?.parse().ok()?;
@@ -173,35 +173,35 @@ pub(crate) fn group_address(file: &mut MessageFile) -> Option<Address> {
     matches!(address, Address::Group(_)).then_some(address)
 }
 
-/// Puts the team a message was sent to into its metadata, for the file's own field.
+/// Stores the team that a message was sent to in its metadata.
 pub(crate) fn set_team(metadata: &mut Map<String, Value>, team: &Name) {
     metadata.insert(key::TEAM.to_owned(), team.as_str().into());
 }
 
-/// Puts the text for the recipient's role into a message's metadata, for the file's own field.
+/// Stores the persona of the recipient's role in a message's metadata.
 pub(crate) fn set_persona(metadata: &mut Map<String, Value>, persona: String) {
     metadata.insert(key::PERSONA.to_owned(), persona.into());
 }
 
-/// Whether the message lies in a file that belongs to another user.
+/// True if the message came from a file that another user owns.
 pub(crate) fn is_foreign(message: &Message) -> bool {
     message.metadata.contains_key(key::FOREIGN_OWNER)
 }
 
-/// A time as other programs write it: ISO 8601. One without a zone is read as UTC, which is what those who leave it
-/// out mostly mean.
+/// Parses an ISO 8601 time of another program. A time without a zone is read as UTC, which is what its writers mostly
+/// mean.
 pub(crate) fn time_of(text: &str) -> Option<Timestamp> {
     let civil = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
     text.parse().ok().or_else(|| civil().map(|zoned| zoned.timestamp()))
 }
 
-/// A time as the protocol writes it: milliseconds and `Z`.
+/// Formats a time like the protocol: milliseconds and `Z`.
 pub(crate) fn iso(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
-/// When a dispatched task loses its use: `metadata.dispatch.expires_at`, or its `ttl_minutes`, or the
-/// protocol's eight hours. A message that is no dispatch keeps its use.
+/// Returns when a dispatched task expires: `metadata.dispatch.expires_at`, or its `ttl_minutes`, or the protocol's
+/// eight hours. A message without a dispatch does not expire.
 pub(crate) fn dispatch_expiry(metadata: &Map<String, Value>, sent_at: Timestamp) -> Option<Timestamp> {
     let dispatch = metadata.get("dispatch").and_then(Value::as_object);
     let in_dispatch = |key: &str| dispatch.and_then(|dispatch| dispatch.get(key));
@@ -219,8 +219,8 @@ pub(crate) fn dispatch_expiry(metadata: &Map<String, Value>, sent_at: Timestamp)
     sent_at.checked_add(ttl).ok()
 }
 
-/// Whether a task replaces the sender's earlier ones: `metadata.dispatch.queue_mode`, by default
-/// `replace`. Only tasks replace tasks.
+/// True if a task supersedes the sender's earlier ones: `metadata.dispatch.queue_mode`, by default `replace`. Only
+/// tasks supersede tasks.
 pub(crate) fn replaces_earlier(message: &Message) -> bool {
     message.kind == Kind::delegate_task()
         && message.metadata.get("dispatch").and_then(Value::as_object).is_some_and(|dispatch| {

@@ -20,7 +20,7 @@ fn file(text: &str) -> MessageFile {
     MessageFile::parse(text.as_bytes()).unwrap()
 }
 
-/// The message that the hub makes of a draft.
+/// Builds the message that the hub accepts from a draft.
 fn accepted(draft: Draft) -> Message {
     Message {
         id: draft.id,
@@ -45,7 +45,7 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 #[test]
-fn a_file_becomes_a_message_and_the_same_file_again() {
+fn file_round_trips_through_a_message() {
     for (text, mailbox) in [(ALL, "coder 1"), (SIGNED, "execution")] {
         let given = file(text);
         let message = accepted(to_draft(given.clone(), &found(mailbox), None).unwrap());
@@ -54,7 +54,7 @@ fn a_file_becomes_a_message_and_the_same_file_again() {
 }
 
 #[test]
-fn f14_a_file_is_never_verified_and_keeps_what_it_says() {
+fn file_is_never_verified() {
     let draft = to_draft(file(ALL), &found("coder 1"), None).unwrap();
     assert!(!draft.verified);
     assert_eq!(draft.from, agent("lead"));
@@ -69,13 +69,13 @@ fn f14_a_file_is_never_verified_and_keeps_what_it_says() {
 }
 
 #[test]
-fn a_file_without_a_time_takes_that_of_its_last_change() {
+fn file_without_time_uses_modification_time() {
     let draft = to_draft(file(LEAST), &found("coder 1"), None).unwrap();
     assert_eq!(draft.sent_at, time("2025-02-03T04:05:06.789Z"));
 }
 
 #[test]
-fn an_answer_leads_to_its_parent_where_that_is_known() {
+fn reply_refers_to_a_known_parent() {
     let parent = MessageId::from_parts(1_735_689_599_000, 5);
     let draft = to_draft(file(ALL), &found("coder 1"), Some(parent)).unwrap();
     assert_eq!(draft.in_reply_to, Some(parent));
@@ -84,7 +84,7 @@ fn an_answer_leads_to_its_parent_where_that_is_known() {
 }
 
 #[test]
-fn a_writer_may_use_our_own_keys_for_something_else() {
+fn writer_may_use_our_key_prefix() {
     let metadata =
         object(json!({ "workspace.team": "x", "workspace.owner": 5, "workspace.extra": [1], "a": 1 }));
     let given = MessageFile { metadata: Some(metadata), ..file(ALL) };
@@ -115,14 +115,14 @@ fn bad_fields_are_named() {
 }
 
 #[test]
-fn an_unknown_action_is_kept() {
+fn unknown_action_is_retained() {
     let draft =
         to_draft(MessageFile { action: "dance".into(), ..file(ALL) }, &found("coder 1"), None).unwrap();
     assert_eq!(draft.kind.as_str(), "dance");
 }
 
 #[test]
-fn a_message_to_a_team_has_one_file_per_member_and_leads_back_to_the_team() {
+fn team_message_file_retains_the_team_address() {
     let draft = to_draft(file(ALL), &found("coder 1"), None).unwrap();
     let message = Message { to: "team:backend".parse().unwrap(), ..accepted(draft) };
     for member in ["coder 1", "coder 2"] {
@@ -135,7 +135,7 @@ fn a_message_to_a_team_has_one_file_per_member_and_leads_back_to_the_team() {
 }
 
 #[test]
-fn a_mailbox_says_of_what_is_not_ours_that_it_is_not_and_of_its_own_files_nothing() {
+fn only_foreign_messages_get_a_trust_label() {
     let stranger = MessageFile { sender: "bob@research".into(), ..file(ALL) };
     let message = accepted(to_draft(stranger.clone(), &found("coder 1"), None).unwrap());
     assert_eq!(to_mailbox(&message, &agent("coder 1"), None), stranger);
@@ -157,7 +157,7 @@ fn a_mailbox_says_of_what_is_not_ours_that_it_is_not_and_of_its_own_files_nothin
 }
 
 #[test]
-fn only_a_dispatch_loses_its_use() {
+fn only_a_dispatch_expires() {
     let sent = time("2025-01-01T00:00:00Z");
     let cases = [
         (json!({}), None),
@@ -178,7 +178,7 @@ fn only_a_dispatch_loses_its_use() {
 }
 
 #[test]
-fn only_a_task_that_says_so_replaces_earlier_ones() {
+fn only_replace_mode_supersedes_earlier_tasks() {
     let cases = [
         ("delegate_task", json!({}), false),
         ("delegate_task", json!({ "dispatch": {} }), true),
@@ -195,7 +195,7 @@ fn only_a_task_that_says_so_replaces_earlier_ones() {
 }
 
 #[test]
-fn a_foreign_owner_is_remembered_and_not_written_out() {
+fn foreign_owner_is_stored_but_not_written() {
     let found = Found { foreign_owner: Some(1234), ..found("coder 1") };
     let message = accepted(to_draft(file(ALL), &found, None).unwrap());
     assert!(is_foreign(&message));
@@ -209,7 +209,7 @@ fn times_have_milliseconds_and_a_z() {
 }
 
 #[test]
-fn a_time_without_a_zone_is_utc() {
+fn time_without_zone_is_utc() {
     for text in [
         "2025-01-01T00:00:00.000",
         "2025-01-01T00:00:00",

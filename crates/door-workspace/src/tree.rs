@@ -1,4 +1,4 @@
-//! The `.switchboard/` folder: where everything is.
+//! Layout of the `.switchboard/` folder.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::error::WorkspaceError;
 /// The folder's name in a workspace.
 pub const FOLDER: &str = ".switchboard";
 
-/// Nothing here is meant to be committed but what the team wrote itself.
+/// Keeps everything out of the repository except files that the team writes itself.
 const GITIGNORE: &str = "# Written by switchboard: mail, state and secrets stay out of the repository.\n\
     *\n!.gitignore\n!mcps/\n!mcps/**\n!mcp-descriptions.json\n!workflows/\n!workflows/**\n";
 
 /// The folders that always exist.
 const FOLDERS: [&str; 4] = ["inbox", "archive", "outbox", "reviews"];
 
-/// The open `.switchboard/` folder. Every path below it is made of validated names.
+/// The open `.switchboard/` folder. Every path below it is built from validated names.
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: Dir,
@@ -28,19 +28,19 @@ pub struct Tree {
     sections: Arc<Mutex<HashMap<Section, (u64, Dir)>>>,
 }
 
-/// One of the folders that hold a folder per agent.
+/// A folder that holds one folder per agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
-    /// What waits for an agent.
+    /// Waiting messages.
     Inbox,
-    /// What an agent is done with.
+    /// Messages whose deliveries have ended.
     Archive,
-    /// Receipts for what an agent sent.
+    /// Receipts for messages that an agent sent.
     Outbox,
 }
 
 impl Section {
-    /// The folder's name.
+    /// Returns the folder's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inbox => "inbox",
@@ -59,7 +59,7 @@ impl Tree {
         }
     }
 
-    /// Makes the folder of a workspace, or what is missing of it. What is there is left alone.
+    /// Creates the folder of a workspace and its subfolders. Existing ones stay unchanged.
     pub fn create(workspace: &Path) -> Result<(Self, Created), WorkspaceError> {
         let workspace = Dir::open_root(workspace)?;
         let made = match workspace.subdir(FOLDER)? {
@@ -74,18 +74,18 @@ impl Tree {
         Ok((Self { root, sections: Arc::default() }, made))
     }
 
-    /// The folder itself.
+    /// Returns the folder.
     pub fn root(&self) -> &Dir {
         &self.root
     }
 
-    /// The workspace itself, in which `.switchboard/` lies.
+    /// Opens the workspace that contains `.switchboard/`.
     pub(crate) fn workspace(&self) -> Result<Dir, FileError> {
         let path = self.root.path();
         Dir::open_root(path.parent().unwrap_or(path))
     }
 
-    /// Whether the folder is still where it was opened.
+    /// Checks that the folder is still at the path where it was opened.
     pub fn check_not_moved(&self) -> Result<(), WorkspaceError> {
         if self.root.is_in_place() {
             Ok(())
@@ -94,14 +94,14 @@ impl Tree {
         }
     }
 
-    /// The user that the workspace belongs to.
+    /// Returns the user id that owns the workspace.
     pub(crate) fn owner(&self) -> Option<u32> {
         use std::os::unix::fs::MetadataExt;
         std::fs::symlink_metadata(self.root.path()).ok().map(|found| found.uid())
     }
 
-    /// An agent's folder in a section, made where it is missing. One that is there in another spelling will do: of a
-    /// name that nobody has registered, none is the right one.
+    /// Opens or creates an agent's folder in a section. A folder in another spelling is accepted: an unregistered name
+    /// has no canonical one.
     pub fn create_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         match self.folder(section, agent.as_str())? {
             Some(folder) => Ok(folder),
@@ -109,7 +109,7 @@ impl Tree {
         }
     }
 
-    /// An agent's folder in a section, where it exists, be it in another spelling.
+    /// Opens an agent's folder in a section, in any spelling; `None` if there is none.
     pub fn folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
         if let Some(folder) = self.own_folder(section, agent)? {
             return Ok(Some(folder));
@@ -120,12 +120,12 @@ impl Tree {
         }
     }
 
-    /// The folder in a section that spells a name in exactly this way, made where it is missing.
+    /// Opens or creates the folder that spells a name in exactly this way.
     pub(crate) fn create_own_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         self.root.make_subdir(section.as_str())?.make_subdir(agent.as_str())
     }
 
-    /// The folder in a section that spells a name in exactly this way, where it exists.
+    /// Opens the folder that spells a name in exactly this way; `None` if there is none.
     pub(crate) fn own_folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
         match self.section(section)? {
             Some(section) => section.subdir(agent),
@@ -133,7 +133,7 @@ impl Tree {
         }
     }
 
-    /// The stamp of [`Tree::own_folder`]. Opens no file.
+    /// Returns the inode and times of [`Tree::own_folder`]. Opens no file.
     pub(crate) fn own_folder_metadata(
         &self,
         section: Section,
@@ -145,7 +145,7 @@ impl Tree {
         }
     }
 
-    /// The folder of a section, where it exists. It is opened once, and again after another one has taken its place.
+    /// Opens the folder of a section. The handle is cached until another folder replaces this one.
     fn section(&self, section: Section) -> Result<Option<Dir>, FileError> {
         let Some(found) = self.root.subdir_stamp(section.as_str())? else { return Ok(None) };
         let mut open = self.sections.lock();
@@ -159,7 +159,7 @@ impl Tree {
         Ok(Some(dir))
     }
 
-    /// How the folders of a section spell a name, in their order.
+    /// Returns the existing spellings of a name in a section, sorted.
     pub(crate) fn spellings(&self, section: Section, agent: &str) -> Result<Vec<String>, FileError> {
         let mut folders = self.folders(section)?;
         folders.retain(|folder| folder.eq_ignore_ascii_case(agent));
@@ -167,7 +167,7 @@ impl Tree {
         Ok(folders)
     }
 
-    /// The names of what is in a section: one folder per agent, and whatever else lies there.
+    /// Returns the names of all entries in a section: agents' folders and other files.
     pub fn folders(&self, section: Section) -> Result<Vec<String>, FileError> {
         match self.root.subdir(section.as_str())? {
             Some(section) => Ok(section.names()?.into_iter().filter(|name| !name.starts_with('.')).collect()),
@@ -176,7 +176,7 @@ impl Tree {
     }
 }
 
-/// Agents' folders, each made and opened once for all the files that are put there in one go.
+/// Cache of agents' folders, each opened once per batch.
 pub(crate) struct Folders<'t> {
     tree: &'t Tree,
     open: HashMap<(Section, Name), Dir>,
@@ -187,12 +187,12 @@ impl<'t> Folders<'t> {
         Self { tree, open: HashMap::new() }
     }
 
-    /// The folder that they are all in.
+    /// Returns the root folder.
     pub(crate) fn root(&self) -> &'t Dir {
         self.tree.root()
     }
 
-    /// An agent's folder in a section, made where it is missing.
+    /// Opens or creates an agent's folder in a section.
     pub(crate) fn open_or_create(&mut self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         let key = (section, agent.clone());
         if let Some(folder) = self.open.get(&key) {
@@ -203,7 +203,7 @@ impl<'t> Folders<'t> {
         Ok(folder)
     }
 
-    /// Whether an agent's archive has a file of this name.
+    /// True if an agent's archive has a file of this name.
     pub(crate) fn is_archived(&self, agent: &Name, name: &str) -> bool {
         let archive = self.tree.folder(Section::Archive, agent.as_str()).ok().flatten();
         archive.is_some_and(|archive| matches!(archive.stat(name), Ok(Some(_))))

@@ -1,4 +1,4 @@
-//! The watch on the mailboxes.
+//! The file watcher of the mailboxes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,44 +12,43 @@ use crate::run::is_hint;
 use crate::tree::{Section, Tree};
 use crate::workspace::{Workspace, blocking};
 
-/// Whether each folder is watched by itself. A recursive watch of inotify is the same, except that it first examines every
-/// file of every mailbox; elsewhere the system watches a whole tree at once.
+/// True to watch each mailbox folder separately. A recursive inotify watch does the same, but first examines every file
+/// of every mailbox. Other systems watch a whole tree at once.
 const BY_FOLDER: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// Rings on whatever happens in the mailboxes. Overflow is a hint like any other.
+/// Watches all mailboxes and signals `hints` on each change. A queue overflow is a hint as well.
 pub(crate) struct MailboxWatcher {
     watcher: Option<RecommendedWatcher>,
     inbox: PathBuf,
-    /// The folders that are watched by themselves, each with its inode: one that was removed and made again is another.
+    /// Watched folders and their inodes. A folder that was removed and created again has another inode.
     folders: BTreeMap<String, u64>,
 }
 
 impl MailboxWatcher {
-    /// Begins to watch; files in folders are watched from the first [`follow`](Self::follow) on.
-    pub(crate) fn begin(workspace: &Workspace, hints: &Arc<Notify>) -> Self {
+    /// Starts watching the inbox folder. Files in mailbox folders are watched from the first [`follow`](Self::follow).
+    pub(crate) fn start(workspace: &Workspace, hints: &Arc<Notify>) -> Self {
         let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
-        let (rings, own_files) = (hints.clone(), workspace.own_files().clone());
-        own_files.listen();
+        let (signal, own_files) = (hints.clone(), workspace.own_files().clone());
+        own_files.start_recording();
         let hint = move |event: notify::Result<notify::Event>| {
             if event.map_or(true, |event| is_hint(&event, &own_files)) {
-                rings.notify_one();
+                signal.notify_one();
             }
         };
-        // A link in a mailbox could lead anywhere; what lies behind it is none of ours.
+        // A symbolic link in a mailbox could point anywhere; its target is not ours to watch.
         let settings = notify::Config::default().with_follow_symlinks(false);
         let mode = if BY_FOLDER { RecursiveMode::NonRecursive } else { RecursiveMode::Recursive };
         let watcher = RecommendedWatcher::new(hint, settings)
             .and_then(|mut watcher| watcher.watch(&inbox, mode).map(|()| watcher))
-            .inspect_err(|error| tracing::warn!(%error, "no file events; looking by the clock alone"))
+            .inspect_err(|error| tracing::warn!(%error, "no file events; polling instead"))
             .ok();
         Self { watcher, inbox, folders: BTreeMap::new() }
     }
 
-    /// Watches the folders that are there now. To be called before each look at the mailboxes: what comes into a new folder
-    /// before that is found by the look, and what comes later rings.
+    /// Watches the folders that exist now. Call it before each scan: the scan finds files that were put into a new
+    /// folder earlier, and later ones cause an event.
     ///
-    /// Linux marks each file of a folder that it has cached, which takes 15 ms for 100,000 files, so this is done on another
-    /// thread.
+    /// Linux marks each cached file of a folder, which takes 15 ms for 100,000 files, so this runs on another thread.
     pub(crate) async fn follow(mut self, workspace: &Workspace) -> Result<Self, WorkspaceError> {
         let tree = workspace.tree().clone();
         blocking(move || {
@@ -73,7 +72,7 @@ impl MailboxWatcher {
             return;
         }
         for (name, _) in self.folders.iter().filter(|(name, inode)| there.get(*name) != Some(inode)) {
-            // The system has ended the watch with the folder.
+            // The system ended the watch when the folder was removed.
             let _ = watcher.unwatch(&self.inbox.join(name));
         }
         let mut watched = BTreeMap::new();
@@ -83,7 +82,7 @@ impl MailboxWatcher {
             if is_watched {
                 watched.insert(name, inode);
             } else {
-                tracing::warn!(mailbox = name, "no file events of this mailbox; looking by the clock alone");
+                tracing::warn!(mailbox = name, "no file events for this mailbox; polling instead");
             }
         }
         self.folders = watched;

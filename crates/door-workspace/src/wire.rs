@@ -1,7 +1,7 @@
 //! The JSON of the Switchboard Protocol, sections "Message Schema" and "Delivery Receipt Schema".
 //!
-//! Serde policy: field names as published; optional fields are left out when absent and may be `null`
-//! when read; unknown fields are kept and written back.
+//! Serde policy: field names as published; optional fields are omitted when absent and may be `null` when read; unknown
+//! fields are retained and written back.
 
 use std::fmt;
 
@@ -14,30 +14,30 @@ use serde_json::{Map, Number, Value};
 pub struct MessageFile {
     /// `msg_<timestamp>_<random>`; also the file's name.
     pub id: String,
-    /// One of the five actions, or a word of somebody else's, which is passed through.
+    /// One of the five actions, or another program's action, which is passed through.
     pub action: String,
-    /// Who wrote it, by their own account.
+    /// The sender, unauthenticated.
     pub sender: String,
-    /// Whose mailbox it is for.
+    /// The owner of the mailbox.
     pub recipient: String,
     /// The text.
     pub payload: String,
-    /// The message it answers.
+    /// The message that this one replies to.
     #[serde(rename = "replyTo", default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// Whatever else the sender wants to carry along.
+    /// Additional data of the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// The team, where it was sent to one.
+    /// The team that it was sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team: Option<String>,
-    /// Text for the role that the recipient plays.
+    /// The persona for the recipient's role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persona: Option<String>,
     /// When it was written, ISO 8601.
     #[serde(rename = "createdAt", default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
-    /// Fields the protocol does not name.
+    /// Fields that the protocol does not define.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
@@ -50,18 +50,18 @@ pub struct ReceiptFile {
     /// The message.
     #[serde(rename = "inReplyTo")]
     pub in_reply_to: String,
-    /// `delivered`, or what happened instead or since: `failed`, `expired`, `seen`, `acknowledged`.
+    /// `delivered`, `failed`, `expired`, `seen` or `acknowledged`.
     pub status: String,
     /// One sentence for a person.
     pub summary: String,
     /// When, ISO 8601.
     #[serde(rename = "processedAt")]
     pub processed_at: String,
-    /// What went wrong, if something did.
+    /// The error, if there was one.
     pub error: Option<String>,
 }
 
-/// Beside an archived message that a newer one replaced: `<message>.json.superseded.meta`.
+/// Marker of an archived message that a newer one superseded: `<message>.json.superseded.meta`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SupersededFile {
     /// `superseded_<message-id>`.
@@ -79,47 +79,47 @@ pub struct SupersededFile {
     pub superseded_at: String,
 }
 
-/// Why a file is not a message.
+/// Error of parsing a message file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It has no content.
+    /// The file has no content.
     #[error("the file is empty")]
     Empty,
-    /// It is no UTF-8: UTF-16, or binary.
+    /// The file is not UTF-8: UTF-16, or binary.
     #[error("the file is not UTF-8 text (first bad byte at {at})")]
     NotUtf8 {
-        /// Where.
+        /// Offset of the first invalid byte.
         at: usize,
     },
-    /// It begins with a byte order mark.
+    /// The file starts with a byte order mark.
     #[error("the file begins with a byte order mark; write it without one")]
     ByteOrderMark,
-    /// It is no JSON, or JSON that says a thing twice or nests too deep.
+    /// Invalid JSON, a duplicate key, or too deep nesting.
     #[error("the file is not valid JSON: {problem}")]
     Json {
-        /// What the parser said.
+        /// The parser's error.
         problem: String,
     },
-    /// A field is missing or of the wrong type.
+    /// A field is missing or has the wrong type.
     #[error("the file is not a message: {}{problem}", .field.as_ref().map(|field| format!("the field '{field}': ")).unwrap_or_default())]
     Fields {
-        /// Which, where it is there.
+        /// The field, if it exists.
         field: Option<String>,
-        /// What the parser said.
+        /// The parser's error.
         problem: String,
     },
-    /// A field's content breaks a rule.
+    /// A field has an invalid value.
     #[error("the field '{field}' {problem}")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         problem: String,
     },
 }
 
 impl MessageFile {
-    /// Reads a message file. Duplicate keys, which different readers would take differently, are refused.
+    /// Parses a message file. Duplicate keys are refused, because readers would choose different values.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(Malformed::Empty);
@@ -139,20 +139,20 @@ impl MessageFile {
         })
     }
 
-    /// The file's content, as people read it.
+    /// Serializes the file as indented JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
         pretty(self)
     }
 }
 
-/// Indented JSON with a newline at the end. The types of this file cannot fail to serialise.
+/// Serializes indented JSON with a final newline. The types of this file cannot fail to serialize.
 pub fn pretty<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
     bytes.push(b'\n');
     bytes
 }
 
-/// A [`Value`] in which no object has a key twice.
+/// Deserializes a [`Value`] and refuses duplicate keys.
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {

@@ -19,7 +19,7 @@ fn parse(text: &str) -> Result<MessageFile, Malformed> {
 }
 
 #[test]
-fn messages_decode_and_encode_to_the_same_json() {
+fn messages_round_trip_as_json() {
     for text in MESSAGES {
         let file = parse(text).unwrap();
         assert_eq!(value(&String::from_utf8(file.to_bytes()).unwrap()), value(text));
@@ -28,7 +28,7 @@ fn messages_decode_and_encode_to_the_same_json() {
 }
 
 #[test]
-fn the_example_decodes_field_by_field() {
+fn protocol_example_decodes_field_by_field() {
     let Value::Object(metadata) = json!({
         "priority": 2, "paths": ["src/parser.rs"], "dispatch": { "queue_mode": "keep", "ttl_minutes": 30 },
     }) else {
@@ -51,7 +51,7 @@ fn the_example_decodes_field_by_field() {
 }
 
 #[test]
-fn receipts_and_markers_decode_and_encode_to_the_same_json() {
+fn receipts_and_markers_round_trip_as_json() {
     let text = include_str!("../../../fixtures/workspace/receipt.json");
     let receipt: ReceiptFile = serde_json::from_str(text).unwrap();
     assert_eq!(String::from_utf8(pretty(&receipt)).unwrap(), text);
@@ -61,7 +61,7 @@ fn receipts_and_markers_decode_and_encode_to_the_same_json() {
 }
 
 #[test]
-fn optional_fields_may_be_null_and_are_left_out_when_written() {
+fn optional_fields_may_be_null_or_omitted() {
     let file = parse(include_str!("../../../fixtures/workspace/message_nulls.json")).unwrap();
     let written = value(&String::from_utf8(file.to_bytes()).unwrap());
     let expected = json!({
@@ -72,7 +72,7 @@ fn optional_fields_may_be_null_and_are_left_out_when_written() {
 }
 
 #[test]
-fn fields_the_protocol_does_not_name_are_kept() {
+fn unknown_fields_are_retained() {
     let text = r#"{"id":"msg_1_a","action":"execute","sender":"a","recipient":"b","payload":"p","x":null,"y":{"z":[1,2.5]}}"#;
     let file = parse(text).unwrap();
     let Value::Object(extra) = json!({ "x": null, "y": { "z": [1, 2.5] } }) else { unreachable!() };
@@ -81,7 +81,7 @@ fn fields_the_protocol_does_not_name_are_kept() {
 }
 
 #[test]
-fn the_five_actions_and_any_other_word_pass_through() {
+fn any_action_passes_through() {
     for action in ["delegate_task", "request_review", "submit_result", "status_update", "execute", "dance"] {
         let text =
             json!({ "id": "msg_1_a", "action": action, "sender": "a", "recipient": "b", "payload": "p" });
@@ -92,7 +92,7 @@ fn the_five_actions_and_any_other_word_pass_through() {
 type Check = fn(&Malformed) -> bool;
 
 #[test]
-fn f9_f10_what_is_no_message_is_told_apart() {
+fn malformed_files_have_distinct_errors() {
     let utf16: Vec<u8> = MESSAGES[1].encode_utf16().flat_map(u16::to_le_bytes).collect();
     let is_json = |e: &Malformed| matches!(e, Malformed::Json { .. });
     let is_fields = |e: &Malformed| matches!(e, Malformed::Fields { .. });
@@ -134,14 +134,14 @@ fn f9_f10_what_is_no_message_is_told_apart() {
 }
 
 #[test]
-fn f10_the_twice_given_key_is_named() {
+fn duplicate_key_is_named() {
     let text = r#"{"id":"msg_1_a","id":"msg_1_b"}"#;
     let problem = "the key 'id' appears twice at line 1 column 20".to_owned();
     assert_eq!(parse(text), Err(Malformed::Json { problem }));
 }
 
 #[test]
-fn f10_very_many_keys_do_no_harm() {
+fn many_keys_are_harmless() {
     let mut text = MESSAGES[1].trim_end().trim_end_matches('}').to_owned();
     text.push_str(",\"metadata\":{");
     for key in 0..200_000 {
@@ -172,7 +172,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_field_of_the_wrong_type_is_named() {
+fn field_of_wrong_type_is_named() {
     let file = r#"{"id": "msg_1_a", "action": "execute", "sender": "a", "recipient": "b", "payload": 5}"#;
     let error = MessageFile::parse(file.as_bytes()).unwrap_err().to_string();
     assert_eq!(

@@ -1,11 +1,11 @@
-//! Workflows: work in phases, each of which is done when its evidence is there.
+//! Workflows: work in phases, each completed by evidence.
 //!
-//! A [`Workflow`] is data: eight are built in, `.switchboard/workflows/*.json` replaces them or adds
-//! others. [`rules`] says what may follow what, as functions of values; where a workflow stands is kept
-//! in `state.json`, in the session or in an agent's record, and changed under its lock. So several
-//! processes, and programs of others, can work on one workflow, and a restart forgets nothing.
+//! A [`Workflow`] is data: eight are built in, and `.switchboard/workflows/*.json` replaces them or adds others.
+//! [`rules`] has the transitions as pure functions. The progress of a workflow is stored in `state.json`, in the
+//! session or in an agent's record, and changed under its lock, so that several processes and programs can work on one
+//! workflow, and a restart loses nothing.
 //!
-//! An agent is under its own workflow where it has one, and under the session's otherwise.
+//! An agent is governed by its own workflow if it has one, else by the session's.
 
 mod artifacts;
 mod definition;

@@ -1,4 +1,4 @@
-//! A workspace, as the command line and the MCP tools use it.
+//! The handle on a workspace that the command line and the MCP tools use.
 
 mod people;
 
@@ -18,13 +18,13 @@ use crate::config::Config;
 use crate::error::{WorkspaceError, unless_disk};
 use crate::ids;
 use crate::own_files::OwnFiles;
-use crate::receipts::{self, Written};
+use crate::receipts::{self, WriteResult};
 use crate::state::StateFile;
 use crate::translate::{Found, dispatch_expiry, drop_label, group_address, iso, to_draft};
 use crate::tree::{Folders, Section, Tree};
 use crate::wire::{SupersededFile, pretty};
 
-/// An open workspace: its folder and its hub. Clones are handles on the same one.
+/// An open workspace: its folder and its hub. Clones share both.
 #[derive(Clone)]
 pub struct Workspace {
     hub: Hub,
@@ -34,36 +34,36 @@ pub struct Workspace {
     config: Arc<Config>,
 }
 
-/// The turn of a sender, which ends when it is dropped.
-pub(crate) type Turn = OwnedMutexGuard<()>;
+/// Permit to journal a sender's next message; releases on drop.
+pub(crate) type SendPermit = OwnedMutexGuard<()>;
 
-/// A message that an agent of this workspace writes.
+/// A message to be sent by an agent of this workspace.
 #[derive(Debug, Clone)]
 pub struct OutgoingMessage {
-    /// Who writes.
+    /// The sender.
     pub from: AgentId,
-    /// To whom.
+    /// The recipient.
     pub to: Address,
-    /// What for.
+    /// The kind of message.
     pub kind: Kind,
-    /// The text.
+    /// The body.
     pub body: String,
-    /// The message it answers.
+    /// The message that this one replies to.
     pub in_reply_to: Option<MessageId>,
-    /// When it loses its use.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// Whether it takes the place of the sender's earlier tasks for the same recipient.
+    /// True to supersede the sender's earlier tasks for the same recipient.
     pub replace_earlier: bool,
-    /// Whatever else it carries.
+    /// Additional metadata.
     pub metadata: Map<String, Value>,
-    /// Whether an unknown recipient is fine: one that reads its mailbox as files and never registered.
+    /// True to accept an unregistered recipient, which reads its mailbox as files.
     pub allow_unregistered: bool,
-    /// The sender's own word for it: sent again under the same word, it is not sent twice.
+    /// Idempotency key of the sender: a retry with the same key is not sent twice.
     pub key: Option<String>,
 }
 
 impl OutgoingMessage {
-    /// A plain letter.
+    /// Creates a message without optional fields.
     pub fn new(from: AgentId, to: Address, kind: Kind, body: impl Into<String>) -> Self {
         Self {
             from,
@@ -81,10 +81,10 @@ impl OutgoingMessage {
 }
 
 impl Workspace {
-    /// Opens the workspace in this folder. `configure` may change the hub's settings.
+    /// Opens the workspace in a folder. `configure` may change the hub's settings.
     ///
-    /// A new journal is filled from the files that are there, and agents that other programs wrote into
-    /// `state.json` become known.
+    /// A new journal is rebuilt from the files that exist. Agents that other programs wrote into `state.json` are
+    /// imported.
     pub async fn open(
         folder: &Path,
         config: Config,
@@ -92,13 +92,13 @@ impl Workspace {
     ) -> Result<Self, WorkspaceError> {
         let workspace = Self::attach(folder, config, configure).await?;
         if workspace.hub.needs_rebuild().await? {
-            unless_disk(crate::rebuild::read_back(&workspace).await)?;
+            unless_disk(crate::rebuild::rebuild_journal(&workspace).await)?;
         }
         unless_disk(workspace.import_state().await)?;
         Ok(workspace)
     }
 
-    /// Opens the workspace and leaves everything as it is.
+    /// Opens the workspace without a rebuild or an import of `state.json`.
     pub async fn attach(
         folder: &Path,
         config: Config,
@@ -112,67 +112,67 @@ impl Workspace {
         Ok(Self { hub, tree, state, own_files: OwnFiles::default(), config: Arc::new(config) })
     }
 
-    /// The hub behind it.
+    /// Returns the hub.
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// Its folder.
+    /// Returns the `.switchboard/` folder.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// The agent state that is shared with other programs.
+    /// Returns the agent state that is shared with other programs.
     pub fn state(&self) -> &StateFile {
         &self.state
     }
 
-    /// The files that this process puts into mailboxes itself.
+    /// Returns the mailbox files that this process writes itself.
     pub(crate) fn own_files(&self) -> &OwnFiles {
         &self.own_files
     }
 
-    /// The door's settings.
+    /// Returns the door's settings.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Takes a letter in. It is on disk when this returns `Ok`; [`Hub::settled`] tells when it arrived.
-    pub async fn send(&self, letter: OutgoingMessage) -> Result<Accepted, WorkspaceError> {
-        self.send_in_turn(letter, None).await
+    /// Sends a message. It is on disk when this returns `Ok`; [`Hub::settled`] waits for its delivery.
+    pub async fn send(&self, outgoing: OutgoingMessage) -> Result<Accepted, WorkspaceError> {
+        self.send_with_permit(outgoing, None).await
     }
 
-    /// Sends a message and drops `turn` as soon as it is queued: the sender's next one is journaled behind it.
-    pub(crate) async fn send_in_turn(
+    /// Sends a message and drops `permit` once it is queued, so that the sender's next message is journaled after it.
+    pub(crate) async fn send_with_permit(
         &self,
-        letter: OutgoingMessage,
-        turn: Option<Turn>,
+        outgoing: OutgoingMessage,
+        permit: Option<SendPermit>,
     ) -> Result<Accepted, WorkspaceError> {
         let id = self.hub.next_id();
         let sent_at = self.hub.now();
         let native = NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
-        let metadata = dispatch_metadata(&letter, sent_at, &native.id);
+        let metadata = dispatch_metadata(&outgoing, sent_at, &native.id);
         let draft = Draft {
             id,
-            from: letter.from,
-            to: letter.to,
-            kind: letter.kind,
-            body: letter.body,
-            in_reply_to: letter.in_reply_to,
+            from: outgoing.from,
+            to: outgoing.to,
+            kind: outgoing.kind,
+            body: outgoing.body,
+            in_reply_to: outgoing.in_reply_to,
             sent_at,
-            expires_at: letter.expires_at.or_else(|| dispatch_expiry(&metadata, sent_at)),
+            expires_at: outgoing.expires_at.or_else(|| dispatch_expiry(&metadata, sent_at)),
             metadata,
             native,
             native_is_id: true,
             verified: true,
             route: None,
             signed: None,
-            allow_unregistered: letter.allow_unregistered,
-            key: letter.key,
+            allow_unregistered: outgoing.allow_unregistered,
+            key: outgoing.key,
             restored: None,
         };
         let queued = self.hub.queue(draft).await?;
-        drop(turn);
+        drop(permit);
         let accepted = queued.accepted().await?;
         if accepted.stopped.is_some() {
             self.write_receipt(accepted.id).await?;
@@ -180,12 +180,12 @@ impl Workspace {
         Ok(accepted)
     }
 
-    /// Notes that an agent was shown these messages. Where the disk takes no note they count as new, and are shown again.
+    /// Marks messages as seen by an agent. If the disk cannot be written, they stay new and are shown again.
     pub async fn mark_seen(&self, agent: &AgentId, ids: Vec<MessageId>) -> Result<(), WorkspaceError> {
         self.mark_seen_if(agent, ids, || true).await
     }
 
-    /// [`mark_seen`](Self::mark_seen), unless the reader is gone by the time that this is written down.
+    /// Marks messages as seen, unless the reader has disconnected before the write.
     pub(crate) async fn mark_seen_if(
         &self,
         agent: &AgentId,
@@ -211,7 +211,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Notes that an agent is done with a message, and moves its file to the archive.
+    /// Acknowledges a message and moves its file to the archive.
     pub async fn acknowledge(
         &self,
         agent: &AgentId,
@@ -227,7 +227,7 @@ impl Workspace {
         Ok(delivery)
     }
 
-    /// Moves a message's file from an agent's mailbox to its archive; nothing if that was done before.
+    /// Moves a message's file from an agent's mailbox to its archive; a no-op if it was moved before.
     pub(crate) async fn archive(&self, agent: &AgentId, id: MessageId) -> Result<(), WorkspaceError> {
         if agent.realm.is_some() {
             return Ok(());
@@ -242,7 +242,7 @@ impl Workspace {
         .await
     }
 
-    /// Ends the sender's earlier tasks for the same recipient and moves them to the archive.
+    /// Supersedes the sender's earlier tasks for the same recipient and archives them.
     pub(crate) async fn supersede_earlier(&self, newer: &Message) -> Result<(), WorkspaceError> {
         for delivery in self.hub.supersede(newer.id).await? {
             let Some(stored) = self.hub.message(delivery.message).await? else { continue };
@@ -268,10 +268,10 @@ impl Workspace {
         Ok(())
     }
 
-    /// Writes the receipt file that a message's deliveries bear out now.
+    /// Writes the receipt file for the current states of a message's deliveries.
     ///
-    /// Of two processes that replace a receipt at once, each looks afterwards whether more has become true meanwhile: so
-    /// the last one to write has written the last word.
+    /// Two processes may replace a receipt at the same time. Each checks afterwards whether the states have advanced,
+    /// so the last write has the latest state.
     pub(crate) async fn write_receipt(&self, id: MessageId) -> Result<(), WorkspaceError> {
         let mut told = None;
         loop {
@@ -283,24 +283,24 @@ impl Workspace {
             let (tree, now) = (self.tree.clone(), self.hub.now());
             let write =
                 move || Ok(receipts::write(&mut Folders::new(&tree), &stored.message, &receipt, now)?);
-            if blocking(write).await? == Written::First {
+            if blocking(write).await? == WriteResult::First {
                 return Ok(());
             }
         }
     }
 
-    /// What the message that this one answers is called in this protocol.
+    /// Returns the protocol id of the message that this one replies to.
     pub(crate) async fn reply_name(&self, message: &Message) -> Result<Option<String>, WorkspaceError> {
         let Some(parent) = message.in_reply_to else { return Ok(None) };
         Ok(Some(match self.hub.message(parent).await {
             Ok(Some(parent)) => ids::native_id(&parent.message),
-            // Removed by retention, or damaged: what it was called if it was one of ours.
+            // Removed by retention, or damaged: assume that it was one of ours.
             Ok(None) | Err(HubError::DamagedMessage { .. }) => ids::to_native(parent),
             Err(other) => return Err(other.into()),
         }))
     }
 
-    /// Puts a damaged row of the journal back from an intact mailbox or archive file, if there is one.
+    /// Restores a damaged journal row from an intact mailbox or archive file, if there is one.
     pub async fn restore_damaged(&self, row: &DamagedRow) -> Result<bool, WorkspaceError> {
         let likely = |id| NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
         if self.hub.repair_damaged(row.seq, row.id.map(likely)).await? {
@@ -343,7 +343,7 @@ impl Workspace {
         Ok(false)
     }
 
-    /// Closes the hub. Mail that another process left in the queue is delivered first.
+    /// Closes the hub, after delivering mail that an ended process left in the queue.
     pub async fn close(&self) {
         self.drain_orphaned_deliveries().await;
         self.retention_after_command().await;
@@ -351,44 +351,44 @@ impl Workspace {
     }
 }
 
-/// The protocol's `dispatch` object, for a letter that asks for what it governs.
-fn dispatch_metadata(letter: &OutgoingMessage, sent_at: Timestamp, native: &str) -> Map<String, Value> {
-    let mut metadata = letter.metadata.clone();
-    if letter.expires_at.is_none() && !letter.replace_earlier {
+/// Builds the protocol's `dispatch` object, for a message with an expiry or a queue mode.
+fn dispatch_metadata(outgoing: &OutgoingMessage, sent_at: Timestamp, native: &str) -> Map<String, Value> {
+    let mut metadata = outgoing.metadata.clone();
+    if outgoing.expires_at.is_none() && !outgoing.replace_earlier {
         return metadata;
     }
     let dispatch = metadata.entry("dispatch").or_insert_with(|| {
         json!({
             "dispatch_id": native,
             "created_at": iso(sent_at),
-            "queue_mode": if letter.replace_earlier { "replace" } else { "keep" },
-            "sender": letter.from.to_string(),
-            "action": letter.kind.as_str(),
+            "queue_mode": if outgoing.replace_earlier { "replace" } else { "keep" },
+            "sender": outgoing.from.to_string(),
+            "action": outgoing.kind.as_str(),
         })
     });
-    if let (Some(dispatch), Some(at)) = (dispatch.as_object_mut(), letter.expires_at) {
+    if let (Some(dispatch), Some(at)) = (dispatch.as_object_mut(), outgoing.expires_at) {
         dispatch.insert("expires_at".into(), iso(at).into());
     }
     metadata
 }
 
-/// Whether a delivery's file belongs in the archive: its reader is done with it, or must not get it.
+/// True if a delivery's file belongs in the archive: the delivery has ended.
 pub(crate) fn belongs_in_archive(state: DeliveryState) -> bool {
     state.is_final()
 }
 
-/// Moves a file to an agent's archive; nothing if it is not there.
+/// Moves a file to an agent's archive; a no-op if it does not exist.
 pub(crate) fn move_to_archive(tree: &Tree, from: &Dir, agent: &Name, name: &str) -> Result<(), FileError> {
     let archive = tree.create_folder(Section::Archive, agent)?;
     if from.move_new(name, &archive, name)? == Moved::AlreadyThere {
-        // The archive has it already; what lies in the mailbox goes beside it.
+        // The archive has a file of this name: the second one gets a suffix.
         let other = format!("{name}.again.{:08x}", fastrand::u32(..));
         from.move_new(name, &archive, &other)?;
     }
     Ok(())
 }
 
-/// Runs file work away from the tasks that must not wait.
+/// Runs file work off the async threads.
 pub(crate) async fn blocking<T, F>(work: F) -> Result<T, WorkspaceError>
 where
     T: Send + 'static,

@@ -5,12 +5,12 @@ use switchboard_hub::Part;
 use super::*;
 use crate::ScanSummary;
 use crate::test_workspace::{
-    TestWorkspace, agent, archive_file, damage_database, inbox_file, letter, message, name, names_in, with,
+    TestWorkspace, agent, archive_file, damage_database, inbox_file, message, name, names_in, outgoing, with,
     write_carelessly,
 };
 
 #[tokio::test]
-async fn a_folder_without_a_workspace_is_refused_and_left_alone() {
+async fn folder_without_workspace_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let opened = Workspace::open(folder.path(), Config::default(), |_| {}).await;
     assert!(matches!(opened, Err(WorkspaceError::NotAWorkspace { path }) if path == folder.path()));
@@ -18,7 +18,7 @@ async fn a_folder_without_a_workspace_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn f28_a_new_workspace_has_the_protocols_tree_and_keeps_out_of_git() {
+async fn new_workspace_has_protocol_tree_and_gitignore() {
     let t = TestWorkspace::new(&[]).await;
     for below in ["inbox", "archive", "outbox", "reviews"] {
         assert!(t.path(below).is_dir(), "{below}");
@@ -36,7 +36,7 @@ async fn f28_a_new_workspace_has_the_protocols_tree_and_keeps_out_of_git() {
 }
 
 #[tokio::test]
-async fn f12_a_workspace_folder_that_is_a_link_is_refused() {
+async fn workspace_folder_symlink_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), folder.path().join(crate::FOLDER)).unwrap();
@@ -46,9 +46,9 @@ async fn f12_a_workspace_folder_that_is_a_link_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_recipient_is_an_error_that_names_the_nearest() {
+async fn unknown_recipient_error_names_the_nearest() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let refused = t.workspace.send(letter("claude", "codx", "hello")).await;
+    let refused = t.workspace.send(outgoing("claude", "codx", "hello")).await;
     let Err(WorkspaceError::Hub(HubError::Unresolved(ResolveError::UnknownAgent { near, .. }))) = refused
     else {
         panic!("{refused:?}")
@@ -58,17 +58,17 @@ async fn an_unknown_recipient_is_an_error_that_names_the_nearest() {
         (t.journal().await.len(), t.names("inbox")),
         (0, vec!["claude".to_owned(), "codex".to_owned()])
     );
-    let file_only = OutgoingMessage { allow_unregistered: true, ..letter("claude", "codx", "hello") };
+    let file_only = OutgoingMessage { allow_unregistered: true, ..outgoing("claude", "codx", "hello") };
     let id = t.send(file_only).await;
     assert_eq!(t.json(&inbox_file("codx", id))["payload"], "hello");
     // A folder is no registration.
-    assert!(t.workspace.send(letter("claude", "codx", "again")).await.is_err());
+    assert!(t.workspace.send(outgoing("claude", "codx", "again")).await.is_err());
 }
 
 #[tokio::test]
-async fn an_acknowledged_message_moves_to_the_archive_unchanged() {
+async fn acknowledged_message_is_archived_unchanged() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "task")).await;
+    let id = t.send(outgoing("claude", "codex", "task")).await;
     let bytes = t.bytes(&inbox_file("codex", id));
     let delivery = t.workspace.acknowledge(&agent("codex"), id, Some("done".into())).await.unwrap().unwrap();
     assert_eq!((delivery.state, delivery.note.as_deref()), (DeliveryState::Acknowledged, Some("done")));
@@ -81,9 +81,9 @@ async fn an_acknowledged_message_moves_to_the_archive_unchanged() {
 }
 
 #[tokio::test]
-async fn a_message_is_found_by_either_of_its_names() {
+async fn message_is_found_by_either_id() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let ours = t.send(letter("claude", "codex", "ours")).await;
+    let ours = t.send(outgoing("claude", "codex", "ours")).await;
     assert_eq!(t.workspace.resolve_id(&ours.to_string()).await.unwrap(), ours);
     assert_eq!(t.workspace.resolve_id(&ids::to_native(ours)).await.unwrap(), ours);
     t.put("codex", &message("msg_1_a", "x", "codex", "theirs"));
@@ -97,7 +97,7 @@ async fn a_message_is_found_by_either_of_its_names() {
 }
 
 #[tokio::test]
-async fn a_dropped_task_supersedes_the_senders_earlier_ones_unless_it_says_keep() {
+async fn dropped_task_supersedes_earlier_ones_by_default() {
     let task = |id: &str, mode: Value| {
         with(message(id, "claude", "codex", id), json!({ "metadata": { "dispatch": mode } }))
     };
@@ -107,7 +107,7 @@ async fn a_dropped_task_supersedes_the_senders_earlier_ones_unless_it_says_keep(
         (json!({ "queue_mode": "keep" }), false),
     ] {
         let t = TestWorkspace::new(&["codex", "gemini"]).await;
-        // The clock of the files is the present one, so that no task has expired.
+        // The files' times are recent, so that no task has expired.
         let now = json!({ "createdAt": iso(t.clock.now()) });
         t.put("codex", &with(task("msg_1_a", mode.clone()), now.clone()));
         t.put("codex", &with(message("msg_1_other", "gemini", "codex", "msg_1_other"), now.clone()));
@@ -135,12 +135,13 @@ async fn a_dropped_task_supersedes_the_senders_earlier_ones_unless_it_says_keep(
 }
 
 #[tokio::test]
-async fn a_letter_replaces_earlier_ones_only_when_asked_to() {
+async fn message_supersedes_earlier_ones_on_request() {
     let t = TestWorkspace::new(&["codex"]).await;
-    t.send(letter("claude", "codex", "one")).await;
-    t.send(letter("claude", "codex", "two")).await;
+    t.send(outgoing("claude", "codex", "one")).await;
+    t.send(outgoing("claude", "codex", "two")).await;
     assert_eq!(t.waiting("codex").await, ["one", "two"]);
-    let third = t.send(OutgoingMessage { replace_earlier: true, ..letter("claude", "codex", "three") }).await;
+    let third =
+        t.send(OutgoingMessage { replace_earlier: true, ..outgoing("claude", "codex", "three") }).await;
     assert_eq!(t.waiting("codex").await, ["three"]);
     let dispatch = &t.json(&inbox_file("codex", third))["metadata"]["dispatch"];
     assert_eq!((&dispatch["queue_mode"], &dispatch["sender"]), (&"replace".into(), &"claude".into()));
@@ -149,11 +150,11 @@ async fn a_letter_replaces_earlier_ones_only_when_asked_to() {
 }
 
 #[tokio::test]
-async fn expired_mail_is_hidden_at_once_and_archived_with_a_receipt() {
+async fn expired_mail_is_hidden_then_archived() {
     let t = TestWorkspace::new(&["codex"]).await;
     let now = t.clock.now();
     let expires_at = Some(now + SignedDuration::from_mins(1));
-    let letter_id = t.send(OutgoingMessage { expires_at, ..letter("claude", "codex", "letter") }).await;
+    let letter_id = t.send(OutgoingMessage { expires_at, ..outgoing("claude", "codex", "letter") }).await;
     let at = |dispatch: Value| json!({ "createdAt": iso(now), "metadata": { "dispatch": dispatch } });
     let put = |id: &str, fields: Value| t.put("codex", &with(message(id, "x", "codex", id), fields));
     put(
@@ -186,31 +187,27 @@ async fn expired_mail_is_hidden_at_once_and_archived_with_a_receipt() {
 }
 
 #[tokio::test]
-async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_both_names() {
+async fn renamed_agent_is_reached_by_both_names() {
     let t = TestWorkspace::new(&["old", "claude"]).await;
-    let waiting = t.send(letter("claude", "old", "waiting")).await;
-    let done = t.send(letter("claude", "old", "done")).await;
+    let waiting = t.send(outgoing("claude", "old", "waiting")).await;
+    let done = t.send(outgoing("claude", "old", "done")).await;
     t.workspace.acknowledge(&agent("old"), done, None).await.unwrap();
-    let sent = t.send(letter("old", "claude", "sent")).await;
+    let sent = t.send(outgoing("old", "claude", "sent")).await;
     t.write("inbox/old/notes/keep.txt", "no message");
     t.workspace.rename(name("old"), name("new")).await.unwrap();
     assert_eq!(t.json(&inbox_file("new", waiting))["payload"], "waiting");
     assert_eq!(t.json(&archive_file("new", done))["payload"], "done");
     assert_eq!(t.names("outbox/new"), [format!("{}.receipt.json", ids::to_native(sent))]);
-    assert_eq!(
-        t.workspace.verify_mailboxes().await.unwrap(),
-        ScanSummary::default(),
-        "its files are in nobody's way"
-    );
+    assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), ScanSummary::default(), "its files do no harm");
     let state = t.json("state.json");
     let known: Vec<&String> = state["chatAgents"].as_object().unwrap().keys().collect();
     assert_eq!(known, ["claude", "new"]);
-    // By the old name: a letter, a dropped file, an acknowledgement.
-    let again = t.send(letter("claude", "old", "by the old name")).await;
+    // By the old name: a message, a dropped file, an acknowledgement.
+    let again = t.send(outgoing("claude", "old", "by the old name")).await;
     assert_eq!(t.json(&inbox_file("new", again))["recipient"], "new");
     t.put("old", &message("msg_1_a", "claude", "old", "dropped under the old name"));
     t.put("new", &message("msg_1_b", "claude", "old", "dropped with the old name"));
-    assert_eq!(t.workspace.scan().await.unwrap().taken, 2);
+    assert_eq!(t.workspace.scan().await.unwrap().ingested, 2);
     assert_eq!(t.names("inbox/old"), ["notes"]);
     let expected = ["waiting", "by the old name", "dropped with the old name", "dropped under the old name"];
     assert_eq!(t.waiting("new").await, expected);
@@ -222,11 +219,11 @@ async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_both_names() {
 }
 
 #[tokio::test]
-async fn a_removed_agent_is_not_taken_over_again_from_the_state_file() {
+async fn removed_agent_is_not_imported_from_state() {
     let t = TestWorkspace::new(&["old", "other"]).await;
     t.workspace.create_team(name("crew"), None, false).await.unwrap();
     t.workspace.assign(name("old"), Some(name("crew"))).await.unwrap();
-    let id = t.send(letter("other", "old", "stays")).await;
+    let id = t.send(outgoing("other", "old", "stays")).await;
     t.workspace.rename(name("old"), name("new")).await.unwrap();
     assert!(t.workspace.deregister(name("OLD")).await.unwrap(), "by a former name");
     t.workspace.import_state().await.unwrap();
@@ -238,7 +235,7 @@ async fn a_removed_agent_is_not_taken_over_again_from_the_state_file() {
 }
 
 #[tokio::test]
-async fn a_composite_team_takes_one_member() {
+async fn composite_team_has_one_member() {
     let t = TestWorkspace::new(&["one", "two"]).await;
     t.workspace.create_team(name("solo"), None, true).await.unwrap();
     t.workspace.assign(name("one"), Some(name("solo"))).await.unwrap();
@@ -249,14 +246,14 @@ async fn a_composite_team_takes_one_member() {
 }
 
 #[tokio::test]
-async fn f26_a_damaged_message_is_put_back_from_its_file_and_from_no_other_content() {
+async fn damaged_message_is_restored_from_its_file() {
     let t = TestWorkspace::new(&["claude", "codex", "gemini"]).await;
     t.workspace.rename(name("claude"), name("opus")).await.unwrap();
     t.put("codex", &message("msg_1_a", "claude", "codex", "DAMAGE by a file"));
     t.workspace.scan().await.unwrap();
-    let to_one = t.send(letter("opus", "codex", "DAMAGE to one")).await;
-    let to_all = t.send(letter("opus", "all", "DAMAGE to all")).await;
-    let changed = t.send(letter("opus", "codex", "DAMAGE and changed")).await;
+    let to_one = t.send(outgoing("opus", "codex", "DAMAGE to one")).await;
+    let to_all = t.send(outgoing("opus", "all", "DAMAGE to all")).await;
+    let changed = t.send(outgoing("opus", "codex", "DAMAGE and changed")).await;
     t.workspace.acknowledge(&agent("codex"), to_one, None).await.unwrap();
     let t = t.reopen_after(|root| damage_database(root, "DAMAGE")).await;
     t.write(
@@ -274,9 +271,9 @@ async fn f26_a_damaged_message_is_put_back_from_its_file_and_from_no_other_conte
 }
 
 #[tokio::test]
-async fn nothing_is_wiped_at_start() {
+async fn opening_removes_nothing() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let id = t.send(letter("claude", "codex", "kept")).await;
+    let id = t.send(outgoing("claude", "codex", "kept")).await;
     t.write("inbox/codex/msg_1_broken.json", "{");
     t.write("archive/2025-01/inbox/codex/msg_0.json", "{}");
     t.write("cooldowns/x.lock", "");
@@ -290,14 +287,14 @@ async fn nothing_is_wiped_at_start() {
 }
 
 #[tokio::test]
-async fn a_letter_of_a_megabyte_goes_through_and_one_byte_more_does_not() {
+async fn message_of_one_megabyte_is_the_limit() {
     let t = TestWorkspace::new(&["codex"]).await;
     // Every byte of this takes six in JSON.
     let body = "\u{1}".repeat(1 << 20);
-    let id = t.send(letter("claude", "codex", &body)).await;
+    let id = t.send(outgoing("claude", "codex", &body)).await;
     assert_eq!(t.json(&inbox_file("codex", id))["payload"], body);
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), ScanSummary::default());
-    let refused = t.workspace.send(letter("claude", "codex", &format!("{body}x"))).await;
+    let refused = t.workspace.send(outgoing("claude", "codex", &format!("{body}x"))).await;
     assert!(matches!(refused, Err(WorkspaceError::Hub(HubError::BodyTooLarge { .. }))));
     write_carelessly(&t.path(&inbox_file("codex", id)), "");
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap().restored, 1);

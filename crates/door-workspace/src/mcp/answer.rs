@@ -1,4 +1,4 @@
-//! What a tool says: a short text for the model and the same as data, or what went wrong and what to do.
+//! Results of tools: text for the model with the same content as data, or an error with the next step.
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
@@ -12,45 +12,45 @@ use super::unread::Unread;
 use crate::error::WorkspaceError;
 use crate::roles::RoleError;
 
-/// What a tool says when it did what was asked.
+/// Result of a successful call.
 #[derive(Debug)]
 pub(super) struct Answer {
     text: String,
     data: Map<String, Value>,
-    /// Whether the caller's mail is as it was when the call began.
-    leaves_mail_alone: bool,
+    /// True if the call did not change the caller's mail.
+    is_mail_unchanged: bool,
 }
 
-/// What a tool says when it did not.
+/// Result of a failed call.
 #[derive(Debug)]
 pub(super) struct ToolError {
     text: String,
     next: Option<String>,
 }
 
-/// How a tool call ended.
+/// Outcome of a tool call.
 pub(super) type Outcome = Result<Answer, ToolError>;
 
 impl Answer {
-    /// A text, and an object that says the same.
+    /// Creates a result from a text and an object with the same content.
     pub(super) fn new(text: impl Into<String>, data: Value) -> Self {
         let data = match data {
             Value::Object(data) => data,
             other => Map::from_iter([("result".to_owned(), other)]),
         };
-        Self { text: text.into(), data, leaves_mail_alone: false }
+        Self { text: text.into(), data, is_mail_unchanged: false }
     }
 
-    /// Says that the tool changed nothing in the caller's mailbox.
-    pub(super) fn leaving_mail_alone(self) -> Self {
-        Self { leaves_mail_alone: true, ..self }
+    /// Declares that the call did not change the caller's mail.
+    pub(super) fn without_mail_changes(self) -> Self {
+        Self { is_mail_unchanged: true, ..self }
     }
 
-    pub(super) fn leaves_mail_alone(&self) -> bool {
-        self.leaves_mail_alone
+    pub(super) fn is_mail_unchanged(&self) -> bool {
+        self.is_mail_unchanged
     }
 
-    /// The data alone.
+    /// Returns the data.
     pub(super) fn into_data(self) -> Value {
         self.data.into()
     }
@@ -61,19 +61,19 @@ impl ToolError {
         Self { text: text.into(), next: None }
     }
 
-    /// What to do about it.
+    /// Sets the next step.
     pub(super) fn next(mut self, step: impl Into<String>) -> Self {
         self.next = Some(step.into());
         self
     }
 
-    /// What else can be done about it.
+    /// Adds an alternative to the next step.
     pub(super) fn or(mut self, step: &str) -> Self {
         self.next = Some(self.next.map_or_else(|| step.to_owned(), |next| format!("{next} {step}")));
         self
     }
 
-    /// The whole of it as one text.
+    /// Formats error and next step as one text.
     pub(super) fn into_text(self) -> String {
         match self.next {
             Some(next) => format!("{}. {}", self.text.trim_end_matches('.'), next),
@@ -82,11 +82,11 @@ impl ToolError {
     }
 }
 
-/// The result as MCP has it, with the caller's unread mail riding along.
+/// Converts an outcome to an MCP result, with the note about unread mail.
 ///
-/// Cleans every text in it, of every tool. Of an error only the first line can be ours: a
-/// text of others may stand in the sentence.
-pub(super) fn result(outcome: Outcome, unread: Unread) -> CallToolResult {
+/// Sanitizes every text of every tool. An error's message may quote text of others, so all its lines but the first are
+/// quoted.
+pub(super) fn to_call_result(outcome: Outcome, unread: Unread) -> CallToolResult {
     let (mut text, mut data, failed) = match outcome {
         Ok(answer) => {
             let mut data = Value::from(answer.data);
@@ -113,8 +113,8 @@ pub(super) fn result(outcome: Outcome, unread: Unread) -> CallToolResult {
     result
 }
 
-/// Adds to a result that the workspace is degraded, and why.
-pub(super) fn note_disk(mut result: CallToolResult, trouble: Option<DiskTrouble>) -> CallToolResult {
+/// Adds a note that the workspace is degraded, with the reason.
+pub(super) fn add_degraded_note(mut result: CallToolResult, trouble: Option<DiskTrouble>) -> CallToolResult {
     let Some(trouble) = trouble else { return result };
     let line =
         format!("The workspace is degraded: {trouble}. Reading works; nothing can be sent until then.");
@@ -167,11 +167,11 @@ impl From<HubError> for ToolError {
                 Self::new(text).next("Nothing was done. Stop working on it, or claim_task again.")
             }
             HubError::LeaseTooLong { .. } => {
-                Self::new(text).next("Give minutes of at most 1440, and ask again before it ends.")
+                Self::new(text).next("Use at most 1440 minutes, and renew before it expires.")
             }
             HubError::FilesReserved { taken } => {
                 let holder = taken.first().map_or_else(String::new, |(_, by)| format!(" {}", by.holder));
-                Self::new(text).next(format!("Work at something else, or ask{holder}."))
+                Self::new(text).next(format!("Work on other files, or ask{holder}."))
             }
             HubError::NotTheRecipient { .. } => {
                 Self::new(text).next("Only its recipient can acknowledge a message.")
@@ -191,7 +191,7 @@ impl From<HubError> for ToolError {
                 "Tell the person; `switchboard init` makes a new workspace, and a new session works in it.",
             ),
             HubError::OutcomeUnknown { .. } => Self::new(text)
-                .next("Look with search_messages whether it was sent before you send it again."),
+                .next("Check with search_messages whether it was sent before you send it again."),
             _ if temporary => Self::new(text).next("Try again."),
             _ => Self::new(text),
         }
@@ -215,7 +215,7 @@ impl From<ResolveError> for ToolError {
                 Self::new(text).next(format!("Known agents: {}{more}.", shown.join(", ")))
             }
             ResolveError::UnknownTeam { .. } => Self::new(text).next("create_team makes one."),
-            _ => Self::new(text).next("get_team_roster lists who is there."),
+            _ => Self::new(text).next("get_team_roster lists agents and teams."),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The arguments of a tool: their schema, and reading them with errors that a model can act on.
+//! Tool arguments: builds their schema, and parses them with errors that a model can act on.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -14,22 +14,22 @@ use switchboard_mcp::{ArgumentError, out_of_range, validate_arguments};
 
 use super::answer::ToolError;
 
-/// The schemas that were asked for so far. Making one costs more than reading the arguments of many calls.
+/// Cache of schemas. Building one costs more than parsing the arguments of many calls.
 static SCHEMAS: Mutex<BTreeMap<TypeId, Arc<JsonObject>>> = Mutex::new(BTreeMap::new());
 
-/// The schema of a tool's arguments.
+/// Returns the schema of a tool's arguments.
 pub(super) fn schema<T: JsonSchema + 'static>() -> Arc<JsonObject> {
-    SCHEMAS.lock().entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(make_schema::<T>())).clone()
+    SCHEMAS.lock().entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(build_schema::<T>())).clone()
 }
 
-/// Makes a schema without what costs tokens and tells a model nothing.
-fn make_schema<T: JsonSchema>() -> JsonObject {
+/// Builds a schema without parts that cost tokens and do not help a model.
+fn build_schema<T: JsonSchema>() -> JsonObject {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
     let schema = settings.into_generator().into_root_schema_for::<T>();
     let mut schema = schema.to_value();
-    tidy(&mut schema);
+    strip_schema(&mut schema);
     match schema {
         Value::Object(mut schema) => {
             schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
@@ -40,11 +40,11 @@ fn make_schema<T: JsonSchema>() -> JsonObject {
     }
 }
 
-/// Takes out titles, formats, `null` alternatives and the limits of machine numbers.
-fn tidy(value: &mut Value) {
+/// Removes titles, formats, `null` alternatives and the limits of machine numbers.
+fn strip_schema(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            // A property may be called "title" or "format", so only strings are taken for the keyword.
+            // A property may be named "title" or "format"; only the keyword has a string value.
             for noise in ["title", "format"] {
                 if object.get(noise).is_some_and(Value::is_string) {
                     object.remove(noise);
@@ -78,24 +78,24 @@ fn tidy(value: &mut Value) {
                     object.entry(key).or_insert(value);
                 }
             }
-            object.values_mut().for_each(tidy);
+            object.values_mut().for_each(strip_schema);
         }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Array(items) => items.iter_mut().for_each(strip_schema),
         _ => {}
     }
 }
 
-/// Reads the arguments of a call.
+/// Parses the arguments of a call.
 pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
     given: Option<JsonObject>,
 ) -> Result<T, ToolError> {
     let mut given = given.unwrap_or_default();
     let schema = schema::<T>();
-    // Models fill in what they have no use for. Nothing that may be left out means anything by being empty.
+    // Models fill in fields that they do not use. No optional field has a meaning when it is empty.
     let needed: Vec<&str> = required(&schema).collect();
     given.retain(|key, value| value.as_str() != Some("") || needed.contains(&key.as_str()));
     validate_arguments(&schema, &mut given)?;
-    // What fits the schema and still is not taken is a number: the schema leaves out how large one may be.
+    // Only a number can match the schema and still fail: the schema has no limits of numbers.
     let numbers = given.iter().filter(|(_, value)| value.is_number());
     let numbers: Map<String, Value> = numbers.map(|(key, value)| (key.clone(), value.clone())).collect();
     serde_path_to_error::deserialize(Value::Object(given)).map_err(|error| {

@@ -6,7 +6,7 @@ use super::*;
 #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Example {
-    /// Whom it is for.
+    /// The recipient.
     recipient: String,
     /// How many.
     limit: Option<u32>,
@@ -28,7 +28,7 @@ struct Nested {
 }
 
 #[test]
-fn a_schema_has_what_a_model_needs_and_nothing_else() {
+fn schema_has_only_parts_for_models() {
     assert_eq!(
         Value::Object(schema::<Example>().as_ref().clone()),
         json!({
@@ -36,7 +36,7 @@ fn a_schema_has_what_a_model_needs_and_nothing_else() {
             "additionalProperties": false,
             "required": ["recipient"],
             "properties": {
-                "recipient": { "type": "string", "description": "Whom it is for." },
+                "recipient": { "type": "string", "description": "The recipient." },
                 "limit": { "type": "integer", "description": "How many." },
                 "action": { "type": "string", "enum": ["delegate_task", "execute"] },
                 "nested": {
@@ -54,14 +54,14 @@ fn a_schema_has_what_a_model_needs_and_nothing_else() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_say_which_why_and_what_to_do() {
+fn invalid_arguments_are_named_with_next_step() {
     let refused = |given: Value| {
         let Value::Object(given) = given else { panic!("an object") };
         read::<Example>(Some(given)).expect_err("refused").into_text()
     };
     let table = [
-        (json!({}), "The argument 'recipient' is missing. recipient: Whom it is for."),
-        (json!({"recipient": null}), "The argument 'recipient' is missing. recipient: Whom it is for."),
+        (json!({}), "The argument 'recipient' is missing. recipient: The recipient."),
+        (json!({"recipient": null}), "The argument 'recipient' is missing. recipient: The recipient."),
         (
             json!({"recipient": "a", "recipent": "b"}),
             "There is no argument 'recipent'. Did you mean 'recipient'?",
@@ -72,7 +72,7 @@ fn arguments_that_do_not_fit_say_which_why_and_what_to_do() {
         ),
         (
             json!({"recipient": 7}),
-            r#"recipient: expected a text, got the number 7. Give e.g. "7". recipient: Whom it is for."#,
+            r#"recipient: expected a text, got the number 7. Give e.g. "7". recipient: The recipient."#,
         ),
         (
             json!({"recipient": "a", "limit": -1}),
@@ -97,7 +97,7 @@ fn arguments_that_do_not_fit_say_which_why_and_what_to_do() {
 }
 
 #[test]
-fn an_empty_text_that_may_be_left_out_was_left_out() {
+fn empty_optional_text_counts_as_absent() {
     let Value::Object(given) = json!({ "recipient": "codex", "limit": "", "action": "", "nested": "" })
     else {
         panic!("an object")
@@ -107,7 +107,7 @@ fn an_empty_text_that_may_be_left_out_was_left_out() {
 }
 
 #[test]
-fn arguments_that_fit_are_read_and_null_is_as_good_as_nothing() {
+fn null_arguments_count_as_absent() {
     let Value::Object(given) = json!({"recipient": "a", "limit": null, "action": "execute"}) else {
         panic!("an object")
     };

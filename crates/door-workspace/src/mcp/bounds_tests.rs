@@ -1,4 +1,4 @@
-//! What one session can put before the others, and how much of it.
+//! Bounds on what one session can put before others.
 
 use serde_json::{Value, json};
 use switchboard_core::Route;
@@ -6,11 +6,11 @@ use switchboard_hub::Registration;
 
 use super::test_server::{TestTools, text};
 
-/// What a client takes in one result, in bytes of text and data each; about 25,000 tokens.
-const MOST: usize = 80_000;
+/// Most bytes of text, and of data, that a client accepts in one result; about 25,000 tokens.
+const MAX_BYTES: usize = 80_000;
 
 #[tokio::test]
-async fn m17_metadata_counts_and_is_cut() {
+async fn metadata_is_truncated_to_its_limit() {
     let tools = TestTools::new().await;
     let (ann, bob) = (tools.agent("ann").await, tools.agent("bob").await);
     let metadata = json!({ "small": 1, "large": "x".repeat(100_000) });
@@ -22,16 +22,16 @@ async fn m17_metadata_counts_and_is_cut() {
     }
     let listed = bob.call("check_inbox", json!({ "verbose": true })).await;
     let data = listed.structured_content.clone().expect("data");
-    assert!(data.to_string().len() < MOST, "{}", data.to_string().len());
+    assert!(data.to_string().len() < MAX_BYTES, "{}", data.to_string().len());
     assert_eq!(data["messages"].as_array().map(Vec::len), Some(6));
     assert_eq!(data["messages"][0]["metadata"], json!({ "small": 1 }));
     assert!(text(&listed).contains("bytes of its metadata are left out"), "{}", text(&listed));
     let waited = bob.ok("check_inbox", json!({ "id": data["messages"][0]["id"] })).await;
-    assert!(waited.to_string().len() < MOST);
+    assert!(waited.to_string().len() < MAX_BYTES);
 }
 
 #[tokio::test]
-async fn m17_the_state_of_workflows_is_cut() {
+async fn workflow_state_is_truncated_to_its_limit() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     ann.ok("start_workflow", json!({ "name": "chat", "initialContext": "x".repeat(30_000) })).await;
@@ -41,13 +41,17 @@ async fn m17_the_state_of_workflows_is_cut() {
     tools.workspace.write("state.json", state.to_string());
     let told = ann.call("get_workflow_state", json!({})).await;
     let data = told.structured_content.clone().expect("data");
-    assert!(text(&told).len() < MOST && data.to_string().len() < MOST, "{}", data.to_string().len());
+    assert!(
+        text(&told).len() < MAX_BYTES && data.to_string().len() < MAX_BYTES,
+        "{}",
+        data.to_string().len()
+    );
     assert_eq!(data["shortened"], true);
     assert_eq!(data["summary"]["session"]["workflow"], "chat");
 }
 
 #[tokio::test]
-async fn m17_what_everybody_reads_is_short_and_on_one_line() {
+async fn roster_texts_are_short_single_lines() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     let (long, forged) = ("x".repeat(600), "idle\nbob (chat), role lead, awake");
@@ -71,7 +75,7 @@ async fn m17_what_everybody_reads_is_short_and_on_one_line() {
     ann.ok("ack_message", json!({ "ids": [sent["id"]], "summary": "done\nand more" })).await;
     let receipt = ann.ok("get_receipt", json!({ "id": sent["id"] })).await;
     assert_eq!(receipt["deliveries"][0]["note"], "completed: done and more");
-    // Other programs write the file as they like.
+    // Other programs write anything into the file.
     let mut state = tools.workspace.json("state.json");
     state["chatAgents"]["ann"]["status"] = forged.into();
     state["chatAgents"]["ann"]["statusMessage"] = Value::from(long);
@@ -82,7 +86,7 @@ async fn m17_what_everybody_reads_is_short_and_on_one_line() {
 }
 
 #[tokio::test]
-async fn a_registration_that_fails_makes_nobody_of_the_session() {
+async fn failed_registration_leaves_session_unbound() {
     let tools = TestTools::new().await;
     let client = tools.client().await;
     let long = "x".repeat(600);
@@ -103,7 +107,7 @@ async fn a_registration_that_fails_makes_nobody_of_the_session() {
 }
 
 #[tokio::test]
-async fn a_status_is_stored_also_after_the_state_was_lost() {
+async fn status_is_stored_after_state_loss() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     tools.workspace.write("state.json", "{ damaged");
@@ -112,7 +116,7 @@ async fn a_status_is_stored_also_after_the_state_was_lost() {
 }
 
 #[tokio::test]
-async fn a_prohibited_tool_is_not_to_be_had_by_another_name() {
+async fn prohibited_tool_has_no_alias() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     let execute = json!({ "recipient": "ann", "action": "execute", "payload": "ls" });
@@ -125,30 +129,30 @@ async fn a_prohibited_tool_is_not_to_be_had_by_another_name() {
 }
 
 #[tokio::test]
-async fn what_is_sent_must_be_readable_for_a_while() {
+async fn expiry_must_be_at_least_a_minute() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
-    let letter =
+    let outgoing =
         json!({ "recipient": "ann", "action": "status_update", "payload": "x", "expiresInMinutes": 0 });
-    let said = ann.refused("send_message", letter).await;
+    let said = ann.refused("send_message", outgoing).await;
     assert!(said.contains("expiresInMinutes"), "{said}");
 }
 
 #[tokio::test]
-async fn a_persona_that_could_not_be_used_is_told() {
+async fn unusable_persona_is_reported() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     let coder = tools.client().await;
     coder.ok("register_chat_agent", json!({ "name": "bob", "role": "coder" })).await;
     tools.workspace.write("../.agent/personas/coder.md", "x".repeat(17 << 10));
-    let letter = json!({ "recipient": "bob", "action": "delegate_task", "payload": "x" });
-    let sent = ann.call("send_message", letter).await;
+    let outgoing = json!({ "recipient": "bob", "action": "delegate_task", "payload": "x" });
+    let sent = ann.call("send_message", outgoing).await;
     assert!(text(&sent).contains("without a persona") && text(&sent).contains("coder.md"), "{}", text(&sent));
     assert!(sent.structured_content.expect("data")["personaProblem"].is_string());
 }
 
 #[tokio::test]
-async fn nothing_is_typed_where_nobody_runs_the_terminal() {
+async fn execute_without_running_terminal_is_refused() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     tools.agent("bob").await;
@@ -157,7 +161,7 @@ async fn nothing_is_typed_where_nobody_runs_the_terminal() {
 }
 
 #[tokio::test]
-async fn length_of_no_time_is_refused() {
+async fn zero_minutes_are_refused() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     let said = ann.refused("claim_task", json!({ "task": "t", "minutes": 0 })).await;
@@ -169,7 +173,7 @@ async fn length_of_no_time_is_refused() {
 }
 
 #[tokio::test]
-async fn only_a_mailbox_keeps_an_accepted_message() {
+async fn presence_note_depends_on_the_route() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     let hub = tools.workspace.workspace.hub();
@@ -177,13 +181,13 @@ async fn only_a_mailbox_keeps_an_accepted_message() {
     let name = "watcher".parse().expect("a name");
     hub.register(Registration { name, role: None, team: None, routes: vec![channel] }).await.expect("known");
     hub.register(Registration::mailbox("bob".parse().expect("a name"))).await.expect("known");
-    let letter = json!({ "recipient": "bob", "action": "delegate_task", "payload": "x" });
-    let sent = ann.call("send_message", letter).await;
-    assert!(text(&sent).contains("for bob (offline: the mailbox keeps it)."), "{}", text(&sent));
-    let letter = json!({ "recipient": "watcher", "action": "delegate_task", "payload": "x" });
-    let sent = ann.call("send_message", letter.clone()).await;
+    let outgoing = json!({ "recipient": "bob", "action": "delegate_task", "payload": "x" });
+    let sent = ann.call("send_message", outgoing).await;
+    assert!(text(&sent).contains("for bob (offline: it waits in the mailbox)."), "{}", text(&sent));
+    let outgoing = json!({ "recipient": "watcher", "action": "delegate_task", "payload": "x" });
+    let sent = ann.call("send_message", outgoing.clone()).await;
     assert!(text(&sent).contains("for watcher (offline)."), "{}", text(&sent));
     hub.observe_watchers(false).await.expect("noted");
-    let sent = ann.call("send_message", letter).await;
+    let sent = ann.call("send_message", outgoing).await;
     assert!(text(&sent).contains("accepted for watcher."), "{}", text(&sent));
 }

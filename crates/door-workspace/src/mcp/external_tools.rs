@@ -1,4 +1,4 @@
-//! What goes for tools that are offered beside ours too: the rules of workflows, and that unread mail is told.
+//! Hooks for tools of suites and swarms, which the same server offers: workflow rules and the unread note.
 
 use rmcp::model::CallToolResult;
 use switchboard_mcp::Caller;
@@ -9,10 +9,10 @@ use super::unread::Unread;
 use crate::workflow::is_any_active;
 
 impl ToolServer {
-    /// Whether the agent of a request may use a tool that is offered beside these; otherwise what to answer. Says
-    /// whether a workflow is active, so that its use has to be noted.
+    /// Checks whether the workflow's rules allow the caller to use an external tool; otherwise returns the refusal.
+    /// Returns true if a workflow is active, so that the use must be recorded.
     ///
-    /// Mostly none is, and then it costs a look at the stamp of `state.json`.
+    /// Mostly none is active; then this only reads the metadata of `state.json`.
     pub async fn admit_external(&self, caller: &Caller, tool: &str) -> Result<bool, CallToolResult> {
         let workspace = self.workspace();
         if !is_any_active(&*workspace.read_state_json().await) {
@@ -23,22 +23,22 @@ impl ToolServer {
             Ok(()) => Ok(true),
             Err(error) => {
                 let unread = Unread::of(workspace.hub(), agent.as_ref()).await;
-                Err(answer::result(Err(ToolError::from(error)), unread))
+                Err(answer::to_call_result(Err(ToolError::from(error)), unread))
             }
         }
     }
 
-    /// Notes the use of such a tool, where [`ToolServer::admit_external`] said so.
+    /// Records the use of an external tool, if [`ToolServer::admit_external`] returned true.
     pub async fn record_external(&self, caller: &Caller, tool: &str) {
         let agent = self.agent_of(caller);
         if let Err(error) =
             self.workspace().record_tool_use(agent.as_ref().map(|agent| &agent.name), tool).await
         {
-            tracing::warn!(%error, tool, "the use of a tool was not noted");
+            tracing::warn!(%error, tool, "the use of a tool was not recorded");
         }
     }
 
-    /// A line about the caller's unread mail, where there is any.
+    /// Returns a line about the caller's unread mail, if there is any.
     pub async fn unread_line(&self, caller: &Caller) -> Option<String> {
         Unread::of(self.workspace().hub(), self.agent_of(caller).as_ref()).await.line()
     }

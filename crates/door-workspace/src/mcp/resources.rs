@@ -1,4 +1,4 @@
-//! The resources: the rules in force, a mailbox, the roster; and telling clients when they change.
+//! MCP resources: active rules, inbox and roster; and notifications of their changes.
 
 use std::time::Duration;
 
@@ -21,25 +21,25 @@ const RULES: &str = "switchboard://active-rules";
 const ROSTER: &str = "switchboard://roster";
 const INBOX: &str = "switchboard://inbox/";
 
-/// Most messages that the inbox resource shows; `check_inbox` goes on from there.
-const SHOWN: usize = 50;
+/// Most messages of the inbox resource; `check_inbox` shows the rest.
+const INBOX_LIMIT: usize = 50;
 
-/// Changes within this time are told as one: clients read the whole resource each time.
-const TOGETHER: Duration = Duration::from_millis(20);
+/// Debounce time of changes: clients read the whole resource after each notification.
+const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// How often what lies in files is looked at for changes. Mail is told at once, by the journal.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Poll interval of resources from files. Mail needs none, because the journal signals changes.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What an address of ours stands for.
+/// A resource that a URI names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
-    /// The rules for an agent, or for whoever is none.
+enum ResourceKind {
+    /// The rules for an agent, or for a session without one.
     Rules(Option<AgentId>),
     Roster,
     Inbox(AgentId),
 }
 
-/// The resources that an agent may read.
+/// Lists the resources that an agent may read.
 pub(super) fn list(agent: Option<&AgentId>) -> Vec<Resource> {
     let mut list = vec![
         Resource::new(RULES, "active-rules")
@@ -67,17 +67,21 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// An agent's mailbox as an address. Of what names may have, only the space needs to be written otherwise.
+/// Returns the URI of an agent's inbox. Of the characters in names, only the space needs escaping.
 fn inbox_uri(agent: &AgentId) -> String {
     format!("{INBOX}{}", agent.name.as_str().replace(' ', "%20"))
 }
 
-/// What an address stands for, and whether this agent may see it.
-async fn place(workspace: &Workspace, agent: Option<&AgentId>, uri: &str) -> Result<Place, ErrorData> {
+/// Resolves a URI and checks that the agent may read it.
+async fn resolve_uri(
+    workspace: &Workspace,
+    agent: Option<&AgentId>,
+    uri: &str,
+) -> Result<ResourceKind, ErrorData> {
     let unknown = || not_found(uri, "there is no such resource; resources/list lists those that are there");
     match uri {
-        RULES => return Ok(Place::Rules(agent.cloned())),
-        ROSTER => return Ok(Place::Roster),
+        RULES => return Ok(ResourceKind::Rules(agent.cloned())),
+        ROSTER => return Ok(ResourceKind::Roster),
         _ => {}
     }
     let name = uri.strip_prefix(INBOX).ok_or_else(unknown)?.replace("%20", " ");
@@ -85,8 +89,8 @@ async fn place(workspace: &Workspace, agent: Option<&AgentId>, uri: &str) -> Res
     let directory = workspace.hub().directory().await.map_err(internal)?;
     let owner = directory.canonical(&owner);
     match agent.map(|agent| directory.canonical(agent)) {
-        Some(agent) if agent == owner => Ok(Place::Inbox(owner)),
-        // Not "forbidden": whether somebody has a mailbox is nobody else's business either.
+        Some(agent) if agent == owner => Ok(ResourceKind::Inbox(owner)),
+        // Not "forbidden": the existence of a mailbox is private as well.
         _ => Err(not_found(uri, "an agent reads its own inbox only, in a session that speaks for it")),
     }
 }
@@ -99,21 +103,21 @@ fn internal(error: impl Into<ToolError>) -> ErrorData {
     ErrorData::internal_error(error.into().into_text(), None)
 }
 
-/// Reads a resource. Nothing is marked as seen: a client may read ahead without its model.
+/// Reads a resource. Marks nothing as seen: a client may read ahead without its model.
 pub(super) async fn read(
     workspace: &Workspace,
     agent: Option<&AgentId>,
     uri: &str,
 ) -> Result<ReadResourceResult, ErrorData> {
-    let contents = match place(workspace, agent, uri).await? {
-        Place::Rules(agent) => {
+    let contents = match resolve_uri(workspace, agent, uri).await? {
+        ResourceKind::Rules(agent) => {
             ResourceContents::text(workspace.active_rules(agent.as_ref()).await.map_err(internal)?, uri)
         }
-        Place::Roster => {
+        ResourceKind::Roster => {
             let roster = roster(workspace, agent).await.map_err(internal)?;
             json_contents(&roster.into_data(), uri)
         }
-        Place::Inbox(owner) => json_contents(&inbox(workspace, &owner).await.map_err(internal)?, uri),
+        ResourceKind::Inbox(owner) => json_contents(&inbox(workspace, &owner).await.map_err(internal)?, uri),
     };
     Ok(ReadResourceResult::new(vec![contents]))
 }
@@ -124,74 +128,74 @@ fn json_contents(value: &Value, uri: &str) -> ResourceContents {
 
 async fn inbox(workspace: &Workspace, owner: &AgentId) -> Result<Value, ToolError> {
     workspace.scan_mailbox(owner).await?;
-    let query = MailboxQuery { agent: owner.clone(), after: 0, limit: SHOWN, part: Part::Waiting };
+    let query = MailboxQuery { agent: owner.clone(), after: 0, limit: INBOX_LIMIT, part: Part::Waiting };
     let page = workspace.hub().mailbox(query).await?;
     let mut messages = Vec::with_capacity(page.items.len());
     for mail in &page.items {
-        let extent = BodyLimit { from: 0, most: PREVIEW, everything: false };
-        messages.push(render_mail(workspace, owner, mail, extent).await?.data);
+        let limit = BodyLimit { from: 0, most: PREVIEW, everything: false };
+        messages.push(render_mail(workspace, owner, mail, limit).await?.data);
     }
     let unread = workspace.hub().count(owner.clone(), Part::Unseen, 1000).await?;
     Ok(json!({ "agent": owner.to_string(), "unread": unread, "messages": messages, "more": page.more }))
 }
 
-/// Looks out for changes of one resource.
-pub(super) struct Watch {
+/// A subscription to one resource.
+pub(super) struct Subscription {
     workspace: Workspace,
-    place: Place,
+    kind: ResourceKind,
     uri: String,
 }
 
-impl Watch {
+impl Subscription {
     pub(super) async fn new(
         workspace: &Workspace,
         agent: Option<&AgentId>,
         uri: &str,
     ) -> Result<Self, ErrorData> {
-        let place = place(workspace, agent, uri).await?;
-        Ok(Self { workspace: workspace.clone(), place, uri: uri.to_owned() })
+        let kind = resolve_uri(workspace, agent, uri).await?;
+        Ok(Self { workspace: workspace.clone(), kind, uri: uri.to_owned() })
     }
 
-    /// Tells of every change, several at once where they come together. Ends when nobody listens.
-    pub(super) async fn tell<F, T>(self, tell: F)
+    /// Notifies of changes, debounced, until the client disconnects.
+    pub(super) async fn notify_changes<F, T>(self, notify: F)
     where
         F: Fn(String) -> T,
         T: Future<Output = bool>,
     {
         let mut changes = self.workspace.hub().changes();
-        let mut known = self.mark().await;
+        let mut known = self.fingerprint().await;
         loop {
-            match self.place {
-                Place::Inbox(_) => changes.next().await,
-                Place::Rules(_) | Place::Roster => tokio::time::sleep(LOOK_EVERY).await,
+            match self.kind {
+                ResourceKind::Inbox(_) => changes.next().await,
+                ResourceKind::Rules(_) | ResourceKind::Roster => tokio::time::sleep(POLL_INTERVAL).await,
             }
-            let now = self.mark().await;
+            let now = self.fingerprint().await;
             if now == known {
                 continue;
             }
-            tokio::time::sleep(TOGETHER).await;
-            known = self.mark().await;
-            if !tell(self.uri.clone()).await {
+            tokio::time::sleep(DEBOUNCE).await;
+            known = self.fingerprint().await;
+            if !notify(self.uri.clone()).await {
                 return;
             }
         }
     }
 
-    /// Something that differs when the resource does.
-    async fn mark(&self) -> Option<String> {
-        match &self.place {
-            Place::Inbox(owner) => inbox_mark(self.workspace.hub(), owner).await,
-            Place::Rules(agent) => self.workspace.active_rules(agent.as_ref()).await.ok(),
-            Place::Roster => {
+    /// Returns a value that differs when the resource changes.
+    async fn fingerprint(&self) -> Option<String> {
+        match &self.kind {
+            ResourceKind::Inbox(owner) => inbox_fingerprint(self.workspace.hub(), owner).await,
+            ResourceKind::Rules(agent) => self.workspace.active_rules(agent.as_ref()).await.ok(),
+            ResourceKind::Roster => {
                 roster(&self.workspace, None).await.ok().map(|roster| roster.into_data().to_string())
             }
         }
     }
 }
 
-/// The newest message of a mailbox, and how many wait: enough to see mail come and go.
-async fn inbox_mark(hub: &Hub, owner: &AgentId) -> Option<String> {
-    /// Counting every message at each change would cost more than it tells.
+/// Returns the newest message and the counts of an inbox: enough to detect arriving and archived mail.
+async fn inbox_fingerprint(hub: &Hub, owner: &AgentId) -> Option<String> {
+    /// Counting every message at each change would cost more than it is worth.
     const COUNTED: usize = 1000;
     let waiting = hub.count(owner.clone(), Part::Waiting, COUNTED).await.ok()?;
     let unseen = hub.count(owner.clone(), Part::Unseen, COUNTED).await.ok()?;
@@ -199,12 +203,12 @@ async fn inbox_mark(hub: &Hub, owner: &AgentId) -> Option<String> {
     Some(format!("{waiting} {unseen} {newest:?}"))
 }
 
-/// Tells a client of a session; false once it is gone.
+/// Notifies the client of a session; false if it has disconnected.
 pub(super) async fn notify(peer: &Peer<RoleServer>, uri: String) -> bool {
     peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok()
 }
 
-/// What a client without a session may subscribe to.
+/// Filters the subscriptions that a client without a session may have.
 pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let ours = |uri: &&String| matches!(uri.as_str(), RULES | ROSTER) || uri.starts_with(INBOX);
     let uris: Vec<String> = requested.resource_subscriptions.iter().flatten().filter(ours).cloned().collect();
@@ -213,17 +217,17 @@ pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     accepted
 }
 
-/// Serves one subscription of a client without a session, until it ends it.
+/// Serves one subscription of a client without a session, until the client ends it.
 pub(super) async fn listen(
     workspace: &Workspace,
     agent: Option<&AgentId>,
     subscription: &SubscriptionContext,
 ) -> Result<(), ErrorData> {
-    let mut watches = tokio::task::JoinSet::new();
+    let mut subscriptions = tokio::task::JoinSet::new();
     for uri in subscription.accepted().resource_subscriptions.iter().flatten() {
-        let watch = Watch::new(workspace, agent, uri).await?;
+        let changes = Subscription::new(workspace, agent, uri).await?;
         let sink = subscription.sink().clone();
-        watches.spawn(watch.tell(move |uri| {
+        subscriptions.spawn(changes.notify_changes(move |uri| {
             let sink = sink.clone();
             async move { sink.notify_resource_updated(uri).await.is_ok() }
         }));

@@ -1,4 +1,4 @@
-//! The handler behind every MCP session.
+//! The handler of an MCP session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,26 +28,26 @@ use super::unread::Unread;
 use crate::error::WorkspaceError;
 use crate::registration::ChatRegistration;
 use crate::snapshot::Snapshot;
-use crate::workspace::{Turn, Workspace};
+use crate::workspace::{SendPermit, Workspace};
 
-/// What every client is told about the server; models read it before the first call.
-const INSTRUCTIONS: &str = "Switchboard: messages between the agents of this workspace. Every result says when you have \
+/// Server instructions, which models read before the first call.
+const INSTRUCTIONS: &str = "Switchboard: messages between the agents of this workspace. Every result reports your \
      unread mail; read it with check_inbox, do what it asks, answer with send_message (replyTo), then ack_message. \
-     wait_for_message blocks until mail comes.";
+     wait_for_message blocks until mail arrives.";
 
-/// A sign of life is noted at most this often per session; it costs a look at `state.json`.
-const ALIVE_EVERY: Duration = Duration::from_secs(30);
+/// Minimum interval of heartbeats per session; each reads `state.json`.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How the tools are offered.
+/// Settings of the tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolConfig {
-    /// Which tools are listed.
+    /// The tools to list.
     pub profile: Profile,
-    /// The agent that the client was configured for. Sessions over HTTP name theirs in a header.
+    /// The agent that the client was configured for. HTTP sessions name theirs in a header.
     pub agent: Option<AgentId>,
-    /// The key of the session's lease on its agent's name, where the session can move to another process.
+    /// Key of the session's lease on its agent's name, if the session can move to another process.
     pub lease_key: Option<LeaseKey>,
-    /// The connection that the session lasts as long as.
+    /// The connection that the session depends on.
     pub connection: Connection,
 }
 
@@ -57,28 +57,28 @@ pub struct ToolServer {
     config: Arc<ToolConfig>,
     session: Session,
     order: tokio::sync::RwLock<()>,
-    /// Held by a call that sends until its message is queued: a client that makes several calls at once has its messages
-    /// journaled in the order of the calls.
+    /// Held by a sending call until its message is queued, so that concurrent calls of a client are journaled in their
+    /// order.
     sending: Arc<tokio::sync::Mutex<()>>,
-    /// What the client wants to hear of, by its address, and how to stop telling it.
-    watched: Mutex<BTreeMap<String, CancellationToken>>,
-    alive: Mutex<Option<Instant>>,
+    /// Subscribed resource URIs, with tokens to cancel them.
+    subscriptions: Mutex<BTreeMap<String, CancellationToken>>,
+    last_heartbeat: Mutex<Option<Instant>>,
 }
 
 impl ToolServer {
-    /// A handler for the first session.
+    /// Creates the handler of the first session.
     pub fn new(workspace: Workspace, config: ToolConfig) -> Self {
         let owners = SessionOwners::new(workspace.hub().clone());
         Self::with(workspace, Arc::new(config), owners)
     }
 
-    /// A handler for another session of the same process.
+    /// Creates a handler for another session of the same process.
     #[must_use]
     pub fn new_session(&self) -> Self {
         Self::with(self.workspace.clone(), self.config.clone(), self.session.owners().clone())
     }
 
-    /// A handler for another session of the same process, whose client is configured otherwise.
+    /// Creates a handler for another session, with other settings.
     #[must_use]
     pub fn new_session_with(&self, config: ToolConfig) -> Self {
         Self::with(self.workspace.clone(), Arc::new(config), self.session.owners().clone())
@@ -91,32 +91,32 @@ impl ToolServer {
             config,
             order: tokio::sync::RwLock::default(),
             sending: Arc::default(),
-            watched: Mutex::default(),
-            alive: Mutex::default(),
+            subscriptions: Mutex::default(),
+            last_heartbeat: Mutex::default(),
         }
     }
 
-    /// Whether another session has an agent.
+    /// True if another session owns an agent.
     #[cfg(test)]
-    pub(super) fn is_taken(&self, agent: &str) -> bool {
+    pub(super) fn has_owner(&self, agent: &str) -> bool {
         let agent = agent.parse().expect("a name");
         matches!(
-            self.session.owners().take(&agent, self.session.owners().new_session(), true, None),
+            self.session.owners().acquire(&agent, self.session.owners().new_session(), true, None),
             Ok(Err(_))
         )
     }
 
-    /// Whether a tool of this name is offered.
+    /// True if a tool of this name is offered.
     pub fn has_tool(&self, name: &str) -> bool {
         tools::find(self.config.profile, name).is_some()
     }
 
-    /// The agent that a request is made for, for tools that are offered beside these.
+    /// Returns the agent of a request, for external tools.
     pub fn session_agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         self.agent(context)
     }
 
-    /// The agent that a request is made for.
+    /// Returns the agent of a request.
     pub(super) fn agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         self.agent_of(&Caller::of(context))
     }
@@ -135,43 +135,45 @@ impl ToolServer {
         context: &RequestContext<RoleServer>,
     ) -> (Outcome, Unread) {
         let caller = Caller::of(context);
-        // Calls of a session run side by side, but none before a registration that came before it.
+        // Calls of a session run concurrently, but never overtake a registration.
         let _registering = if tools::registers_agent(&request.name) {
             Some(self.order.write().await)
         } else {
             drop(self.order.read().await);
             None
         };
-        let call = match self.session.begin(&caller) {
+        let call = match self.session.start_call(&caller) {
             Ok(call) => call,
-            // A session that lost its agent is told nothing of that agent's mail.
+            // A session that lost its agent must not report that agent's mail.
             Err(problem) => return (Err(problem), Unread::default()),
         };
         let name = request.name.as_ref();
         let (lists_inbox, only_sends) = (tools::lists_inbox(name), tools::only_sends(name));
-        let turn = if only_sends { Some(self.sending.clone().lock_owned().await) } else { None };
-        let now = match self.moment(&call, lists_inbox, &caller, context).await {
+        let permit = if only_sends { Some(self.sending.clone().lock_owned().await) } else { None };
+        let now = match self.snapshot_for_call(&call, lists_inbox, &caller, context).await {
             Ok(now) => now,
             Err(problem) => return (Err(problem), Unread::default()),
         };
-        let (hub, work) =
-            (self.workspace.hub(), self.work(&call, &now, turn, (name, request.arguments), &caller, context));
+        let (hub, dispatch) = (
+            self.workspace.hub(),
+            self.dispatch(&call, &now, permit, (name, request.arguments), &caller, context),
+        );
         let (outcome, known) = if only_sends {
-            // Even a message to oneself is unread only once it is delivered, so that it can be counted while the disk is
-            // waited for.
-            let (outcome, unread) = tokio::join!(work, Unread::of(hub, call.agent()));
+            // A message to oneself is unread only once it is delivered, so the count can overlap with the wait for the
+            // disk.
+            let (outcome, unread) = tokio::join!(dispatch, Unread::of(hub, call.agent()));
             (outcome, Some(unread))
         } else {
-            let outcome = work.await;
-            let leaves_mail_alone = outcome.as_ref().is_ok_and(Answer::leaves_mail_alone);
-            (outcome, now.mailbox.as_ref().filter(|_| leaves_mail_alone).map(Unread::as_of))
+            let outcome = dispatch.await;
+            let is_mail_unchanged = outcome.as_ref().is_ok_and(Answer::is_mail_unchanged);
+            (outcome, now.mailbox.as_ref().filter(|_| is_mail_unchanged).map(Unread::as_of))
         };
-        // Whom the session speaks for may have been decided just now.
+        // The call may have changed the session's agent.
         let agent = self.session.agent(&caller);
         if outcome.is_ok() {
             let still_holds = lists_inbox || only_sends;
             let now = if still_holds { Ok(now) } else { self.workspace.snapshot().await };
-            self.note_use(now, agent.as_ref(), name).await;
+            self.record_use(now, agent.as_ref(), name).await;
         }
         let unread = match known {
             Some(unread) => unread,
@@ -180,49 +182,59 @@ impl ToolServer {
         (outcome, unread)
     }
 
-    /// What a call goes by. From now on its agent is known.
-    async fn moment(
+    /// Takes the snapshot of a call, and registers a configured agent first.
+    async fn snapshot_for_call(
         &self,
         call: &Call<'_>,
         lists_inbox: bool,
         caller: &Caller,
         context: &RequestContext<RoleServer>,
     ) -> Result<Snapshot, answer::ToolError> {
-        let look = async || match call.agent().filter(|_| lists_inbox) {
+        let snapshot = async || match call.agent().filter(|_| lists_inbox) {
             Some(agent) => self.workspace.snapshot_with_inbox(agent).await,
             None => self.workspace.snapshot().await,
         };
-        let now = look().await?;
+        let now = snapshot().await?;
         match call.agent() {
-            Some(agent) if self.make_known(&now, agent, caller, context).await? => Ok(look().await?),
+            Some(agent) if self.register_configured(&now, agent, caller, context).await? => {
+                Ok(snapshot().await?)
+            }
             _ => Ok(now),
         }
     }
 
-    /// Does what a call asks for, where that is allowed.
-    async fn work(
+    /// Checks the workflow's rules and calls the tool.
+    async fn dispatch(
         &self,
         call: &Call<'_>,
         now: &Snapshot,
-        turn: Option<Turn>,
+        permit: Option<SendPermit>,
         (name, arguments): (&str, Option<JsonObject>),
         caller: &Caller,
         context: &RequestContext<RoleServer>,
     ) -> Outcome {
         let agent = call.agent();
         if tools::find(self.config.profile, name).is_none() {
-            return Err(tools::unknown(self.config.profile, name));
+            return Err(tools::unknown_tool(self.config.profile, name));
         }
-        for tool in [Some(name), tools::does_the_same(name, arguments.as_ref())].into_iter().flatten() {
+        for tool in [Some(name), tools::equivalent_tool(name, arguments.as_ref())].into_iter().flatten() {
             self.workspace.check_tool_allowed_in(now, agent.map(|agent| &agent.name), tool).await?;
         }
         let (workspace, session) = (&self.workspace, &self.session);
-        let ctx = ToolContext { workspace, session, caller, context, agent, now, turn: Mutex::new(turn) };
+        let ctx = ToolContext {
+            workspace,
+            session,
+            caller,
+            request: context,
+            agent,
+            now,
+            permit: Mutex::new(permit),
+        };
         tools::call(&ctx, name, arguments).await
     }
 
-    /// An agent that its client is configured for is known from its first call on. Says whether that is now.
-    async fn make_known(
+    /// Registers an agent that its client is configured for, at its first call. Returns true if it was registered now.
+    async fn register_configured(
         &self,
         now: &Snapshot,
         agent: &AgentId,
@@ -235,43 +247,43 @@ impl ToolServer {
         let interface = tools::client_name(context).unwrap_or_else(|| "unknown".to_owned());
         let registration = ChatRegistration::new(agent.name.clone(), interface);
         match self.workspace.register_chat_agent(registration).await {
-            // What needs no registration works all the same.
+            // Tools that need no registration still work.
             Err(error) if error.is_disk() => Ok(false),
             registered => registered.map(|_| true).map_err(Into::into),
         }
     }
 
-    /// The agent that reads resources. It is known from then on, as from a call: whoever waits for news of its mailbox has to
-    /// be one that can be written to.
-    async fn reader(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
+    /// Returns the agent that reads resources and registers it if it is configured: an agent that watches its mailbox
+    /// must be one that others can write to.
+    async fn resource_reader(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         let caller = Caller::of(context);
         let agent = self.agent_of(&caller)?;
         let known = match self.workspace.snapshot().await {
-            Ok(now) => self.make_known(&now, &agent, &caller, context).await.map(drop),
+            Ok(now) => self.register_configured(&now, &agent, &caller, context).await.map(drop),
             Err(error) => Err(error.into()),
         };
         if let Err(problem) = known {
-            tracing::warn!(problem = problem.into_text(), %agent, "the agent of a session could not be registered");
+            tracing::warn!(problem = problem.into_text(), %agent, "a session's agent could not be registered");
         }
         Some(agent)
     }
 
-    /// Evidence for workflows, and a sign of life. Neither may spoil what was done.
-    async fn note_use(&self, now: Result<Snapshot, WorkspaceError>, agent: Option<&AgentId>, tool: &str) {
+    /// Records the use of a tool for workflows, and a heartbeat. A failure does not fail the call.
+    async fn record_use(&self, now: Result<Snapshot, WorkspaceError>, agent: Option<&AgentId>, tool: &str) {
         let name = agent.map(|agent| &agent.name);
         let noted = match now {
             Ok(now) => self.workspace.record_tool_use_in(&now, name, tool).await,
             Err(error) => Err(error),
         };
         if let Err(error) = noted {
-            tracing::warn!(%error, tool, "the use of a tool was not noted");
+            tracing::warn!(%error, tool, "the use of a tool was not recorded");
         }
         let Some(agent) = agent else { return };
         let due = {
-            let mut alive = self.alive.lock();
-            let due = alive.is_none_or(|at| at.elapsed() > ALIVE_EVERY);
+            let mut last_heartbeat = self.last_heartbeat.lock();
+            let due = last_heartbeat.is_none_or(|at| at.elapsed() > HEARTBEAT_INTERVAL);
             if due {
-                *alive = Some(Instant::now());
+                *last_heartbeat = Some(Instant::now());
             }
             due
         };
@@ -316,10 +328,13 @@ impl ServerHandler for ToolServer {
     ) -> Result<CallToolResponse, ErrorData> {
         let (outcome, unread) = self.call(request, &context).await;
         let trouble = self.workspace.hub().disk_trouble();
-        Ok(CallToolResponse::Complete(answer::note_disk(answer::result(outcome, unread), trouble)))
+        Ok(CallToolResponse::Complete(answer::add_degraded_note(
+            answer::to_call_result(outcome, unread),
+            trouble,
+        )))
     }
 
-    /// There are none, and a server that says so must not answer as if it had a list of them.
+    /// There are no prompts, and a server that says so must not answer with an empty list.
     async fn list_prompts(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -328,7 +343,7 @@ impl ServerHandler for ToolServer {
         Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
     }
 
-    /// As with prompts.
+    /// Like prompts, there are none.
     async fn complete(
         &self,
         _: CompleteRequestParams,
@@ -358,8 +373,8 @@ impl ServerHandler for ToolServer {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let reader = self.reader(&context).await;
-        let result = resources::read(&self.workspace, reader.as_ref(), &request.uri).await?;
+        let resource_reader = self.resource_reader(&context).await;
+        let result = resources::read(&self.workspace, resource_reader.as_ref(), &request.uri).await?;
         Ok(ReadResourceResponse::Complete(result))
     }
 
@@ -368,20 +383,21 @@ impl ServerHandler for ToolServer {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let reader = self.reader(&context).await;
-        let watch = resources::Watch::new(&self.workspace, reader.as_ref(), &request.uri).await?;
+        let resource_reader = self.resource_reader(&context).await;
+        let subscription =
+            resources::Subscription::new(&self.workspace, resource_reader.as_ref(), &request.uri).await?;
         let stop = CancellationToken::new();
-        if let Some(before) = self.watched.lock().insert(request.uri.clone(), stop.clone()) {
+        if let Some(before) = self.subscriptions.lock().insert(request.uri.clone(), stop.clone()) {
             before.cancel();
         }
         let peer = context.peer.clone();
         tokio::spawn(async move {
-            let told = watch.tell(|uri| {
+            let notified = subscription.notify_changes(|uri| {
                 let peer = peer.clone();
                 async move { resources::notify(&peer, uri).await }
             });
             tokio::select! {
-                () = told => {}
+                () = notified => {}
                 () = stop.cancelled() => {}
             }
         });
@@ -393,7 +409,7 @@ impl ServerHandler for ToolServer {
         request: UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        if let Some(stop) = self.watched.lock().remove(&request.uri) {
+        if let Some(stop) = self.subscriptions.lock().remove(&request.uri) {
             stop.cancel();
         }
         Ok(())
@@ -404,14 +420,14 @@ impl ServerHandler for ToolServer {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let agent = self.reader(subscription.request_context()).await;
+        let agent = self.resource_reader(subscription.request_context()).await;
         resources::listen(&self.workspace, agent.as_ref(), &subscription).await
     }
 }
 
 impl Drop for ToolServer {
     fn drop(&mut self) {
-        for stop in self.watched.get_mut().values() {
+        for stop in self.subscriptions.get_mut().values() {
             stop.cancel();
         }
     }

@@ -1,9 +1,9 @@
-//! Which session speaks for which agent.
+//! Registry of the sessions that act for agents.
 //!
-//! A session that names its agent by registering must be the only one that speaks for it: otherwise any
-//! session could read anybody's mail by calling itself that. Clients that their owner configured for an
-//! agent may be several, and while one is there nobody registers the name. The claim is a lock of the operating system, so it
-//! also holds against other processes and ends with the one that has it.
+//! A session that names its agent by registering must be the only one for it: otherwise any session could read another
+//! agent's mail by using its name. Several clients may be configured for the same agent by their owner, and while one
+//! of them is connected no session can register the name. Ownership is backed by a lease on an operating system lock,
+//! so it also holds against other processes and ends with the process.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,34 +16,34 @@ use switchboard_core::AgentId;
 use switchboard_hub::{Hub, HubError};
 use switchboard_sys::service_lease::{LeaseKey, ServiceLease};
 
-/// A session whose transport does not tell its end, and that was silent for so long, may be gone without a word: a
-/// client of streamable HTTP that was killed says nothing. Then another session may take the agent over.
-const SILENCE: Duration = Duration::from_mins(1);
+/// Idle time after which a session whose transport reports no end may be replaced: a killed client of streamable HTTP
+/// sends nothing.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The claims of this process.
+/// The session owners of this process. Clones share them.
 #[derive(Clone)]
 pub(super) struct SessionOwners {
     hub: Hub,
-    held: Arc<Mutex<HashMap<String, Held>>>,
+    held: Arc<Mutex<HashMap<String, Ownership>>>,
     sessions: Arc<AtomicU64>,
-    silence: Duration,
+    idle_timeout: Duration,
 }
 
 /// The number of a session in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SessionNumber(u64);
 
-struct Held {
+struct Ownership {
     holder: Holder,
-    heard: Instant,
-    /// Keeps other processes away. A client without a session holds none: nobody would tell when it is gone.
-    lock: Option<ServiceLease>,
+    last_active: Instant,
+    /// Lease against other processes. A client without a session holds none, because its end would not be reported.
+    lease: Option<ServiceLease>,
 }
 
-impl Held {
-    /// False if another process has taken the lease over while this one was stopped.
+impl Ownership {
+    /// False if another process took the lease over while this one was stopped.
     fn is_in_force(&self) -> bool {
-        self.lock.as_ref().is_none_or(ServiceLease::is_in_force)
+        self.lease.as_ref().is_none_or(ServiceLease::is_in_force)
     }
 }
 
@@ -51,120 +51,122 @@ enum Holder {
     /// The one session that registered the agent.
     Registered {
         session: SessionNumber,
-        /// Calls that are going on, such as one that waits for mail.
+        /// Calls in progress, such as one that waits for mail.
         busy: usize,
-        /// Whether the session is there for as long as it is not over: its end will be told.
-        tells_end: bool,
+        /// True if the transport reports the end of the session.
+        reports_end: bool,
     },
-    /// Sessions of clients that are configured for the agent, by its owner. There may be several.
+    /// Sessions of clients that their owner configured for the agent; there may be several.
     Configured { sessions: usize },
 }
 
-/// Why a session cannot speak for an agent.
+/// Why a session cannot act for an agent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// Another session of this process does.
+pub(super) enum OwnerConflict {
+    /// Another session of this process owns it.
     Session {
-        /// How long ago it was heard.
-        heard: Duration,
+        /// Time since its last call.
+        last_active: Duration,
     },
-    /// Another process does.
+    /// Another process owns it.
     Process {
-        /// Which, in words.
+        /// A description of the process.
         holder: String,
     },
 }
 
 impl SessionOwners {
     pub(super) fn new(hub: Hub) -> Self {
-        Self { hub, held: Arc::default(), sessions: Arc::default(), silence: SILENCE }
+        Self { hub, held: Arc::default(), sessions: Arc::default(), idle_timeout: IDLE_TIMEOUT }
     }
 
-    /// Claims among which a silent session counts as gone at once.
+    /// Creates owners that an idle session loses at once.
     #[cfg(test)]
-    fn impatient(hub: Hub) -> Self {
-        Self { silence: Duration::ZERO, ..Self::new(hub) }
+    fn without_idle_timeout(hub: Hub) -> Self {
+        Self { idle_timeout: Duration::ZERO, ..Self::new(hub) }
     }
 
     pub(super) fn new_session(&self) -> SessionNumber {
         SessionNumber(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes an agent for a session, unless another one has it. `tells_end` says whether [`SessionOwners::release`] follows when
-    /// its client is gone. With the key of the process that has it, the agent is taken over.
-    pub(super) fn take(
+    /// Acquires an agent for a session, unless another one owns it. `reports_end` means that [`SessionOwners::release`]
+    /// is called when its client disconnects. The key of the owning process takes the agent over.
+    pub(super) fn acquire(
         &self,
         agent: &AgentId,
         session: SessionNumber,
-        tells_end: bool,
+        reports_end: bool,
         key: Option<&LeaseKey>,
-    ) -> Result<Result<(), Taken>, HubError> {
+    ) -> Result<Result<(), OwnerConflict>, HubError> {
         let mut held = self.held.lock();
         let agent_key = agent.key();
         if let Some(other) = held.get(&agent_key).filter(|other| other.is_in_force()) {
-            let heard = other.heard.elapsed();
+            let last_active = other.last_active.elapsed();
             let is_here = match &other.holder {
                 Holder::Registered { session: holder, .. } if *holder == session => false,
-                Holder::Registered { busy, tells_end, .. } => *tells_end || *busy > 0 || heard < self.silence,
-                Holder::Configured { sessions } => *sessions > 0 || heard < self.silence,
+                Holder::Registered { busy, reports_end, .. } => {
+                    *reports_end || *busy > 0 || last_active < self.idle_timeout
+                }
+                Holder::Configured { sessions } => *sessions > 0 || last_active < self.idle_timeout,
             };
             if is_here {
-                return Ok(Err(Taken::Session { heard }));
+                return Ok(Err(OwnerConflict::Session { last_active }));
             }
         }
         held.remove(&agent_key);
-        let name = service(&agent_key);
+        let name = lease_name(&agent_key);
         let claimed = match key {
             Some(key) => self.hub.lease_service_with(&name, key),
             None => self.hub.lease_service(&name),
         };
         match claimed {
-            Ok(lock) => {
-                let holder = Holder::Registered { session, busy: 0, tells_end };
-                held.insert(agent_key, Held { holder, heard: Instant::now(), lock: Some(lock) });
+            Ok(lease) => {
+                let holder = Holder::Registered { session, busy: 0, reports_end };
+                held.insert(agent_key, Ownership { holder, last_active: Instant::now(), lease: Some(lease) });
                 Ok(Ok(()))
             }
-            Err(HubError::ServiceTaken { holder, .. }) => Ok(Err(Taken::Process { holder })),
-            // A lock needs a file, and no other process can make one either.
+            Err(HubError::ServiceTaken { holder, .. }) => Ok(Err(OwnerConflict::Process { holder })),
+            // A lock needs a file, and no other process can create one either.
             Err(error) if error.is_disk() => {
-                let holder = Holder::Registered { session, busy: 0, tells_end };
-                held.insert(agent_key, Held { holder, heard: Instant::now(), lock: None });
+                let holder = Holder::Registered { session, busy: 0, reports_end };
+                held.insert(agent_key, Ownership { holder, last_active: Instant::now(), lease: None });
                 Ok(Ok(()))
             }
             Err(other) => Err(other),
         }
     }
 
-    /// Notes that a client which is configured for an agent is there, so that nobody else registers it.
-    /// `stays` says whether that is a session, whose end [`SessionOwners::leave`] will tell.
+    /// Adds a client that is configured for an agent, so that no session registers the name. `stays` means a session,
+    /// whose end calls [`SessionOwners::remove_configured`].
     ///
-    /// Says whether it counts: a session that registered the name before is not turned out.
-    pub(super) fn arrive(&self, agent: &AgentId, stays: bool) -> Result<bool, HubError> {
+    /// Returns false if a session that registered the name earlier keeps it.
+    pub(super) fn add_configured(&self, agent: &AgentId, stays: bool) -> Result<bool, HubError> {
         let mut held = self.held.lock();
         let key = agent.key();
         let held = match held.entry(key) {
             Entry::Occupied(held) => held.into_mut(),
             Entry::Vacant(place) => {
-                let lock = match stays.then(|| self.hub.share_service(&service(place.key()))) {
+                let lease = match stays.then(|| self.hub.share_service(&lease_name(place.key()))) {
                     Some(Err(error)) if error.is_disk() => None,
                     Some(shared) => shared?,
                     None => None,
                 };
                 let holder = Holder::Configured { sessions: 0 };
-                place.insert(Held { holder, heard: Instant::now(), lock })
+                place.insert(Ownership { holder, last_active: Instant::now(), lease })
             }
         };
         let Holder::Configured { sessions } = &mut held.holder else { return Ok(false) };
         *sessions += usize::from(stays);
-        held.heard = Instant::now();
+        held.last_active = Instant::now();
         Ok(true)
     }
 
-    /// Notes that a session of a configured client is over.
-    pub(super) fn leave(&self, agent: &AgentId) {
+    /// Removes a session of a configured client.
+    pub(super) fn remove_configured(&self, agent: &AgentId) {
         let mut held = self.held.lock();
         let key = agent.key();
-        if let Some(Held { holder: Holder::Configured { sessions }, .. }) = held.get_mut(&key) {
+        if let Some(Ownership { holder: Holder::Configured { sessions }, .. }) = held.get_mut(&key) {
             *sessions = sessions.saturating_sub(1);
             if *sessions == 0 {
                 held.remove(&key);
@@ -172,40 +174,45 @@ impl SessionOwners {
         }
     }
 
-    /// True if a session has its agent, and no other process has taken that over.
+    /// True if a session owns its agent and no other process has taken it over.
     pub(super) fn is_held_by(&self, agent: &AgentId, session: SessionNumber) -> bool {
         let held = self.held.lock();
-        let is_ours = |held: &Held| matches!(held.holder, Holder::Registered { session: holder, .. } if holder == session);
+        let is_ours = |held: &Ownership| matches!(held.holder, Holder::Registered { session: holder, .. } if holder == session);
         held.get(&agent.key()).is_some_and(|held| is_ours(held) && held.is_in_force())
     }
 
-    /// Notes that a session is at work for its agent; false where another one has taken the agent over.
-    pub(super) fn begin(&self, agent: &AgentId, session: SessionNumber) -> bool {
-        self.is_held_by(agent, session) && self.change(agent, session, |busy| *busy += 1)
+    /// Starts a call of a session for its agent; false if another session has taken the agent over.
+    pub(super) fn start_call(&self, agent: &AgentId, session: SessionNumber) -> bool {
+        self.is_held_by(agent, session) && self.update_busy(agent, session, |busy| *busy += 1)
     }
 
-    /// Notes that a call is over.
-    pub(super) fn end(&self, agent: &AgentId, session: SessionNumber) {
-        self.change(agent, session, |busy| *busy = busy.saturating_sub(1));
+    /// Ends a call.
+    pub(super) fn end_call(&self, agent: &AgentId, session: SessionNumber) {
+        self.update_busy(agent, session, |busy| *busy = busy.saturating_sub(1));
     }
 
-    /// Lets an agent go.
+    /// Releases an agent.
     pub(super) fn release(&self, agent: &AgentId, session: SessionNumber) {
         let mut held = self.held.lock();
         let key = agent.key();
-        let is_ours = |held: &Held| matches!(held.holder, Holder::Registered { session: holder, .. } if holder == session);
+        let is_ours = |held: &Ownership| matches!(held.holder, Holder::Registered { session: holder, .. } if holder == session);
         if held.get(&key).is_some_and(is_ours) {
             held.remove(&key);
         }
     }
 
-    fn change(&self, agent: &AgentId, session: SessionNumber, change: impl FnOnce(&mut usize)) -> bool {
+    fn update_busy(
+        &self,
+        agent: &AgentId,
+        session: SessionNumber,
+        update_busy: impl FnOnce(&mut usize),
+    ) -> bool {
         let mut held = self.held.lock();
         let Some(held) = held.get_mut(&agent.key()) else { return false };
         match &mut held.holder {
             Holder::Registered { session: holder, busy, .. } if *holder == session => {
-                held.heard = Instant::now();
-                change(busy);
+                held.last_active = Instant::now();
+                update_busy(busy);
                 true
             }
             _ => false,
@@ -213,8 +220,8 @@ impl SessionOwners {
     }
 }
 
-/// The lock that stands for an agent's session.
-fn service(key: &str) -> String {
+/// Returns the lease name of an agent's session.
+fn lease_name(key: &str) -> String {
     format!("session.{key}")
 }
 

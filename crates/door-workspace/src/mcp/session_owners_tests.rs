@@ -2,58 +2,64 @@ use super::*;
 use crate::test_workspace::{TestWorkspace, agent};
 
 #[tokio::test]
-async fn only_a_session_that_does_not_tell_its_end_is_taken_over() {
+async fn only_sessions_without_reported_end_are_replaced() {
     let workspace = TestWorkspace::new(&[]).await;
-    let owners = SessionOwners::impatient(workspace.workspace.hub().clone());
+    let owners = SessionOwners::without_idle_timeout(workspace.workspace.hub().clone());
     let (first, second) = (owners.new_session(), owners.new_session());
     let (stays, silent) = (agent("stays"), agent("silent"));
-    owners.take(&stays, first, true, None).unwrap().unwrap();
-    owners.take(&silent, first, false, None).unwrap().unwrap();
-    assert!(matches!(owners.take(&stays, second, true, None).unwrap(), Err(Taken::Session { .. })));
-    owners.take(&silent, second, true, None).unwrap().unwrap();
-    assert!(!owners.begin(&silent, first), "it has another one now");
+    owners.acquire(&stays, first, true, None).unwrap().unwrap();
+    owners.acquire(&silent, first, false, None).unwrap().unwrap();
+    assert!(matches!(
+        owners.acquire(&stays, second, true, None).unwrap(),
+        Err(OwnerConflict::Session { .. })
+    ));
+    owners.acquire(&silent, second, true, None).unwrap().unwrap();
+    assert!(!owners.start_call(&silent, first), "it has another one now");
     owners.release(&stays, first);
-    owners.take(&stays, second, true, None).unwrap().unwrap();
+    owners.acquire(&stays, second, true, None).unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_session_that_is_at_work_is_not_silent() {
+async fn busy_session_is_not_idle() {
     let workspace = TestWorkspace::new(&[]).await;
-    let owners = SessionOwners::impatient(workspace.workspace.hub().clone());
+    let owners = SessionOwners::without_idle_timeout(workspace.workspace.hub().clone());
     let (first, second) = (owners.new_session(), owners.new_session());
     let codex = agent("codex");
-    owners.take(&codex, first, false, None).unwrap().unwrap();
-    assert!(owners.begin(&codex, first));
-    assert!(matches!(owners.take(&codex, second, false, None).unwrap(), Err(Taken::Session { .. })));
-    owners.end(&codex, first);
-    owners.take(&codex, second, false, None).unwrap().unwrap();
+    owners.acquire(&codex, first, false, None).unwrap().unwrap();
+    assert!(owners.start_call(&codex, first));
+    assert!(matches!(
+        owners.acquire(&codex, second, false, None).unwrap(),
+        Err(OwnerConflict::Session { .. })
+    ));
+    owners.end_call(&codex, first);
+    owners.acquire(&codex, second, false, None).unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn session_takes_its_agent_over_from_a_stopped_process() {
+async fn session_takes_its_agent_from_stopped_process() {
     let workspace = TestWorkspace::new(&[]).await;
     let hub = workspace.workspace.hub();
-    // Each has its own locks, as two processes have.
+    // Each has its own locks, like two processes.
     let (stopped, alone) = (SessionOwners::new(hub.clone()), SessionOwners::new(hub.clone()));
     let (before, after) = (stopped.new_session(), alone.new_session());
     let key = |digit: &str| Some(digit.repeat(32).parse::<LeaseKey>().unwrap());
     let codex = agent("codex");
-    stopped.take(&codex, before, true, key("a").as_ref()).unwrap().unwrap();
+    stopped.acquire(&codex, before, true, key("a").as_ref()).unwrap().unwrap();
     for other in [None, key("b")] {
         assert!(matches!(
-            alone.take(&codex, after, true, other.as_ref()).unwrap(),
-            Err(Taken::Process { .. })
+            alone.acquire(&codex, after, true, other.as_ref()).unwrap(),
+            Err(OwnerConflict::Process { .. })
         ));
     }
-    assert!(stopped.begin(&codex, before) && stopped.is_held_by(&codex, before));
-    alone.take(&codex, after, true, key("a").as_ref()).unwrap().unwrap();
-    // Once continued, the process finds that it no longer has the agent.
-    assert!(!stopped.begin(&codex, before) && !stopped.is_held_by(&codex, before));
-    assert!(alone.begin(&codex, after) && alone.is_held_by(&codex, after));
+    assert!(stopped.start_call(&codex, before) && stopped.is_held_by(&codex, before));
+    alone.acquire(&codex, after, true, key("a").as_ref()).unwrap().unwrap();
+    // Once continued, the process finds that it no longer owns the agent.
+    assert!(!stopped.start_call(&codex, before) && !stopped.is_held_by(&codex, before));
+    assert!(alone.start_call(&codex, after) && alone.is_held_by(&codex, after));
     let next = stopped.new_session();
-    assert!(matches!(stopped.take(&codex, next, true, None).unwrap(), Err(Taken::Process { .. })));
+    assert!(matches!(stopped.acquire(&codex, next, true, None).unwrap(), Err(OwnerConflict::Process { .. })));
     stopped.release(&codex, before);
     assert!(alone.is_held_by(&codex, after));
     alone.release(&codex, after);
-    stopped.take(&codex, next, true, None).unwrap().unwrap();
+    stopped.acquire(&codex, next, true, None).unwrap().unwrap();
 }

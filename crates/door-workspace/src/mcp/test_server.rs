@@ -1,4 +1,4 @@
-//! A workspace whose tools a real MCP client calls, over a pipe in memory.
+//! A workspace whose tools are called by a real MCP client over an in-memory pipe.
 
 use rmcp::model::{CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, Implementation};
 use rmcp::service::{RoleClient, RunningService};
@@ -17,7 +17,7 @@ pub(crate) struct TestTools {
     first: ToolServer,
 }
 
-/// A client that remembers which resources it was told of.
+/// A client that records resource notifications.
 #[derive(Clone)]
 pub(crate) struct Listener {
     updates: mpsc::Sender<String>,
@@ -60,26 +60,26 @@ impl TestTools {
         Self { workspace, first }
     }
 
-    /// Returns once a message that a tool accepted is in its mailboxes.
+    /// Waits until an accepted message is delivered.
     pub(crate) async fn arrived(&self, sent: &Value) {
         let id: MessageId =
             crate::ids::from_native(sent["id"].as_str().expect("an id")).expect("an id of ours");
         self.workspace.workspace.hub().wait_until_settled(id).await.expect("settled");
     }
 
-    /// Returns once this is so.
+    /// Waits until a condition holds.
     pub(crate) async fn until<F: Future<Output = bool>>(&self, so: impl Fn() -> F) {
         while !so().await {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     }
 
-    /// A server for one more session.
+    /// Creates a server for another session.
     pub(crate) fn server(&self) -> ToolServer {
         self.first.new_session()
     }
 
-    /// A session that speaks for nobody yet.
+    /// Opens a session without an agent.
     pub(crate) async fn client(&self) -> Client {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let server = self.server();
@@ -93,7 +93,7 @@ impl TestTools {
         Client { service, updates }
     }
 
-    /// A session that speaks for an agent.
+    /// Opens a session for an agent.
     pub(crate) async fn agent(&self, name: &str) -> Client {
         let client = self.client().await;
         client.ok("register_chat_agent", json!({ "name": name })).await;
@@ -112,14 +112,14 @@ impl Client {
         self.service.call_tool(request).await.expect("an answer")
     }
 
-    /// Calls a tool that must succeed; its data.
+    /// Calls a tool that must succeed; returns its data.
     pub(crate) async fn ok(&self, tool: &'static str, arguments: Value) -> Value {
         let result = self.call(tool, arguments).await;
         assert_ne!(result.is_error, Some(true), "{}", text(&result));
         result.structured_content.expect("data")
     }
 
-    /// Calls a tool that must fail; its text.
+    /// Calls a tool that must fail; returns its text.
     pub(crate) async fn refused(&self, tool: &'static str, arguments: Value) -> String {
         let result = self.call(tool, arguments).await;
         assert_eq!(result.is_error, Some(true), "{}", text(&result));
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-/// The text of a result.
+/// Returns the text of a result.
 pub(crate) fn text(result: &CallToolResult) -> String {
     result
         .content

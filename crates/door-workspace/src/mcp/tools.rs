@@ -1,4 +1,4 @@
-//! The tools: their names, what a model is told of them, and which profile lists them.
+//! The tools: names, descriptions and profiles.
 
 mod clipboard;
 mod history;
@@ -27,16 +27,16 @@ use super::arguments::{read, schema};
 use super::session::Session;
 use crate::snapshot::Snapshot;
 use crate::terminal::EXECUTE;
-use crate::workspace::{Turn, Workspace};
+use crate::workspace::{SendPermit, Workspace};
 
-/// How many of the tools are listed. Fewer cost fewer tokens in every conversation.
+/// Which tools are listed. Fewer cost fewer tokens in every conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Profile {
-    /// None at all, for a client that only wants what else the server has.
+    /// No tools, for a client that only uses other parts of the server.
     None,
-    /// What it takes to get and answer mail.
+    /// Tools to read and answer mail.
     Minimal,
-    /// Everything about mail, agents and teams.
+    /// Tools for mail, agents and teams.
     Messaging,
     /// Workflows and terminals as well.
     #[default]
@@ -44,7 +44,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// All of them, with the words that the configuration has for them.
+    /// All profiles, with their names in the configuration.
     pub const ALL: [(&'static str, Self); 4] = [
         ("none", Self::None),
         ("minimal", Self::Minimal),
@@ -52,36 +52,36 @@ impl Profile {
         ("full", Self::Full),
     ];
 
-    /// The word for it.
+    /// Returns the profile's name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, profile)| *profile == self).map_or("full", |(name, _)| name)
     }
 
-    /// The profile of this name.
+    /// Returns the profile with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
     }
 }
 
-/// What a tool does to the world, for clients that ask before some calls.
+/// Effect of a tool, for clients that ask before some calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
-    /// It only looks.
+    /// Read-only.
     Reads,
-    /// It adds something: a message, an agent.
+    /// Adds something: a message, an agent.
     Adds,
-    /// It can end or replace something.
+    /// May end or replace something.
     Changes,
 }
 
-/// One tool as it is listed.
-struct Listed {
+/// A tool and its profile.
+struct ListedTool {
     profile: Profile,
     tool: Tool,
 }
 
-/// All tools, in the order in which they are listed. The order never changes: clients compare it.
-static TOOLS: LazyLock<Vec<Listed>> = LazyLock::new(|| {
+/// All tools in listing order. The order never changes, because clients compare it.
+static TOOLS: LazyLock<Vec<ListedTool>> = LazyLock::new(|| {
     use Effect::{Adds, Changes, Reads};
     use Profile::{Full, Messaging, Minimal};
     vec![
@@ -137,46 +137,46 @@ fn listed<T: JsonSchema + 'static>(
     effect: Effect,
     name: &'static str,
     description: &'static str,
-) -> Listed {
+) -> ListedTool {
     let annotations = match effect {
         Effect::Reads => ToolAnnotations::new().read_only(true),
         Effect::Adds => ToolAnnotations::new().destructive(false),
         Effect::Changes => ToolAnnotations::new(),
     };
     let tool = Tool::new(name, description, schema::<T>());
-    Listed {
+    ListedTool {
         profile,
         tool: if effect == Effect::Changes { tool } else { tool.with_annotations(annotations) },
     }
 }
 
-/// The names of all tools, listed or not.
+/// Returns the names of all tools, listed or not.
 pub fn tool_names() -> impl Iterator<Item = String> {
     TOOLS.iter().map(|listed| listed.tool.name.to_string())
 }
 
-/// The tools of a profile.
+/// Returns the tools of a profile.
 pub(super) fn list(profile: Profile) -> Vec<Tool> {
     TOOLS.iter().filter(|listed| listed.profile <= profile).map(|listed| listed.tool.clone()).collect()
 }
 
-/// The tool of this name, where the profile has it.
+/// Returns a tool by name, if the profile has it.
 pub(super) fn find(profile: Profile, name: &str) -> Option<&'static Tool> {
     let listed = TOOLS.iter().find(|listed| listed.tool.name == name && listed.profile <= profile);
     listed.map(|listed| &listed.tool)
 }
 
-/// Whether a tool can decide whom the session speaks for.
+/// True if a tool can set the agent of the session.
 pub fn registers_agent(name: &str) -> bool {
     matches!(name, "register_chat_agent" | "register_terminal" | "set_agent_status")
 }
 
-/// Whether a tool sends and does nothing else: neither to the caller's own mail nor to any workflow.
+/// True if a tool only sends: it changes neither the caller's mail nor a workflow.
 pub(super) fn only_sends(name: &str) -> bool {
     matches!(name, "send_message" | "send_team_message")
 }
 
-/// Whether a call of a tool is answered at once, without a word to the client before: it waits for the disk alone.
+/// True if a call waits only for the disk, so that its response needs no stream of events.
 pub fn is_immediate(name: &str) -> bool {
     let waits = matches!(
         name,
@@ -190,35 +190,34 @@ pub fn is_immediate(name: &str) -> bool {
     !waits && TOOLS.iter().any(|listed| listed.tool.name == name)
 }
 
-/// Whether a tool lists the caller's inbox.
+/// True if a tool lists the caller's inbox.
 pub(super) fn lists_inbox(name: &str) -> bool {
     name == "check_inbox"
 }
 
-/// The tool that would do the same as this call: an `execute` message is typed, whoever sends it.
-pub(super) fn does_the_same(name: &str, arguments: Option<&JsonObject>) -> Option<&'static str> {
+/// Returns the tool whose permission this call needs as well: an `execute` message is typed.
+pub(super) fn equivalent_tool(name: &str, arguments: Option<&JsonObject>) -> Option<&'static str> {
     let action = arguments?.get("action")?.as_str()?;
     (only_sends(name) && action == EXECUTE).then_some("run_in_terminal")
 }
 
-/// The argument by which a tool recognises a call that it has got before.
+/// Returns the name of a tool's idempotency key argument.
 pub fn idempotency_argument(name: &str) -> Option<&'static str> {
     only_sends(name).then_some("idempotencyKey")
 }
 
-/// Whether a tool can be called once more where it is not known whether it was: it only looks, recognises the call, or
-/// leaves things as they are then.
+/// True if a call may be retried after an unknown outcome: it is read-only, deduplicated, or idempotent.
 pub fn is_idempotent(name: &str) -> bool {
     let Some(listed) = TOOLS.iter().find(|listed| listed.tool.name == name) else { return false };
     let only_looks = listed.tool.annotations.as_ref().is_some_and(|known| known.read_only_hint == Some(true));
     only_looks || registers_agent(name) || idempotency_argument(name).is_some() || name == "ack_message"
 }
 
-/// What to say of a tool that is not there.
-pub(super) fn unknown(profile: Profile, name: &str) -> ToolError {
+/// Builds the error for an unknown tool.
+pub(super) fn unknown_tool(profile: Profile, name: &str) -> ToolError {
     if TOOLS.iter().any(|listed| listed.tool.name == name) {
-        return ToolError::new(format!("The tool '{name}' is switched off here"))
-            .next("The setting tools.profile in switchboard.config.json decides that.");
+        return ToolError::new(format!("The tool '{name}' is disabled here"))
+            .next("The setting tools.profile in switchboard.config.json enables it.");
     }
     let names =
         || TOOLS.iter().filter(|listed| listed.profile <= profile).map(|listed| listed.tool.name.as_ref());
@@ -229,22 +228,22 @@ pub(super) fn unknown(profile: Profile, name: &str) -> ToolError {
     }
 }
 
-/// What every tool works with.
+/// Context of a tool call.
 pub(super) struct ToolContext<'c> {
     pub(super) workspace: &'c Workspace,
     pub(super) session: &'c Session,
     pub(super) caller: &'c Caller,
-    pub(super) context: &'c RequestContext<RoleServer>,
-    /// Whom the call is made for.
+    pub(super) request: &'c RequestContext<RoleServer>,
+    /// The agent of the call.
     pub(super) agent: Option<&'c AgentId>,
-    /// Who was known when the call began, and what `state.json` said.
+    /// The directory and `state.json` at the start of the call.
     pub(super) now: &'c Snapshot,
-    /// The turn of a call that sends, until its message is queued.
-    pub(super) turn: Mutex<Option<Turn>>,
+    /// Permit of a sending call, until its message is queued.
+    pub(super) permit: Mutex<Option<SendPermit>>,
 }
 
 impl ToolContext<'_> {
-    /// The agent that calls; a session that has none cannot have mail or write any.
+    /// Returns the calling agent; an error if the session has none, because it can neither have nor send mail.
     pub(super) fn me(&self) -> Result<&AgentId, ToolError> {
         self.agent.ok_or_else(|| {
             let problem = ToolError::new("This session speaks for no agent yet");
@@ -263,7 +262,7 @@ impl ToolContext<'_> {
         })
     }
 
-    /// Checks that what a call says of its own identity is true.
+    /// Checks that an argument with the caller's identity matches the session.
     pub(super) fn require_self(&self, said: Option<&str>, argument: &str) -> Result<AgentId, ToolError> {
         let me = self.me()?.clone();
         let Some(said) = said else { return Ok(me) };
@@ -277,7 +276,7 @@ impl ToolContext<'_> {
     }
 }
 
-/// Calls a tool that the profile has.
+/// Calls a tool by name.
 pub(super) async fn call(ctx: &ToolContext<'_>, name: &str, arguments: Option<JsonObject>) -> Outcome {
     match name {
         "send_message" => mail::send_message(ctx, read(arguments)?).await,
@@ -304,7 +303,7 @@ pub(super) async fn call(ctx: &ToolContext<'_>, name: &str, arguments: Option<Js
         "stop_workflow" => workflows::stop_workflow(ctx, read(arguments)?).await,
         "run_in_terminal" => terminals::run_in_terminal(ctx, read(arguments)?).await,
         "handoff_clipboard" => clipboard::handoff_clipboard(ctx, read(arguments)?).await,
-        other => Err(unknown(Profile::Full, other)),
+        other => Err(unknown_tool(Profile::Full, other)),
     }
 }
 

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use super::*;
 use crate::mcp::test_server::{TestTools, text};
 use crate::mcp::{ToolConfig, ToolServer};
-use crate::test_workspace::{letter, message};
+use crate::test_workspace::{message, outgoing};
 
 fn names(profile: Profile) -> Vec<String> {
     list(profile).into_iter().map(|tool| tool.name.into_owned()).collect()
 }
 
 #[test]
-fn every_profile_is_part_of_the_next_and_in_the_same_order() {
+fn each_profile_is_prefix_of_the_next() {
     let (minimal, messaging, full) =
         (names(Profile::Minimal), names(Profile::Messaging), names(Profile::Full));
     assert_eq!(minimal.len(), 6);
@@ -48,18 +48,18 @@ fn every_profile_is_part_of_the_next_and_in_the_same_order() {
 }
 
 #[test]
-fn every_schema_is_closed_and_every_description_short() {
+fn schemas_are_closed_and_descriptions_short() {
     for tool in list(Profile::Full) {
         let schema = Value::Object((*tool.input_schema).clone());
         assert_eq!(schema["type"], "object", "{}", tool.name);
         assert_eq!(schema["additionalProperties"], false, "{}", tool.name);
-        // Clients cut descriptions at 2 KB.
+        // Clients truncate descriptions at 2 KB.
         assert!(tool.description.is_some_and(|text| (10..300).contains(&text.len())), "{}", tool.name);
         assert!(!schema.to_string().contains("\"null\""), "{}: {schema}", tool.name);
     }
 }
 
-/// The arguments of a schema that say nothing of themselves, at any depth.
+/// Returns the arguments of a schema that have no description, at any depth.
 fn undescribed(schema: &Value, path: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -74,7 +74,7 @@ fn undescribed(schema: &Value, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_argument_says_what_it_is_for() {
+fn every_argument_has_a_description() {
     for tool in list(Profile::Full) {
         let schema = Value::Object((*tool.input_schema).clone());
         assert_eq!(undescribed(&schema, &tool.name), [""; 0]);
@@ -82,17 +82,17 @@ fn every_argument_says_what_it_is_for() {
 }
 
 #[tokio::test]
-async fn a_tool_of_another_profile_is_not_there() {
+async fn tool_of_another_profile_is_unknown() {
     let tools = TestTools::with(ToolConfig { profile: Profile::Minimal, ..ToolConfig::default() }).await;
     let client = tools.client().await;
     let listed = client.peer().list_tools(None).await.expect("listed").tools;
     assert_eq!(listed.len(), 6);
     let said = client.refused("start_workflow", json!({"name": "chat"})).await;
-    assert!(said.contains("switched off") && said.contains("tools.profile"), "{said}");
+    assert!(said.contains("disabled") && said.contains("tools.profile"), "{said}");
 }
 
 #[tokio::test]
-async fn a_session_without_an_agent_can_neither_read_nor_write() {
+async fn session_without_agent_cannot_read_or_send() {
     let tools = TestTools::new().await;
     tools.agent("codex").await.close().await;
     let nobody = tools.client().await;
@@ -111,7 +111,7 @@ async fn a_session_without_an_agent_can_neither_read_nor_write() {
 }
 
 #[tokio::test]
-async fn a_session_speaks_for_one_agent_and_no_other_session_for_the_same() {
+async fn agent_belongs_to_one_session() {
     let tools = TestTools::new().await;
     let codex = tools.agent("Codex").await;
     let said = codex.refused("register_chat_agent", json!({"name": "claude"})).await;
@@ -133,7 +133,7 @@ async fn a_session_speaks_for_one_agent_and_no_other_session_for_the_same() {
     assert!(said.contains("in use"), "{said}");
     // As another process would see it.
     let other = ToolServer::new(tools.workspace.another().await, ToolConfig::default());
-    assert!(other.is_taken("codex"));
+    assert!(other.has_owner("codex"));
     codex.close().await;
     tools
         .until(|| async {
@@ -143,14 +143,14 @@ async fn a_session_speaks_for_one_agent_and_no_other_session_for_the_same() {
 }
 
 #[tokio::test]
-async fn nobody_becomes_the_person() {
+async fn session_cannot_register_as_human() {
     let tools = TestTools::new().await;
     let said = tools.client().await.refused("register_chat_agent", json!({"name": "human"})).await;
     assert!(said.contains("the person"), "{said}");
 }
 
 #[tokio::test]
-async fn a_configured_agent_is_known_from_its_first_call_on() {
+async fn configured_agent_is_registered_at_first_call() {
     let agent = Some("gemini".parse().expect("a name"));
     let tools = TestTools::with(ToolConfig { agent, ..ToolConfig::default() }).await;
     let client = tools.client().await;
@@ -161,7 +161,7 @@ async fn a_configured_agent_is_known_from_its_first_call_on() {
 
 #[tokio::test]
 #[expect(deprecated, reason = "sessions up to 2025-11-25 subscribe this way")]
-async fn a_configured_agent_that_waits_for_news_of_its_mailbox_can_be_written_to() {
+async fn configured_subscriber_is_registered() {
     let agent = Some("gemini".parse().expect("a name"));
     let tools = TestTools::with(ToolConfig { agent, ..ToolConfig::default() }).await;
     let client = tools.client().await;
@@ -172,14 +172,14 @@ async fn a_configured_agent_that_waits_for_news_of_its_mailbox_can_be_written_to
 }
 
 #[tokio::test]
-async fn a_message_is_sent_read_answered_and_done_with() {
+async fn message_is_sent_read_answered_and_acknowledged() {
     let tools = TestTools::new().await;
     let (lead, coder) = (tools.agent("lead").await, tools.agent("coder").await);
     let task = json!({"recipient": "coder", "action": "delegate_task", "payload": "fix it", "metadata": {"ticket": 7}});
     let sent = lead.ok("send_message", task).await;
     assert_eq!(sent["deliveries"][0]["agent"], "coder");
     tools.arrived(&sent).await;
-    // Any result says that there is mail.
+    // Every result reports unread mail.
     let result = coder.call("get_team_roster", json!({})).await;
     assert!(text(&result).ends_with("You have 1 unread message: call check_inbox."), "{}", text(&result));
     assert_eq!(result.structured_content.expect("data")["unread"], 1);
@@ -187,7 +187,7 @@ async fn a_message_is_sent_read_answered_and_done_with() {
     let message = &inbox["messages"][0];
     assert_eq!((&message["payload"], &message["sender"]), (&json!("fix it"), &json!("lead")));
     assert_eq!(inbox.get("unread"), None, "what was shown is not unread");
-    // Looking consumes nothing.
+    // Reading consumes nothing.
     assert_eq!(coder.ok("check_inbox", json!({})).await["messages"][0]["state"], "seen");
     let receipt = lead.ok("get_receipt", json!({"id": sent["id"]})).await;
     assert_eq!(receipt["deliveries"][0]["state"], "seen");
@@ -207,7 +207,7 @@ async fn a_message_is_sent_read_answered_and_done_with() {
 }
 
 #[tokio::test]
-async fn a_listing_is_filtered_cut_and_paged_and_what_was_cut_is_not_seen() {
+async fn truncated_messages_of_a_listing_stay_unseen() {
     let tools = TestTools::new().await;
     let (lead, coder) = (tools.agent("lead").await, tools.agent("coder").await);
     let mut last = Value::Null;
@@ -236,10 +236,10 @@ async fn a_listing_is_filtered_cut_and_paged_and_what_was_cut_is_not_seen() {
         coder.ok("check_inbox", json!({"since": "2100-01-01T00:00:00Z"})).await["messages"],
         json!([])
     );
-    assert!(coder.refused("check_inbox", json!({"cursor": "soon"})).await.contains("no cursor"));
-    // Four were shown whole, the long one was not.
+    assert!(coder.refused("check_inbox", json!({"cursor": "soon"})).await.contains("not a cursor"));
+    // Four were shown completely, the long one was not.
     assert_eq!(rest["unread"], 1);
-    // Cut at 48,000 bytes, between characters.
+    // Truncated at 48,000 bytes, at a character boundary.
     for (offset, shown, unread) in
         [(0, 24_000, json!(1)), (24_000, 24_000, json!(1)), (48_000, 12_000, Value::Null)]
     {
@@ -250,7 +250,7 @@ async fn a_listing_is_filtered_cut_and_paged_and_what_was_cut_is_not_seen() {
 }
 
 #[tokio::test]
-async fn m18_what_is_not_ones_own_is_not_to_be_had() {
+async fn mail_of_others_is_not_accessible() {
     let tools = TestTools::new().await;
     let (lead, coder, spy) =
         (tools.agent("lead").await, tools.agent("coder").await, tools.agent("spy").await);
@@ -276,7 +276,7 @@ async fn m18_what_is_not_ones_own_is_not_to_be_had() {
 }
 
 #[tokio::test]
-async fn sent_again_under_the_same_key_it_is_sent_once() {
+async fn same_idempotency_key_sends_once() {
     let tools = TestTools::new().await;
     let lead = tools.agent("lead").await;
     let task = |payload: &str| json!({"recipient": "lead", "action": "delegate_task", "payload": payload, "idempotencyKey": "k", "expiresInMinutes": 5});
@@ -289,7 +289,7 @@ async fn sent_again_under_the_same_key_it_is_sent_once() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_woken_by_mail_and_told_when_none_came() {
+async fn wait_returns_on_mail_or_timeout() {
     let tools = TestTools::new().await;
     let (lead, coder) = (tools.agent("lead").await, tools.agent("coder").await);
     let none = coder.ok("wait_for_message", json!({"timeout": 0.01})).await;
@@ -305,7 +305,7 @@ async fn whoever_waits_is_woken_by_mail_and_told_when_none_came() {
 
 #[tokio::test]
 #[expect(deprecated, reason = "sessions up to 2025-11-25 subscribe this way")]
-async fn a_subscriber_is_told_of_mail() {
+async fn subscriber_is_notified_of_mail() {
     let tools = TestTools::new().await;
     let (lead, mut coder) = (tools.agent("lead").await, tools.agent("coder 1").await);
     let uri = "switchboard://inbox/coder%201";
@@ -318,7 +318,7 @@ async fn a_subscriber_is_told_of_mail() {
 }
 
 #[tokio::test]
-async fn a_team_is_written_to_member_by_member() {
+async fn team_message_reports_each_member() {
     let tools = TestTools::new().await;
     let (lead, _one, _two) = (tools.agent("lead").await, tools.agent("one").await, tools.agent("two").await);
     lead.ok("create_team", json!({"id": "backend", "name": "Backend"})).await;
@@ -343,7 +343,7 @@ async fn a_team_is_written_to_member_by_member() {
 }
 
 #[tokio::test]
-async fn a_workflow_restricts_tools_and_takes_their_use_as_evidence() {
+async fn workflow_restricts_and_records_tools() {
     let tools = TestTools::new().await;
     let lead = tools.agent("lead").await;
     lead.ok("start_workflow", json!({"name": "chat", "targetAgent": "session"})).await;
@@ -361,7 +361,7 @@ async fn a_workflow_restricts_tools_and_takes_their_use_as_evidence() {
 }
 
 #[tokio::test]
-async fn only_a_file_of_the_workspace_goes_to_the_clipboard() {
+async fn only_workspace_files_are_copied_to_clipboard() {
     let tools = TestTools::new().await;
     let lead = tools.agent("lead").await;
     for file in ["/etc/passwd", "../../etc/passwd", "nowhere.md", ""] {
@@ -371,12 +371,12 @@ async fn only_a_file_of_the_workspace_goes_to_the_clipboard() {
 }
 
 #[tokio::test]
-async fn check_inbox_shows_what_others_did_before() {
+async fn check_inbox_shows_earlier_changes_of_others() {
     let tools = TestTools::new().await;
     let (t, codex) = (&tools.workspace, tools.agent("codex").await);
     let other = t.another().await;
     let inbox = async || {
-        // A folder that has just changed may change once more without another time.
+        // A folder that has just changed may change again without a new timestamp.
         t.clock.advance(jiff::SignedDuration::from_mins(1));
         let mail = codex.ok("check_inbox", json!({})).await;
         let bodies = mail["messages"]
@@ -390,7 +390,7 @@ async fn check_inbox_shows_what_others_did_before() {
     assert_eq!(inbox().await, (expected.clone(), Value::Null));
     for number in 0..3 {
         let body = format!("message {number}");
-        let sent = other.send(letter("claude", "codex", &body)).await.unwrap();
+        let sent = other.send(outgoing("claude", "codex", &body)).await.unwrap();
         t.workspace.hub().wait_until_settled(sent.id).await.unwrap();
         expected.push(body);
         for _ in 0..2 {

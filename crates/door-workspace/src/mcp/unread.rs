@@ -1,22 +1,22 @@
-//! How much mail waits unseen: what rides on every tool result.
+//! The count of unread mail that every tool result reports.
 
 use switchboard_core::AgentId;
 use switchboard_hub::{Hub, Part};
 
 use crate::snapshot::{COUNTED, MailboxView};
 
-/// How many messages an agent has not seen.
+/// Number of messages that an agent has not seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unread(usize);
 
 impl Unread {
-    /// Counts. A journal that cannot be read just now must not spoil the answer to something else.
+    /// Counts. An unreadable journal counts as zero, so that it does not fail another answer.
     pub(super) async fn of(hub: &Hub, agent: Option<&AgentId>) -> Self {
         let Some(agent) = agent else { return Self(0) };
         Self(hub.count(agent.clone(), Part::Unseen, COUNTED).await.unwrap_or_default())
     }
 
-    /// The count of a moment.
+    /// Returns the count of a mailbox view.
     pub(super) fn as_of(mailbox: &MailboxView) -> Self {
         Self(mailbox.unseen)
     }
@@ -25,7 +25,7 @@ impl Unread {
         self.0
     }
 
-    /// One line for the model; none where there is nothing.
+    /// Formats one line for the model; `None` for zero.
     pub(super) fn line(self) -> Option<String> {
         match self.0 {
             0 => None,

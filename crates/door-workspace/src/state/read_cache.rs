@@ -1,7 +1,7 @@
-//! The last reading of `state.json`: a file that has not changed since is not read again.
+//! Cache of `state.json`: an unchanged file is not read again.
 //!
-//! Every tool call asks what the file says, several times, and other programs may change it between any two
-//! of them. So what tells whether a reading still holds is the file's stamp, never its age.
+//! Every tool call reads the file several times, and other programs may change it between two reads. So the cache is
+//! validated by the file's fingerprint, never by age.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::FileStamp;
 
-/// A file that was changed less than this before it was read may change once more without another time:
-/// file systems count in ticks. Such a reading is not cached.
+/// Timestamp granularity of file systems. A file that changed less than this before it was read may change again
+/// without a new timestamp, so it is not cached.
 const TICK: i128 = 50_000_000;
 
-/// The last reading. Clones share it.
+/// The last content read. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadCache {
     cached: Arc<Mutex<Option<Reading>>>,
@@ -27,15 +27,15 @@ struct Reading {
 }
 
 impl ReadCache {
-    /// What the file says, where it is the one that was read.
+    /// Returns the cached content if the file's fingerprint is unchanged.
     pub(super) fn get(&self, stamp: FileStamp) -> Option<Arc<Map<String, Value>>> {
         let cached = self.cached.lock();
         cached.as_ref().filter(|reading| reading.stamp == stamp).map(|reading| reading.state.clone())
     }
 
-    /// Keeps what was just read from the file that had this stamp before.
+    /// Stores content that was read from the file with this fingerprint.
     pub(super) fn store(&self, stamp: FileStamp, state: &Arc<Map<String, Value>>) {
-        // By the system's clock, which the stamp is from as well; the hub's may be set by hand.
+        // By the system's clock, which sets file times as well; the hub's clock may be set by tests.
         let age = Clock::system().now().as_nanosecond() - stamp.mtime_ns;
         let reading = Reading { stamp, state: state.clone() };
         *self.cached.lock() = (age > TICK).then_some(reading);

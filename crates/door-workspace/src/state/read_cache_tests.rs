@@ -3,13 +3,13 @@ use jiff::SignedDuration;
 use super::*;
 use crate::test_workspace::TestWorkspace;
 
-/// Has the file say that it was changed so many seconds ago.
+/// Sets the file's modification time to this many seconds ago.
 fn date(t: &TestWorkspace, seconds: i64) {
     t.set_age("state.json", SignedDuration::from_secs(seconds));
 }
 
 #[tokio::test]
-async fn a_file_that_has_not_changed_is_read_once() {
+async fn unchanged_file_is_read_once() {
     let t = TestWorkspace::new(&["codex"]).await;
     date(&t, 60);
     let (file, other) = (t.workspace.state().clone(), t.workspace.state().clone());
@@ -19,22 +19,22 @@ async fn a_file_that_has_not_changed_is_read_once() {
 }
 
 #[tokio::test]
-async fn every_change_is_seen() {
+async fn every_change_is_detected() {
     let t = TestWorkspace::new(&["codex"]).await;
     let state = t.workspace.state();
     date(&t, 60);
     assert!(!state.read_all().unwrap().contains_key("ours"));
-    // Ours, by another handle, as another process has one.
+    // Ours, through another handle, like another process.
     let other = crate::state::StateFile::new(t.workspace.tree().root().clone());
     other.update(|state| state.insert("ours".into(), 1.into()).is_none()).unwrap();
     assert_eq!(state.read_all().unwrap()["ours"], 1);
-    // A careless one, in place and of the same length, at a time of its own.
+    // A careless one: in place, with the same length, at another time.
     date(&t, 60);
     assert_eq!(state.read_all().unwrap()["ours"], 1);
     let text = String::from_utf8(t.bytes("state.json")).unwrap();
     t.write("state.json", text.replace("\"ours\": 1", "\"ours\": 2"));
     assert_eq!(state.read_all().unwrap()["ours"], 2);
-    // One that takes the file away.
+    // A removal of the file.
     date(&t, 60);
     assert_eq!(state.read_all().unwrap()["ours"], 2);
     std::fs::remove_file(t.path("state.json")).unwrap();
@@ -42,7 +42,7 @@ async fn every_change_is_seen() {
 }
 
 #[tokio::test]
-async fn a_reading_of_a_file_that_may_still_be_changing_is_not_kept() {
+async fn recently_changed_file_is_not_cached() {
     let t = TestWorkspace::new(&["codex"]).await;
     date(&t, -60);
     let state = t.workspace.state();

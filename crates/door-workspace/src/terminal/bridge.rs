@@ -1,8 +1,8 @@
-//! `bridge.json`: input for terminals that another program owns, an editor for instance.
+//! `bridge.json`: input for terminals that another program owns, such as an editor.
 //!
-//! The protocol names the file and not its shape. Ours: `requests`, which the host of a terminal takes out
-//! and types, and `responses`, `{id, status, error?}`, which it puts in. Changed under the same kind of lock
-//! as `state.json`, replaced as a whole; fields that we do not know are kept.
+//! The protocol defines the file's name but not its format. Ours has `requests`, which the host of a terminal removes
+//! and types, and `responses`, `{id, status, error?}`, which it adds. Changed under the same kind of lock as
+//! `state.json`, replaced as a whole; unknown fields are retained.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::workspace::{Workspace, blocking};
 
 const FILE: &str = "bridge.json";
 
-/// More than the file can hold with [`MOST`] requests of the largest kind.
+/// Larger than the file with [`MAX_REQUESTS`] requests of the largest kind.
 const LIMIT: u64 = 64 << 20;
 
-/// Most requests at a time. A further one fails: a host that leaves so many lie is not there.
-const MOST: usize = 64;
+/// Most requests at a time; a further one fails. A host that leaves so many is not running.
+const MAX_REQUESTS: usize = 64;
 
-/// How long a host has to answer: the protocol's number.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a host's answer: the protocol's number.
+const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often to look for the answer. It is a file of others, on any file system, so looking is what works.
-const LOOK: Duration = Duration::from_millis(100);
+/// Poll interval for the answer. Another program writes the file on any file system, so only polling is reliable.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct BridgeFile {
@@ -48,15 +48,15 @@ fn version() -> u32 {
     1
 }
 
-/// Takes out requests from before this process: nobody waits for their answers, and who knows who wrote them. A file
-/// that came with somebody else's repository must not have its host type anything.
+/// Removes requests from before this process: no process waits for their answers, and their writer is unknown. A file
+/// that came with a repository must not make its host type anything.
 pub(crate) async fn clear(workspace: &Workspace) -> Result<(), String> {
     let root = workspace.tree().root().clone();
     let has_any = blocking(move || Ok(!load(&root)?.requests.is_empty()));
     if !has_any.await.map_err(|error| crate::delivery::describe(&error))? {
         return Ok(());
     }
-    tracing::warn!("{FILE} had requests from before; they are not typed");
+    tracing::warn!("{FILE} had requests of an earlier process; they were removed");
     change(workspace, |file| {
         file.requests.clear();
         Ok(())
@@ -64,14 +64,14 @@ pub(crate) async fn clear(workspace: &Workspace) -> Result<(), String> {
     .await
 }
 
-/// Hands one line to the host of a terminal and waits for its answer; says why where that failed.
+/// Sends one line to the host of a terminal and waits for its answer; returns the reason of a failure.
 pub(crate) async fn type_line(
     workspace: &Workspace,
     agent: &AgentId,
     execute: &ExecuteRequest,
     line: &str,
 ) -> Result<(), String> {
-    type_line_within(workspace, agent, execute, line, PATIENCE).await
+    type_line_within(workspace, agent, execute, line, HOST_TIMEOUT).await
 }
 
 pub(crate) async fn type_line_within(
@@ -94,32 +94,30 @@ pub(crate) async fn type_line_within(
     });
     let Value::Object(request) = request else { return Err("the request is no object".to_owned()) };
     change(workspace, move |file| {
-        if file.requests.len() >= MOST {
-            return Err(format!("{MOST} requests wait in {FILE} and no host takes them"));
+        if file.requests.len() >= MAX_REQUESTS {
+            return Err(format!("{MAX_REQUESTS} requests wait in {FILE} and no host takes them"));
         }
         file.requests.push(request);
         Ok(())
     })
     .await?;
     let root = workspace.tree().root().clone();
-    let answered = tokio::time::timeout(patience, answer(root, id.clone())).await;
-    // Whatever came of it, nothing of it stays; the last look may find the answer that came too late.
+    let answered = tokio::time::timeout(patience, wait_for_response(root, id.clone())).await;
+    // Remove both entries in any case; this last read may find an answer that arrived too late.
     change(workspace, move |file| {
         let was_there = remove(&mut file.requests, &id).is_some();
-        let late = remove(&mut file.responses, &id);
-        match answered.ok().or(late) {
+        let too_late = remove(&mut file.responses, &id);
+        match answered.ok().or(too_late) {
             Some(response) => outcome(&response),
             None if was_there => Err(format!("no host took it from {FILE} within {} s", patience.as_secs())),
-            None => {
-                Err("its host took it and did not say what came of it: it may have been typed".to_owned())
-            }
+            None => Err("its host took it and did not report a result: it may have been typed".to_owned()),
         }
     })
     .await
 }
 
-/// Looks for the answer to a request, without a lock: the file is always replaced as a whole.
-async fn answer(root: Dir, id: String) -> Map<String, Value> {
+/// Polls for the answer to a request, without a lock: the file is always replaced as a whole.
+async fn wait_for_response(root: Dir, id: String) -> Map<String, Value> {
     loop {
         let (root, wanted) = (root.clone(), id.clone());
         let found = tokio::task::spawn_blocking(move || {
@@ -128,7 +126,7 @@ async fn answer(root: Dir, id: String) -> Map<String, Value> {
         if let Ok(Some(response)) = found.await {
             return response;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -147,7 +145,7 @@ fn remove(entries: &mut Vec<Map<String, Value>>, id: &str) -> Option<Map<String,
     Some(entries.remove(at))
 }
 
-/// Changes the file under its lock; says why where that failed or `change` said no.
+/// Changes the file under its lock; returns the reason if that failed or `change` refused.
 async fn change<F>(workspace: &Workspace, change: F) -> Result<(), String>
 where
     F: FnOnce(&mut BridgeFile) -> Result<(), String> + Send + 'static,
@@ -163,7 +161,7 @@ where
     changed.await.map_err(|error| crate::delivery::describe(&error))?
 }
 
-/// The file; a new one where there is none. One that is something else is left alone.
+/// Reads the file, or creates an empty one. A file in another format is an error and stays.
 fn load(root: &Dir) -> Result<BridgeFile, WorkspaceError> {
     let bytes = root.read(FILE, LIMIT)?.map_or_else(|| b"{}".to_vec(), |found| found.bytes);
     serde_json::from_slice(&bytes)

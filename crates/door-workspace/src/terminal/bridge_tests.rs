@@ -3,7 +3,7 @@ use switchboard_core::Kind;
 
 use super::*;
 use crate::terminal::permission::EXECUTE;
-use crate::test_workspace::{TestWorkspace, agent, letter, name};
+use crate::test_workspace::{TestWorkspace, agent, name, outgoing};
 use crate::workspace::OutgoingMessage;
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -11,11 +11,11 @@ const SHORT: Duration = Duration::from_millis(300);
 async fn execute(test: &TestWorkspace, text: &str) -> ExecuteRequest {
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let kind = Kind::parse(EXECUTE).unwrap();
-    test.send(OutgoingMessage { kind, ..letter("claude", "codex", text) }).await;
+    test.send(OutgoingMessage { kind, ..outgoing("claude", "codex", text) }).await;
     executor.next().await.unwrap()
 }
 
-/// Plays the host: waits for a request and does something to the file.
+/// Acts as the host: waits for a request and changes the file.
 async fn host(test: &TestWorkspace, act: impl FnOnce(&mut Value)) -> Value {
     loop {
         if test.path(FILE).exists() {
@@ -34,7 +34,7 @@ async fn host(test: &TestWorkspace, act: impl FnOnce(&mut Value)) -> Value {
 }
 
 #[tokio::test]
-async fn a_host_types_and_says_so() {
+async fn host_types_and_reports_it() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let execute = execute(&test, "cargo test").await;
     let id = ids::native_id(&execute.message);
@@ -60,7 +60,7 @@ async fn a_host_types_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_host_that_fails_or_is_not_there_is_a_failure() {
+async fn failing_or_missing_host_is_a_failure() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let execute = execute(&test, "x").await;
     let id = ids::native_id(&execute.message);
@@ -78,7 +78,7 @@ async fn a_host_that_fails_or_is_not_there_is_a_failure() {
     );
     assert_eq!(typed, Err("its host said 'failed': no such terminal".to_owned()));
     let takes = |file: &mut Value| file["requests"] = json!([]);
-    // Long enough for the host to take it.
+    // Long enough for the host to read it.
     let patience = Duration::from_secs(3);
     let (typed, _) =
         tokio::join!(type_line_within(&test.workspace, &codex, &execute, "x", patience), host(&test, takes));
@@ -86,15 +86,15 @@ async fn a_host_that_fails_or_is_not_there_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_full_or_damaged_file_is_left_alone() {
+async fn full_or_damaged_bridge_file_stays() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let execute = execute(&test, "x").await;
-    let full: Vec<Value> = (0..MOST).map(|number| json!({ "id": number.to_string() })).collect();
+    let full: Vec<Value> = (0..MAX_REQUESTS).map(|number| json!({ "id": number.to_string() })).collect();
     test.write(FILE, json!({ "requests": full }).to_string());
     let codex = agent("codex");
     let error = type_line_within(&test.workspace, &codex, &execute, "x", SHORT).await.unwrap_err();
     assert!(error.starts_with("64 requests wait"), "{error}");
-    assert_eq!(test.json(FILE)["requests"].as_array().unwrap().len(), MOST);
+    assert_eq!(test.json(FILE)["requests"].as_array().unwrap().len(), MAX_REQUESTS);
     test.write(FILE, "no JSON");
     let error = type_line_within(&test.workspace, &codex, &execute, "x", SHORT).await.unwrap_err();
     assert!(error.starts_with("bridge.json is not valid"), "{error}");

@@ -1,11 +1,11 @@
-//! Questions and menus on a screen, which no text may answer. Pure.
+//! Detects dialogs, menus and questions on a screen, which no typed text may answer. Pure.
 
 use super::screen::Screen;
 
-/// Signs in front of the selected line of a menu.
+/// Markers of the selected line of a menu.
 const SELECTORS: [char; 14] = ['❯', '›', '>', '●', '◉', '▶', '▸', '►', '→', '*', '➤', '•', '☞', '»'];
 
-/// Words in the key hints of a dialog, in lower case.
+/// Key hints of a dialog, in lower case.
 const HINTS: [&str; 17] = [
     "esc to cancel",
     "esc to go back",
@@ -26,7 +26,7 @@ const HINTS: [&str; 17] = [
     "press any key",
 ];
 
-/// Words of a question that waits for one key or one word, in lower case.
+/// Phrases of a question that waits for one key or one word, in lower case.
 const QUESTIONS: [&str; 17] = [
     "(y/n",
     "[y/n",
@@ -47,7 +47,7 @@ const QUESTIONS: [&str; 17] = [
     "password",
 ];
 
-/// Words beside an input field of a program that works.
+/// Phrases next to an input field while the program works.
 const BUSY: [&str; 6] = [
     "esc to interrupt",
     "(esc to cancel",
@@ -59,19 +59,19 @@ const BUSY: [&str; 6] = [
 
 /// True if the screen shows numbered choices of which one is selected.
 ///
-/// A numbered line with a selector in front, and its successor or predecessor beside it.
+/// That is a numbered line with a selector in front, and its successor or predecessor nearby.
 pub(crate) fn has_menu(screen: &Screen) -> bool {
     let choices: Vec<Choice> =
         (0..screen.rows.len()).filter_map(|row| Choice::read(row, &screen.row(row))).collect();
     choices.iter().filter(|choice| choice.is_selected).any(|selected| {
         choices.iter().any(|other| {
-            other.row.abs_diff(selected.row) <= NEIGHBOUR && other.number.abs_diff(selected.number) == 1
+            other.row.abs_diff(selected.row) <= MAX_CHOICE_GAP && other.number.abs_diff(selected.number) == 1
         })
     })
 }
 
-/// How many rows lie between two choices at most: some have a description under them.
-const NEIGHBOUR: usize = 4;
+/// Most rows between two choices: some have a description below them.
+const MAX_CHOICE_GAP: usize = 4;
 
 struct Choice {
     row: usize,
@@ -80,7 +80,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// Reads `❯ 1. Yes`, `│ ● 2) No │`, `[3] Maybe`.
+    /// Parses `❯ 1. Yes`, `│ ● 2) No │`, `[3] Maybe`.
     fn read(row: usize, text: &str) -> Option<Self> {
         let text = text.trim_start_matches(|c: char| c.is_whitespace() || is_border(c));
         let rest = text.trim_start_matches(|c: char| SELECTORS.contains(&c) || c.is_whitespace());
@@ -100,14 +100,14 @@ pub(crate) fn has_hints(screen: &Screen, rows: impl IntoIterator<Item = usize>) 
     has_any(screen, rows, &HINTS)
 }
 
-/// True if one of the rows asks something.
+/// True if one of the rows has a question.
 pub(crate) fn has_question(screen: &Screen, rows: impl IntoIterator<Item = usize>) -> bool {
     let rows: Vec<usize> = rows.into_iter().collect();
     let asks = |row: &usize| screen.row(*row).trim_end_matches([' ', ':']).ends_with('?');
     rows.iter().any(asks) || has_any(screen, rows.iter().copied(), &QUESTIONS)
 }
 
-/// True if one of the rows says that the program works.
+/// True if one of the rows shows that the program is busy.
 pub(crate) fn is_busy(screen: &Screen, rows: impl IntoIterator<Item = usize>) -> bool {
     has_any(screen, rows, &BUSY)
 }
@@ -119,7 +119,7 @@ fn has_any(screen: &Screen, rows: impl IntoIterator<Item = usize>, words: &[&str
     })
 }
 
-/// Vertical lines of boxes.
+/// True for vertical lines of boxes.
 pub(crate) fn is_border(c: char) -> bool {
     matches!(c, '│' | '┃' | '║' | '▌' | '▐' | '▎' | '|' | '╎' | '┆')
 }
@@ -128,7 +128,7 @@ pub(crate) fn is_border(c: char) -> bool {
 pub(crate) fn is_rule(text: &str) -> bool {
     let text = text.trim();
     let is_line = |c: char| matches!(c, '\u{2500}'..='\u{257f}' | '▀' | '▄' | '▁' | '▔' | '_' | '-' | '=');
-    // A title or a hint may stand in the line.
+    // The line may contain a title or a hint.
     let lines = text.chars().filter(|c| is_line(*c)).count();
     lines >= 8 && lines * 2 > text.chars().count() && text.starts_with(is_line)
 }

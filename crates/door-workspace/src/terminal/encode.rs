@@ -1,23 +1,22 @@
-//! A text as keystrokes. Pure.
+//! Encodes a text as keystrokes. Pure.
 //!
-//! What is typed into a terminal is read by a program that gives some characters a meaning of their own:
-//! an escape sequence is a key, a newline is Enter, a leading `!` or `/` is a command of an agent's
-//! command line. A message is none of these, whatever it holds.
+//! Terminals and programs give some characters a meaning: an escape sequence is a key, a newline is Enter, a leading
+//! `!` or `/` is a command of an agent's command line. A typed message must have none of these meanings.
 
-/// Most bytes of text in one write: the protocol's number. Many programs take a longer burst for a paste.
+/// Most bytes of text per write: the protocol's number. Many programs take a longer burst for a paste.
 const CHUNK: usize = 500;
 
-/// What a terminal sends before and after pasted text when a program asked for it.
+/// Bracketed paste: sent before and after pasted text if the program asked for it.
 const PASTE_START: &str = "\x1b[200~";
 const PASTE_END: &str = "\x1b[201~";
 
-/// Characters that switch an agent's command line to another mode when they come first.
+/// Leading characters that switch an agent's command line to another mode.
 const TRIGGERS: [char; 3] = ['!', '/', '$'];
 
-/// The text without anything that a terminal or an agent's command line would take for more than text.
+/// Sanitizes a text: removes everything that a terminal or an agent's command line would interpret.
 ///
-/// Escape sequences go as a whole, other control characters one by one; lines end in `\n`. Characters that
-/// switch modes at the beginning go, with the white space around them. What is left can be empty.
+/// Escape sequences are removed whole, other control characters one by one; lines end in `\n`. Leading characters that
+/// switch modes are removed with the white space around them. The result can be empty.
 pub fn sanitize_input(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -39,7 +38,7 @@ pub fn sanitize_input(text: &str) -> String {
     begin.trim_end().to_owned()
 }
 
-/// Whether nothing is seen of a character. Some programs cut such characters off before they look at what comes first.
+/// True for characters that are not visible. Some programs strip them before they check the first character.
 fn is_blank(c: char) -> bool {
     let is_unseen = matches!(
         c,
@@ -51,7 +50,7 @@ fn is_blank(c: char) -> bool {
 
 type Rest<'t> = std::iter::Peekable<std::str::Chars<'t>>;
 
-/// Skips what follows an ESC: a control sequence, a control string, or one character.
+/// Skips the rest of an escape sequence: a control sequence, a control string, or one character.
 fn skip_escape(rest: &mut Rest<'_>) {
     match rest.next_if(|c| !c.is_control()) {
         Some('[') => skip_control_sequence(rest),
@@ -71,7 +70,7 @@ fn skip_control_sequence(rest: &mut Rest<'_>) {
     rest.next_if(|c| matches!(c, '@'..='~'));
 }
 
-/// Skips a control string up to its end; one without an end takes nothing but its introducer.
+/// Skips a control string up to its end. Without an end, only the introducer is skipped.
 fn skip_string(rest: &mut Rest<'_>) {
     let mut ahead = rest.clone();
     while let Some(character) = ahead.next() {
@@ -89,11 +88,11 @@ fn skip_string(rest: &mut Rest<'_>) {
     }
 }
 
-/// A neutral text as the writes that type it, without the Enter at the end.
+/// Encodes a sanitized text as the writes that type it, without the final Enter.
 ///
-/// Into a program that asked for bracketed paste it goes as one paste, lines and all. Into any other one
-/// newlines and tabs go as spaces, as they would be Enter and completion. The marks of a paste are never
-/// split: a program that gets half of one takes it for the Escape key.
+/// A program that asked for bracketed paste gets one paste, newlines included. For any other program newlines and tabs
+/// become spaces, because they would act as Enter and completion. The paste markers are never split: a program that
+/// receives half of one takes it for the Escape key.
 pub fn encode_keystrokes(text: &str, paste: bool) -> Vec<Vec<u8>> {
     let one_line;
     let text = if paste {
@@ -112,7 +111,7 @@ pub fn encode_keystrokes(text: &str, paste: bool) -> Vec<Vec<u8>> {
     writes
 }
 
-/// The text with a blank at its end where its last word opens a list of completions, in which Enter would choose.
+/// Appends a space if the last word opens a completion list, in which Enter would select an entry.
 pub fn dismiss_completion(text: &str) -> String {
     let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
     let blank = if last.contains(COMPLETED) { " " } else { "" };
@@ -122,12 +121,12 @@ pub fn dismiss_completion(text: &str) -> String {
 /// Characters in a word that agents' command lines complete: files, issues, skills, commands.
 const COMPLETED: [char; 4] = ['@', '#', '$', '/'];
 
-/// What ends a paste that was begun and could not be finished.
+/// Returns the end marker, to close a paste that could not be finished.
 pub fn paste_end() -> &'static [u8] {
     PASTE_END.as_bytes()
 }
 
-/// Pieces of at most [`CHUNK`] bytes that end between characters.
+/// Splits a text into chunks of at most [`CHUNK`] bytes at character boundaries.
 fn chunks(mut text: &str) -> Vec<&str> {
     let mut chunks = Vec::new();
     while !text.is_empty() {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn only_text_is_left_of_a_text() {
+fn sanitized_input_has_only_text() {
     let table = [
         ("plain", "plain"),
         ("two\nlines", "two\nlines"),
@@ -47,14 +47,14 @@ fn only_text_is_left_of_a_text() {
 }
 
 #[test]
-fn a_paste_keeps_lines_and_marks_its_ends() {
+fn paste_keeps_lines_between_its_markers() {
     assert_eq!(encode_keystrokes("a\n\tb", true), [b"\x1b[200~a\n\tb\x1b[201~".to_vec()]);
     assert_eq!(encode_keystrokes("a\n\tb", false), [b"a  b".to_vec()]);
     assert!(encode_keystrokes("", true).is_empty());
 }
 
 #[test]
-fn completions_are_closed_by_a_blank() {
+fn completions_are_dismissed_by_a_space() {
     for (text, expected) in
         [("see @src", "see @src "), ("a #12", "a #12 "), ("@a b", "@a b"), ("plain", "plain"), ("", "")]
     {
@@ -63,7 +63,7 @@ fn completions_are_closed_by_a_blank() {
 }
 
 #[test]
-fn long_text_goes_in_pieces_that_end_between_characters() {
+fn long_text_is_split_at_character_boundaries() {
     let text = "ü".repeat(400);
     let writes = encode_keystrokes(&text, false);
     assert_eq!(writes.iter().map(Vec::len).collect::<Vec<_>>(), [500, 300]);
@@ -75,16 +75,16 @@ fn long_text_goes_in_pieces_that_end_between_characters() {
 
 proptest! {
     #[test]
-    fn nothing_but_text_ever_comes_out(text in r"(\PC|[\x00-\x1f!/$]|\x1b\[20[01]~|\u{9b}){0,80}") {
+    fn sanitized_text_has_no_controls(text in r"(\PC|[\x00-\x1f!/$]|\x1b\[20[01]~|\u{9b}){0,80}") {
         let plain = sanitize_input(&text);
         prop_assert!(plain.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{plain:?}");
         prop_assert!(!plain.starts_with(|c: char| c.is_whitespace() || TRIGGERS.contains(&c)));
-        // Once is enough.
+        // Sanitizing is idempotent.
         prop_assert_eq!(sanitize_input(&plain), plain);
     }
 
     #[test]
-    fn the_pieces_are_the_whole(text in r"\PC{0,900}", paste: bool) {
+    fn chunks_concatenate_to_the_text(text in r"\PC{0,900}", paste: bool) {
         let plain = sanitize_input(&text);
         let writes = encode_keystrokes(&plain, paste);
         let whole = String::from_utf8(writes.concat()).unwrap();

@@ -1,4 +1,4 @@
-//! The one place from which is typed for an agent.
+//! The executor of an agent's terminal: one process at a time types for an agent.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,41 +13,41 @@ use super::results::ExecuteResult;
 use crate::error::WorkspaceError;
 use crate::workspace::{Workspace, blocking};
 
-/// Under this topic the hub remembers what is being typed: message, and for whom.
+/// Topic of notes: message being typed, and its recipient.
 const TYPING: &str = "typing";
 
-/// Under this topic the hub remembers why a message is not typed yet: message, and the reason.
+/// Topic of notes: message not typed yet, and the reason.
 const NOT_TYPED: &str = "not typed";
 
-/// How many messages of a mailbox are read at a time.
+/// Mailbox messages per page.
 const PAGE: usize = 100;
 
-/// How long to try for a post that somebody may only be asking about.
+/// Retries for a lease that another process may hold for an instant to query its holder.
 const ACQUIRE_TRIES: u32 = 20;
 const ACQUIRE_PAUSE: Duration = Duration::from_millis(25);
 
-/// Since when somebody types: what was accepted before is never typed.
+/// The moment from which messages are typed; earlier ones never are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct StartMark {
     pub(crate) seq: i64,
     pub(crate) at: Timestamp,
 }
 
-/// The right to type for one agent, and what there is to type.
+/// Exclusive lease on typing for one agent, and its queue of `execute` messages.
 ///
-/// One at a time and workspace, whichever process; given back when dropped, and when the process dies.
-/// A message is typed at most once: it is noted on disk before the first byte, so after a crash it may not
-/// have been typed, or not in full, and the next one at this post says so to the sender.
+/// One per agent and workspace, across processes; released on drop, and when the process dies. A message is typed at
+/// most once: it is recorded on disk before the first byte. After a crash it may be typed partly or not at all; the
+/// next executor reports that to the sender.
 pub struct TerminalExecutor {
     workspace: Workspace,
     agent: AgentId,
     permission: Permission,
     changes: Changes,
-    /// Up to here every message for this agent has been looked at.
+    /// Journal number up to which every message for this agent was processed.
     cursor: i64,
-    /// What beyond the cursor is refused or typed. Emptied whenever the cursor moves.
+    /// Messages after the cursor that were refused or typed. Cleared whenever the cursor moves.
     done: HashSet<MessageId>,
-    /// The end of the journal when a look found nothing left to wait for.
+    /// The end of the journal when a poll found no message left.
     idle_at: Option<i64>,
     service: Option<ServiceLease>,
 }
@@ -57,29 +57,29 @@ pub struct TerminalExecutor {
 pub struct ExecuteRequest {
     /// The message.
     pub message: Message,
-    /// What is to be typed, neutral, without the Enter at the end.
+    /// The sanitized text, without the final Enter.
     pub text: String,
     seq: i64,
 }
 
 impl Workspace {
-    /// Takes the post at an agent's terminal, from now on. What waits already is not typed.
+    /// Acquires an agent's terminal from now on. Messages that wait already are not typed.
     pub async fn acquire_terminal(&self, agent: &Name) -> Result<TerminalExecutor, WorkspaceError> {
         let mark = self.terminal_mark().await?;
         self.acquire_terminal_since(agent, mark).await
     }
 
-    /// The present, with every file taken in that lies in a mailbox: what is found later came later.
-    pub(crate) async fn terminal_mark(&self) -> Result<Mark, WorkspaceError> {
+    /// Returns the current moment, after ingesting every file in a mailbox: files found later arrived later.
+    pub(crate) async fn terminal_mark(&self) -> Result<StartMark, WorkspaceError> {
         let at = self.hub().now();
         self.scan_changed().await?;
-        Ok(Mark { seq: last_seq(self).await?, at })
+        Ok(StartMark { seq: last_seq(self).await?, at })
     }
 
     async fn acquire_terminal_since(
         &self,
         agent: &Name,
-        mark: Mark,
+        mark: StartMark,
     ) -> Result<TerminalExecutor, WorkspaceError> {
         let agent = self.hub().directory().await?.canonical(&AgentId::local(agent.clone()));
         let mut executor = TerminalExecutor::without_lease(self, &agent, mark);
@@ -88,12 +88,12 @@ impl Workspace {
         Ok(executor)
     }
 
-    /// Why a message is not typed yet; none where nothing is known.
+    /// Returns why a message is not typed yet, if that is known.
     pub(crate) async fn waiting_reason(&self, id: MessageId) -> Result<Option<String>, WorkspaceError> {
         Ok(self.hub().get_note(Door::Workspace, NOT_TYPED, &id.to_string()).await?)
     }
 
-    /// Who types for an agent now, in words.
+    /// Describes the process that types for an agent now.
     pub(crate) fn terminal_holder(&self, agent: &AgentId) -> Result<Option<String>, WorkspaceError> {
         Ok(self.hub().service_holder(&service_name(agent))?)
     }
@@ -103,7 +103,7 @@ fn service_name(agent: &AgentId) -> String {
     format!("terminal.{}", agent.name.key())
 }
 
-/// Whoever asks who has the post holds it for an instant: tries for a while before it counts as taken.
+/// Acquires the lease, with retries: a query for the holder takes it for an instant.
 async fn acquire_lease(workspace: &Workspace, agent: &AgentId) -> Result<ServiceLease, WorkspaceError> {
     let mut tries = 0;
     loop {
@@ -126,8 +126,8 @@ async fn last_seq(workspace: &Workspace) -> Result<i64, WorkspaceError> {
 }
 
 impl TerminalExecutor {
-    /// A post that is only taken while there is something to do.
-    pub(crate) fn without_lease(workspace: &Workspace, agent: &AgentId, mark: Mark) -> Self {
+    /// Creates an executor that acquires the lease only while there is work.
+    pub(crate) fn without_lease(workspace: &Workspace, agent: &AgentId, mark: StartMark) -> Self {
         let from_files = workspace.config().terminals.execute_from_files;
         Self {
             workspace: workspace.clone(),
@@ -141,7 +141,7 @@ impl TerminalExecutor {
         }
     }
 
-    /// Takes the post if there may be something to do and nobody else has it.
+    /// Acquires the lease if there may be work and no other process holds it.
     pub(crate) async fn acquire_for_work(&mut self) -> Result<bool, WorkspaceError> {
         if self.idle_at == Some(last_seq(&self.workspace).await?) {
             return Ok(false);
@@ -155,33 +155,32 @@ impl TerminalExecutor {
         Ok(true)
     }
 
-    /// Gives the post back until there is something to do again.
+    /// Releases the lease until there is work again.
     pub(crate) fn release(&mut self) {
         self.service = None;
     }
 
-    /// Returns when there may be something to do.
+    /// Waits until there may be work.
     pub(crate) async fn changed(&mut self) {
         self.changes.next().await;
     }
 
-    /// Whose terminal it is.
+    /// Returns the agent.
     pub fn agent(&self) -> &AgentId {
         &self.agent
     }
 
-    /// The workspace.
+    /// Returns the workspace.
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
     }
 
-    /// The last journal number before this post was taken.
+    /// Returns the last journal number before the executor was acquired.
     pub(crate) fn since(&self) -> i64 {
         self.permission.after
     }
 
-    /// Waits for the next message that may be typed; refuses those that may not on the way. Can be
-    /// cancelled and called again.
+    /// Waits for the next message that may be typed, and refuses those before it that may not. Cancel-safe.
     pub async fn next(&mut self) -> Result<ExecuteRequest, WorkspaceError> {
         loop {
             if let Some(execute) = self.poll().await? {
@@ -191,9 +190,9 @@ impl TerminalExecutor {
         }
     }
 
-    /// The next message that may be typed now, in order of acceptance.
+    /// Returns the next message that may be typed now, in order of acceptance.
     pub(crate) async fn poll(&mut self) -> Result<Option<ExecuteRequest>, WorkspaceError> {
-        // In this order: what is accepted from here on lies beyond `last`, so that nothing is overtaken.
+        // Read `last` first: a message accepted from here on has a higher number, so none is skipped.
         let last = last_seq(&self.workspace).await?;
         if self.idle_at == Some(last) {
             return Ok(None);
@@ -227,17 +226,17 @@ impl TerminalExecutor {
         Ok(None)
     }
 
-    /// Notes on disk that a message is about to be typed. False where it must not be any more: it was
-    /// acknowledged, it expired, its sender is gone.
+    /// Records on disk that a message is about to be typed. False if it must not be any more: it was acknowledged or
+    /// has expired, or its sender was removed.
     pub async fn start(&mut self, execute: &ExecuteRequest) -> Result<bool, WorkspaceError> {
         let id = execute.message.id;
-        let waits = match self.workspace.hub().receipt(id).await? {
+        let is_waiting = match self.workspace.hub().receipt(id).await? {
             Some((_, receipt)) => {
                 receipt.deliveries.iter().any(|d| d.agent == self.agent && d.state.is_waiting())
             }
             None => false,
         };
-        if !waits || self.service.is_none() || !self.done.insert(id) {
+        if !is_waiting || self.service.is_none() || !self.done.insert(id) {
             return Ok(false);
         }
         if let Err(refusal) = self.check_permission(&execute.message, execute.seq).await? {
@@ -249,13 +248,13 @@ impl TerminalExecutor {
         Ok(true)
     }
 
-    /// Notes why a message is not typed yet, for its sender. It stays in the mailbox.
+    /// Records for the sender why a message is not typed yet. It stays in the mailbox.
     pub async fn record_waiting(&self, execute: &ExecuteRequest, reason: &str) -> Result<(), WorkspaceError> {
         let (key, reason) = (execute.message.id.to_string(), reason.to_owned());
         Ok(self.workspace.hub().put_note(Door::Workspace, NOT_TYPED, key, Some(reason)).await?)
     }
 
-    /// Puts a message back that was begun and of which nothing was entered; it comes again.
+    /// Requeues a started message of which nothing was entered.
     pub async fn requeue(&mut self, execute: &ExecuteRequest, reason: &str) -> Result<(), WorkspaceError> {
         self.record_waiting(execute, reason).await?;
         let key = execute.message.id.to_string();
@@ -265,7 +264,7 @@ impl TerminalExecutor {
         Ok(())
     }
 
-    /// Notes what came of typing: the message goes to the archive and its sender is told.
+    /// Records the result: archives the message and reports to its sender.
     pub async fn finish(
         &self,
         execute: &ExecuteRequest,
@@ -285,7 +284,7 @@ impl TerminalExecutor {
     }
 
     async fn refuse(&mut self, message: &Message, refusal: &Refusal) -> Result<(), WorkspaceError> {
-        tracing::info!(id = %message.id, reason = %refusal, "an execute message is not typed");
+        tracing::info!(id = %message.id, reason = %refusal, "an execute message was refused");
         self.done.insert(message.id);
         self.record(message, ExecuteResult::Refused { reason: refusal.to_string() }).await
     }
@@ -300,8 +299,8 @@ impl TerminalExecutor {
         blocking(move || Ok(result.write(&tree, &message, &agent, now)?)).await
     }
 
-    /// The journal first, then the files, the record last: whoever finds it finds all of it done. Whatever a
-    /// crash leaves undone, the next one at this post finds what is noted as being typed, and does it again.
+    /// Writes the journal first, then the files, and the record last, so that a record implies that all is done. After
+    /// a crash, the next executor finds the message recorded as being typed and repeats these steps.
     async fn complete(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
         let hub = self.workspace.hub();
         hub.acknowledge(self.agent.clone(), message.id, Some(result.note())).await?;
@@ -310,8 +309,8 @@ impl TerminalExecutor {
         Ok(hub.put_note(Door::Workspace, TYPING, message.id.to_string(), None).await?)
     }
 
-    /// Says of what a former one at this post had begun what is known: that it is done, or else that it may
-    /// not have been typed.
+    /// Completes messages that an earlier executor started: with their result if it is known, else as possibly not
+    /// typed.
     async fn complete_interrupted(&self) -> Result<(), WorkspaceError> {
         let hub = self.workspace.hub();
         let directory = hub.directory().await?;

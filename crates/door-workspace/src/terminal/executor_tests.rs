@@ -5,11 +5,11 @@ use switchboard_hub::Registration;
 use super::*;
 use crate::config::Config;
 use crate::terminal::TerminalConfig;
-use crate::test_workspace::{TestWorkspace, agent, archive_file, inbox_file, letter, message, name, with};
+use crate::test_workspace::{TestWorkspace, agent, archive_file, inbox_file, message, name, outgoing, with};
 use crate::workspace::OutgoingMessage;
 
 fn execute(from: &str, to: &str, text: &str) -> OutgoingMessage {
-    OutgoingMessage { kind: Kind::parse(EXECUTE).unwrap(), ..letter(from, to, text) }
+    OutgoingMessage { kind: Kind::parse(EXECUTE).unwrap(), ..outgoing(from, to, text) }
 }
 
 fn result_file(test: &TestWorkspace, sender: &str, id: MessageId, status: &str) -> Value {
@@ -17,14 +17,14 @@ fn result_file(test: &TestWorkspace, sender: &str, id: MessageId, status: &str) 
 }
 
 #[tokio::test]
-async fn what_comes_now_is_typed_in_order_and_put_away() {
+async fn messages_are_typed_in_order_and_archived() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let mut ids = Vec::new();
     for text in ["one", "two"] {
         ids.push(test.send(execute("claude", "codex", text)).await);
     }
-    test.send(letter("claude", "codex", "just mail")).await;
+    test.send(outgoing("claude", "codex", "just mail")).await;
     for (id, text) in ids.iter().zip(["one", "two"]) {
         let next = executor.next().await.unwrap();
         assert_eq!((next.message.id, next.text.as_str()), (*id, text));
@@ -44,7 +44,7 @@ async fn what_comes_now_is_typed_in_order_and_put_away() {
 }
 
 #[tokio::test]
-async fn what_is_refused_stays_and_its_sender_is_told_once() {
+async fn refused_message_stays_and_is_reported_once() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let old = test.send(execute("claude", "codex", "old")).await;
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
@@ -58,7 +58,7 @@ async fn what_is_refused_stays_and_its_sender_is_told_once() {
     assert!(told["error"].as_str().unwrap().contains("is not registered"), "{told}");
     assert!(test.path(&inbox_file("codex", old)).exists());
     assert_eq!(test.waiting("codex").await, ["old", "from a stranger", "good"]);
-    // The next one at this post types none of them, and what was told stays.
+    // The next executor types none of them, and the reported result stays.
     let before = test.bytes(&format!("outbox/claude/{}.refused.receipt.json", crate::ids::to_native(old)));
     drop(executor);
     test.clock.advance(jiff::SignedDuration::from_secs(5));
@@ -72,7 +72,7 @@ async fn what_is_refused_stays_and_its_sender_is_told_once() {
 }
 
 #[tokio::test]
-async fn a_dropped_file_is_typed_only_where_the_owner_said_so_and_never_an_old_one() {
+async fn dropped_file_is_typed_only_with_permission() {
     let terminals = TerminalConfig { execute_from_files: true, ..TerminalConfig::default() };
     for (config, is_typed) in [(Config::default(), false), (Config { terminals, ..Config::default() }, true)]
     {
@@ -84,7 +84,7 @@ async fn a_dropped_file_is_typed_only_where_the_owner_said_so_and_never_an_old_o
             )
         };
         let later = test.clock.now() + jiff::SignedDuration::from_secs(60);
-        // It came with the repository and says that it is new.
+        // It came with the repository and has a recent date.
         test.put("codex", &file("msg_1_prepared", later));
         let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
         test.put("codex", &file("msg_2_old", Timestamp::UNIX_EPOCH));
@@ -98,13 +98,13 @@ async fn a_dropped_file_is_typed_only_where_the_owner_said_so_and_never_an_old_o
 }
 
 #[tokio::test]
-async fn what_a_dead_one_had_begun_is_said_to_be_uncertain_and_never_typed_again() {
+async fn interrupted_typing_is_reported_as_uncertain() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let id = test.send(execute("claude", "codex", "rm -r build")).await;
     let next = executor.next().await.unwrap();
     assert!(executor.start(&next).await.unwrap());
-    // The process dies here: nothing is finished, and the lock goes with it.
+    // The process dies here: nothing is finished, and its lease ends with it.
     drop(executor);
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     assert_eq!(executor.poll().await.unwrap(), None);
@@ -116,14 +116,14 @@ async fn what_a_dead_one_had_begun_is_said_to_be_uncertain_and_never_typed_again
 }
 
 #[tokio::test]
-async fn what_was_noted_before_the_crash_stays_true() {
+async fn result_recorded_before_crash_stays() {
     for result in [ExecuteResult::Executed, ExecuteResult::Failed { reason: "it hung: twice".into() }] {
         let test = TestWorkspace::new(&["codex", "claude"]).await;
         let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
         let id = test.send(execute("claude", "codex", "make")).await;
         let next = executor.next().await.unwrap();
         assert!(executor.start(&next).await.unwrap());
-        // The process dies after the journal has it and before any file does.
+        // The process dies after the journal write and before any file is written.
         test.workspace.hub().acknowledge(agent("codex"), id, Some(result.note())).await.unwrap();
         drop(executor);
         drop(test.workspace.acquire_terminal(&name("codex")).await.unwrap());
@@ -134,7 +134,7 @@ async fn what_was_noted_before_the_crash_stays_true() {
 }
 
 #[tokio::test]
-async fn postponed_message_comes_again_and_says_why() {
+async fn requeued_message_is_retried_with_its_reason() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let id = test.send(execute("claude", "codex", "make")).await;
@@ -155,7 +155,7 @@ async fn postponed_message_comes_again_and_says_why() {
 }
 
 #[tokio::test]
-async fn one_at_a_time_and_the_second_is_told_who() {
+async fn second_executor_is_refused_with_the_holder() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let other = test.another().await;
@@ -169,7 +169,7 @@ async fn one_at_a_time_and_the_second_is_told_who() {
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_or_expires_before_its_turn_is_not_typed() {
+async fn acknowledged_or_expired_message_is_not_typed() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let read = test.send(execute("claude", "codex", "read by the agent itself")).await;
@@ -185,7 +185,7 @@ async fn what_is_acknowledged_or_expires_before_its_turn_is_not_typed() {
 }
 
 #[tokio::test]
-async fn a_renamed_agent_keeps_its_post_s_past() {
+async fn renamed_agent_keeps_its_execution_history() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let id = test.send(execute("claude", "codex", "x")).await;
@@ -202,7 +202,9 @@ async fn a_renamed_agent_keeps_its_post_s_past() {
 
 #[tokio::test]
 async fn dropped_execute_without_terminal_is_refused() {
-    for (execute_from_files, why) in [(false, "nobody vouches"), (true, "no terminal of 'codex' ran")] {
+    for (execute_from_files, why) in
+        [(false, "its sender is not authenticated"), (true, "no terminal of 'codex' ran")]
+    {
         let terminals = TerminalConfig { execute_from_files, ..TerminalConfig::default() };
         let test = TestWorkspace::with(Config { terminals, ..Config::default() }, &["codex", "claude"]).await;
         test.put(

@@ -1,7 +1,7 @@
-//! Where a program takes text, told from its screen. Pure.
+//! Finds the input field of a program on its screen. Pure.
 //!
-//! Every known client leaves the cursor in its input field, right behind the prompt, and somewhere else while a
-//! dialog is open. So a field is: a cursor behind a prompt, nothing else in the line, and no question around it.
+//! Every known client leaves the cursor in its input field, right after the prompt, and elsewhere while a dialog is
+//! open. So a field is a cursor after a prompt, with nothing else in the line and no question around it.
 
 use super::dialog::{has_hints, has_menu, has_question, is_border, is_busy, is_rule};
 use super::screen::{InputMode, Screen};
@@ -9,25 +9,25 @@ use super::screen::{InputMode, Screen};
 /// Why nothing is typed at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Obstacle {
-    /// It takes neither pastes nor lines.
+    /// The program accepts neither pastes nor lines.
     #[error("the program does not take input now")]
     NotReady,
-    /// A dialog, a menu, a prompt for one key.
+    /// A dialog, a menu, or a prompt for one key.
     #[error("the program shows a question")]
     Question,
-    /// It would only queue the text, and may ask something any moment.
+    /// The program would only queue the text, and may show a question at any moment.
     #[error("the program is busy")]
     Busy,
-    /// There is text of the person's, or the cursor is somewhere else.
+    /// The field has text of the person, or the cursor is elsewhere.
     #[error("the program shows no empty input field")]
     Occupied,
     /// The person uses the keyboard, or the screen changes.
     #[error("the terminal is in use")]
     InUse,
-    /// A paste did not show up.
-    #[error("the text did not appear in the input field as it was typed, and was taken back")]
+    /// A paste did not appear and was removed.
+    #[error("the text did not appear in the input field as it was typed, and was removed")]
     NotEchoed,
-    /// A paste did not show up and could not be removed.
+    /// A paste did not appear and could not be removed.
     #[error("the text did not appear in the input field as it was typed")]
     NotRemoved,
     /// Enter was pressed and the text is still there.
@@ -40,33 +40,33 @@ pub enum Obstacle {
 pub(crate) struct Field {
     /// The cursor's row up to the cursor: borders and the prompt.
     prompt: String,
-    /// Whether it stands in a frame, as in agents' command lines.
+    /// True if it has a frame, as in agents' command lines.
     is_framed: bool,
 }
 
-/// The text in an input field after a paste.
+/// Content of an input field after a paste.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// Exactly that text, or the client's own sign for it.
+    /// Exactly the text, or the client's placeholder for it.
     Exact,
     /// Nothing.
     Empty,
-    /// Something else.
+    /// Other text.
     Other(String),
-    /// The field is not to be seen.
+    /// The field is not visible.
     Hidden,
 }
 
-/// Prompts of agents' command lines. They stand in a frame.
+/// Prompts of agents' command lines, which have a frame.
 const MARKERS: [char; 4] = ['❯', '›', '>', '*'];
 
-/// Ends of a shell's prompt.
+/// Last characters of a shell prompt.
 const SHELL_ENDS: [char; 3] = ['$', '#', '%'];
 
-/// Ends of other prompts. Programs also put them in front of questions.
+/// Last characters of other prompts. Programs also print them before questions.
 const OTHER_ENDS: [char; 14] = ['>', '❯', '›', '»', 'λ', '✗', '➜', '▶', '⟩', '→', '\u{e0b0}', '❭', '⟫', '⇒'];
 
-/// What zsh shows while a command goes on in the next line.
+/// Continuation prompts of zsh.
 const ZSH_CONTINUES: [&str; 26] = [
     "for",
     "while",
@@ -96,23 +96,23 @@ const ZSH_CONTINUES: [&str; 26] = [
     "array",
 ];
 
-/// Placeholders of clients that colour them like text in some themes.
+/// Placeholders that some themes do not draw in grey.
 const PLACEHOLDERS: [&str; 4] = ["Type your message", "Ask anything", "Ask Codex", "Try \""];
 
-/// How many rows above the field belong to it: a status line, a spinner, a tip.
-const NEARBY: usize = 6;
+/// Rows above the field that belong to it: a status line, a spinner, a tip.
+const NEARBY_ROWS: usize = 6;
 
-/// How many rows above a plain prompt may hold the question it belongs to.
+/// Rows above a plain prompt that may contain its question.
 const QUESTION_ROWS: usize = 4;
 
 /// Most blank columns between the cursor and a prompt at the right edge.
 const RIGHT_PROMPT_GAP: usize = 4;
 
-/// Fewest characters that tell a text by its end, where its beginning has scrolled away.
-const ENOUGH: usize = 200;
+/// Fewest characters that identify a text by its end after its start has scrolled away.
+const IDENTIFYING_LENGTH: usize = 200;
 
 impl Field {
-    /// Finds the empty input field of a screen, or says why there is none.
+    /// Finds the empty input field of a screen, or returns why there is none.
     pub(crate) fn find(screen: &Screen) -> Result<Self, Obstacle> {
         if screen.mode == InputMode::Keys {
             return Err(Obstacle::NotReady);
@@ -126,7 +126,7 @@ impl Field {
         if has_hints(screen, below.clone()) {
             return Err(Obstacle::Question);
         }
-        let nearby = row.saturating_sub(NEARBY)..screen.rows.len();
+        let nearby = row.saturating_sub(NEARBY_ROWS)..screen.rows.len();
         let is_framed = is_framed(screen, &before);
         let field = Self { prompt: before.clone(), is_framed };
         if is_framed {
@@ -146,35 +146,38 @@ impl Field {
             None => screen.mode == InputMode::Lines,
             Some(end) => {
                 let has_space = before.ends_with(char::is_whitespace) || is_shell;
-                has_space && (is_shell || OTHER_ENDS.contains(&end)) && !continues(screen, before.trim())
+                has_space
+                    && (is_shell || OTHER_ENDS.contains(&end))
+                    && !is_continuation(screen, before.trim())
             }
         };
         let is_last = below.clone().all(|row| screen.row(row).is_empty());
         if is_immediate && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
     }
 
-    /// True if it stands in a frame.
+    /// True if it has a frame.
     pub(crate) fn is_framed(&self) -> bool {
         self.is_framed
     }
 
-    /// True if the cursor's row is the field's and holds text before the cursor, or a part of `text` after it.
+    /// True if the cursor's row is the field's and has text before the cursor, or a part of `text` after it.
     ///
-    /// Gemini redraws its field while it starts: it keeps the text and sets the cursor before it.
+    /// Gemini redraws its field while it starts: the text stays and the cursor moves before it.
     pub(crate) fn holds_text(&self, screen: &Screen, text: &str) -> bool {
         let prompt = self.prompt.trim_end();
         let before = screen.before_cursor();
-        let Some(begun) = before.strip_prefix(prompt).filter(|_| !prompt.is_empty()) else { return false };
+        let Some(entered) = before.strip_prefix(prompt).filter(|_| !prompt.is_empty()) else { return false };
         let after: String = screen.after_cursor().iter().map(|cell| cell.text.as_str()).collect();
-        let after = squeeze(after.trim_matches(is_edge));
-        let is_ours = || !after.is_empty() && squeeze(text).contains(&after) && !has_nothing_after(screen);
-        screen.mode == InputMode::Paste && (!begun.trim().is_empty() || is_ours())
+        let after = strip_blanks(after.trim_matches(is_edge));
+        let is_ours =
+            || !after.is_empty() && strip_blanks(text).contains(&after) && !has_nothing_after(screen);
+        screen.mode == InputMode::Paste && (!entered.trim().is_empty() || is_ours())
     }
 
     /// Compares the field with a text that was pasted into it.
     ///
-    /// Gemini draws a tab as four columns and counts it as one, so that its cursor stands within a text with tabs. Of
-    /// such a text the whole row may count.
+    /// Gemini draws a tab as four columns and counts it as one, so its cursor stands within a text with tabs. For such
+    /// a text the whole row is compared.
     pub(crate) fn echo(&self, screen: &Screen, text: &str) -> Echo {
         let shown = self.compare(screen, text, CursorRow::ToCursor);
         let is_whole = || self.compare(screen, text, CursorRow::Whole) == Echo::Exact;
@@ -188,40 +191,44 @@ impl Field {
         if extent == CursorRow::ToCursor && !has_nothing_after(screen) {
             return Echo::Hidden;
         }
-        let wanted = squeeze(text);
+        let wanted = strip_blanks(text);
         let mut first = None;
         let mut tail = String::new();
         for row in (0..=screen.cursor.0).rev() {
             let line = line(screen, row, extent);
-            if is_rule(&line) && !wanted.contains(&squeeze(&line)) {
-                return self.judge(first, &tail, text, screen.cursor.0 - row);
+            if is_rule(&line) && !wanted.contains(&strip_blanks(&line)) {
+                return self.classify(first, &tail, text, screen.cursor.0 - row);
             }
             let prompt = self.prompt.trim_end();
             if let Some(begin) = line.strip_prefix(prompt) {
-                let found = squeeze(begin) + &tail;
+                let found = strip_blanks(begin) + &tail;
                 if found == wanted {
                     return Echo::Exact;
                 }
                 first.get_or_insert(found);
-                if self.has_sign() && !wanted.contains(&squeeze(&line)) {
+                if self.has_marker() && !wanted.contains(&strip_blanks(&line)) {
                     break;
                 }
             }
-            tail = squeeze(line.trim_matches(is_edge)) + &tail;
+            tail = strip_blanks(line.trim_matches(is_edge)) + &tail;
         }
-        self.judge(first, &tail, text, screen.cursor.0 + 1)
+        self.classify(first, &tail, text, screen.cursor.0 + 1)
     }
 
     /// True if the first line differs from the others: the prompt is more than the border of a box.
-    fn has_sign(&self) -> bool {
+    fn has_marker(&self) -> bool {
         self.prompt.chars().any(|c| !c.is_whitespace() && !is_border(c))
     }
 
-    /// Judges a field that is not the text from its prompt to the cursor.
-    fn judge(&self, first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
-        // Its first line has scrolled away, so its end must do.
-        let has_scrolled = first.is_none() || !self.has_sign();
-        if has_scrolled && rows >= 3 && tail.chars().count() >= ENOUGH && squeeze(text).ends_with(tail) {
+    /// Classifies a field whose content from prompt to cursor is not the text.
+    fn classify(&self, first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
+        // The first line has scrolled away, so compare the end.
+        let has_scrolled = first.is_none() || !self.has_marker();
+        if has_scrolled
+            && rows >= 3
+            && tail.chars().count() >= IDENTIFYING_LENGTH
+            && strip_blanks(text).ends_with(tail)
+        {
             return Echo::Exact;
         }
         match first {
@@ -233,14 +240,14 @@ impl Field {
     }
 }
 
-/// How much of the cursor's row is the text.
+/// How much of the cursor's row belongs to the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CursorRow {
     ToCursor,
     Whole,
 }
 
-/// A row of a field, without the right edge of its box where that follows the text.
+/// Returns a row of a field without the right edge of its box.
 fn line(screen: &Screen, row: usize, extent: CursorRow) -> String {
     if row != screen.cursor.0 {
         return screen.row(row);
@@ -251,12 +258,12 @@ fn line(screen: &Screen, row: usize, extent: CursorRow) -> String {
     if extent == CursorRow::ToCursor || text.len() < before.len() { before } else { text.to_owned() }
 }
 
-/// True for what may follow a text up to the right edge of its box. A `|` may be the text's own.
+/// True for characters between a text and the right edge of its box. A `|` may belong to the text.
 fn is_edge(c: char) -> bool {
     c.is_whitespace() || (is_border(c) && c != '|')
 }
 
-/// True if the prompt stands alone between the lines of a frame, as agents' command lines draw it.
+/// True if the prompt is the only text between the lines of a frame, as in agents' command lines.
 fn is_framed(screen: &Screen, before: &str) -> bool {
     let (row, _) = screen.cursor;
     let above = row.checked_sub(1).map(|row| screen.row(row)).unwrap_or_default();
@@ -264,7 +271,7 @@ fn is_framed(screen: &Screen, before: &str) -> bool {
     let prompt = before.trim();
     let mut signs = prompt.chars().filter(|c| !is_border(*c) && !c.is_whitespace());
     let Some(sign) = signs.next() else {
-        // opencode: a bar at the left, nothing else, over three rows.
+        // opencode: only a bar at the left, over three rows.
         let has_bar = |text: &str| text.trim_start().starts_with('┃');
         return prompt == "┃" && has_bar(&above) && has_bar(&below);
     };
@@ -275,7 +282,7 @@ fn is_framed(screen: &Screen, before: &str) -> bool {
     if is_rule(&above) && (is_rule(&below) || is_last) {
         return true;
     }
-    // Gemini without true colour: three filled rows in place of a frame.
+    // Gemini without true colour: three filled rows instead of a frame.
     let mut band = row.saturating_sub(1)..=row + 1;
     if above.is_empty() && below.is_empty() && row > 0 && band.all(|row| screen.is_filled(row)) {
         return true;
@@ -285,7 +292,7 @@ fn is_framed(screen: &Screen, before: &str) -> bool {
     sign == '›' && above.is_empty() && below.is_empty() && has_status
 }
 
-/// True if the rest of the cursor's row is blank or a placeholder.
+/// True if the rest of the cursor's row is blank or ghost text.
 fn has_only_ghost(screen: &Screen) -> bool {
     let after = screen.after_cursor();
     let is_edge = |text: &str| text.chars().all(|c| c.is_whitespace() || is_border(c));
@@ -293,19 +300,19 @@ fn has_only_ghost(screen: &Screen) -> bool {
         let text: String = after.iter().map(|cell| cell.text.as_str()).collect();
         PLACEHOLDERS.iter().any(|known| text.trim_start().starts_with(known))
     };
-    // A block cursor has the colour of its own, so the first cell counts by its text alone.
+    // A block cursor has its own colour, so the first cell counts by its text alone.
     after.iter().all(|cell| is_edge(&cell.text) || cell.is_faint) || is_placeholder()
 }
 
-/// True if nothing follows the cursor but a prompt at the right edge.
+/// True if nothing but a prompt at the right edge follows the cursor.
 fn has_nothing_after(screen: &Screen) -> bool {
     let after = screen.after_cursor();
     let gap = after.iter().take_while(|cell| cell.is_blank()).count();
     gap == after.len() || gap > RIGHT_PROMPT_GAP || has_only_ghost(screen)
 }
 
-/// True for the prompt of a second line: `>` below a command that goes on, and what zsh shows.
-fn continues(screen: &Screen, prompt: &str) -> bool {
+/// True for a continuation prompt: `>` below an unfinished command, or one of zsh.
+fn is_continuation(screen: &Screen, prompt: &str) -> bool {
     let Some(words) = prompt.strip_suffix('>') else { return false };
     if !words.is_empty() {
         return words.split_whitespace().all(|word| ZSH_CONTINUES.contains(&word));
@@ -318,8 +325,8 @@ fn continues(screen: &Screen, prompt: &str) -> bool {
     commands.next().is_some_and(|row| is_command(&row))
 }
 
-/// The text without blanks and without what takes no room: lines are wrapped anywhere.
-pub(crate) fn squeeze(text: &str) -> String {
+/// Removes white space and zero-width characters, because lines are wrapped anywhere.
+pub(crate) fn strip_blanks(text: &str) -> String {
     let is_shown = |c: &char| {
         !c.is_whitespace()
             && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -328,10 +335,10 @@ pub(crate) fn squeeze(text: &str) -> String {
     text.chars().filter(is_shown).collect()
 }
 
-/// True for a client's own sign for a long paste: `[Pasted text #1 +12 lines]`, `[Pasted Content 1234 chars]`.
+/// True for a client's placeholder of a long paste: `[Pasted text #1 +12 lines]`, `[Pasted Content 1234 chars]`.
 ///
-/// Claude Code, Codex, Gemini, Copilot and opencode have one each; `found` is without blanks. The count in it, of
-/// characters or of lines, is the text's.
+/// Claude Code, Codex, Gemini, Copilot and opencode have one each; `found` has no blanks. The count of characters or
+/// lines must match the text.
 fn is_collapsed(found: &str, text: &str) -> bool {
     let Some(inner) = found.strip_prefix("[Past").and_then(|rest| rest.strip_suffix(']')) else {
         return false;
@@ -346,8 +353,8 @@ fn is_collapsed(found: &str, text: &str) -> bool {
         (None, Some(lines)) => lines == breaks || lines == breaks + 1,
         (None, None) => inner.starts_with("edtext#") && breaks == 0,
     };
-    // A short line is never collapsed: the sign would be the text of somebody else.
-    fits && !inner.contains(['[', ']']) && (breaks > 0 || text.chars().count() >= ENOUGH)
+    // A short line is never collapsed: the placeholder would belong to another text.
+    fits && !inner.contains(['[', ']']) && (breaks > 0 || text.chars().count() >= IDENTIFYING_LENGTH)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::terminal::screen::Emulator;
 
-/// The recorded screens of a client: the cursor's place in the first line, then 30 rows of 100 columns.
+/// Loads the recorded screens of clients: the cursor's position in the first line, then 30 rows of 100 columns.
 fn recorded(path: &Path) -> Screen {
     let text = std::fs::read_to_string(path).unwrap();
     let (cursor, rows) = text.split_once('\n').unwrap();
@@ -46,14 +46,14 @@ fn field_is_found_only_where_clients_idle() {
                 assert_eq!(found, Err(Obstacle::Question), "{client}/{state}");
             }
             "busy" => assert_eq!(found, Err(Obstacle::Busy), "{client}/{state}"),
-            // A menu, a dialog or a draft: whichever, nothing is typed.
+            // A menu, a dialog or a draft: nothing is typed in any of them.
             _ => assert!(found.is_err(), "{client}/{state}"),
         }
     }
 }
 
 #[test]
-fn echo_is_the_exact_text() {
+fn echo_must_be_the_exact_text() {
     let tool = "@@tool Bash {\"command\":\"touch danger.txt\",\"description\":\"Touch\"}";
     let words = format!("{}end", "word ".repeat(60));
     let lines = |count: usize| (1..=count).map(|n| format!("l{n}")).collect::<Vec<_>>().join("\n");
@@ -91,7 +91,7 @@ fn drawn(output: &str, reads_lines: bool) -> Screen {
 }
 
 #[test]
-fn plain_prompts_take_text_questions_do_not() {
+fn plain_prompts_accept_text_questions_do_not() {
     let table = [
         ("me@host:~$ ", true),
         ("bash-5.2# ", true),
@@ -148,7 +148,7 @@ fn bars_and_pipes_do_not_hide_the_text() {
     assert_eq!(field.echo(&drawn(&format!("\x1b[?2004h$ {piped}"), false), &piped), Echo::Exact);
 }
 
-/// Three rows of a background, as Gemini draws its field where there is no true colour.
+/// Builds three filled rows, as Gemini draws its field without true colour.
 fn band(middle: &str, column: usize) -> Screen {
     let row = |text: &str| format!("\x1b[48;5;240m{text:<60}\x1b[49m\r\n");
     let rows = [" status\r\n", &row(""), &row(middle), &row(""), " ~/project"].concat();

@@ -1,4 +1,4 @@
-//! Notices of new mail, for a terminal whose owner wants them.
+//! Notices of new mail, typed into terminals whose owner enabled them.
 
 use switchboard_core::{AgentId, Door, MessageId};
 use switchboard_hub::{Changes, DisplayLease, DisplayMode, MailboxMessage, MailboxQuery, Part};
@@ -9,16 +9,16 @@ use crate::error::WorkspaceError;
 use crate::translate::iso;
 use crate::workspace::Workspace;
 
-/// Under this topic the hub remembers the last notice typed for each agent: it is no message, so it is
-/// not in the journal, and one per agent is enough to answer "who typed that?".
+/// Topic of notes: the last notice typed for each agent. A notice is not a message, so it is not in the journal; one
+/// per agent is enough to answer "who typed that?".
 const NOTICES: &str = "terminal notices";
 
-/// How many messages are counted, and how many senders named.
-const MOST: usize = 100;
-const NAMED: usize = 3;
+/// Most messages counted, and most senders named, in a notice.
+const MAX_COUNTED: usize = 100;
+const MAX_NAMED: usize = 3;
 
-/// What there is to tell an agent about its mail. At most one notice is out at a time: there is no other
-/// until the agent has read the oldest message that the last one told of.
+/// Source of notices about an agent's new mail. Only one is outstanding: the next one follows after the agent has read
+/// the oldest message that the last one announced.
 pub struct Notices {
     workspace: Workspace,
     agent: AgentId,
@@ -27,7 +27,7 @@ pub struct Notices {
     outstanding: Option<MessageId>,
 }
 
-/// A notice that is about to be typed.
+/// A notice to be typed.
 pub struct Notice {
     /// The line.
     pub text: String,
@@ -37,7 +37,7 @@ pub struct Notice {
 }
 
 impl Notices {
-    /// Notices of what is accepted after `executor` was taken.
+    /// Creates notices for messages accepted after `executor` was acquired.
     pub fn new(executor: &TerminalExecutor) -> Self {
         let workspace = executor.workspace().clone();
         let changes = workspace.hub().changes();
@@ -50,7 +50,7 @@ impl Notices {
         }
     }
 
-    /// Waits until there is mail to tell of. Can be cancelled and called again.
+    /// Waits until there is mail to announce. Cancel-safe.
     pub async fn wait(&mut self) -> Result<(), WorkspaceError> {
         while self.poll_mail().await?.is_none() {
             self.changes.next().await;
@@ -58,25 +58,26 @@ impl Notices {
         Ok(())
     }
 
-    /// The notice to type now, if there still is one. What another adapter shows to the agent or has told it of
-    /// needs none. Its messages are held until [`finish`](Self::finish), or until it is dropped: then it was not typed.
+    /// Returns the notice to type now, if there still is one. Mail that another adapter shows or has announced needs
+    /// none. Its messages are leased until [`finish`](Self::finish), or until it is dropped, which means that it was
+    /// not typed.
     pub async fn next_notice(&mut self) -> Result<Option<Notice>, WorkspaceError> {
         let Some((mail, more)) = self.poll_mail().await? else { return Ok(None) };
         let oldest = mail.first().map(|mail| mail.stored.message.id);
         let hold = self.workspace.lease_unseen_of(&self.agent, &mail, DisplayMode::Push).await?;
-        let told: Vec<&MailboxMessage> =
+        let announced: Vec<&MailboxMessage> =
             mail.iter().filter(|mail| hold.contains(mail.stored.message.id)).collect();
-        if told.is_empty() {
+        if announced.is_empty() {
             self.outstanding = oldest;
             return Ok(None);
         }
-        let senders: Vec<&AgentId> = told.iter().map(|mail| &mail.stored.message.from).collect();
+        let senders: Vec<&AgentId> = announced.iter().map(|mail| &mail.stored.message.from).collect();
         let text = notice(&senders, more);
-        let ids = told.iter().map(|mail| mail.stored.message.id).collect();
+        let ids = announced.iter().map(|mail| mail.stored.message.id).collect();
         Ok(Some(Notice { text, hold, ids, oldest }))
     }
 
-    /// Notes that a notice was typed.
+    /// Records that a notice was typed.
     pub async fn finish(&mut self, notice: Notice) -> Result<(), WorkspaceError> {
         let Notice { text, hold, ids, oldest } = notice;
         self.outstanding = oldest;
@@ -86,10 +87,14 @@ impl Notices {
         Ok(hub.put_note(Door::Workspace, NOTICES, key, Some(value)).await?)
     }
 
-    /// The mail to tell of, and whether there is more of it.
+    /// Returns the mail to announce, and whether there is more.
     async fn poll_mail(&mut self) -> Result<Option<(Vec<MailboxMessage>, bool)>, WorkspaceError> {
-        let query =
-            MailboxQuery { agent: self.agent.clone(), after: self.after, limit: MOST, part: Part::Unseen };
+        let query = MailboxQuery {
+            agent: self.agent.clone(),
+            after: self.after,
+            limit: MAX_COUNTED,
+            part: Part::Unseen,
+        };
         let page = self.workspace.hub().mailbox(query).await?;
         let mut mail = page.items;
         mail.retain(|mail| mail.stored.message.kind.as_str() != EXECUTE);
@@ -98,7 +103,7 @@ impl Notices {
     }
 }
 
-/// One line that tells how many messages came from whom.
+/// Builds one line with the number of messages and their senders.
 fn notice(senders: &[&AgentId], more: bool) -> String {
     let mut names: Vec<String> = Vec::new();
     for sender in senders.iter().map(ToString::to_string) {
@@ -106,8 +111,8 @@ fn notice(senders: &[&AgentId], more: bool) -> String {
             names.push(sender);
         }
     }
-    let others = names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
+    let others = names.len().saturating_sub(MAX_NAMED);
+    names.truncate(MAX_NAMED);
     if others > 0 || more {
         names.push("others".to_owned());
     }

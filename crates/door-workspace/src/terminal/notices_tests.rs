@@ -1,11 +1,11 @@
 use switchboard_core::Kind;
 
 use super::*;
-use crate::test_workspace::{TestWorkspace, agent, letter, name};
+use crate::test_workspace::{TestWorkspace, agent, name, outgoing};
 use crate::workspace::OutgoingMessage;
 
 #[test]
-fn a_notice_says_how_many_from_whom() {
+fn notice_counts_messages_and_names_senders() {
     let [a, b, c, d] = ["a", "b", "c", "d"].map(agent);
     let table: [(&[&AgentId], bool, &str); 5] = [
         (&[&a], false, "1 new message from a"),
@@ -20,17 +20,17 @@ fn a_notice_says_how_many_from_whom() {
 }
 
 #[tokio::test]
-async fn one_at_a_time_until_the_mail_is_read() {
+async fn one_notice_is_outstanding_until_read() {
     let test = TestWorkspace::new(&["codex", "claude", "gemini"]).await;
-    test.send(letter("claude", "codex", "before")).await;
+    test.send(outgoing("claude", "codex", "before")).await;
     let executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let mut notices = Notices::new(&executor);
     assert!(notices.next_notice().await.unwrap().is_none(), "what was there before is not new");
     let execute = Kind::parse(EXECUTE).unwrap();
-    test.send(OutgoingMessage { kind: execute, ..letter("claude", "codex", "typed anyway") }).await;
+    test.send(OutgoingMessage { kind: execute, ..outgoing("claude", "codex", "typed anyway") }).await;
     assert!(notices.next_notice().await.unwrap().is_none());
-    let one = test.send(letter("claude", "codex", "one")).await;
-    let two = test.send(letter("gemini", "codex", "two")).await;
+    let one = test.send(outgoing("claude", "codex", "one")).await;
+    let two = test.send(outgoing("gemini", "codex", "two")).await;
     notices.wait().await.unwrap();
     drop(notices.next_notice().await.unwrap().unwrap());
     let notice = notices.next_notice().await.unwrap().expect("one that was not typed comes again");
@@ -39,7 +39,7 @@ async fn one_at_a_time_until_the_mail_is_read() {
     assert_eq!(text, "[switchboard] 2 new messages from claude and gemini: run check_inbox");
     let noted = test.workspace.hub().notes(Door::Workspace, NOTICES).await.unwrap();
     assert!(noted[0].0 == "codex" && noted[0].1.ends_with(&text), "{noted:?}");
-    test.send(letter("gemini", "codex", "three")).await;
+    test.send(outgoing("gemini", "codex", "three")).await;
     assert!(notices.next_notice().await.unwrap().is_none(), "one is out");
     test.workspace.mark_seen(&agent("codex"), vec![one, two]).await.unwrap();
     let text = notices.next_notice().await.unwrap().unwrap().text;

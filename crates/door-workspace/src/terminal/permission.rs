@@ -1,4 +1,4 @@
-//! Which messages may be typed. Pure.
+//! Rules for which messages may be typed. Pure.
 
 use jiff::Timestamp;
 use switchboard_core::{Address, AgentId, Directory, Door, Message};
@@ -9,77 +9,81 @@ use crate::translate::is_foreign;
 /// The kind of message that is typed.
 pub(crate) const EXECUTE: &str = "execute";
 
-/// Most bytes that are typed for one message. More takes longer to type than anyone would watch; a file
-/// of the workspace holds it better.
-const LONGEST: usize = 64 << 10;
+/// Most bytes typed for one message. More takes longer to type than anyone would watch; a file of the workspace is the
+/// better way to send it.
+const MAX_TEXT: usize = 64 << 10;
 
-/// Since when somebody stands at a terminal, and what its owner allows.
+/// Permissions of a terminal's owner, and when its executor started.
 #[derive(Debug, Clone)]
 pub(crate) struct Permission {
-    /// The last journal number before.
+    /// The last journal number before the executor started.
     pub(crate) after: i64,
-    /// The moment.
+    /// When it started.
     pub(crate) began: Timestamp,
-    /// Whether what was dropped as a file may be typed.
+    /// True if messages that were dropped as files may be typed.
     pub(crate) from_files: bool,
 }
 
-/// Why a message is not typed. It stays in the mailbox, and its sender is told this.
+/// Why a message is not typed. It stays in the mailbox, and the reason is reported to its sender.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It is older than the run of the terminal.
-    #[error("it was accepted before this terminal was run; send it again if it is still wanted")]
+    #[error("it was accepted before this terminal started; send it again if it is still needed")]
     Old,
-    /// It lost its use.
+    /// It has expired.
     #[error("it expired before it could be typed")]
     Expired,
     /// It came from another hub, swarm or protocol.
-    #[error("'{from}' wrote it through {door}; only agents and the person of this hub may type here")]
+    #[error("'{from}' sent it through {door}; only agents and the person of this hub may type here")]
     Elsewhere {
-        /// Who.
+        /// The sender.
         from: AgentId,
-        /// How it came in.
+        /// The door that it came through.
         door: Door,
     },
-    /// Its file belongs to another user of the machine.
+    /// Another user of the machine owns its file.
     #[error("its file belongs to another user")]
     ForeignFile,
-    /// Nobody knows the sender.
+    /// The sender is not registered.
     #[error("'{from}' is not registered here; register it with `switchboard agents register \"{from}\"`")]
     UnknownSender {
-        /// Who.
+        /// The sender.
         from: AgentId,
     },
-    /// Nobody vouches for the sender.
+    /// The sender is not authenticated.
     #[error(
-        "it was dropped as a file, so nobody vouches for its sender; send it with `switchboard send --kind execute`, \
+        "it was dropped as a file, so its sender is not authenticated; send it with `switchboard send --kind execute`, \
          or set terminals.executeFromFiles"
     )]
     Unverified,
-    /// It is for many.
-    #[error("it is written to {to}; an execute message names one terminal")]
+    /// It is addressed to a group.
+    #[error("it is addressed to {to}; an execute message needs one agent")]
     Group {
-        /// To whom.
+        /// The address.
         to: Address,
     },
-    /// No terminal ran when it came.
-    #[error("no terminal of '{agent}' ran when it came; start it with `switchboard run` and send it again")]
+    /// No terminal ran when it arrived.
+    #[error(
+        "no terminal of '{agent}' ran when it arrived; start it with `switchboard run` and send it again"
+    )]
     NoTerminal {
-        /// Whose terminal.
+        /// The terminal's agent.
         agent: AgentId,
     },
-    /// There is nothing to type.
-    #[error("there is nothing left to type without control characters and leading '!', '/' and '$'")]
+    /// No text is left after sanitizing.
+    #[error("nothing is left to type without control characters and leading '!', '/' and '$'")]
     Empty,
     /// It is too long.
-    #[error("it has {size} bytes to type and the limit is {LONGEST}; put them into a file and send its path")]
+    #[error(
+        "it has {size} bytes to type and the limit is {MAX_TEXT}; put them into a file and send its path"
+    )]
     TooLong {
-        /// How long.
+        /// Its size in bytes.
         size: usize,
     },
 }
 
-/// What is to be typed for a message, or why nothing is.
+/// Returns the sanitized text to type for a message, or the reason for refusing it.
 pub(crate) fn text_to_type(
     message: &Message,
     seq: i64,
@@ -97,7 +101,7 @@ pub(crate) fn text_to_type(
     if !message.origin.verified && !permission.from_files {
         return Err(Refusal::Unverified);
     }
-    // A file is taken in when it is found, which may be long after it was put there.
+    // A file may be ingested long after it was written.
     if seq <= permission.after || (!message.origin.verified && message.sent_at < permission.began) {
         return Err(Refusal::Old);
     }
@@ -112,7 +116,7 @@ pub(crate) fn text_to_type(
     }
     match sanitize_input(&message.body) {
         text if text.is_empty() => Err(Refusal::Empty),
-        text if text.len() > LONGEST => Err(Refusal::TooLong { size: text.len() }),
+        text if text.len() > MAX_TEXT => Err(Refusal::TooLong { size: text.len() }),
         text => Ok(text),
     }
 }

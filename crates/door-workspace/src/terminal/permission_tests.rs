@@ -46,14 +46,14 @@ fn judge(message: &Message, seq: i64, from_files: bool) -> Result<String, Refusa
 }
 
 #[test]
-fn what_an_agent_or_the_person_sends_now_is_typed_neutrally() {
+fn message_of_local_sender_is_typed_sanitized() {
     assert_eq!(judge(&message(), 11, false), Ok("cargo test".into()));
     let person = Message { from: AgentId::human(), body: "/clear\r\nnow".into(), ..message() };
     assert_eq!(judge(&person, 11, false), Ok("clear\nnow".into()));
 }
 
 #[test]
-fn everything_else_is_refused_with_its_reason() {
+fn other_messages_are_refused_with_a_reason() {
     let refused = |change: fn(&mut Message)| {
         let mut message = message();
         change(&mut message);
@@ -72,13 +72,13 @@ fn everything_else_is_refused_with_its_reason() {
     assert!(matches!(refused(|m| m.to = "all".parse().unwrap()), Refusal::Group { .. }));
     assert_eq!(refused(|m| m.expires_at = Some(began() + SignedDuration::from_secs(2))), Refusal::Expired);
     assert_eq!(refused(|m| m.body = "\x1b[A !".into()), Refusal::Empty);
-    assert_eq!(refused(|m| m.body = "x".repeat(LONGEST + 1)), Refusal::TooLong { size: LONGEST + 1 });
+    assert_eq!(refused(|m| m.body = "x".repeat(MAX_TEXT + 1)), Refusal::TooLong { size: MAX_TEXT + 1 });
     let foreign = |m: &mut Message| drop(m.metadata.insert("workspace.owner".into(), json!(1234)));
     assert_eq!(refused(foreign), Refusal::ForeignFile);
 }
 
 #[test]
-fn a_dropped_file_needs_the_owner_s_word_and_must_be_new() {
+fn dropped_file_must_be_permitted_and_new() {
     let mut message = message();
     message.origin.verified = false;
     assert_eq!(judge(&message, 11, false), Err(Refusal::Unverified));
@@ -89,7 +89,7 @@ fn a_dropped_file_needs_the_owner_s_word_and_must_be_new() {
 }
 
 #[test]
-fn a_name_counts_however_it_is_spelled() {
+fn sender_name_matches_in_any_spelling() {
     let spelled = Message { from: AgentId::local(name("CLAUDE")), ..message() };
     assert_eq!(judge(&spelled, 11, false), Ok("cargo test".into()));
 }

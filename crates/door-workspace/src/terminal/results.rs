@@ -1,5 +1,5 @@
-//! What the sender of an `execute` is told: `outbox/<sender>/<message-id>.<status>.receipt.json`, beside
-//! the receipts, in the shape of one.
+//! Results of `execute` messages: `outbox/<sender>/<message-id>.<status>.receipt.json`, beside the receipts and in
+//! their format.
 
 use jiff::Timestamp;
 use switchboard_core::{AgentId, Message};
@@ -11,33 +11,33 @@ use crate::translate::{is_foreign, iso};
 use crate::tree::{Folders, Section, Tree};
 use crate::wire::{ReceiptFile, pretty};
 
-/// Larger than any record of ours.
+/// Largest record that is read.
 const LIMIT: u64 = 1 << 20;
 
-/// What became of an `execute` message at its terminal.
+/// Result of an `execute` message at its terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecuteResult {
     /// It was typed, with one Enter.
     Executed,
-    /// It was begun and not finished, or may not have been typed at all. It is not tried again.
+    /// It was started and not finished, or may not have been typed at all. There is no retry.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// It was not typed and stays in the mailbox.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is not typed yet and waits in the mailbox. Never in a record.
+    /// It is not typed yet and waits in the mailbox. Never written as a record.
     Queued {
-        /// For what.
+        /// The reason.
         reason: String,
     },
 }
 
 impl ExecuteResult {
-    /// The word for it in a record.
+    /// Returns the status in a record.
     pub fn status(&self) -> &'static str {
         match self {
             Self::Executed => "executed",
@@ -47,7 +47,7 @@ impl ExecuteResult {
         }
     }
 
-    /// Why it was not typed as it should have been.
+    /// Returns why it was not typed.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Executed => None,
@@ -55,7 +55,7 @@ impl ExecuteResult {
         }
     }
 
-    /// One sentence for a receipt.
+    /// Formats the result as one sentence for a receipt.
     pub fn note(&self) -> String {
         match self {
             Self::Executed => self.status().to_owned(),
@@ -64,7 +64,7 @@ impl ExecuteResult {
         }
     }
 
-    /// What [`note`](Self::note) said; none where it was not ours.
+    /// Parses the text of [`note`](Self::note); `None` for other texts.
     pub(crate) fn from_note(note: &str) -> Option<Self> {
         match note.split_once(": ") {
             None if note == Self::Executed.status() => Some(Self::Executed),
@@ -84,7 +84,7 @@ impl ExecuteResult {
         }
     }
 
-    /// Writes the record, once: what was told first stays. A sender of another owner has no outbox here.
+    /// Writes the record, once: the first result stays. A sender of another owner has no outbox here.
     pub(crate) fn write(
         &self,
         tree: &Tree,

@@ -1,4 +1,4 @@
-//! `run_in_terminal`: input for another agent's terminal, and what came of it.
+//! `run_in_terminal`: sends input to another agent's terminal and waits for the result.
 
 use std::time::Duration;
 
@@ -12,44 +12,45 @@ use crate::error::WorkspaceError;
 use crate::ids;
 use crate::workspace::{OutgoingMessage, Workspace, blocking};
 
-/// How long to wait for the outcome: longer than the protocol's ten seconds, which the host of a terminal has to
-/// answer, so that what it answers or fails to answer is known by then.
-const PATIENCE: Duration = Duration::from_secs(12);
+/// Time limit for the result. It is longer than the protocol's ten seconds for the host of a terminal, so that the
+/// host's answer or timeout is known by then.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Input that was sent to a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalRun {
     /// The message that carries it.
     pub id: MessageId,
-    /// What the protocol calls the message.
+    /// The message's protocol id.
     pub native_id: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: TerminalOutcome,
 }
 
-/// What came of input for a terminal.
+/// Outcome of input for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalOutcome {
     /// It was typed, with one Enter.
     Executed,
-    /// It was begun and not finished, or may not have been typed at all. It is not tried again.
+    /// It was started and not finished, or may not have been typed at all. There is no retry.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// It was not typed and will not be.
     Refused {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Nobody is there to type it. It stays in the mailbox: what was sent before somebody runs the terminal is never typed.
+    /// No process serves the terminal. The message stays in the mailbox; input sent before the terminal runs is never
+    /// typed.
     Unattended {
-        /// What to do.
+        /// The next step.
         reason: String,
     },
     /// It waits in the mailbox.
     Queued {
-        /// For what.
+        /// The reason.
         reason: String,
     },
 }
@@ -57,15 +58,15 @@ pub enum TerminalOutcome {
 impl Workspace {
     /// Sends input to an agent's terminal and waits for the outcome, at most twelve seconds.
     ///
-    /// The message is in the journal when this returns `Ok`, whatever the outcome. Delivering it is left to
-    /// whoever has the door open: this process or the one that runs the terminal.
+    /// The message is in the journal when this returns `Ok`, whatever the outcome. The process that has the door open
+    /// delivers it: this one, or the one that runs the terminal.
     pub async fn run_in_terminal(
         &self,
         from: &AgentId,
         name: &Name,
         input: String,
     ) -> Result<TerminalRun, WorkspaceError> {
-        self.run_in_terminal_within(from, name, input, PATIENCE).await
+        self.run_in_terminal_within(from, name, input, RESULT_TIMEOUT).await
     }
 
     pub(crate) async fn run_in_terminal_within(
@@ -73,23 +74,23 @@ impl Workspace {
         from: &AgentId,
         name: &Name,
         input: String,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<TerminalRun, WorkspaceError> {
         let terminal = self.hub().directory().await?.canonical(&AgentId::local(name.clone()));
         let kind = Kind::parse(EXECUTE).map_err(|_| WorkspaceError::Closed)?;
-        let letter = OutgoingMessage::new(from.clone(), Address::Agent(terminal.clone()), kind, input);
-        let accepted = self.send(letter).await?;
+        let outgoing = OutgoingMessage::new(from.clone(), Address::Agent(terminal.clone()), kind, input);
+        let accepted = self.send(outgoing).await?;
         let id = accepted.id;
         let outcome = match accepted.stopped {
             Some(stop) => TerminalOutcome::Refused { reason: stop.to_string() },
-            None => self.terminal_outcome(id, &terminal, patience).await?,
+            None => self.terminal_outcome(id, &terminal, timeout).await?,
         };
         Ok(TerminalRun { id, native_id: ids::to_native(id), outcome })
     }
 
-    /// Refuses an `execute` message that would never be typed: an `execute` message accepted before the terminal runs is not typed.
+    /// Refuses an `execute` message that would never be typed, because no terminal of its recipient runs.
     ///
-    /// The terminal is that of the agent who gets the message, also where its mail is forwarded.
+    /// The terminal is that of the agent who gets the message, also after forwarding.
     pub async fn check_execute(&self, kind: &Kind, to: &Address) -> Result<(), WorkspaceError> {
         if kind.as_str() != EXECUTE {
             return Ok(());
@@ -102,21 +103,22 @@ impl Workspace {
             resolved => resolved.map_err(HubError::from)?.into_iter().next(),
         };
         let agent = resolved.filter(|agent| agent.realm.is_none()).ok_or_else(not_one)?;
-        if self.is_terminal_worked(&agent).await? {
+        if self.is_terminal_served(&agent).await? {
             Ok(())
         } else {
             Err(WorkspaceError::NoTerminal { agent })
         }
     }
 
-    /// Tells the sender of a dropped `execute` message that it is not typed, where no terminal runs that would tell it.
+    /// Reports to the sender of a dropped `execute` message that it is not typed, if no executor runs that would report
+    /// it.
     pub(crate) async fn refuse_untyped(
         &self,
         message: &Message,
         deliveries: &[Delivery],
     ) -> Result<(), WorkspaceError> {
         let Some(agent) = deliveries.first().map(|delivery| delivery.agent.clone()) else { return Ok(()) };
-        if message.kind.as_str() != EXECUTE || self.is_terminal_worked(&agent).await? {
+        if message.kind.as_str() != EXECUTE || self.is_terminal_served(&agent).await? {
             return Ok(());
         }
         let refusal = if message.to.as_agent().is_none() {
@@ -135,12 +137,12 @@ impl Workspace {
         &self,
         id: MessageId,
         terminal: &AgentId,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<TerminalOutcome, WorkspaceError> {
         let Some(stored) = self.hub().message(id).await? else { return Err(WorkspaceError::Closed) };
-        if !self.is_terminal_worked(terminal).await? {
-            // Whoever ran it may have typed this as the last thing.
-            return Ok(self.told(&stored.message).await?.unwrap_or_else(|| TerminalOutcome::Unattended {
+        if !self.is_terminal_served(terminal).await? {
+            // The executor may have typed it just before it ended.
+            return Ok(self.known_outcome(&stored.message).await?.unwrap_or_else(|| TerminalOutcome::Unattended {
                 reason: format!(
                     "no terminal of '{terminal}' runs; start it with `switchboard run --name \"{terminal}\" -- \
                      COMMAND` and send it again"
@@ -148,45 +150,45 @@ impl Workspace {
             }));
         }
         let mut changes = self.hub().changes();
-        let told = async {
+        let reported = async {
             loop {
-                if let Some(outcome) = self.told(&stored.message).await? {
+                if let Some(outcome) = self.known_outcome(&stored.message).await? {
                     return Ok::<_, WorkspaceError>(outcome);
                 }
                 changes.next().await;
             }
         };
-        if let Ok(told) = tokio::time::timeout(patience, told).await {
-            return told;
+        if let Ok(outcome) = tokio::time::timeout(timeout, reported).await {
+            return outcome;
         }
         let why = match self.waiting_reason(id).await? {
             Some(reason) => format!("not typed yet: {reason}"),
-            None => format!("the terminal of '{terminal}' has not taken it within {} s", patience.as_secs()),
+            None => format!("the terminal of '{terminal}' has not taken it within {} s", timeout.as_secs()),
         };
         let reason = format!("{why}; ask later with `switchboard receipt {}`", ids::to_native(id));
         Ok(TerminalOutcome::Queued { reason })
     }
 
-    /// What became of an `execute` message, as its sender was told; none for others, and where nothing has yet.
+    /// Returns the reported result of an `execute` message; `None` for other messages, and before there is one.
     pub async fn execute_result(&self, message: &Message) -> Result<Option<ExecuteResult>, WorkspaceError> {
         if message.kind.as_str() != EXECUTE {
             return Ok(None);
         }
         let (tree, found) = (self.tree().clone(), message.clone());
-        let told = blocking(move || Ok(ExecuteResult::read(&tree, &found)?)).await?;
-        if told.is_some() {
-            return Ok(told);
+        let result = blocking(move || Ok(ExecuteResult::read(&tree, &found)?)).await?;
+        if result.is_some() {
+            return Ok(result);
         }
         let Some(reason) = self.waiting_reason(message.id).await? else { return Ok(None) };
         let Some((_, receipt)) = self.hub().receipt(message.id).await? else { return Ok(None) };
-        // Nothing waits where the message was read another way, or the terminal has ended.
+        // Nothing is queued if the message was read another way, or the terminal has ended.
         let waits = receipt.deliveries.iter().find(|delivery| delivery.state.is_waiting());
         let Some(delivery) = waits else { return Ok(None) };
-        let is_worked = self.is_terminal_worked(&delivery.agent).await?;
+        let is_worked = self.is_terminal_served(&delivery.agent).await?;
         Ok(is_worked.then_some(ExecuteResult::Queued { reason }))
     }
 
-    async fn told(&self, message: &Message) -> Result<Option<TerminalOutcome>, WorkspaceError> {
+    async fn known_outcome(&self, message: &Message) -> Result<Option<TerminalOutcome>, WorkspaceError> {
         Ok(self.execute_result(message).await?.and_then(|result| match result {
             ExecuteResult::Executed => Some(TerminalOutcome::Executed),
             ExecuteResult::Failed { reason } => Some(TerminalOutcome::Failed { reason }),
@@ -195,8 +197,8 @@ impl Workspace {
         }))
     }
 
-    /// Whether somebody is there to type: `switchboard run`, or `serve` where it has a way to.
-    async fn is_terminal_worked(&self, terminal: &AgentId) -> Result<bool, WorkspaceError> {
+    /// True if a process serves the terminal: `switchboard run`, or `serve` if it has an endpoint for it.
+    async fn is_terminal_served(&self, terminal: &AgentId) -> Result<bool, WorkspaceError> {
         if self.terminal_holder(terminal)?.is_some() {
             return Ok(true);
         }

@@ -1,4 +1,4 @@
-//! The screen of a program in a terminal, as the recogniser of input fields reads it.
+//! Screen contents of a program in a terminal, for the detection of input fields.
 
 use std::num::NonZeroU16;
 
@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
     pub(crate) rows: Vec<Vec<Cell>>,
-    /// Row and column, both from 0. A program that hides its cursor leaves it in its input field all the same.
+    /// Row and column, both from 0. A program that hides its cursor still leaves it in its input field.
     pub(crate) cursor: (usize, usize),
     pub(crate) mode: InputMode,
 }
@@ -15,16 +15,16 @@ pub struct Screen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    /// Dim or grey, as placeholders and suggestions are.
+    /// Dim or grey, like placeholders and suggestions.
     pub(crate) is_faint: bool,
     /// With a background other than the terminal's own.
     pub(crate) is_filled: bool,
 }
 
-/// How a program takes its input.
+/// How a program accepts input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputMode {
-    /// Pastes arrive with marks around them (DECSET 2004).
+    /// Bracketed paste (DECSET 2004).
     Paste,
     /// The terminal itself edits and echoes lines, and a process waits for one.
     Lines,
@@ -33,17 +33,17 @@ pub enum InputMode {
 }
 
 impl Screen {
-    /// How the program takes its input.
+    /// Returns how the program accepts input.
     pub fn mode(&self) -> InputMode {
         self.mode
     }
 
-    /// The text of a row without blanks at its end.
+    /// Returns the text of a row without trailing blanks.
     pub(crate) fn row(&self, row: usize) -> String {
         self.text(row, 0, usize::MAX).trim_end().to_owned()
     }
 
-    /// The text of a row between two columns.
+    /// Returns the text of a row between two columns.
     pub(crate) fn text(&self, row: usize, from: usize, to: usize) -> String {
         let cells = self.rows.get(row).map_or(&[][..], Vec::as_slice);
         let to = to.min(cells.len());
@@ -51,7 +51,7 @@ impl Screen {
         cells.iter().map(|cell| cell.text.as_str()).collect()
     }
 
-    /// The text of the cursor's row before the cursor.
+    /// Returns the text of the cursor's row before the cursor.
     pub(crate) fn before_cursor(&self) -> String {
         self.text(self.cursor.0, 0, self.cursor.1)
     }
@@ -61,7 +61,7 @@ impl Screen {
         self.rows.get(row).is_some_and(|cells| cells.iter().all(|cell| cell.is_filled))
     }
 
-    /// The cells from the cursor to the end of its row.
+    /// Returns the cells from the cursor to the end of its row.
     pub(crate) fn after_cursor(&self) -> &[Cell] {
         let row = self.rows.get(self.cursor.0).map_or(&[][..], Vec::as_slice);
         row.get(self.cursor.1..).unwrap_or_default()
@@ -74,35 +74,35 @@ impl Cell {
     }
 }
 
-/// A terminal emulator that is fed a program's output.
+/// A terminal emulator that parses a program's output.
 pub struct Emulator {
     parser: vt100::Parser,
 }
 
 impl Emulator {
-    /// An empty screen of this size.
+    /// Creates an empty screen of this size.
     pub fn new(rows: u16, columns: u16) -> Self {
         let (rows, columns) = size(rows, columns);
         Self { parser: vt100::Parser::new(rows, columns, 0) }
     }
 
-    /// Reads the next piece of output; it may be cut anywhere.
+    /// Parses the next piece of output, which may be split anywhere.
     pub fn read(&mut self, output: &[u8]) {
         self.parser.process(output);
     }
 
-    /// Follows the window.
+    /// Resizes the screen with its window.
     pub fn resize(&mut self, rows: u16, columns: u16) {
         let (rows, columns) = size(rows, columns);
         self.parser.set_size(rows, columns);
     }
 
-    /// True if the program asked for marks around pastes.
+    /// True if the program asked for bracketed paste.
     pub fn uses_bracketed_paste(&self) -> bool {
         self.parser.screen().bracketed_paste()
     }
 
-    /// The screen now. `reads_lines` says that the terminal edits lines and a process waits for one.
+    /// Returns the current screen. `reads_lines` means that the terminal edits lines and a process waits for one.
     pub fn screen(&self, reads_lines: bool) -> Screen {
         let screen = self.parser.screen();
         let (rows, columns) = screen.size();
@@ -120,7 +120,7 @@ impl Emulator {
         }
     }
 
-    /// A screen that another emulator has drawn: its rows with colours, and its cursor.
+    /// Builds a screen from another emulator's rows, with colours, and its cursor.
     pub(crate) fn redraw(rows: &str, size: (u16, u16), cursor: (usize, usize), mode: InputMode) -> Screen {
         let mut emulator = Self::new(size.0, size.1);
         for (row, text) in rows.lines().take(usize::from(size.0)).enumerate() {
@@ -131,7 +131,7 @@ impl Emulator {
     }
 }
 
-/// A size with room for a wide character.
+/// Clamps a size to one with room for a wide character.
 fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
     let at_least = |size: u16, least: u16| NonZeroU16::new(size.max(least)).unwrap_or(NonZeroU16::MIN);
     (at_least(rows, 2), at_least(columns, 4))
@@ -150,7 +150,7 @@ fn cell(cell: Option<&vt100::Cell>) -> Cell {
     Cell { text, is_faint: cell.dim() || is_grey(cell.fgcolor()), is_filled }
 }
 
-/// The greys of the 256 colours, bright black, and what lies between black and white in RGB.
+/// True for the greys of the 256 colours, bright black, and RGB colours between black and white.
 fn is_grey(colour: vt100::Color) -> bool {
     match colour {
         vt100::Color::Default => false,

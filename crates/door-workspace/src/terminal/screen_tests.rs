@@ -19,7 +19,7 @@ fn paste_mode_follows_the_program() {
 }
 
 #[test]
-fn wide_characters_take_two_columns() {
+fn wide_characters_fill_two_columns() {
     let mut emulator = Emulator::new(2, 20);
     emulator.read("日本 \x1b[2mghost".as_bytes());
     let screen = emulator.screen(false);

@@ -1,4 +1,4 @@
-//! Terminals that nobody runs under `switchboard run`: tmux panes, and those of other programs.
+//! Serves terminals that do not run under `switchboard run`: tmux panes, and terminals of other programs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bridge;
 use super::encode::dismiss_completion;
-use super::executor::{ExecuteRequest, Mark, TerminalExecutor};
+use super::executor::{ExecuteRequest, StartMark, TerminalExecutor};
 use super::field::Obstacle;
 use super::results::ExecuteResult;
 use super::screen::InputMode;
@@ -22,41 +22,41 @@ use crate::error::WorkspaceError;
 use crate::state::{Loaded, objects, text};
 use crate::workspace::{Workspace, blocking};
 
-/// Topic of the notes that say which panes were registered with this hub.
+/// Topic of notes: panes that were registered with this hub.
 pub(crate) const PANES: &str = "panes";
 
-/// The key of an agent's pane in those notes.
+/// Returns the key of an agent's pane in those notes.
 pub(crate) fn pane_key(agent: &AgentId) -> String {
     agent.name.as_str().to_lowercase()
 }
 
-/// How often `state.json` is looked at for terminals that registered.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval of reading `state.json` for new terminals.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a message that waits for an input field is tried again.
-const RETRY: Duration = Duration::from_secs(1);
+/// Retry interval of a message that waits for an input field.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a pane is looked at while a text is typed into it.
-const GLANCE: Duration = Duration::from_millis(60);
+/// Poll interval of a pane while text is typed into it.
+const PANE_POLL: Duration = Duration::from_millis(60);
 
-/// A terminal that `serve` has a way to type into.
+/// A terminal that `serve` can type into.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) agent: AgentId,
-    way: Way,
-    /// The registered process, where it can be told whether it is still the same.
+    endpoint: Endpoint,
+    /// The registered process with its start time, unless it is external.
     process: Option<(u32, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Way {
+enum Endpoint {
     Pane(Pane),
     Bridge,
 }
 
-/// Types into tmux panes and hands over to other hosts, where the settings allow it, until `shutdown`.
+/// Types into tmux panes and through other hosts, if the settings allow it, until `shutdown`.
 ///
-/// What was accepted before is not typed. An agent that somebody runs under `switchboard run` is left to it.
+/// Messages accepted before are not typed. Agents that run under `switchboard run` are skipped.
 pub async fn run_terminals(workspace: Workspace, shutdown: CancellationToken) -> Result<(), WorkspaceError> {
     let config = &workspace.config().terminals;
     if !config.tmux && !config.bridge {
@@ -66,7 +66,7 @@ pub async fn run_terminals(workspace: Workspace, shutdown: CancellationToken) ->
     if config.bridge
         && let Err(problem) = bridge::clear(&workspace).await
     {
-        tracing::warn!(%problem, "bridge.json was left as it is");
+        tracing::warn!(%problem, "bridge.json was not changed");
     }
     let mark = workspace.terminal_mark().await?;
     let mut workers: JoinSet<AgentId> = JoinSet::new();
@@ -78,7 +78,7 @@ pub async fn run_terminals(workspace: Workspace, shutdown: CancellationToken) ->
                     if !known.contains_key(&target.agent) {
                         let stop = shutdown.child_token();
                         known.insert(target.agent.clone(), stop.clone());
-                        workers.spawn(work(workspace.clone(), target.agent, mark, stop));
+                        workers.spawn(serve_terminal(workspace.clone(), target.agent, mark, stop));
                     }
                 }
             }
@@ -86,32 +86,33 @@ pub async fn run_terminals(workspace: Workspace, shutdown: CancellationToken) ->
         }
         tokio::select! {
             () = shutdown.cancelled() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(SCAN_INTERVAL) => {}
             Some(ended) = workers.join_next() => {
-                // One that is still there is served anew at the next look.
+                // If the terminal still exists, the next read starts it again.
                 if let Ok(agent) = ended {
                     known.remove(&agent);
                 }
             }
         }
     }
-    // What was begun is finished: typing has a time limit of its own.
+    // Let started messages finish: typing has a timeout of its own.
     while workers.join_next().await.is_some() {}
     Ok(())
 }
 
 impl Workspace {
-    /// The terminals in `state.json` that the settings let `serve` type into.
+    /// Returns the terminals in `state.json` that the settings let `serve` type into.
     pub(crate) async fn terminal_targets(&self) -> Result<Vec<Target>, WorkspaceError> {
         let config = self.config().terminals.clone();
         let state = self.state().clone();
         let targets = blocking(move || {
             let Loaded::State(state) = state.load()? else { return Ok(Vec::new()) };
-            let is_allowed = |target: &Target| match target.way {
-                Way::Pane(_) => config.tmux,
-                Way::Bridge => config.bridge,
+            let is_allowed = |target: &Target| match target.endpoint {
+                Endpoint::Pane(_) => config.tmux,
+                Endpoint::Bridge => config.bridge,
             };
-            let targets = objects(&state, "terminals").filter_map(|(name, record)| target(name, record));
+            let targets =
+                objects(&state, "terminals").filter_map(|(name, record)| parse_target(name, record));
             Ok(targets.filter(is_allowed).collect())
         })
         .await?;
@@ -121,12 +122,12 @@ impl Workspace {
     }
 }
 
-fn target(name: &str, record: &Map<String, Value>) -> Option<Target> {
+fn parse_target(name: &str, record: &Map<String, Value>) -> Option<Target> {
     let agent = AgentId::local(Name::parse(name).ok()?);
-    let way = match record.get("pane") {
-        None | Some(Value::Null) => Way::Bridge,
-        // A pane that is not spelled right is no pane, and not the business of another host either.
-        Some(pane) => Way::Pane(Pane::parse(pane.as_str()?).ok()?),
+    let endpoint = match record.get("pane") {
+        None | Some(Value::Null) => Endpoint::Bridge,
+        // A misspelled pane is no pane, and no terminal of another host either.
+        Some(pane) => Endpoint::Pane(Pane::parse(pane.as_str()?).ok()?),
     };
     if text(record, "statusState").as_deref() == Some(OFFLINE) {
         return None;
@@ -135,11 +136,16 @@ fn target(name: &str, record: &Map<String, Value>) -> Option<Target> {
     let pid = record.get("pid").and_then(Value::as_u64).and_then(|pid| u32::try_from(pid).ok());
     let process =
         pid.filter(|_| !is_external).map(|pid| (pid, text(record, "processStart").unwrap_or_default()));
-    Some(Target { agent, way, process })
+    Some(Target { agent, endpoint, process })
 }
 
-/// Works for one terminal until it is no longer there.
-async fn work(workspace: Workspace, agent: AgentId, mark: Mark, stop: CancellationToken) -> AgentId {
+/// Serves one terminal until it is unregistered.
+async fn serve_terminal(
+    workspace: Workspace,
+    agent: AgentId,
+    mark: StartMark,
+    stop: CancellationToken,
+) -> AgentId {
     let worked = async {
         let mut executor = TerminalExecutor::without_lease(&workspace, &agent, mark);
         let (mut retry, mut has_typed) = (None, false);
@@ -150,13 +156,15 @@ async fn work(workspace: Workspace, agent: AgentId, mark: Mark, stop: Cancellati
             if executor.acquire_for_work().await? {
                 let mut waits = false;
                 while let Some(execute) = executor.poll().await? {
-                    if type_one(&workspace, &mut executor, &execute, &mut has_typed).await? == Served::Waits {
+                    if type_message(&workspace, &mut executor, &execute, &mut has_typed).await?
+                        == TypeResult::Waits
+                    {
                         waits = true;
                         break;
                     }
                 }
                 executor.release();
-                retry = waits.then_some(RETRY);
+                retry = waits.then_some(RETRY_INTERVAL);
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -172,43 +180,43 @@ async fn work(workspace: Workspace, agent: AgentId, mark: Mark, stop: Cancellati
     agent
 }
 
-/// What came of one message at a terminal.
+/// Result of one message at a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Served {
-    /// It is done with.
+enum TypeResult {
+    /// It has ended.
     Done,
-    /// It waits: the terminal is gone, or takes no text now.
+    /// It waits: the terminal is missing, or accepts no text now.
     Waits,
 }
 
-/// Types one message, where the terminal takes text. Until `has_typed` is set, the program may still be starting.
-async fn type_one(
+/// Types one message if the terminal accepts text. Until `has_typed` is set, the program may still be starting.
+async fn type_message(
     workspace: &Workspace,
     executor: &mut TerminalExecutor,
     execute: &ExecuteRequest,
     has_typed: &mut bool,
-) -> Result<Served, WorkspaceError> {
+) -> Result<TypeResult, WorkspaceError> {
     let targets = workspace.terminal_targets().await?;
     let Some(target) = targets.into_iter().find(|target| target.agent == *executor.agent()) else {
-        return Ok(Served::Waits);
+        return Ok(TypeResult::Waits);
     };
-    // One line: whether the program takes lines as a paste is known to its terminal alone.
+    // One line: only the terminal knows whether the program accepts lines as a paste.
     let line = execute.text.replace(['\n', '\t'], " ");
     let holder = target.pane_holder(workspace).await?;
-    if let (Way::Pane(pane), false) = (&target.way, target.is_gone())
+    if let (Endpoint::Pane(pane), false) = (&target.endpoint, target.has_exited())
         && let Ok(screen) = pane.screen(holder).await
         && let Err(obstacle) = check_field(&screen, None)
     {
         executor.record_waiting(execute, &obstacle.to_string()).await?;
-        return Ok(Served::Waits);
+        return Ok(TypeResult::Waits);
     }
     if !executor.start(execute).await? {
-        return Ok(Served::Done);
+        return Ok(TypeResult::Done);
     }
-    let typed = match (&target.way, target.is_gone()) {
+    let typed = match (&target.endpoint, target.has_exited()) {
         (_, true) => Err("the process that was registered for this terminal has ended".to_owned()),
-        (Way::Pane(pane), false) => type_into_pane(pane, holder, execute, &line, !*has_typed).await,
-        (Way::Bridge, false) => {
+        (Endpoint::Pane(pane), false) => type_into_pane(pane, holder, execute, &line, !*has_typed).await,
+        (Endpoint::Bridge, false) => {
             bridge::type_line(workspace, &target.agent, execute, &line).await.map(|()| None)
         }
     };
@@ -217,15 +225,15 @@ async fn type_one(
         Ok(None) => ExecuteResult::Executed,
         Ok(Some(obstacle)) => {
             executor.requeue(execute, &obstacle.to_string()).await?;
-            return Ok(Served::Waits);
+            return Ok(TypeResult::Waits);
         }
         Err(reason) => ExecuteResult::Failed { reason },
     };
     executor.finish(execute, result).await?;
-    Ok(Served::Done)
+    Ok(TypeResult::Done)
 }
 
-/// Types one line into a pane; says why where it was not typed, or where it may have been.
+/// Types one line into a pane; returns why it was not typed, or an error if it may have been.
 async fn type_into_pane(
     pane: &Pane,
     holder: PaneHolder,
@@ -233,13 +241,13 @@ async fn type_into_pane(
     line: &str,
     is_first: bool,
 ) -> Result<Option<Obstacle>, String> {
-    // The person's keys do not wait for us in a pane.
+    // The person's keys are not held back in a pane.
     let mut typist = Typist::new(line.to_owned(), None, false).starting(is_first);
     let began = Instant::now();
     loop {
         let screen = pane.screen(holder).await?;
         match typist.next_step(&screen, began.elapsed()) {
-            Step::Wait => tokio::time::sleep(GLANCE).await,
+            Step::Wait => tokio::time::sleep(PANE_POLL).await,
             Step::Paste if screen.mode() == InputMode::Paste => {
                 pane.paste(execute.message.id, &dismiss_completion(line)).await?;
             }
@@ -257,18 +265,18 @@ async fn type_into_pane(
 }
 
 impl Target {
-    /// The process that the pane must be that of, where `state.json` alone names the pane: it may have come with a
+    /// Returns the process that the pane must belong to. If only `state.json` names the pane, it may have come with a
     /// repository.
     async fn pane_holder(&self, workspace: &Workspace) -> Result<PaneHolder, WorkspaceError> {
-        let Way::Pane(pane) = &self.way else { return Ok(PaneHolder::Any) };
+        let Endpoint::Pane(pane) = &self.endpoint else { return Ok(PaneHolder::Any) };
         let registered = workspace.hub().get_note(Door::Workspace, PANES, &pane_key(&self.agent)).await?;
         let is_ours = registered.as_deref() == Some(pane.as_str());
         let process = self.process.as_ref().map(|(pid, _)| *pid);
         Ok(if is_ours { PaneHolder::Any } else { process.map_or(PaneHolder::Unknown, PaneHolder::Process) })
     }
 
-    /// Whether the registered process has ended, so that whoever is in its terminal now is somebody else.
-    fn is_gone(&self) -> bool {
+    /// True if the registered process has ended, so that another program may use its terminal.
+    fn has_exited(&self) -> bool {
         let Some((pid, mark)) = &self.process else { return false };
         !platform::process_started(*pid)
             .is_some_and(|start| start.may_equal(&ProcessStart::from_text(mark.as_str())))

@@ -22,7 +22,7 @@ async fn register(test: &TestWorkspace, agent: &str, pane: Option<&str>) {
 }
 
 #[tokio::test]
-async fn only_terminals_with_a_way_that_is_allowed_are_served() {
+async fn only_terminals_with_allowed_endpoints_are_served() {
     for (tmux, bridge, expected) in [
         (false, false, &[][..]),
         (true, false, &["paned"][..]),
@@ -37,26 +37,29 @@ async fn only_terminals_with_a_way_that_is_allowed_are_served() {
         let targets = test.workspace.terminal_targets().await.unwrap();
         let names: Vec<String> = targets.iter().map(|target| target.agent.to_string()).collect();
         assert_eq!(names, expected);
-        assert!(targets.iter().all(|target| !target.is_gone()));
+        assert!(targets.iter().all(|target| !target.has_exited()));
     }
 }
 
 #[test]
-fn a_record_of_others_that_makes_no_sense_is_no_target() {
+fn malformed_record_is_no_target() {
     for record in [json!({ "pane": 7 }), json!({ "pane": "-t" }), json!({ "statusState": "offline" })] {
-        assert_eq!(target("codex", record.as_object().unwrap()), None, "{record}");
+        assert_eq!(parse_target("codex", record.as_object().unwrap()), None, "{record}");
     }
-    assert_eq!(target("../codex", &Map::new()), None);
-    let dead = target("codex", json!({ "pid": i32::MAX, "pane": "%1" }).as_object().unwrap()).unwrap();
-    assert!(dead.is_gone());
+    assert_eq!(parse_target("../codex", &Map::new()), None);
+    let dead = parse_target("codex", json!({ "pid": i32::MAX, "pane": "%1" }).as_object().unwrap()).unwrap();
+    assert!(dead.has_exited());
     let other = json!({ "pid": std::process::id(), "processStart": "1", "pane": "%1" });
-    assert_eq!(target("codex", other.as_object().unwrap()).unwrap().is_gone(), cfg!(target_os = "linux"));
+    assert_eq!(
+        parse_target("codex", other.as_object().unwrap()).unwrap().has_exited(),
+        cfg!(target_os = "linux")
+    );
     let external = json!({ "pid": i32::MAX, "external": true, "pane": "%1" });
-    assert!(!target("codex", external.as_object().unwrap()).unwrap().is_gone());
+    assert!(!parse_target("codex", external.as_object().unwrap()).unwrap().has_exited());
 }
 
 #[tokio::test]
-async fn without_anybody_the_input_is_not_typed_and_that_is_said() {
+async fn input_without_running_terminal_is_unattended() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let run = test.workspace.run_in_terminal(&agent("claude"), &name("Codex"), "x".into()).await.unwrap();
     let TerminalOutcome::Unattended { reason } = &run.outcome else { panic!("{run:?}") };
@@ -68,7 +71,7 @@ async fn without_anybody_the_input_is_not_typed_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn the_outcome_at_the_terminal_is_told() {
+async fn terminal_outcome_is_returned() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let outbound = test.workspace.hub().open_door(Door::Workspace).await.unwrap();
     let delivering = test.workspace.clone();
@@ -98,11 +101,11 @@ async fn the_outcome_at_the_terminal_is_told() {
         [TerminalOutcome::Executed, TerminalOutcome::Failed { reason: "it hung".into() }]
     );
     let TerminalOutcome::Refused { reason } = &outcomes[2] else { panic!("{outcomes:?}") };
-    assert!(reason.starts_with("there is nothing left to type"), "{reason}");
+    assert!(reason.starts_with("nothing is left to type"), "{reason}");
 }
 
 #[tokio::test]
-async fn a_terminal_that_does_not_take_it_leaves_it_queued() {
+async fn busy_terminal_leaves_message_queued() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let _post = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     let (claude, codex) = (agent("claude"), name("codex"));

@@ -1,7 +1,7 @@
-//! Typing into a tmux pane, through tmux itself.
+//! Types into a tmux pane, through tmux itself.
 //!
-//! The text goes through a buffer that is read from stdin, so it is never an argument that tmux could take
-//! for a flag or the name of a key. tmux puts the marks of a paste around it where the program asked.
+//! The text goes through a buffer that tmux reads from stdin, so it is never an argument that tmux could take for a
+//! flag or the name of a key. tmux adds bracketed paste markers if the program asked for them.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -16,33 +16,33 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::screen::{Emulator, InputMode, Screen};
 use crate::error::WorkspaceError;
 
-/// How long one call of tmux may take; it answers in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of one tmux call; it answers in milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The state of a pane, in front of its rows.
+/// The format of a pane's state, printed before its rows.
 const STATE: &str = "#{pane_dead} #{pane_in_mode} #{bracket_paste_flag} #{pane_pid} #{pane_tty} #{pane_height} \
      #{pane_width} #{cursor_y} #{cursor_x}";
 
-/// Most of what tmux says that is read: the largest screen with all its colours.
-const ANSWER: u64 = 4 << 20;
+/// Most bytes of tmux output that are read: the largest screen with all its colours.
+const OUTPUT_LIMIT: u64 = 4 << 20;
 
-/// A tmux pane, spelled so that tmux can take it for nothing else.
+/// A tmux pane, in a spelling that tmux cannot take for anything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pane(String);
 
-/// The process that must be a pane's own.
+/// The process that a pane must belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PaneHolder {
-    /// Any: the pane was registered here.
+    /// Any process: the pane was registered with this hub.
     Any,
-    /// This one.
+    /// This process.
     Process(u32),
-    /// None that is known.
+    /// No process is known.
     Unknown,
 }
 
 impl Pane {
-    /// `%7`, or `session:window.pane`.
+    /// Parses `%7` or `session:window.pane`.
     pub(crate) fn parse(text: &str) -> Result<Self, WorkspaceError> {
         let is_number =
             |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
@@ -67,17 +67,17 @@ impl Pane {
         })
     }
 
-    /// Its name.
+    /// Returns the pane's name.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The pane's screen now; says why where it cannot be typed into at all.
+    /// Captures the pane's screen, or returns why it cannot be typed into at all.
     ///
-    /// Only where `holder` is the pane's own process.
+    /// Fails if `holder` is not the pane's own process.
     pub(crate) async fn screen(&self, holder: PaneHolder) -> Result<Screen, String> {
         let Self(pane) = self;
-        // Both in one call: the cursor belongs to these rows.
+        // Both in one call, so that the cursor belongs to these rows.
         let args = ["display-message", "-p", "-t", pane, STATE, ";", "capture-pane", "-e", "-p", "-t", pane];
         let shown = tmux(&args, "").await?;
         let (state, rows) = shown.split_once('\n').unwrap_or((&shown, ""));
@@ -104,13 +104,13 @@ impl Pane {
         };
         let mode = match *in_mode {
             "0" => mode_of(paste, pid, terminal),
-            // Copy mode: keys are tmux's.
+            // Copy mode: tmux itself consumes the keys.
             _ => InputMode::Keys,
         };
         Ok(Emulator::redraw(rows, (height, width), (row.into(), column.into()), mode))
     }
 
-    /// Types one line, as a paste where the program asked for it.
+    /// Types one line, as a bracketed paste if the program asked for it.
     pub(crate) async fn paste(&self, id: MessageId, line: &str) -> Result<(), String> {
         let Self(pane) = self;
         let buffer = format!("switchboard-{id}");
@@ -129,10 +129,10 @@ impl Pane {
     }
 }
 
-/// How a program in a pane takes input.
+/// Determines how a program in a pane accepts input.
 ///
-/// Only newer versions of tmux tell whether it asked for bracketed paste. With an older one a program that reads key
-/// by key counts as one that did: tmux knows, and puts the marks around the paste or not.
+/// Only newer versions of tmux report whether it asked for bracketed paste. With an older one, a program that reads key
+/// by key counts as one that did: tmux knows, and adds the markers or not.
 fn mode_of(paste: &str, pid: &str, terminal: &str) -> InputMode {
     let opened = platform::open_terminal(Path::new(terminal));
     let edits_lines = opened.is_ok_and(|terminal| platform::edits_lines(terminal.as_fd()));
@@ -146,37 +146,37 @@ fn mode_of(paste: &str, pid: &str, terminal: &str) -> InputMode {
     }
 }
 
-/// Runs tmux with `input` on its stdin; what it says, or why it failed.
+/// Runs tmux with `input` on its stdin; returns its output, or the error.
 async fn tmux(args: &[&str], input: &str) -> Result<String, String> {
     let call = async {
         let mut child = Spawn::new("tmux")
             // The screen is UTF-8, whatever the locale of this process.
             .args(["-u"].iter().chain(args).copied())
-            // Which server: the one that we were started in, or the default one of its folder.
+            // Selects the server: the one that this process was started in, or the default one of its folder.
             .env_allow(&["TMUX", "TMUX_TMPDIR"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| crate::delivery::describe(&error))?;
-        let (mut said, mut complaint) = (Vec::new(), Vec::new());
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
         if let Some(mut stdin) = child.take_stdin() {
-            // A tmux that fails closes its stdin; what it says on stderr tells more.
+            // A tmux that fails closes its stdin; its stderr has the reason.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         if let (Some(stdout), Some(stderr)) = (child.take_stdout(), child.take_stderr()) {
-            let (mut stdout, mut stderr) = (stdout.take(ANSWER), stderr.take(ANSWER));
-            let _ = tokio::join!(stdout.read_to_end(&mut said), stderr.read_to_end(&mut complaint));
+            let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(OUTPUT_LIMIT));
+            let _ = tokio::join!(stdout.read_to_end(&mut output), stderr.read_to_end(&mut errors));
         }
         let status = child.wait().await.map_err(|error| format!("tmux: {error}"))?;
         if status.success() {
-            Ok(String::from_utf8_lossy(&said).into_owned())
+            Ok(String::from_utf8_lossy(&output).into_owned())
         } else {
-            Err(format!("tmux {}: {}", args[0], String::from_utf8_lossy(&complaint).trim()))
+            Err(format!("tmux {}: {}", args[0], String::from_utf8_lossy(&errors).trim()))
         }
     };
-    let late = |_| format!("tmux {} did not answer within {} s", args[0], PATIENCE.as_secs());
-    tokio::time::timeout(PATIENCE, call).await.map_err(late)?
+    let timed_out = |_| format!("tmux {} did not answer within {} s", args[0], TIMEOUT.as_secs());
+    tokio::time::timeout(TIMEOUT, call).await.map_err(timed_out)?
 }
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pane_is_spelled_in_one_of_two_ways() {
+    fn pane_has_two_spellings() {
         for text in ["%0", "%123456789", "main:0.1", "my_work-2:edit.10"] {
             assert!(Pane::parse(text).is_ok(), "{text}");
         }

@@ -1,36 +1,36 @@
-//! Types one text into an input field and presses Enter, step by step. Pure.
+//! State machine that types one text into an input field and presses Enter. Pure.
 //!
-//! The driver (a pty of `switchboard run`, a tmux pane) shows the screen again and again; each look answers with the
-//! next step. Enter is pressed only where exactly the text stands in the field. Otherwise the text is removed again,
-//! and only where it is to be seen there.
+//! The driver (a pty of `switchboard run`, a tmux pane) polls the screen; each poll returns the next step. Enter is
+//! pressed only if the field shows exactly the text. Otherwise the text is removed again, and only if it is visible in
+//! the field.
 
 use std::time::Duration;
 
-use super::field::{Echo, Field, Obstacle, squeeze};
+use super::field::{Echo, Field, Obstacle, strip_blanks};
 use super::screen::{InputMode, Screen};
 
-/// How long a screen must not change before something is pasted: a dialog is drawn in less.
+/// Time that the screen must be unchanged before a paste: a dialog is drawn in less.
 const STABLE_SCREEN: Duration = Duration::from_millis(300);
 
-/// The same, and [`SUBMIT_SETTLE`], for the first text into an agent's command line. Gemini shows its field, takes text, and redraws
-/// itself half a second later: an Enter before that is lost.
+/// The same, and [`SUBMIT_SETTLE`], for the first text into an agent's command line. Gemini shows its field, accepts
+/// text, and redraws itself half a second later: an Enter before that is lost.
 const STABLE_AT_START: Duration = Duration::from_secs(2);
 
-/// How long the echo must stand before Enter. A program that tells pastes by their speed takes an Enter that comes
-/// with the text for a part of it.
+/// Time that the echo must be unchanged before Enter. A program that detects pastes by their speed takes an Enter that
+/// comes with the text as a part of it.
 const ENTER_DELAY: Duration = Duration::from_millis(150);
 
-/// How long the echo may take to appear: an agent at work under load.
+/// Timeout of the echo: an agent at work under load.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a text may stay in its field after Enter: an agent at work under load.
+/// Timeout for the text to leave its field after Enter: an agent at work under load.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long the text must be gone from the field after Enter. A program that is still starting may take the field away,
-/// drop the key, and show the field with the text again.
+/// Time that the field must stay clear after Enter. A program that is still starting may remove the field, drop the
+/// key, and show the field with the text again.
 const SUBMIT_SETTLE: Duration = Duration::from_millis(500);
 
-/// How long one key of a removal may take to show.
+/// Timeout for one key of a removal to show.
 const REMOVAL_STEP: Duration = Duration::from_millis(400);
 
 /// Most keys of one removal: one or two for each line of a long text.
@@ -39,12 +39,12 @@ const REMOVAL_KEYS: u32 = 400;
 const KILL_LINE: u8 = 0x15;
 const BACKSPACE: u8 = 0x7f;
 
-/// What to do next. The driver looks again soon after each.
+/// The next step. The driver polls again soon after each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: look again.
+    /// Nothing: poll again.
     Wait,
-    /// Type the text, as a paste where the program takes pastes.
+    /// Type the text, as a bracketed paste if the program supports it.
     Paste,
     /// Press Enter.
     Enter,
@@ -52,27 +52,27 @@ pub enum Step {
     Key(u8),
     /// The text was typed, with Enter.
     Typed,
-    /// It was not typed.
+    /// The text was not typed.
     NotTyped(Obstacle),
 }
 
-/// One attempt at typing a text.
+/// One attempt to type a text.
 #[derive(Debug)]
 pub struct Typist {
     text: String,
-    /// Whether the person's keys wait meanwhile, so that all text in the field is ours.
+    /// True if the person's keys are held back meanwhile, so that all text in the field is ours.
     is_alone: bool,
-    /// Whether nothing was typed into this program before.
+    /// True if nothing was typed into this program before.
     is_first: bool,
-    /// Where a former attempt may have left its text.
+    /// Text that an earlier attempt may have left in the field.
     leftover: Option<LeftoverText>,
     state: State,
     seen: Option<Screen>,
-    /// Since when the screen has not changed.
+    /// When the screen last changed.
     since: Duration,
 }
 
-/// Text that was pasted and neither confirmed nor removed.
+/// Text that was pasted and neither submitted nor removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftoverText {
     field: Field,
@@ -87,25 +87,25 @@ enum State {
     Entered { field: Field, at: Duration, submit: SubmitState },
 }
 
-/// Whether the text has left its field after Enter.
+/// State of the field after Enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SubmitState {
-    /// A terminal that edits lines itself has passed it on.
+    /// A terminal that edits lines itself has submitted the line.
     Submitted,
-    /// It was there at the last look.
+    /// The field showed the text at the last poll.
     StillShown,
-    /// It has not been there since this time.
+    /// The field has been clear since this time.
     ClearedSince(Duration),
 }
 
-/// What follows a removal.
+/// The step after a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterRemoval {
     Paste,
     GiveUp,
 }
 
-/// True if something can be typed now, as far as the screen tells; a stray text counts as an empty field.
+/// Checks whether the screen accepts text now; leftover text counts as an empty field.
 pub fn check_field(screen: &Screen, leftover: Option<&LeftoverText>) -> Result<(), Obstacle> {
     match Field::find(screen) {
         Err(Obstacle::Occupied) if leftover.is_some_and(|leftover| leftover.is_shown(screen)) => Ok(()),
@@ -120,8 +120,8 @@ impl LeftoverText {
 }
 
 impl Typist {
-    /// An attempt at a text; `leftover` is what the one before left behind. `is_alone` says that the person's keys wait
-    /// meanwhile.
+    /// Creates an attempt. `leftover` is text that the previous one left; `is_alone` means that the person's keys are
+    /// held back.
     pub fn new(text: String, leftover: Option<LeftoverText>, is_alone: bool) -> Self {
         Self {
             text,
@@ -134,18 +134,18 @@ impl Typist {
         }
     }
 
-    /// The same attempt into a program that may still be starting.
+    /// Sets whether the program may still be starting.
     #[must_use]
     pub fn starting(self, is_first: bool) -> Self {
         Self { is_first, ..self }
     }
 
-    /// How long to wait: longer where the program may still be starting.
+    /// Returns a wait time: longer if the program may still be starting.
     fn settle_time(&self, field: &Field, usual: Duration) -> Duration {
         if self.is_first && field.is_framed() { STABLE_AT_START } else { usual }
     }
 
-    /// The text that may still appear in the field or stand there.
+    /// Returns the text that the field shows or may still show.
     pub fn into_leftover(self) -> Option<LeftoverText> {
         match self.state {
             State::Pasted { field, .. } | State::Removing { field, next: AfterRemoval::GiveUp, .. } => {
@@ -156,7 +156,7 @@ impl Typist {
         }
     }
 
-    /// Looks at the screen at the time `now`, counted from any moment.
+    /// Returns the next step for a screen at time `now`, counted from any moment.
     pub fn next_step(&mut self, screen: &Screen, now: Duration) -> Step {
         if self.seen.as_ref() != Some(screen) {
             self.seen = Some(screen.clone());
@@ -173,7 +173,7 @@ impl Typist {
         }
     }
 
-    /// Looks whether Enter has sent the text; a list of completions may have taken it.
+    /// Checks whether Enter submitted the text; a completion list may have consumed the key.
     fn check_submitted(
         &mut self,
         field: Field,
@@ -194,7 +194,7 @@ impl Typist {
         match submit {
             SubmitState::Submitted => Step::Typed,
             SubmitState::ClearedSince(since) if now.saturating_sub(since) >= settle_time => Step::Typed,
-            // It stays: a slow program may still send it.
+            // Leave it: a slow program may still submit it.
             SubmitState::StillShown if now.saturating_sub(at) >= SUBMIT_TIMEOUT => {
                 Step::NotTyped(Obstacle::NotSent)
             }
@@ -246,7 +246,7 @@ impl Typist {
             Echo::Other(found) if now.saturating_sub(at) >= ECHO_TIMEOUT && self.may_remove(&found) => {
                 return self.press(Removal::of(field, AfterRemoval::GiveUp), screen, now);
             }
-            // A dialog in place of the field: the person's keys are for the person again.
+            // A dialog replaced the field: release the person's keys.
             Echo::Hidden if Field::find(screen) == Err(Obstacle::Question) && quiet >= ENTER_DELAY => {
                 self.state = State::Pasted { field, at };
                 return Step::NotTyped(Obstacle::Question);
@@ -257,21 +257,21 @@ impl Typist {
             }
             _ => {}
         }
-        // A program that never stops drawing is not waited for.
+        // Do not wait for a program that never stops redrawing.
         let is_overdue = now.saturating_sub(at) >= ECHO_TIMEOUT * 2;
         self.state = State::Pasted { field, at };
         if is_overdue { Step::NotTyped(Obstacle::NotRemoved) } else { Step::Wait }
     }
 
-    /// True if what the field holds is ours to remove.
+    /// True if the field's text is ours to remove.
     fn may_remove(&self, found: &str) -> bool {
-        self.is_alone || squeeze(&self.text).contains(found)
+        self.is_alone || strip_blanks(&self.text).contains(found)
     }
 
     /// Presses the next key of a removal.
     fn press(&mut self, removal: Removal, screen: &Screen, now: Duration) -> Step {
         let Removal { field, keys, last, next, .. } = removal;
-        // A line of the terminal's own goes at once; a program may stop at the beginning of each of its lines.
+        // A terminal's own line is cleared by one key; a program may stop at the start of each of its lines.
         let key = if last == KILL_LINE && screen.mode != InputMode::Lines { BACKSPACE } else { KILL_LINE };
         self.state = State::Removing { field, at: now, keys: keys + 1, last: key, next };
         Step::Key(key)
@@ -301,7 +301,7 @@ impl Typist {
         }
     }
 
-    /// Leaves the text where it is: it cannot be seen, or does not go.
+    /// Leaves the text: it is not visible, or cannot be removed.
     fn abandon(&mut self, removal: Removal) -> Step {
         let Removal { field, at, keys, last, .. } = removal;
         self.state = State::Removing { field, at, keys, last, next: AfterRemoval::GiveUp };
@@ -309,12 +309,12 @@ impl Typist {
     }
 }
 
-/// A removal under way.
+/// A removal in progress.
 struct Removal {
     field: Field,
     at: Duration,
     keys: u32,
-    /// The key pressed last.
+    /// The last key pressed.
     last: u8,
     next: AfterRemoval,
 }

@@ -4,7 +4,7 @@ use crate::terminal::screen::Emulator;
 const PASTE: &str = "\x1b[?2004h";
 const MENU: &str = "\x1b[2J\x1b[HDo you want to proceed?\r\n❯ 1. Yes\r\n  2. No";
 
-/// A program's screen, looked at every 20 ms.
+/// A program's screen, polled every 20 ms.
 struct Look {
     emulator: Emulator,
     now: Duration,
@@ -26,7 +26,7 @@ impl Look {
         self.emulator.read(output.as_bytes());
     }
 
-    /// Looks until there is something to do.
+    /// Polls until there is a step.
     fn next(&mut self) -> Step {
         for _ in 0..1000 {
             let step = self.typist.next_step(&self.emulator.screen(false), self.now);
@@ -54,13 +54,13 @@ fn enter_follows_the_exact_echo() {
 }
 
 #[test]
-fn question_gets_nothing() {
+fn question_gets_no_key() {
     let mut next_step = Look::new("make test", MENU);
     assert_eq!(next_step.next(), Step::NotTyped(Obstacle::Question));
 }
 
 #[test]
-fn changing_screen_is_waited_for() {
+fn paste_waits_for_a_stable_screen() {
     let mut next_step = Look::new("make test", "$ ");
     for _ in 0..10 {
         assert_eq!(next_step.typist.next_step(&next_step.emulator.screen(false), next_step.now), Step::Wait);
@@ -107,7 +107,7 @@ fn foreign_text_in_a_shared_field_stays() {
 }
 
 #[test]
-fn swallowed_paste_is_removed_when_it_shows_up() {
+fn delayed_paste_is_removed_when_it_appears() {
     let mut next_step = Look::new("make test", "$ ");
     assert_eq!(next_step.next(), Step::Paste);
     assert_eq!(next_step.next(), Step::NotTyped(Obstacle::NotRemoved));
@@ -134,14 +134,14 @@ fn text_that_stays_after_enter_is_not_sent() {
 }
 
 #[test]
-fn text_that_comes_back_is_not_sent() {
+fn text_that_reappears_is_not_sent() {
     let frame =
         |text: &str| format!("\x1b[H\x1b[2J\x1b[?2004h────────────\r\n> {text}\r\n────────────\x1b[2;3H");
     let mut next_step = Look::new("make test", &frame(""));
     assert_eq!(next_step.next(), Step::Paste);
     next_step.draw("make test");
     assert_eq!(next_step.next(), Step::Enter);
-    // A program that starts redraws itself, keeps the text and sets the cursor before it.
+    // A starting program redraws itself, keeps the text and moves the cursor before it.
     next_step.draw("\x1b[?2004l\x1b[2J");
     assert_eq!(next_step.typist.next_step(&next_step.emulator.screen(false), next_step.now), Step::Wait);
     next_step.draw(&frame("make test"));
@@ -149,7 +149,7 @@ fn text_that_comes_back_is_not_sent() {
 }
 
 #[test]
-fn starting_command_line_gets_time() {
+fn starting_command_line_gets_more_time() {
     let frame = "────────────\r\n> \r\n────────────\x1b[2;3H";
     for (screen, is_first, wait) in [
         (frame, true, STABLE_AT_START),

@@ -1,4 +1,4 @@
-//! Artifacts: files and folders of the workspace that show that a phase was done.
+//! Artifacts: files and folders of the workspace that prove that a phase was completed.
 
 use std::fmt;
 use std::path::Path;
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use super::error::WorkflowError;
 
-/// More than anyone looks at; a folder stands for all that is in it.
+/// Most artifacts, more than anyone reviews; a folder stands for all its files.
 const MAX: usize = 100;
 
-/// A file or folder that shows that a phase was done.
+/// A file or folder that proves that a phase was completed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Where it is: relative to the workspace, or absolute.
+    /// Its path: relative to the workspace, or absolute.
     pub path: String,
-    /// What it is.
+    /// A description of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// An artifact that does not count.
+/// An artifact that was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingArtifact {
     /// The path as given.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
@@ -35,9 +35,9 @@ impl fmt::Display for MissingArtifact {
     }
 }
 
-/// Looks for every artifact; each must be there, and inside the workspace once links are resolved.
+/// Checks that every artifact exists inside the workspace, after resolving symbolic links.
 ///
-/// Returns the paths by which patterns know them, relative to the workspace. `workspace` must be resolved.
+/// Returns their paths relative to the workspace, for matching patterns. `workspace` must be resolved.
 pub(crate) fn check(workspace: &Path, phase: i64, given: &[Artifact]) -> Result<Vec<String>, WorkflowError> {
     if given.len() > MAX {
         return Err(WorkflowError::TooManyArtifacts { given: given.len(), limit: MAX });
@@ -52,15 +52,15 @@ pub(crate) fn check(workspace: &Path, phase: i64, given: &[Artifact]) -> Result<
     if missing.is_empty() { Ok(found) } else { Err(WorkflowError::MissingArtifacts { phase, missing }) }
 }
 
-/// Where a path leads inside the workspace once links are resolved, or why it does not.
+/// Resolves a path inside the workspace and its symbolic links, or returns why it is refused.
 pub(crate) fn locate(workspace: &Path, path: &str) -> Result<String, &'static str> {
     if path.is_empty() {
         return Err("the path is empty");
     }
-    // An absolute path takes the place of the workspace's here.
+    // `join` with an absolute path replaces the workspace's path.
     let there = workspace.join(path).canonicalize().map_err(|_| "not found")?;
     match there.strip_prefix(workspace).map(Path::to_str) {
-        Ok(Some("")) => Err("the workspace itself shows nothing"),
+        Ok(Some("")) => Err("the workspace itself is no evidence"),
         Ok(Some(inside)) => Ok(inside.to_owned()),
         Ok(None) => Err("the path is not UTF-8"),
         Err(_) => Err("outside the workspace"),

@@ -32,7 +32,7 @@ fn artifacts_are_inside_the_workspace_or_missing() {
         ("dangling".to_owned(), "not found"),
         ("a\0b".to_owned(), "not found"),
         (String::new(), "the path is empty"),
-        (".".to_owned(), "the workspace itself shows nothing"),
+        (".".to_owned(), "the workspace itself is no evidence"),
         ("..".to_owned(), "outside the workspace"),
         ("link.md".to_owned(), "outside the workspace"),
         ("linked/secret.md".to_owned(), "outside the workspace"),
@@ -48,7 +48,7 @@ fn artifacts_are_inside_the_workspace_or_missing() {
 }
 
 #[test]
-fn everything_that_is_missing_is_named_at_once() {
+fn all_missing_artifacts_are_named_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     write_carelessly(&folder.join("there.md"), "x");

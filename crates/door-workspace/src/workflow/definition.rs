@@ -1,4 +1,4 @@
-//! What a workflow is: its phases, its rules and whom its messages go to. Checked once, when it is read.
+//! Definition of a workflow: phases, rules and message routes. Validated when it is read.
 
 use globset::{Glob, GlobBuilder};
 use serde::{Deserialize, Serialize};
@@ -9,27 +9,27 @@ use crate::roles::Role;
 /// More phases than anyone follows; a file with more is a mistake.
 const MAX_PHASES: usize = 50;
 
-/// A workflow, checked. Its JSON is what `.switchboard/workflows/*.json` holds.
+/// A validated workflow. `.switchboard/workflows/*.json` has it as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Workflow {
     /// Its name: lower case, words joined by `-`.
     pub name: String,
-    /// What it is for, in a sentence.
+    /// Its purpose, in a sentence.
     pub description: String,
-    /// Other names that lead to it.
+    /// Its aliases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// How whoever works in it should think.
+    /// Instructions on how its agents should think.
     pub persona: String,
-    /// Tools that must not be used while it is active.
+    /// Tools that are prohibited while it is active.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prohibited_tools: Vec<String>,
-    /// To whom a message without a recipient goes.
+    /// Routes of messages without a recipient.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<WorkflowRoute>,
-    /// What is to be done, in order.
+    /// Its phases, in order.
     pub phases: Vec<Phase>,
 }
 
@@ -38,49 +38,49 @@ pub struct Workflow {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Phase {
-    /// A word for it.
+    /// Its id.
     pub id: String,
-    /// What is to be done.
+    /// The instruction.
     pub instruction: String,
-    /// What shows that it was done; where it is set, at least one artifact must be given.
+    /// The evidence of its completion; if set, at least one artifact is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_evidence: Option<String>,
     /// Tools that must have been used during the phase.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_tools: Vec<String>,
-    /// Patterns each of which one of the artifacts must match.
+    /// Patterns that must each match an artifact.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<ArtifactPattern>,
 }
 
-/// To whom a message of one action goes when its sender names nobody.
+/// Route of a message without a recipient.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct WorkflowRoute {
     /// The action.
     pub action: Kind,
-    /// Whoever has this role.
+    /// The role of the recipient.
     pub to: Role,
-    /// The phase that must be done before; 0 where none must.
+    /// The phase that must be completed before; 0 for none.
     pub after_phase: usize,
 }
 
-/// A glob over paths below the workspace, in which `*` does not cross a `/`.
+/// A glob over paths below the workspace, in which `*` does not match a `/`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArtifactPattern(Glob);
 
-/// What is wrong with a workflow file.
+/// Error of a workflow file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("field '{field}': {problem}")]
 pub(crate) struct BadField {
-    /// Which, as a path from the top.
+    /// The field, as a path from the top.
     pub(crate) field: String,
-    /// What is wrong with it.
+    /// The error.
     pub(crate) problem: String,
 }
 
-/// The file, as people write it. A field that nobody knows is a typing mistake, so it is refused.
+/// The file's format. Unknown fields are refused, because they are typing mistakes.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct WorkflowFile {
@@ -121,7 +121,7 @@ struct RouteFile {
 }
 
 impl Workflow {
-    /// Reads and checks a workflow file.
+    /// Parses and validates a workflow file.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, BadField> {
         let mut parser = serde_json::Deserializer::from_slice(bytes);
         let file: WorkflowFile = serde_path_to_error::deserialize(&mut parser)
@@ -130,19 +130,19 @@ impl Workflow {
         file.check()
     }
 
-    /// The phase of this number, counted from 1.
+    /// Returns a phase by number, counted from 1.
     pub fn phase(&self, number: usize) -> Option<&Phase> {
         number.checked_sub(1).and_then(|index| self.phases.get(index))
     }
 }
 
-/// A workflow's name in its one spelling: lower case, `-` for `_` and spaces.
-pub(crate) fn normal(name: &str) -> String {
+/// Normalizes a workflow's name: lower case, `-` for `_` and spaces.
+pub(crate) fn normalize_name(name: &str) -> String {
     name.trim().to_lowercase().replace(['_', ' '], "-")
 }
 
 impl ArtifactPattern {
-    /// Checks a glob. It is matched against paths relative to the workspace, so it must be one.
+    /// Parses a glob, which must be relative because it is matched against paths in the workspace.
     fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') || text.split('/').any(|part| part == "..") {
             return Err(format!("'{text}' must be a path below the workspace"));
@@ -150,12 +150,12 @@ impl ArtifactPattern {
         GlobBuilder::new(text).literal_separator(true).build().map(Self).map_err(|error| error.to_string())
     }
 
-    /// The glob as it was written.
+    /// Returns the glob as written.
     pub fn as_str(&self) -> &str {
         self.0.glob()
     }
 
-    /// Whether a path below the workspace fits.
+    /// True if the glob matches a path below the workspace.
     pub(crate) fn is_match(&self, path: &str) -> bool {
         self.0.compile_matcher().is_match(path)
     }
@@ -180,7 +180,7 @@ impl WorkflowFile {
         let mut phases: Vec<Phase> = Vec::with_capacity(self.phases.len());
         for (at, phase) in self.phases.into_iter().enumerate() {
             if phases.iter().any(|earlier| earlier.id == phase.id) {
-                return Err(bad(format!("phases[{at}].id"), format!("'{}' is there twice", phase.id)));
+                return Err(bad(format!("phases[{at}].id"), format!("'{}' appears twice", phase.id)));
             }
             phases.push(phase.check(at)?);
         }
@@ -188,10 +188,10 @@ impl WorkflowFile {
         let routes = routes.map(|(at, route)| route.check(at, phases.len())).collect::<Result<_, _>>()?;
         Ok(Workflow {
             name,
-            description: told(&self.description),
+            description: sanitize_text(&self.description),
             aliases,
             persona: not_blank("persona".to_owned(), &self.persona)?,
-            prohibited_tools: self.prohibited_tools.iter().map(|tool| told(tool)).collect(),
+            prohibited_tools: self.prohibited_tools.iter().map(|tool| sanitize_text(tool)).collect(),
             routes,
             phases,
         })
@@ -212,9 +212,9 @@ impl PhaseFile {
             instruction: not_blank(field("instruction"), &self.instruction)?,
             required_evidence: self
                 .required_evidence
-                .map(|text| told(&text))
+                .map(|text| sanitize_text(&text))
                 .filter(|text| !text.trim().is_empty()),
-            required_tools: self.required_tools.iter().map(|tool| told(tool)).collect(),
+            required_tools: self.required_tools.iter().map(|tool| sanitize_text(tool)).collect(),
         })
     }
 }
@@ -224,7 +224,7 @@ impl RouteFile {
         let field = |name: &str| format!("routes[{at}].{name}");
         let action = Kind::parse(&self.action).map_err(|error| bad(field("action"), error.to_string()))?;
         let to = Role::parse(&self.to).map_err(|error| bad(field("to"), error.to_string()))?;
-        let to = to.ok_or_else(|| bad(field("to"), "'none' reaches nobody; name a role"))?;
+        let to = to.ok_or_else(|| bad(field("to"), "'none' has no recipient; name a role"))?;
         if self.after_phase > phases {
             let problem = format!("{} is beyond the last phase, {phases}", self.after_phase);
             return Err(bad(field("afterPhase"), problem));
@@ -234,7 +234,7 @@ impl RouteFile {
 }
 
 fn check_name(field: &str, text: &str) -> Result<String, BadField> {
-    let name = normal(text);
+    let name = normalize_name(text);
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     if (1..=64).contains(&name.len()) && name.bytes().all(legal) {
         Ok(name)
@@ -245,13 +245,13 @@ fn check_name(field: &str, text: &str) -> Result<String, BadField> {
 }
 
 fn not_blank(field: String, text: &str) -> Result<String, BadField> {
-    let text = told(text);
+    let text = sanitize_text(text);
     if text.trim().is_empty() { Err(bad(field, "is empty")) } else { Ok(text) }
 }
 
-/// A text of a workflow file as a model may read it: a repository brings such files along. No line of it but the first
-/// stands alone.
-fn told(text: &str) -> String {
+/// Sanitizes a text of a workflow file for a model, because such files come with repositories. Quotes all lines but the
+/// first.
+fn sanitize_text(text: &str) -> String {
     quote_continuation(&sanitize_description(text).text)
 }
 

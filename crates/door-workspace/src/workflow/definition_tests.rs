@@ -7,18 +7,18 @@ fn least() -> Value {
 }
 
 #[test]
-fn a_name_gets_its_one_spelling() {
+fn name_is_normalized() {
     let workflow = Workflow::read(least().to_string().as_bytes()).unwrap();
     assert_eq!(workflow.name, "least-of-all");
     for (text, expected) in
         [(" Handoff_Lead ", "handoff-lead"), ("handoff lead", "handoff-lead"), ("CHAT", "chat")]
     {
-        assert_eq!(normal(text), expected);
+        assert_eq!(normalize_name(text), expected);
     }
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_field() {
+fn errors_name_the_field() {
     let cases = [
         ("/name", json!(5), "field 'name': invalid type: integer `5`, expected a string"),
         ("/name", json!("a/b"), "field 'name': 'a/b' is no name: a name has 1 to 64 letters, digits and '-'"),
@@ -54,7 +54,7 @@ fn what_is_wrong_is_said_with_its_field() {
         (
             "/routes",
             json!([{ "action": "execute", "to": "none" }]),
-            "field 'routes[0].to': 'none' reaches nobody",
+            "field 'routes[0].to': 'none' has no recipient",
         ),
         (
             "/routes",
@@ -72,7 +72,7 @@ fn what_is_wrong_is_said_with_its_field() {
     let mut twice = least();
     twice["phases"] = json!([{ "id": "a", "instruction": "i" }, { "id": "a", "instruction": "j" }]);
     let error = Workflow::read(twice.to_string().as_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "field 'phases[1].id': 'a' is there twice");
+    assert_eq!(error.to_string(), "field 'phases[1].id': 'a' appears twice");
     for text in ["", "{", "[]", "{} {}"] {
         assert!(Workflow::read(text.as_bytes()).is_err(), "{text}");
     }
@@ -81,7 +81,7 @@ fn what_is_wrong_is_said_with_its_field() {
 }
 
 #[test]
-fn a_star_does_not_cross_a_folder() {
+fn star_does_not_match_a_slash() {
     let pattern = ArtifactPattern::parse("plans/*.md").unwrap();
     for (path, fits) in
         [("plans/a.md", true), ("plans/b/a.md", false), ("plans/a.txt", false), ("a.md", false)]
@@ -92,7 +92,7 @@ fn a_star_does_not_cross_a_folder() {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn workflow_round_trips_as_json() {
     for workflow in super::super::library::WorkflowLibrary::built_in().workflows {
         let json = serde_json::to_vec(&workflow).unwrap();
         assert_eq!(Workflow::read(&json).unwrap(), workflow);

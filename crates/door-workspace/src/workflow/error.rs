@@ -1,4 +1,4 @@
-//! What the rules of workflows refuse, in words that a model can act on.
+//! Refusals by the rules of workflows, with texts that a model can act on.
 
 use switchboard_core::{AgentId, Kind};
 
@@ -6,7 +6,7 @@ use super::artifacts::MissingArtifact;
 use super::library::SkippedWorkflow;
 use super::workflow_state::Target;
 
-/// Why a workflow was not started, continued or stopped, or why it stands in the way.
+/// Why a workflow operation was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkflowError {
     /// There is no such workflow.
@@ -14,71 +14,71 @@ pub enum WorkflowError {
     Unknown {
         /// The name as given.
         name: String,
-        /// Names that look like it, best first.
+        /// Similar names, best first.
         near: Vec<String>,
         /// All names.
         available: Vec<String>,
-        /// Files of the workspace that could not be used; it may be in one of them.
+        /// Files of the workspace that could not be used; one of them may define it.
         skipped: Vec<SkippedWorkflow>,
     },
-    /// The workspace describes the workflow in Markdown, but nothing here can run it.
+    /// The workspace describes the workflow in Markdown, but this program has no definition of it.
     #[error(
         "STALE_RUNTIME: '{name}' is described in {path}, but this switchboard has no workflow of that name. Add .switchboard/workflows/{name}.json, or update switchboard"
     )]
     StaleRuntime {
         /// The name.
         name: String,
-        /// The description, below the workspace.
+        /// Path of the description, below the workspace.
         path: String,
     },
     /// Another workflow, or the same one, is active.
-    #[error("WORKFLOW LOCK: '{active}' is active for {target} at step {step}/{}, so '{asked}' was not started. Tip: complete its phases or stop it; force=true replaces it and forgets how far it was{}", steps(*.total), if *.target == Target::Session { "; suspend=true sets it aside until the new one ends" } else { "" })]
+    #[error("WORKFLOW LOCK: '{active}' is active for {target} at step {step}/{}, so '{asked}' was not started. Tip: complete its phases or stop it; force=true replaces it and discards its progress{}", steps(*.total), if *.target == Target::Session { "; suspend=true suspends it until the new one ends" } else { "" })]
     Locked {
-        /// Where.
+        /// Its target.
         target: Target,
-        /// What is active.
+        /// The active workflow.
         active: String,
-        /// How many of its phases are done.
+        /// Number of its completed phases.
         step: usize,
-        /// How many it has, where that is known.
+        /// Number of its phases, if it is known.
         total: Option<usize>,
-        /// What was to be started.
+        /// The workflow to start.
         asked: String,
     },
-    /// Only the session keeps suspended workflows.
+    /// Only the session can suspend workflows.
     #[error(
-        "suspend: {target} has no place for suspended workflows, only the session has. Tip: stop its workflow first, or use force=true to replace it"
+        "suspend: {target} cannot suspend workflows, only the session can. Tip: stop its workflow first, or use force=true to replace it"
     )]
     CannotSuspend {
-        /// Where.
+        /// The target.
         target: Target,
     },
-    /// Too many workflows wait already.
+    /// Too many workflows are suspended already.
     #[error(
         "suspend: {limit} workflows are suspended already, the most there may be. Tip: finish or stop some of them first"
     )]
     TooManySuspended {
-        /// How many may wait.
+        /// The limit.
         limit: usize,
     },
-    /// Nothing is active.
+    /// No workflow is active.
     #[error("No active workflow to stop for {target}")]
     NothingToStop {
-        /// Where.
+        /// The target.
         target: Target,
     },
-    /// Another workflow than the one named is active, or none.
+    /// The named workflow is not active.
     #[error("workflow '{asked}' is not active for {target}: {}", match .active { Some(active) => format!("'{active}' is. Tip: complete phases of '{active}', or stop it first"), None => format!("none is. Tip: start_workflow(name=\"{asked}\")") })]
     NotActive {
-        /// Where.
+        /// The target.
         target: Target,
-        /// The one named.
+        /// The named workflow.
         asked: String,
-        /// The one that is active.
+        /// The active workflow.
         active: Option<String>,
     },
     /// Phases are counted from 1.
-    #[error("phase {phase} is no phase: phases are whole numbers from 1")]
+    #[error("phase {phase} is invalid: phases are whole numbers from 1")]
     BadPhase {
         /// The number as given.
         phase: i64,
@@ -90,18 +90,18 @@ pub enum WorkflowError {
         workflow: String,
         /// The number as given.
         phase: usize,
-        /// How many there are.
+        /// Number of phases.
         total: usize,
     },
-    /// What was given as an artifact is not there, or not in the workspace.
+    /// An artifact does not exist, or is outside the workspace.
     #[error("PHASE {phase} INCOMPLETE: Missing required artifacts: {}. Create them inside the workspace, then complete the phase again", list(.missing))]
     MissingArtifacts {
         /// The phase.
         phase: i64,
-        /// What is missing, and why it does not count.
+        /// The artifacts that were not accepted.
         missing: Vec<MissingArtifact>,
     },
-    /// Nothing was given, and the phase asks for something.
+    /// No artifact was given, and the phase requires evidence.
     #[error(
         "PHASE {phase} INCOMPLETE: Missing required artifacts: '{workflow}' asks for evidence: {evidence}. Give the path of at least one file or folder in the workspace under 'artifacts'"
     )]
@@ -110,19 +110,19 @@ pub enum WorkflowError {
         workflow: String,
         /// The phase.
         phase: usize,
-        /// What would do.
+        /// The required evidence.
         evidence: String,
     },
-    /// The phase declares artifacts that were not among those given.
+    /// Required artifacts of the phase were not given.
     #[error("PHASE {phase} INCOMPLETE: Missing required artifacts: {}. Write what is missing and name it under 'artifacts'", .patterns.join(", "))]
     UnmatchedArtifacts {
         /// The phase.
         phase: usize,
-        /// The patterns nothing matched.
+        /// The patterns without a match.
         patterns: Vec<String>,
     },
-    /// The phase was done before.
-    #[error("phase {phase} of '{workflow}' is already completed; {}", match .next { Some(next) => format!("next is phase {next}"), None => "no phase is left, stop the workflow".to_owned() })]
+    /// The phase was completed before.
+    #[error("phase {phase} of '{workflow}' is already completed; {}", match .next { Some(next) => format!("next is phase {next}"), None => "no phase remains, stop the workflow".to_owned() })]
     AlreadyCompleted {
         /// The workflow.
         workflow: String,
@@ -131,9 +131,9 @@ pub enum WorkflowError {
         /// The phase that is due.
         next: Option<usize>,
     },
-    /// A phase before it is not done.
+    /// An earlier phase is not completed.
     #[error(
-        "phase {phase} of '{workflow}' is not due: phase {due} is. Tip: complete phase {due} first, or give a skipReason that says why it can be left out"
+        "phase {phase} of '{workflow}' is not due: phase {due} is. Tip: complete phase {due} first, or give a skipReason that says why it can be skipped"
     )]
     OutOfOrder {
         /// The workflow.
@@ -143,10 +143,10 @@ pub enum WorkflowError {
         /// The phase that is due.
         due: usize,
     },
-    /// A reason that says nothing.
-    #[error("skipReason is empty: say why phases can be left out, or leave the field away")]
+    /// The skip reason is empty.
+    #[error("skipReason is empty: give the reason for skipping phases, or omit the field")]
     EmptySkipReason,
-    /// A tool that belongs to the phase was not used.
+    /// A required tool of the phase was not used.
     #[error("PHASE {phase} INCOMPLETE: '{workflow}' requires the tools {}, which were not used in this phase. Use them, then complete the phase again", .tools.join(", "))]
     ToolsNotUsed {
         /// The workflow.
@@ -156,7 +156,7 @@ pub enum WorkflowError {
         /// The tools.
         tools: Vec<String>,
     },
-    /// A tool that is prohibited was used all the same.
+    /// A prohibited tool was used.
     #[error("PHASE {phase} INCOMPLETE: prohibited tools were used in '{workflow}': {}. Tip: stop the workflow and start it again", .tools.join(", "))]
     ProhibitedToolsUsed {
         /// The workflow.
@@ -175,10 +175,10 @@ pub enum WorkflowError {
         tool: String,
         /// The workflow.
         workflow: String,
-        /// Where it is active.
+        /// The target.
         target: Target,
     },
-    /// Whoever provides the terminals is not ready.
+    /// The provider of the terminals is not ready.
     #[error(
         "PHASE {phase} INCOMPLETE: the session is waiting to be provisioned. Wait until state.json says PROVISIONED, then complete the phase again"
     )]
@@ -186,35 +186,35 @@ pub enum WorkflowError {
         /// The phase.
         phase: usize,
     },
-    /// A text is longer than `state.json` should hold.
+    /// A text is too long for `state.json`.
     #[error(
         "{field} has {bytes} bytes and the limit is {limit}: put it into a file of the workspace and give its path"
     )]
     TooLong {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// Bytes given.
+        /// Its size in bytes.
         bytes: usize,
-        /// Bytes allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// More artifacts than anyone looks at.
+    /// Too many artifacts.
     #[error("artifacts has {given} entries and the limit is {limit}: name the folder they are in")]
     TooManyArtifacts {
-        /// How many were given.
+        /// The number given.
         given: usize,
-        /// How many may be.
+        /// The limit.
         limit: usize,
     },
-    /// Nobody was named and no workflow says who is meant.
-    #[error("recipient: none was given, and no active workflow says to whom '{action}' goes. Tip: name a recipient, or start a workflow that has one: {}", .ways.join(", "))]
+    /// The recipient is missing, and no workflow is active that routes the action.
+    #[error("recipient: none was given, and no active workflow routes '{action}'. Tip: name a recipient, or start a workflow that has one: {}", .routes.join(", "))]
     NoRecipient {
         /// The action.
         action: Kind,
         /// Workflows with the actions that they route.
-        ways: Vec<String>,
+        routes: Vec<String>,
     },
-    /// Nobody was named and the workflow does not route the action.
+    /// The recipient is missing, and the workflow does not route the action.
     #[error("action '{action}' has no recipient in workflow '{workflow}'; valid actions: {}{}", if .valid.is_empty() { "none, name a recipient".to_owned() } else { .valid.join(", ") }, if .near.is_empty() { String::new() } else { format!(". Did you mean '{}'?", .near.join("' or '")) })]
     ActionNotRouted {
         /// The workflow.
@@ -223,12 +223,12 @@ pub enum WorkflowError {
         action: Kind,
         /// The actions that it routes.
         valid: Vec<String>,
-        /// Those that look like it.
+        /// Similar actions.
         near: Vec<String>,
     },
-    /// A phase must be done before anything is sent.
+    /// A phase must be completed before the action is sent.
     #[error(
-        "PHASE GATE: '{action}' in '{workflow}' waits for phase {phase}. Required: phase {phase} ({id}) completed. Evidence: {evidence}. Tip: complete_workflow_phase(workflow=\"{workflow}\", phase={phase}, artifacts=[…]), or set metadata.all to true to hand over everything as it is"
+        "PHASE GATE: '{action}' in '{workflow}' waits for phase {phase}. Required: phase {phase} ({id}) completed. Evidence: {evidence}. Tip: complete_workflow_phase(workflow=\"{workflow}\", phase={phase}, artifacts=[…]), or set metadata.all to true to send it without the phase"
     )]
     PhaseGate {
         /// The workflow.
@@ -237,9 +237,9 @@ pub enum WorkflowError {
         action: Kind,
         /// The phase.
         phase: usize,
-        /// Its word.
+        /// The phase's id.
         id: String,
-        /// What shows that it is done.
+        /// The required evidence.
         evidence: String,
     },
     /// The recipient is busy with a workflow of its own.
@@ -247,9 +247,9 @@ pub enum WorkflowError {
         "recipient '{recipient}' is locked: it is in the workflow '{workflow}'. Tip: wait until that ends, or name another recipient"
     )]
     RecipientLocked {
-        /// Who.
+        /// The recipient.
         recipient: AgentId,
-        /// In what.
+        /// The workflow.
         workflow: String,
     },
 }

@@ -1,23 +1,23 @@
-//! Which workflows there are: the built-in ones, and those of the workspace.
+//! The workflows of a workspace: built-in ones and its own files.
 
 use std::path::Path;
 
 use switchboard_core::nearest;
 use switchboard_sys::files::{Dir, FileError};
 
-use super::definition::{Workflow, normal};
+use super::definition::{Workflow, normalize_name};
 use super::error::WorkflowError;
 use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::workspace::{Workspace, blocking};
 
-/// The folder with the workspace's own, below `.switchboard/`.
+/// Folder of the workspace's own workflows, below `.switchboard/`.
 const FOLDER: &str = "workflows";
 
 /// Largest workflow file that is read: instructions, not a manual.
 const FILE_LIMIT: u64 = 64 << 10;
 
-/// More files than a workspace has workflows; what comes after them is left out and reported.
+/// More files than a workspace has workflows; further ones are skipped and reported.
 const MAX_FILES: usize = 100;
 
 const BUILT_IN: [&str; 8] = [
@@ -31,45 +31,45 @@ const BUILT_IN: [&str; 8] = [
     include_str!("../workflows/chat.json"),
 ];
 
-/// Former names of a workflow that a workspace may bring along and that is not built in.
+/// Former names of a workflow that is not built in but that a workspace may have.
 const FORMER_NAMES: [(&str, &str); 2] = [("jules-plan", "julesplan"), ("remote-plan", "julesplan")];
 
 /// The workflows of a workspace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WorkflowLibrary {
-    /// The built-in ones, replaced where the workspace has one of that name, then the workspace's own.
+    /// The built-in workflows, replaced by the workspace's own of the same name, then its others.
     pub workflows: Vec<Workflow>,
     /// Files that could not be used.
     pub skipped: Vec<SkippedWorkflow>,
 }
 
-/// A workflow file that could not be used. The others can.
+/// A workflow file that could not be used. It does not affect the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedWorkflow {
-    /// Where it is, below `.switchboard/`.
+    /// Its path, below `.switchboard/`.
     pub path: String,
-    /// What is wrong with it.
+    /// The error.
     pub problem: String,
 }
 
 impl WorkflowLibrary {
-    /// The built-in workflows alone.
+    /// Returns the built-in workflows.
     pub(crate) fn built_in() -> Self {
         let mut library = Self::default();
         for (at, text) in BUILT_IN.iter().enumerate() {
             match Workflow::read(text.as_bytes()) {
                 Ok(workflow) => library.workflows.push(workflow),
-                Err(error) => library.leave_out(format!("built-in {at}"), error.to_string()),
+                Err(error) => library.skip(format!("built-in {at}"), error.to_string()),
             }
         }
         library
     }
 
-    /// The built-in workflows and those below `root`, which is `.switchboard/`.
+    /// Loads the built-in workflows and those below `root`, which is `.switchboard/`.
     pub(crate) fn load(root: &Dir) -> Self {
         let mut library = Self::built_in();
         let own = own_files(root).unwrap_or_else(|error| {
-            library.leave_out(FOLDER.to_owned(), describe(&error));
+            library.skip(FOLDER.to_owned(), describe(&error));
             Vec::new()
         });
         let mut taken: Vec<(String, String)> = Vec::new();
@@ -78,13 +78,13 @@ impl WorkflowLibrary {
                 Ok(workflow) => {
                     if let Some((_, first)) = taken.iter().find(|(name, _)| *name == workflow.name) {
                         let problem = format!("field 'name': '{}' is taken by {first}", workflow.name);
-                        library.leave_out(path, problem);
+                        library.skip(path, problem);
                         continue;
                     }
                     taken.push((workflow.name.clone(), path));
                     library.put(workflow);
                 }
-                Err(problem) => library.leave_out(path, problem),
+                Err(problem) => library.skip(path, problem),
             }
         }
         library
@@ -97,20 +97,20 @@ impl WorkflowLibrary {
         }
     }
 
-    fn leave_out(&mut self, path: String, problem: String) {
+    fn skip(&mut self, path: String, problem: String) {
         self.skipped.push(SkippedWorkflow { path, problem });
     }
 
-    /// The workflow of exactly this name, as it stands in `state.json`.
+    /// Returns the workflow of exactly this name, as written in `state.json`.
     pub(crate) fn named(&self, name: &str) -> Option<&Workflow> {
         self.workflows.iter().find(|workflow| workflow.name == name)
     }
 
-    /// The workflow that a text means: by its name in any spelling, or by another name of it.
+    /// Finds a workflow by name or alias, in any spelling.
     pub fn find(&self, text: &str) -> Result<&Workflow, WorkflowError> {
-        let name = normal(text);
+        let name = normalize_name(text);
         let former = || FORMER_NAMES.iter().find(|(former, _)| *former == name).map(|(_, now)| *now);
-        // A workspace's own aliases come after the built-in ones in the list, and before them in force.
+        // Search from the end: a workspace's own aliases have precedence over built-in ones.
         let aliased = || self.workflows.iter().rev().find(|workflow| workflow.aliases.contains(&name));
         let found = self.named(&name).or_else(aliased);
         found.or_else(|| former().and_then(|name| self.named(name))).ok_or_else(|| {
@@ -126,10 +126,10 @@ impl WorkflowLibrary {
     }
 }
 
-/// Where a file is, and the workflow in it or what is wrong with it.
+/// Path of a file, and its workflow or error.
 type OwnFile = (String, Result<Workflow, String>);
 
-/// The workspace's own files in the order of their names, with what is in each.
+/// Reads the workspace's own files, sorted by name.
 fn own_files(root: &Dir) -> Result<Vec<OwnFile>, FileError> {
     let Some(dir) = root.subdir(FOLDER)? else { return Ok(Vec::new()) };
     let is_json = |name: &String| Path::new(name).extension().is_some_and(|end| end == "json");
@@ -154,12 +154,12 @@ fn read(dir: &Dir, file: &str) -> Result<Workflow, String> {
 }
 
 impl Workspace {
-    /// The workflows that can be started here.
+    /// Returns the workflows that can be started.
     pub async fn workflows(&self) -> Result<Vec<Workflow>, WorkspaceError> {
         Ok(self.workflow_library().await?.workflows)
     }
 
-    /// The same, with the files that could not be used.
+    /// Returns the workflows and the files that could not be used.
     pub async fn workflow_library(&self) -> Result<WorkflowLibrary, WorkspaceError> {
         let root = self.tree().root().clone();
         blocking(move || Ok(WorkflowLibrary::load(&root))).await

@@ -15,7 +15,7 @@ const NAMES: [&str; 8] =
     ["accuracy", "handoff", "handoff-lead", "handoff-chat", "handoff-relay", "enhance", "challenge", "chat"];
 
 #[test]
-fn the_eight_built_in_workflows_are_sound() {
+fn built_in_workflows_are_valid() {
     let library = WorkflowLibrary::built_in();
     assert_eq!((names(&library), &library.skipped), (NAMES.to_vec(), &vec![]));
     let phases = |name: &str| -> Vec<String> {
@@ -44,7 +44,7 @@ fn the_eight_built_in_workflows_are_sound() {
 }
 
 #[test]
-fn a_workflow_is_found_by_every_spelling_and_other_name() {
+fn workflow_is_found_by_spelling_and_alias() {
     let library = WorkflowLibrary::built_in();
     for (text, expected) in [
         (" Handoff_Lead", "handoff-lead"),
@@ -65,7 +65,7 @@ fn a_workflow_is_found_by_every_spelling_and_other_name() {
 }
 
 #[tokio::test]
-async fn files_of_the_workspace_replace_and_add() {
+async fn workspace_files_replace_and_add_workflows() {
     let t = TestWorkspace::new(&[]).await;
     let mut ours = file("julesplan", "plan it");
     ours["aliases"] = json!(["switchboard"]);
@@ -83,7 +83,7 @@ async fn files_of_the_workspace_replace_and_add() {
 }
 
 #[tokio::test]
-async fn a_bad_file_is_reported_and_the_others_are_used() {
+async fn invalid_file_is_reported_and_skipped() {
     let t = TestWorkspace::new(&[]).await;
     t.write("workflows/a.json", file("first", "i").to_string());
     t.write("workflows/b.json", file("first", "i").to_string());
@@ -111,7 +111,7 @@ async fn a_bad_file_is_reported_and_the_others_are_used() {
 }
 
 #[tokio::test]
-async fn a_folder_that_leads_elsewhere_and_too_many_files_are_reported() {
+async fn symlinked_folder_and_excess_files_are_reported() {
     let t = TestWorkspace::new(&[]).await;
     let outside = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(outside.path(), t.path("workflows")).unwrap();
@@ -131,7 +131,7 @@ async fn a_folder_that_leads_elsewhere_and_too_many_files_are_reported() {
 }
 
 #[test]
-fn the_documentation_names_every_workflow_with_its_phases_and_its_example_can_be_used() {
+fn documentation_lists_every_workflow_and_phase() {
     let docs = include_str!("../../../../docs/workflows.md");
     for workflow in WorkflowLibrary::built_in().workflows {
         let phases: Vec<&str> = workflow.phases.iter().map(|phase| phase.id.as_str()).collect();

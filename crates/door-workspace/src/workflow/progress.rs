@@ -1,4 +1,4 @@
-//! Starting, continuing and stopping workflows in a workspace: the rules, applied under the lock.
+//! Starts, advances and stops workflows: applies the rules under the lock of `state.json`.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use switchboard_hub::HubError;
 use switchboard_sys::files::{Dir, FileError};
 
 use super::artifacts::{self, Artifact};
-use super::definition::{Workflow, normal};
+use super::definition::{Workflow, normalize_name};
 use super::error::WorkflowError;
 use super::library::WorkflowLibrary;
 use super::rules::{self, ActivePolicy, Completion, PhaseCompleted, WorkflowStarted, WorkflowStopped};
@@ -18,38 +18,38 @@ use crate::translate::iso;
 use crate::tree::Tree;
 use crate::workspace::{Workspace, blocking};
 
-/// Longest text that goes into `state.json`, which every program reads as a whole.
+/// Longest text for `state.json`, which every program reads as a whole.
 const MAX_TEXT: usize = 32 << 10;
 
-/// A workflow to be started.
+/// A request to start a workflow.
 #[derive(Debug, Clone, Default)]
 pub struct StartWorkflow {
-    /// Its name, or another name of it, in any spelling.
+    /// Its name or an alias, in any spelling.
     pub name: String,
-    /// What it is about.
+    /// The subject of the work.
     pub initial_context: Option<String>,
-    /// Whose it is to be; everybody's where nobody is named.
+    /// The agent to start it for; the session if absent.
     pub target: Option<Name>,
-    /// Replace an active workflow and forget how far it was.
+    /// True to replace an active workflow and discard its progress.
     pub force: bool,
-    /// Let an active workflow of the session wait until this one ends. Goes before `force`.
+    /// True to suspend an active workflow of the session until this one ends. Has precedence over `force`.
     pub suspend: bool,
 }
 
-/// A phase to be completed.
+/// A request to complete a phase.
 #[derive(Debug, Clone, Default)]
 pub struct CompletePhase {
     /// The workflow, which must be active.
     pub workflow: String,
     /// The phase, from 1.
     pub phase: i64,
-    /// What shows that it was done.
+    /// The evidence.
     pub artifacts: Vec<Artifact>,
-    /// What there is to say about it.
+    /// Notes on the work.
     pub notes: Option<String>,
-    /// Why phases before it, or its required tools, can be left out.
+    /// Why earlier phases, or required tools, are skipped.
     pub skip_reason: Option<String>,
-    /// Whose workflow it is; everybody's where nobody is named.
+    /// The agent whose workflow it is; the session if absent.
     pub target: Option<Name>,
 }
 
@@ -66,18 +66,18 @@ impl Workspace {
         let (library, workflow) = blocking(move || {
             let library = WorkflowLibrary::load(tree.root());
             let workflow = find(&tree, &library, &name)?;
-            make_folders(&tree, &workflow)?;
+            create_folders(&tree, &workflow)?;
             Ok((library, workflow))
         })
         .await?;
         let context = request.initial_context;
-        self.change_node(request.target, move |node, now, _| {
+        self.change_workflow(request.target, move |node, now, _| {
             Ok(rules::start(node, &workflow, &library, active_policy, context.as_deref(), now)?)
         })
         .await
     }
 
-    /// Completes a phase. Artifacts are looked for first; after the last phase the workflow ends.
+    /// Completes a phase after checking its artifacts. The last phase ends the workflow.
     pub async fn complete_workflow_phase(
         &self,
         request: CompletePhase,
@@ -94,7 +94,7 @@ impl Workspace {
             Ok((workflow, phase, artifacts))
         })
         .await?;
-        self.change_node(target, move |node, now, state| {
+        self.change_workflow(target, move |node, now, state| {
             let completion = Completion {
                 workflow: &workflow,
                 phase,
@@ -103,24 +103,24 @@ impl Workspace {
                 skip_reason: skip_reason.as_deref(),
             };
             let completed = rules::complete(node, completion, now)?;
-            note_artifacts(state, &workflow.name, phase, &artifacts, now);
+            record_artifacts(state, &workflow.name, phase, &artifacts, now);
             Ok(completed)
         })
         .await
     }
 
-    /// Stops the active workflow; the session goes on with the one that was suspended last.
+    /// Stops the active workflow; the session resumes the one that was suspended last.
     pub async fn stop_workflow(
         &self,
         reason: Option<String>,
         target: Option<Name>,
     ) -> Result<WorkflowStopped, WorkspaceError> {
         check_length("reason", reason.as_deref())?;
-        self.change_node(target, move |node, now, _| Ok(rules::stop(node, reason.as_deref(), now)?)).await
+        self.change_workflow(target, move |node, now, _| Ok(rules::stop(node, reason.as_deref(), now)?)).await
     }
 
-    /// Applies a rule to a node under the lock, and writes what follows from it.
-    async fn change_node<T: Send + 'static>(
+    /// Applies a rule to a workflow's state under the lock, and writes the result.
+    async fn change_workflow<T: Send + 'static>(
         &self,
         target: Option<Name>,
         rule: impl FnOnce(
@@ -139,7 +139,7 @@ impl Workspace {
         let (file, now) = (self.state().clone(), self.hub().now());
         blocking(move || {
             file.change(|state| {
-                // An agent that the hub knows and the file does not gets its record first.
+                // An agent that the hub knows and the file lacks gets a record first.
                 if let Some(agent) = &agent {
                     write_agent(state, agent);
                 }
@@ -153,7 +153,7 @@ impl Workspace {
         .await
     }
 
-    /// A registered agent of this hub, or an error that names those like it.
+    /// Returns a registered agent of this hub, or an error with similar names.
     async fn known_agent(&self, name: Name) -> Result<AgentRecord, WorkspaceError> {
         let directory = self.hub().directory().await?;
         let id = AgentId::local(name);
@@ -166,17 +166,17 @@ impl Workspace {
     }
 }
 
-/// The workflow that a text means. One that is only described in Markdown is told apart from none.
+/// Finds a workflow. The error distinguishes one that is only described in Markdown.
 fn find(tree: &Tree, library: &WorkflowLibrary, text: &str) -> Result<Workflow, WorkspaceError> {
     library.find(text).cloned().map_err(|unknown| {
-        let name = normal(text);
+        let name = normalize_name(text);
         let file = format!("{name}.md");
         match tree.workspace().and_then(|workspace| is_described(&workspace, &file)) {
             Ok(true) => {
                 let path = format!(".agent/workflows/{file}");
                 WorkflowError::StaleRuntime { name, path }.into()
             }
-            // A name that is no file's name is described nowhere.
+            // No file can have this name, so no description exists.
             Ok(false) | Err(_) => unknown.into(),
         }
     })
@@ -188,8 +188,8 @@ fn is_described(workspace: &Dir, file: &str) -> Result<bool, FileError> {
     Ok(workflows.stat(file)?.is_some_and(|stamp| stamp.is_regular))
 }
 
-/// Makes the folder for reviews where a phase wants artifacts there.
-fn make_folders(tree: &Tree, workflow: &Workflow) -> Result<(), WorkspaceError> {
+/// Creates the folder for reviews if a phase requires artifacts there.
+fn create_folders(tree: &Tree, workflow: &Workflow) -> Result<(), WorkspaceError> {
     let mut patterns = workflow.phases.iter().flat_map(|phase| &phase.artifacts);
     if patterns.any(|pattern| pattern.as_str().starts_with(".switchboard/reviews/")) {
         tree.root().make_subdir("reviews")?;
@@ -197,8 +197,8 @@ fn make_folders(tree: &Tree, workflow: &Workflow) -> Result<(), WorkspaceError> 
     Ok(())
 }
 
-/// Writes down the artifacts of the phase of each workflow that was completed last.
-fn note_artifacts(
+/// Records the artifacts of the phase that was completed last, per workflow.
+fn record_artifacts(
     state: &mut Map<String, Value>,
     workflow: &str,
     phase: usize,

@@ -14,7 +14,7 @@ fn done(workflow: &str, phase: i64, paths: &[&str]) -> CompletePhase {
     CompletePhase { workflow: workflow.to_owned(), phase, artifacts, ..CompletePhase::default() }
 }
 
-/// A workspace with a file `plan.md`.
+/// Creates a workspace with a file `plan.md`.
 async fn with_plan(agents: &[&str]) -> TestWorkspace {
     let t = TestWorkspace::new(agents).await;
     write_carelessly(&t.workspace_folder().join("plan.md"), "the plan");
@@ -29,7 +29,7 @@ fn workflow_error(outcome: Result<impl std::fmt::Debug, WorkspaceError>) -> Work
 }
 
 #[tokio::test]
-async fn a_workflow_goes_from_start_to_end_in_the_session() {
+async fn workflow_runs_to_its_end_in_session() {
     let t = with_plan(&[]).await;
     t.write("state.json", r#"{"mine":{"kept":1},"session":{"extra":true}}"#);
     let started = t
@@ -62,7 +62,7 @@ async fn a_workflow_goes_from_start_to_end_in_the_session() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_another_program_began_goes_on() {
+async fn workflow_of_another_program_continues() {
     const FULL: &str = include_str!("../../../../fixtures/workspace/state.json");
     let t = TestWorkspace::new(&[]).await;
     t.write("state.json", FULL);
@@ -81,7 +81,7 @@ async fn a_workflow_that_another_program_began_goes_on() {
 }
 
 #[tokio::test]
-async fn an_agent_has_a_workflow_of_its_own_in_its_record() {
+async fn agent_can_have_its_own_workflow() {
     let t = with_plan(&["codex", "claude"]).await;
     let for_codex = StartWorkflow { target: Some(name("CODEX")), ..begin("enhance") };
     let started = t.workspace.start_workflow(for_codex.clone()).await.unwrap();
@@ -111,7 +111,7 @@ async fn an_agent_has_a_workflow_of_its_own_in_its_record() {
 }
 
 #[tokio::test]
-async fn an_agent_that_the_file_does_not_know_gets_its_record() {
+async fn agent_without_record_gets_one() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("state.json", "{}");
     t.workspace.start_workflow(StartWorkflow { target: Some(name("codex")), ..begin("chat") }).await.unwrap();
@@ -119,10 +119,10 @@ async fn an_agent_that_the_file_does_not_know_gets_its_record() {
 }
 
 #[tokio::test]
-async fn checks_are_made_in_the_order_of_the_protocol() {
+async fn checks_follow_the_protocols_order() {
     let t = with_plan(&[]).await;
     let completed = |request| t.workspace.complete_workflow_phase(request);
-    // Each request is wrong in every later way as well.
+    // Each request is also wrong in every later way.
     let error = workflow_error(completed(done("nothing", 0, &["gone.md"])).await);
     assert!(matches!(error, WorkflowError::MissingArtifacts { phase: 0, .. }), "{error}");
     let error = workflow_error(completed(done("nothing", 0, &[])).await);
@@ -154,7 +154,7 @@ async fn checks_are_made_in_the_order_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn artifacts_outside_the_workspace_do_not_count_whatever_leads_there() {
+async fn artifacts_outside_the_workspace_do_not_count() {
     let t = with_plan(&[]).await;
     let outside = tempfile::tempdir().unwrap();
     write_carelessly(&outside.path().join("plan.md"), "not ours");
@@ -169,7 +169,7 @@ async fn artifacts_outside_the_workspace_do_not_count_whatever_leads_there() {
 }
 
 #[tokio::test]
-async fn the_reviews_of_a_challenge_have_their_folder_and_are_asked_for() {
+async fn challenge_requires_its_reviews() {
     let t = with_plan(&[]).await;
     std::fs::remove_dir(t.path("reviews")).unwrap();
     t.workspace.start_workflow(begin("challenge")).await.unwrap();
@@ -182,7 +182,7 @@ async fn the_reviews_of_a_challenge_have_their_folder_and_are_asked_for() {
     t.write("reviews/grumpy_critique.md", "CRITICAL: …");
     let critique = ".switchboard/reviews/grumpy_critique.md";
     t.workspace.complete_workflow_phase(done("challenge", 3, &[critique])).await.unwrap();
-    // At phase 3 of 5 it still locks: it is over when its own phases are.
+    // At phase 3 of 5 it is still locked: it ends with its own last phase.
     let error = workflow_error(t.workspace.start_workflow(begin("chat")).await);
     assert!(
         error.to_string().starts_with("WORKFLOW LOCK: 'challenge' is active for the session at step 3/5"),
@@ -191,7 +191,7 @@ async fn the_reviews_of_a_challenge_have_their_folder_and_are_asked_for() {
 }
 
 #[tokio::test]
-async fn force_replaces_suspend_keeps_and_a_restart_forgets_nothing() {
+async fn force_replaces_and_suspend_survives_restart() {
     let t = with_plan(&[]).await;
     t.workspace.start_workflow(begin("accuracy")).await.unwrap();
     t.workspace.complete_workflow_phase(done("accuracy", 1, &["plan.md"])).await.unwrap();
@@ -208,7 +208,7 @@ async fn force_replaces_suspend_keeps_and_a_restart_forgets_nothing() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_is_only_described_is_told_apart_from_none() {
+async fn described_workflow_has_its_own_error() {
     let t = with_plan(&[]).await;
     let described = t.workspace_folder().join(".agent/workflows/audit-all.md");
     write_carelessly(&described, "# Audit");
@@ -234,7 +234,7 @@ async fn a_workflow_that_is_only_described_is_told_apart_from_none() {
 }
 
 #[tokio::test]
-async fn texts_that_would_bloat_the_state_are_refused() {
+async fn oversized_texts_are_refused() {
     let t = with_plan(&[]).await;
     let long = Some("x".repeat(MAX_TEXT + 1));
     let start = StartWorkflow { initial_context: long.clone(), ..begin("chat") };
@@ -252,7 +252,7 @@ async fn texts_that_would_bloat_the_state_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_at_once_lose_nothing_and_one_phase_is_completed_once() {
+async fn concurrent_completions_complete_one_phase_once() {
     let names: Vec<String> = (0..6).map(|number| format!("agent {number}")).collect();
     let t = with_plan(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let other = t.another().await;

@@ -1,4 +1,4 @@
-//! To whom a message goes when its sender names nobody: the active workflow says.
+//! Routes messages without a recipient by the active workflow.
 
 use serde_json::{Map, Value};
 use switchboard_core::{Address, AgentId, Kind, nearest};
@@ -12,9 +12,9 @@ use crate::roles::{self, Role, RoleError};
 use crate::workspace::Workspace;
 
 impl Workspace {
-    /// The recipient that the workflow of the sender has for an action.
+    /// Returns the recipient of an action in the sender's workflow.
     ///
-    /// A phase that must be done before can be passed over with `metadata.all`.
+    /// `metadata.all` bypasses a required phase.
     pub async fn workflow_recipient(
         &self,
         from: &AgentId,
@@ -33,7 +33,7 @@ impl Workspace {
             Address::Node(_) | Address::Group(_) => {
                 return Err(RoleError::Unfilled {
                     role,
-                    present: roles::present(directory.agents(), &state),
+                    present: roles::assigned_roles(directory.agents(), &state),
                 }
                 .into());
             }
@@ -49,7 +49,7 @@ impl Workspace {
     }
 }
 
-/// The role that an action goes to. Pure.
+/// Returns the role that an action is routed to. Pure.
 fn role_for(
     node: Option<&WorkflowState>,
     library: &WorkflowLibrary,
@@ -57,9 +57,9 @@ fn role_for(
     all: bool,
 ) -> Result<Role, WorkflowError> {
     let none = || {
-        let ways = library.workflows.iter().filter(|workflow| !workflow.routes.is_empty());
-        let ways = ways.map(|workflow| format!("{} ({})", workflow.name, actions(workflow).join(", ")));
-        WorkflowError::NoRecipient { action: action.clone(), ways: ways.collect() }
+        let routes = library.workflows.iter().filter(|workflow| !workflow.routes.is_empty());
+        let routes = routes.map(|workflow| format!("{} ({})", workflow.name, actions(workflow).join(", ")));
+        WorkflowError::NoRecipient { action: action.clone(), routes: routes.collect() }
     };
     let Some((node, active)) = node.and_then(|node| Some((node, node.active()?))) else { return Err(none()) };
     let Some(workflow) = library.named(active) else { return Err(none()) };

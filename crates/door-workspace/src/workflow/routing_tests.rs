@@ -34,7 +34,7 @@ async fn complete_first(t: &TestWorkspace, workflow: &str) {
 }
 
 #[tokio::test]
-async fn each_workflow_has_its_recipients() {
+async fn each_workflow_routes_its_actions() {
     let t = crew().await;
     for (workflow, action, expected) in [
         ("handoff-lead", "execute", "bob"),
@@ -49,17 +49,17 @@ async fn each_workflow_has_its_recipients() {
 }
 
 #[tokio::test]
-async fn without_a_workflow_the_ways_are_named() {
+async fn missing_workflow_lists_the_routes() {
     let t = crew().await;
     assert_eq!(
         route(&t, "execute", json!({})).await.unwrap_err(),
-        "recipient: none was given, and no active workflow says to whom 'execute' goes. Tip: name a recipient, or \
+        "recipient: none was given, and no active workflow routes 'execute'. Tip: name a recipient, or \
          start a workflow that has one: handoff (execute, delegate_task), handoff-lead (execute), challenge (execute)"
     );
 }
 
 #[tokio::test]
-async fn a_wrong_action_is_answered_with_the_valid_ones() {
+async fn unrouted_action_lists_valid_ones() {
     let t = crew().await;
     start(&t, "handoff", None).await;
     assert_eq!(
@@ -75,14 +75,14 @@ async fn a_wrong_action_is_answered_with_the_valid_ones() {
 }
 
 #[tokio::test]
-async fn the_first_phase_is_a_gate_that_all_passes_over() {
+async fn metadata_all_bypasses_the_first_phase() {
     let t = crew().await;
     start(&t, "handoff", None).await;
     assert_eq!(
         route(&t, "execute", json!({ "all": false })).await.unwrap_err(),
         "PHASE GATE: 'execute' in 'handoff' waits for phase 1. Required: phase 1 (split) completed. Evidence: the \
          file with the part to hand over. Tip: complete_workflow_phase(workflow=\"handoff\", phase=1, \
-         artifacts=[…]), or set metadata.all to true to hand over everything as it is"
+         artifacts=[…]), or set metadata.all to true to send it without the phase"
     );
     assert_eq!(route(&t, "execute", json!({ "all": true })).await.as_deref(), Ok("cid"));
     start(&t, "challenge", None).await;
@@ -90,7 +90,7 @@ async fn the_first_phase_is_a_gate_that_all_passes_over() {
 }
 
 #[tokio::test]
-async fn a_recipient_in_a_workflow_of_its_own_is_locked_but_not_for_itself() {
+async fn recipient_in_own_workflow_is_locked() {
     let t = crew().await;
     start(&t, "challenge", None).await;
     start(&t, "accuracy", Some("dan")).await;
@@ -106,7 +106,7 @@ async fn a_recipient_in_a_workflow_of_its_own_is_locked_but_not_for_itself() {
 }
 
 #[tokio::test]
-async fn the_senders_own_workflow_goes_before_the_sessions() {
+async fn senders_workflow_precedes_the_sessions() {
     let t = crew().await;
     start(&t, "challenge", None).await;
     start(&t, "handoff-lead", Some("ann")).await;
@@ -114,13 +114,13 @@ async fn the_senders_own_workflow_goes_before_the_sessions() {
 }
 
 #[tokio::test]
-async fn a_role_that_nobody_has_is_named_with_those_that_somebody_has() {
+async fn unassigned_role_lists_assigned_ones() {
     let t = crew().await;
     t.workspace.assign_role(name("dan"), "none").await.unwrap();
     start(&t, "challenge", None).await;
     let error = route(&t, "execute", json!({})).await.unwrap_err();
     assert!(
-        error.starts_with("recipient 'reviewer': nobody has the role reviewer; roles taken: lead, coder 1"),
+        error.starts_with("recipient 'reviewer': no agent has the role reviewer; roles taken: lead, coder 1"),
         "{error}"
     );
 }

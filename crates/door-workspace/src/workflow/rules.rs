@@ -1,4 +1,4 @@
-//! What may follow what. Pure: a node and a definition in, the new node and what to say of it out.
+//! Transitions of workflows. Pure: state and definition in, new state and report out.
 
 use std::fmt;
 
@@ -10,63 +10,63 @@ use super::library::WorkflowLibrary;
 use super::workflow_state::{Completed, MAX_SUSPENDED, Target, WorkflowState};
 use crate::translate::iso;
 
-/// A workflow that was started.
+/// Result of starting a workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkflowStarted {
     /// The workflow.
     pub workflow: Workflow,
-    /// Whose it is.
+    /// Its target.
     pub target: Target,
-    /// The one that was active and is gone.
+    /// The active workflow that it replaced.
     pub replaced: Option<String>,
-    /// The one that was active and waits.
+    /// The active workflow that was suspended.
     pub suspended: Option<String>,
 }
 
-/// A phase that was completed.
+/// Result of completing a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseCompleted {
     /// The workflow.
     pub workflow: String,
     /// The phase, from 1.
     pub phase: usize,
-    /// How many phases there are.
+    /// Number of phases.
     pub total: usize,
-    /// How many artifacts were found.
+    /// Number of artifacts found.
     pub artifacts: usize,
-    /// What is due now; none where that was the last phase, and the workflow was stopped.
+    /// The next phase; `None` after the last one, which stops the workflow.
     pub next: Option<Phase>,
-    /// The suspended workflow that goes on.
+    /// The suspended workflow that was resumed.
     pub resumed: Option<String>,
 }
 
-/// A workflow that was stopped.
+/// Result of stopping a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowStopped {
     /// The workflow.
     pub workflow: String,
-    /// Whose it was.
+    /// Its target.
     pub target: Target,
-    /// Why.
+    /// The reason.
     pub outcome: String,
-    /// The suspended workflow that goes on.
+    /// The suspended workflow that was resumed.
     pub resumed: Option<String>,
 }
 
-/// What to do with a workflow that is active when another is started.
+/// Handling of an active workflow when another is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ActivePolicy {
-    /// Refuse.
+    /// Refuse the new one.
     Refuse,
-    /// End it and forget how far it was.
+    /// End the active one and discard its progress.
     Replace,
-    /// Let it wait until the new one ends.
+    /// Suspend the active one until the new one ends.
     Suspend,
 }
 
 /// Starts a workflow.
 ///
-/// A workflow all of whose phases are done counts as over, whoever forgot to stop it.
+/// A workflow whose phases are all completed counts as ended, even if it was never stopped.
 pub(crate) fn start(
     node: &WorkflowState,
     workflow: &Workflow,
@@ -80,9 +80,9 @@ pub(crate) fn start(
     let (mut replaced, mut suspended) = (None, None);
     if let Some(active) = node.active().map(str::to_owned) {
         let total = library.named(&active).map(|active| active.phases.len());
-        let is_over = total.is_some_and(|total| node.step() >= total);
+        let is_completed = total.is_some_and(|total| node.step() >= total);
         match active_policy {
-            _ if is_over => replaced = Some(active),
+            _ if is_completed => replaced = Some(active),
             ActivePolicy::Refuse => {
                 let (step, asked) = (node.step(), workflow.name.clone());
                 return Err(WorkflowError::Locked { target, active, step, total, asked });
@@ -115,24 +115,24 @@ pub(crate) fn start(
     Ok((node, WorkflowStarted { workflow: workflow.clone(), target, replaced, suspended }))
 }
 
-/// A phase to be completed.
+/// A phase to complete.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completion<'a> {
     pub(crate) workflow: &'a Workflow,
     pub(crate) phase: usize,
-    /// How many artifacts were found.
+    /// Number of artifacts found.
     pub(crate) artifacts: usize,
     pub(crate) notes: &'a str,
     pub(crate) skip_reason: Option<&'a str>,
 }
 
-/// A number that can be a phase's.
+/// Converts a phase number.
 pub(crate) fn phase_number(phase: i64) -> Result<usize, WorkflowError> {
     let number = usize::try_from(phase).ok().filter(|number| *number > 0);
     number.ok_or(WorkflowError::BadPhase { phase })
 }
 
-/// The checks that need no state: the phase exists, and the artifacts found are what it asks for.
+/// Checks that need no state: the phase exists, and the artifacts match its requirements.
 pub(crate) fn check_phase(workflow: &Workflow, number: usize, found: &[String]) -> Result<(), WorkflowError> {
     let total = workflow.phases.len();
     let none = || WorkflowError::NoSuchPhase { workflow: workflow.name.clone(), phase: number, total };
@@ -150,7 +150,7 @@ pub(crate) fn check_phase(workflow: &Workflow, number: usize, found: &[String]) 
     }
 }
 
-/// Completes a phase whose artifacts were found. After the last one the workflow ends by itself.
+/// Completes a phase whose artifacts were found. The last one ends the workflow.
 pub(crate) fn complete(
     node: &WorkflowState,
     completion: Completion<'_>,
@@ -180,7 +180,10 @@ pub(crate) fn complete(
     }
     let mut node = node.clone();
     let skipped = skip_reason.map(|reason| (step, reason));
-    node.note_completed(&workflow.name, Completed { phase, at: iso(now), notes: completion.notes, skipped });
+    node.record_completed(
+        &workflow.name,
+        Completed { phase, at: iso(now), notes: completion.notes, skipped },
+    );
     node.set_step(phase);
     let next = workflow.phase(phase + 1).cloned();
     let resumed = match next {
@@ -191,7 +194,7 @@ pub(crate) fn complete(
     Ok((node, PhaseCompleted { workflow: name(), phase, total, artifacts, next, resumed }))
 }
 
-/// Tools of the phase must have been used, unless it is skipped; prohibited ones never.
+/// Checks that required tools of the phase were used, unless it is skipped, and that prohibited ones never were.
 fn check_tools(
     node: &WorkflowState,
     completion: Completion<'_>,
@@ -213,7 +216,7 @@ fn check_tools(
     Ok(())
 }
 
-/// Stops whatever is active. What was suspended last goes on.
+/// Stops the active workflow and resumes the one that was suspended last.
 pub(crate) fn stop(
     node: &WorkflowState,
     reason: Option<&str>,
@@ -229,7 +232,7 @@ pub(crate) fn stop(
     Ok((node, WorkflowStopped { workflow, target, outcome, resumed }))
 }
 
-/// Whether a tool may be used where this workflow is active.
+/// Checks whether an active workflow allows a tool.
 pub(crate) fn check_tool(node: &WorkflowState, workflow: &Workflow, tool: &str) -> Result<(), WorkflowError> {
     if workflow.prohibited_tools.iter().any(|prohibited| prohibited == tool) {
         return Err(WorkflowError::ToolProhibited {

@@ -24,7 +24,7 @@ fn codex() -> Target {
     Target::Agent(Name::parse("codex").unwrap())
 }
 
-/// A node in which a workflow is at this step.
+/// Builds a state in which a workflow is at this step.
 fn at(workflow: &str, step: usize) -> WorkflowState {
     session(json!({ "activeWorkflow": workflow, "currentStep": step, "activeWorkflowPhase": step }))
 }
@@ -60,7 +60,7 @@ fn finish_with(
 }
 
 #[test]
-fn a_start_sets_the_keys_of_the_protocol_and_keeps_the_others() {
+fn start_sets_protocol_keys_and_retains_others() {
     let before = session(json!({
         "id": null, "activeWorkflow": null, "suspendedWorkflows": [], "status": "IDLE", "currentStep": 9,
         "workflowToolInvocations": [1], "initialContext": "old", "custom": { "kept": true },
@@ -91,7 +91,7 @@ fn a_start_sets_the_keys_of_the_protocol_and_keeps_the_others() {
 }
 
 #[test]
-fn an_active_workflow_locks_until_all_of_its_own_phases_are_done() {
+fn active_workflow_locks_until_its_last_phase() {
     // Phase 3 of 5 is not the end, whatever other workflows have.
     for step in 0..5 {
         let error = begin(&at("challenge", step), "chat", ActivePolicy::Refuse).unwrap_err();
@@ -112,23 +112,23 @@ fn an_active_workflow_locks_until_all_of_its_own_phases_are_done() {
     assert_eq!(
         again,
         "WORKFLOW LOCK: 'chat' is active for the session at step 1/4, so 'chat' was not started. Tip: complete \
-         its phases or stop it; force=true replaces it and forgets how far it was; suspend=true sets it aside \
+         its phases or stop it; force=true replaces it and discards its progress; suspend=true suspends it \
          until the new one ends"
     );
-    // How many phases a workflow of others has is not known, so it is never over by itself.
+    // The number of phases of another program's workflow is unknown, so it never ends by itself.
     let foreign = begin(&at("julesplan", 99), "chat", ActivePolicy::Refuse).unwrap_err().to_string();
     assert!(foreign.contains("at step 99/?"), "{foreign}");
 }
 
 #[test]
-fn force_replaces_and_suspend_keeps() {
+fn force_replaces_and_suspend_retains() {
     let (after, started) = begin(&at("challenge", 2), "chat", ActivePolicy::Replace).unwrap();
     assert_eq!(started.replaced.as_deref(), Some("challenge"));
     assert_eq!((after.active(), after.step(), after.suspended()), (Some("chat"), 0, vec![]));
 
     let mut before = at("challenge", 2);
     before.set("initialContext", "the parser");
-    before.note_tool("grep", AT.into());
+    before.record_tool("grep", AT.into());
     let (after, started) = begin(&before, "chat", ActivePolicy::Suspend).unwrap();
     assert_eq!((started.replaced, started.suspended.as_deref()), (None, Some("challenge")));
     assert_eq!((after.active(), after.suspended()), (Some("chat"), vec!["challenge"]));
@@ -152,7 +152,7 @@ fn force_replaces_and_suspend_keeps() {
 }
 
 #[test]
-fn the_last_one_suspended_is_the_first_to_go_on_and_there_is_a_limit() {
+fn suspended_workflows_resume_last_first() {
     let mut current = at("accuracy", 1);
     for name in ["chat", "enhance"] {
         current = begin(&current, name, ActivePolicy::Suspend).unwrap().0;
@@ -171,7 +171,7 @@ fn the_last_one_suspended_is_the_first_to_go_on_and_there_is_a_limit() {
 }
 
 #[test]
-fn entries_of_other_programs_among_the_suspended_are_understood_or_left() {
+fn suspended_entries_of_others_are_retained() {
     let before = session(json!({
         "activeWorkflow": "chat", "suspendedWorkflows": [{ "odd": 1 }, "handoff", 7],
     }));
@@ -186,7 +186,7 @@ fn entries_of_other_programs_among_the_suspended_are_understood_or_left() {
 }
 
 #[test]
-fn a_stop_clears_the_node() {
+fn stop_clears_the_state() {
     let mut before = at("chat", 2);
     before.set("custom", 1);
     before.set("id", "sess_1");
@@ -205,7 +205,7 @@ fn a_stop_clears_the_node() {
 }
 
 #[test]
-fn phases_are_done_in_order() {
+fn phases_complete_in_order() {
     let phase = |phase| {
         let due = WorkflowError::OutOfOrder { workflow: "accuracy".into(), phase, due: 3 };
         let done = WorkflowError::AlreadyCompleted { workflow: "accuracy".into(), phase, next: Some(3) };
@@ -222,7 +222,7 @@ fn phases_are_done_in_order() {
         assert_eq!(outcome, expected, "phase {number}");
     }
     let over = finish(&at("accuracy", 5), "accuracy", 5).unwrap_err().to_string();
-    assert_eq!(over, "phase 5 of 'accuracy' is already completed; no phase is left, stop the workflow");
+    assert_eq!(over, "phase 5 of 'accuracy' is already completed; no phase remains, stop the workflow");
     for (active, expected) in [
         (
             json!("chat"),
@@ -239,7 +239,7 @@ fn phases_are_done_in_order() {
 }
 
 #[test]
-fn a_completed_phase_is_remembered_and_the_next_is_named() {
+fn completed_phase_is_recorded_and_next_returned() {
     let (after, completed) = finish(&at("accuracy", 0), "accuracy", 1).unwrap();
     assert_eq!((after.step(), &after.fields["activeWorkflowPhase"]), (1, &1.into()));
     let entry = json!({ "phase": 1, "completedAt": AT, "notes": "noted" });
@@ -252,7 +252,7 @@ fn a_completed_phase_is_remembered_and_the_next_is_named() {
 }
 
 #[test]
-fn after_the_last_phase_the_workflow_ends_and_the_suspended_goes_on() {
+fn last_phase_ends_and_resumes_suspended_workflow() {
     let (after, completed) = finish(&at("accuracy", 4), "accuracy", 5).unwrap();
     assert_eq!(
         completed.to_string(),
@@ -273,7 +273,7 @@ fn after_the_last_phase_the_workflow_ends_and_the_suspended_goes_on() {
 }
 
 #[test]
-fn phases_are_left_out_only_for_a_reason_which_is_kept() {
+fn phases_are_skipped_only_with_a_reason() {
     for reason in ["", "  \n"] {
         assert_eq!(
             finish_with(&at("accuracy", 1), "accuracy", 4, Some(reason)),
@@ -289,7 +289,7 @@ fn phases_are_left_out_only_for_a_reason_which_is_kept() {
 }
 
 #[test]
-fn a_required_tool_must_have_been_used_in_that_workflow_and_phase() {
+fn required_tool_must_be_used_in_phase() {
     let used = |workflow: &str, phase: usize, tool: &str| {
         let mut node = at("handoff", 1);
         node.set("workflowToolInvocations", json!([{ "workflow": workflow, "phase": phase, "tool": tool }]));
@@ -314,7 +314,7 @@ fn a_required_tool_must_have_been_used_in_that_workflow_and_phase() {
 }
 
 #[test]
-fn a_prohibited_tool_is_refused_at_use_and_at_completion() {
+fn prohibited_tool_is_refused() {
     let chat = workflow("chat");
     let mut node = at("chat", 1);
     assert!(check_tool(&node, &chat, "send_message").is_ok());
@@ -323,7 +323,7 @@ fn a_prohibited_tool_is_refused_at_use_and_at_completion() {
         "ERR_PERSONA_VIOLATION: the tool 'run_in_terminal' must not be used while 'chat' is active for the \
          session. Tip: finish or stop the workflow first"
     );
-    node.note_tool("run_in_terminal", AT.into());
+    node.record_tool("run_in_terminal", AT.into());
     let used = |phase| WorkflowError::ProhibitedToolsUsed {
         workflow: "chat".into(),
         phase,
@@ -334,7 +334,7 @@ fn a_prohibited_tool_is_refused_at_use_and_at_completion() {
 }
 
 #[test]
-fn a_session_that_waits_to_be_provisioned_waits() {
+fn unprovisioned_session_refuses_completion() {
     let mut node = at("accuracy", 0);
     node.set("provisioningStatus", "WAITING_FOR_PROVISION");
     assert_eq!(finish(&node, "accuracy", 1), Err(WorkflowError::Unprovisioned { phase: 1 }));
@@ -343,7 +343,7 @@ fn a_session_that_waits_to_be_provisioned_waits() {
 }
 
 #[test]
-fn evidence_is_checked_without_a_look_at_the_state() {
+fn evidence_is_checked_without_state() {
     let challenge = workflow("challenge");
     let found = |paths: &[&str]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
     for (phase, paths, expected) in [
@@ -377,11 +377,11 @@ fn evidence_is_checked_without_a_look_at_the_state() {
 }
 
 #[test]
-fn lists_in_the_node_have_an_end_and_odd_values_do_no_harm() {
+fn lists_are_bounded_and_odd_values_harmless() {
     let mut node = at("chat", 0);
     node.set("workflowToolInvocations", "odd");
     for number in 0..510 {
-        node.note_tool(&format!("tool {number}"), AT.into());
+        node.record_tool(&format!("tool {number}"), AT.into());
     }
     let used: Vec<(usize, &str)> = node.tools_used("chat").collect();
     assert_eq!((used.len(), used[0], used[499]), (500, (1, "tool 10"), (1, "tool 509")));
@@ -391,11 +391,11 @@ fn lists_in_the_node_have_an_end_and_odd_values_do_no_harm() {
     let (after, _) = begin(&after, "enhance", ActivePolicy::Suspend).unwrap();
     assert_eq!(after.suspended(), ["chat"]);
     let mut silent = WorkflowState { target: Target::Session, fields: Map::new() };
-    silent.note_tool("grep", AT.into());
+    silent.record_tool("grep", AT.into());
     assert_eq!(silent.fields, Map::new(), "without a workflow nothing is noted");
 }
 
-/// Something that somebody does to a node.
+/// An operation on a workflow's state.
 #[derive(Debug, Clone)]
 enum Act {
     Start(usize, ActivePolicy),
@@ -435,7 +435,7 @@ proptest! {
                 },
                 Act::Note(tool) => {
                     let mut node = node.clone();
-                    node.note_tool(tool, AT.into());
+                    node.record_tool(tool, AT.into());
                     Ok(node)
                 }
                 Act::Stop => stop(&node, None, now()).map(|(node, _)| node),

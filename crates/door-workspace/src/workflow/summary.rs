@@ -1,4 +1,4 @@
-//! Where things stand, for whoever asks: the whole state, a summary of it, and the rules in force.
+//! Reports workflow progress: the whole state, a summary, and the active rules.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::error::WorkspaceError;
 use crate::state;
 use crate::workspace::{Workspace, blocking};
 
-/// Parts of keys whose values are nobody's business, without `_` and `-`.
+/// Parts of keys whose values are secrets, without `_` and `-`.
 const SECRET: [&str; 7] = ["apikey", "password", "secret", "token", "authorization", "cookie", "privatekey"];
 
-/// What stands in their place.
+/// Replacement of a secret.
 const REDACTED: &str = "[REDACTED]";
 
 impl Workspace {
-    /// All of `state.json` but its secrets, with a `summary` of the workflows beside it.
+    /// Returns `state.json` with secrets redacted, and a `summary` of the workflows.
     pub async fn workflow_state(&self) -> Result<Value, WorkspaceError> {
         let (file, library) = (self.state().clone(), self.workflow_library().await?);
         let mut state = Arc::unwrap_or_clone(blocking(move || file.read_all()).await?);
@@ -29,7 +29,7 @@ impl Workspace {
         Ok(state.into())
     }
 
-    /// The rules of the workflow that an agent is under, its own or the session's, as text for a model.
+    /// Returns the rules of an agent's governing workflow, as text for a model.
     pub async fn active_rules(&self, agent: Option<&AgentId>) -> Result<String, WorkspaceError> {
         let (now, library) = (self.snapshot().await?, self.workflow_library().await?);
         let agent = now.current_name(agent.map(|agent| &agent.name));
@@ -43,7 +43,7 @@ fn rules_text(node: Option<&WorkflowState>, library: &WorkflowLibrary) -> String
     };
     let mut text = format!("[PROTOCOL STATUS: {} WORKFLOW ACTIVE]", active.to_uppercase());
     let Some(workflow) = library.named(active) else {
-        text.push_str("\nThis workflow is not known here; stop_workflow ends it.");
+        text.push_str("\nThis workflow is unknown here; stop_workflow ends it.");
         return text;
     };
     let restricted = match workflow.prohibited_tools.as_slice() {
@@ -58,28 +58,28 @@ fn rules_text(node: Option<&WorkflowState>, library: &WorkflowLibrary) -> String
     text
 }
 
-/// The workflows that are active, in the session and for each agent.
+/// Summarizes the active workflows of the session and of each agent.
 fn summary(state: &Map<String, Value>, library: &WorkflowLibrary) -> Value {
     let session = WorkflowState::of(state, &Target::Session);
     let names = ["terminals", "chatAgents"].into_iter().flat_map(|section| state::objects(state, section));
     let agents: Map<String, Value> = names
         .filter_map(|(name, _)| {
             let node = WorkflowState::of(state, &Target::Agent(Name::parse(name).ok()?))?;
-            Some((name.clone(), standing(&node, library)?))
+            Some((name.clone(), progress(&node, library)?))
         })
         .collect();
     let skipped: Vec<Value> =
         library.skipped.iter().map(|file| json!({ "path": file.path, "problem": file.problem })).collect();
     json!({
-        "session": session.as_ref().and_then(|node| standing(node, library)),
+        "session": session.as_ref().and_then(|node| progress(node, library)),
         "suspended": session.as_ref().map(WorkflowState::suspended).unwrap_or_default(),
         "agents": agents,
         "unusableWorkflowFiles": skipped,
     })
 }
 
-/// Where one workflow stands; none where none is active.
-fn standing(node: &WorkflowState, library: &WorkflowLibrary) -> Option<Value> {
+/// Summarizes one workflow; `None` if none is active.
+fn progress(node: &WorkflowState, library: &WorkflowLibrary) -> Option<Value> {
     let active = node.active()?;
     let workflow = library.named(active);
     Some(json!({
@@ -91,7 +91,7 @@ fn standing(node: &WorkflowState, library: &WorkflowLibrary) -> Option<Value> {
     }))
 }
 
-/// Takes the secrets out of the state. In the sections of agents and teams the keys are names.
+/// Redacts secrets in the state. In the sections of agents and teams the keys are names.
 fn redact_state(state: &mut Map<String, Value>) {
     for (key, value) in state {
         match (key.as_str(), value) {
@@ -103,7 +103,7 @@ fn redact_state(state: &mut Map<String, Value>) {
     }
 }
 
-/// Takes out what stands under the key of a secret, at any depth.
+/// Redacts values under secret keys, at any depth.
 fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| redact_field(key, value)),

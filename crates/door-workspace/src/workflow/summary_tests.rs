@@ -3,7 +3,7 @@ use crate::test_workspace::{TestWorkspace, name};
 use crate::workflow::StartWorkflow;
 
 #[tokio::test]
-async fn the_state_is_told_whole_without_its_secrets() {
+async fn state_is_returned_with_secrets_redacted() {
     let t = TestWorkspace::new(&["token-keeper"]).await;
     let mut state = t.json("state.json");
     state["startupCommands"] = json!({ "codex": "codex", "API-Key": "abc" });
@@ -11,9 +11,9 @@ async fn the_state_is_told_whole_without_its_secrets() {
     state["nested"] = json!([{ "client_secret": { "deep": "abc" } }, { "plain": 1 }]);
     state["chatAgents"]["token-keeper"]["password"] = "abc".into();
     t.write("state.json", state.to_string());
-    let mut told = t.workspace.workflow_state().await.unwrap();
-    assert!(!told.to_string().contains("abc"));
-    let summary = told.as_object_mut().unwrap().remove("summary").unwrap();
+    let mut sanitize_text = t.workspace.workflow_state().await.unwrap();
+    assert!(!sanitize_text.to_string().contains("abc"));
+    let summary = sanitize_text.as_object_mut().unwrap().remove("summary").unwrap();
     assert_eq!(
         summary,
         json!({ "session": null, "suspended": [], "agents": {}, "unusableWorkflowFiles": [] })
@@ -22,11 +22,11 @@ async fn the_state_is_told_whole_without_its_secrets() {
     state["authToken"] = "[REDACTED]".into();
     state["nested"][0]["client_secret"] = "[REDACTED]".into();
     state["chatAgents"]["token-keeper"]["password"] = "[REDACTED]".into();
-    assert_eq!(told, state);
+    assert_eq!(sanitize_text, state);
 }
 
 #[tokio::test]
-async fn the_summary_says_what_is_active_and_due() {
+async fn summary_names_active_workflow_and_due_phase() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("workflows/bad.json", "{");
     for (workflow, target) in [("accuracy", None), ("chat", None), ("handoff", Some("codex"))] {
@@ -48,15 +48,15 @@ async fn the_summary_says_what_is_active_and_due() {
 }
 
 #[tokio::test]
-async fn a_damaged_state_is_an_error_for_who_asks_for_it() {
+async fn damaged_state_is_an_error() {
     let t = TestWorkspace::new(&[]).await;
     t.write("state.json", "{");
-    let told = t.workspace.workflow_state().await;
-    assert!(matches!(told, Err(WorkspaceError::DamagedState { .. })), "{told:?}");
+    let sanitize_text = t.workspace.workflow_state().await;
+    assert!(matches!(sanitize_text, Err(WorkspaceError::DamagedState { .. })), "{sanitize_text:?}");
 }
 
 #[tokio::test]
-async fn an_agent_is_told_the_rules_of_its_own_workflow() {
+async fn agent_gets_its_own_workflows_rules() {
     let t = TestWorkspace::new(&["ann", "bob"]).await;
     let request = StartWorkflow {
         name: "chat".into(),
@@ -73,7 +73,7 @@ async fn an_agent_is_told_the_rules_of_its_own_workflow() {
 }
 
 #[tokio::test]
-async fn the_rules_in_force_are_told_as_text() {
+async fn active_rules_are_rendered_as_text() {
     let t = TestWorkspace::new(&[]).await;
     assert_eq!(
         t.workspace.active_rules(None).await.unwrap(),
@@ -95,6 +95,6 @@ async fn the_rules_in_force_are_told_as_text() {
     t.write("state.json", state.to_string());
     assert_eq!(
         t.workspace.active_rules(None).await.unwrap(),
-        "[PROTOCOL STATUS: PHONEFRIEND WORKFLOW ACTIVE]\nThis workflow is not known here; stop_workflow ends it."
+        "[PROTOCOL STATUS: PHONEFRIEND WORKFLOW ACTIVE]\nThis workflow is unknown here; stop_workflow ends it."
     );
 }

@@ -1,4 +1,4 @@
-//! Which tools were used in a workflow, and which must not be.
+//! Records the use of tools in workflows, and enforces prohibited tools.
 
 use switchboard_core::Name;
 
@@ -11,14 +11,14 @@ use crate::translate::iso;
 use crate::workspace::{Workspace, blocking};
 
 impl Workspace {
-    /// Remembers that an agent used a tool, as evidence for the workflow that it is under.
+    /// Records that an agent used a tool, as evidence for its governing workflow.
     ///
-    /// Costs a look at `state.json` and no write where no workflow is active.
+    /// Without an active workflow this only reads the metadata of `state.json`.
     pub async fn record_tool_use(&self, agent: Option<&Name>, tool: &str) -> Result<(), WorkspaceError> {
         self.record_tool_use_in(&self.snapshot().await?, agent, tool).await
     }
 
-    /// The same, where a moment shows whether a workflow is active.
+    /// Records the use of a tool, given a snapshot that shows whether a workflow is active.
     pub(crate) async fn record_tool_use_in(
         &self,
         now: &Snapshot,
@@ -34,7 +34,7 @@ impl Workspace {
             file.change(|state| {
                 let governing = WorkflowState::governing(state, agent.as_ref());
                 let Some(mut node) = governing else { return Ok(Change::Keep(())) };
-                node.note_tool(&tool, at);
+                node.record_tool(&tool, at);
                 node.put(state)?;
                 Ok(Change::Write(()))
             })
@@ -42,12 +42,12 @@ impl Workspace {
         .await
     }
 
-    /// Whether an agent may use a tool in the workflow that it is under.
+    /// Checks whether an agent's governing workflow allows a tool.
     pub async fn check_tool_allowed(&self, agent: Option<&Name>, tool: &str) -> Result<(), WorkspaceError> {
         self.check_tool_allowed_in(&self.snapshot().await?, agent, tool).await
     }
 
-    /// The same, as of a moment.
+    /// Checks a tool against a snapshot.
     pub(crate) async fn check_tool_allowed_in(
         &self,
         now: &Snapshot,

@@ -20,9 +20,9 @@ fn tools(record: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn without_a_workflow_nothing_is_written_and_everything_is_allowed() {
+async fn no_workflow_allows_all_and_writes_nothing() {
     let t = TestWorkspace::new(&["codex"]).await;
-    // In a spelling that a rewrite would not keep.
+    // In a formatting that a rewrite would not retain.
     let state = t.json("state.json").to_string();
     t.write("state.json", &state);
     for agent in [None, Some(name("codex")), Some(name("stranger"))] {
@@ -30,7 +30,7 @@ async fn without_a_workflow_nothing_is_written_and_everything_is_allowed() {
         t.workspace.check_tool_allowed(agent.as_ref(), "run_in_terminal").await.unwrap();
     }
     assert_eq!(t.bytes("state.json"), state.as_bytes());
-    // Nor does a file that cannot be read keep anyone from working.
+    // An unreadable file does not block any tool either.
     t.write("state.json", "{");
     t.workspace.record_tool_use(None, "x").await.unwrap();
     t.workspace.check_tool_allowed(None, "run_in_terminal").await.unwrap();
@@ -38,7 +38,7 @@ async fn without_a_workflow_nothing_is_written_and_everything_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_use_counts_for_the_workflow_that_the_agent_is_under() {
+async fn tool_use_counts_for_governing_workflow() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
     start(&t, "handoff", None).await;
     start(&t, "enhance", Some("codex")).await;
@@ -55,7 +55,7 @@ async fn a_use_counts_for_the_workflow_that_the_agent_is_under() {
 }
 
 #[tokio::test]
-async fn a_prohibited_tool_is_refused_under_its_workflow_alone() {
+async fn prohibition_applies_only_to_its_workflow() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
     start(&t, "chat", None).await;
     start(&t, "accuracy", Some("codex")).await;

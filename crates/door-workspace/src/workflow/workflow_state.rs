@@ -1,7 +1,7 @@
-//! Where a workflow stands: a few keys of the session or of an agent's record in `state.json`.
+//! Progress of a workflow: keys of the session or of an agent's record in `state.json`.
 //!
-//! The keys are the protocol's. Whatever else stands there is carried along; a value of the wrong type,
-//! which only another program can have written, reads as its first value.
+//! The keys are the protocol's. Unknown keys are retained. A value of the wrong type, which only another program can
+//! have written, reads as its initial value.
 
 use std::fmt;
 
@@ -11,17 +11,17 @@ use switchboard_core::Name;
 use crate::error::WorkspaceError;
 use crate::state;
 
-/// How many tool uses are remembered, as in the protocol; the oldest go first.
+/// Most recorded tool uses, as in the protocol; the oldest are dropped.
 const MAX_INVOCATIONS: usize = 500;
 
-/// How many completed phases are remembered for each workflow; the oldest go first.
+/// Most recorded completed phases per workflow; the oldest are dropped.
 const MAX_COMPLETED: usize = 200;
 
-/// How many workflows may wait for another one to end.
+/// Most suspended workflows.
 pub(crate) const MAX_SUSPENDED: usize = 16;
 
-/// What makes up a workflow's standing, in the session as in an agent's record.
-const STANDING: [&str; 6] = [
+/// Keys of a workflow's progress, in the session and in an agent's record.
+const PROGRESS_KEYS: [&str; 6] = [
     "activeWorkflow",
     "activePersona",
     "currentStep",
@@ -30,13 +30,13 @@ const STANDING: [&str; 6] = [
     "initialContext",
 ];
 
-/// What the session's standing has besides.
-const SESSION_STANDING: [&str; 2] = ["id", "startTime"];
+/// Further keys of the session's progress.
+const SESSION_PROGRESS_KEYS: [&str; 2] = ["id", "startTime"];
 
-/// Whose workflow: everybody's, or one agent's own.
+/// Owner of a workflow: the session, or one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The session: everybody who has no workflow of its own.
+    /// The session: all agents without a workflow of their own.
     Session,
     /// One agent.
     Agent(Name),
@@ -64,22 +64,22 @@ pub(crate) struct WorkflowState {
     pub(crate) fields: Map<String, Value>,
 }
 
-/// A phase that was completed, as it is remembered.
+/// Record of a completed phase.
 pub(crate) struct Completed<'a> {
     pub(crate) phase: usize,
     pub(crate) at: String,
     pub(crate) notes: &'a str,
-    /// The phase that was done last before it, and the reason, where phases were left out.
+    /// The last completed phase before it and the reason, if phases were skipped.
     pub(crate) skipped: Option<(usize, &'a str)>,
 }
 
 impl WorkflowState {
-    /// Reads a node out of the state; none where the agent has no record.
+    /// Reads a target's state; `None` if the agent has no record.
     pub(crate) fn of(state: &Map<String, Value>, target: &Target) -> Option<Self> {
         fields_of(state, target).map(|fields| Self { target: target.clone(), fields: fields.clone() })
     }
 
-    /// Puts the node back into the state it came from.
+    /// Writes the state back.
     pub(crate) fn put(self, state: &mut Map<String, Value>) -> Result<(), WorkspaceError> {
         let gone = || WorkspaceError::DamagedState { problem: format!("{} has no record", self.target) };
         match &self.target {
@@ -89,21 +89,21 @@ impl WorkflowState {
         Ok(())
     }
 
-    /// The node an agent is under: its own where it has an active workflow, else the session's.
+    /// Returns the governing state of an agent: its own if it has an active workflow, else the session's.
     pub(crate) fn governing(state: &Map<String, Value>, agent: Option<&Name>) -> Option<Self> {
-        // Asked at every call, and mostly there is none: only what is active is worth a copy.
+        // Check before copying: this runs at every call, and mostly no workflow is active.
         let is_active = |target: &Target| fields_of(state, target).and_then(active_in).is_some();
         let own = agent.map(|name| Target::Agent(name.clone())).filter(is_active);
         let target = own.or_else(|| Some(Target::Session).filter(is_active))?;
         Self::of(state, &target)
     }
 
-    /// The workflow that is active.
+    /// Returns the active workflow.
     pub(crate) fn active(&self) -> Option<&str> {
         active_in(&self.fields)
     }
 
-    /// How many of its phases are done.
+    /// Returns the number of completed phases.
     pub(crate) fn step(&self) -> usize {
         let step = self.fields.get("currentStep").and_then(Value::as_u64);
         step.and_then(|step| usize::try_from(step).ok()).unwrap_or(0)
@@ -118,12 +118,12 @@ impl WorkflowState {
         self.fields.insert(key.to_owned(), value.into());
     }
 
-    /// Whether whoever provides the terminals is not ready yet.
+    /// True while the provider of the terminals is not ready.
     pub(crate) fn awaits_provision(&self) -> bool {
         self.fields.get("provisioningStatus").and_then(Value::as_str) == Some("WAITING_FOR_PROVISION")
     }
 
-    /// The tools used in a workflow, each with the phase it was used in.
+    /// Returns the tools used in a workflow, each with its phase.
     pub(crate) fn tools_used<'n>(&'n self, workflow: &'n str) -> impl Iterator<Item = (usize, &'n str)> {
         let used = self.fields.get("workflowToolInvocations").and_then(Value::as_array);
         used.into_iter().flatten().filter_map(move |use_| {
@@ -134,15 +134,15 @@ impl WorkflowState {
         })
     }
 
-    /// Remembers that a tool was used in the phase that is due; nothing where no workflow is active.
-    pub(crate) fn note_tool(&mut self, tool: &str, at: String) {
+    /// Records the use of a tool in the current phase; a no-op without an active workflow.
+    pub(crate) fn record_tool(&mut self, tool: &str, at: String) {
         let Some(workflow) = self.active() else { return };
         let used = json!({ "workflow": workflow, "phase": self.step() + 1, "tool": tool, "calledAt": at });
         push(self.list("workflowToolInvocations"), used, MAX_INVOCATIONS);
     }
 
-    /// Remembers a completed phase.
-    pub(crate) fn note_completed(&mut self, workflow: &str, completed: Completed<'_>) {
+    /// Records a completed phase.
+    pub(crate) fn record_completed(&mut self, workflow: &str, completed: Completed<'_>) {
         let mut entry = json!({
             "phase": completed.phase, "completedAt": completed.at, "notes": completed.notes,
         });
@@ -159,23 +159,23 @@ impl WorkflowState {
         }
     }
 
-    /// The standing of the active workflow, taken out to wait.
+    /// Moves the progress of the active workflow to the suspended ones.
     pub(crate) fn suspend(&mut self, at: String) {
-        let keys = STANDING.into_iter().chain(SESSION_STANDING);
-        let kept = keys.filter_map(|key| Some((key.to_owned(), self.fields.get(key)?.clone())));
-        let mut waiting: Map<String, Value> = kept.collect();
+        let keys = PROGRESS_KEYS.into_iter().chain(SESSION_PROGRESS_KEYS);
+        let present_keys = keys.filter_map(|key| Some((key.to_owned(), self.fields.get(key)?.clone())));
+        let mut waiting: Map<String, Value> = present_keys.collect();
         waiting.insert("suspendedAt".into(), at.into());
-        // The rule that lets it wait has seen that there is room.
+        // The caller has checked the limit.
         push(self.list("suspendedWorkflows"), waiting.into(), usize::MAX);
     }
 
-    /// The names of the workflows that wait, the next to go on last.
+    /// Returns the names of the suspended workflows; the last one resumes first.
     pub(crate) fn suspended(&self) -> Vec<&str> {
         let waiting = self.fields.get("suspendedWorkflows").and_then(Value::as_array);
         waiting.into_iter().flatten().filter_map(waiting_name).collect()
     }
 
-    /// Ends the active workflow: its standing goes back to the first one.
+    /// Ends the active workflow and resets its progress.
     pub(crate) fn clear(&mut self) {
         for key in ["activeWorkflow", "activePersona", "initialContext"] {
             self.set(key, Value::Null);
@@ -184,9 +184,9 @@ impl WorkflowState {
         self.set("workflowToolInvocations", json!([]));
     }
 
-    /// Goes on with the workflow that was suspended last, if one was; its name.
+    /// Resumes the workflow that was suspended last; returns its name.
     ///
-    /// An entry that names no workflow is somebody else's and stays.
+    /// An entry that names no workflow belongs to another program and stays.
     pub(crate) fn resume(&mut self) -> Option<String> {
         let waiting = self.fields.get_mut("suspendedWorkflows").and_then(Value::as_array_mut)?;
         let last = waiting.iter().rposition(|entry| waiting_name(entry).is_some())?;
@@ -194,7 +194,7 @@ impl WorkflowState {
         let name = waiting_name(&entry)?.to_owned();
         self.clear();
         if let Value::Object(entry) = entry {
-            for key in STANDING.into_iter().chain(SESSION_STANDING) {
+            for key in PROGRESS_KEYS.into_iter().chain(SESSION_PROGRESS_KEYS) {
                 if let Some(value) = entry.get(key) {
                     self.fields.insert(key.to_owned(), value.clone());
                 }
@@ -209,13 +209,13 @@ impl WorkflowState {
     }
 }
 
-/// The name in an entry of `suspendedWorkflows`: a standing, or the bare name.
+/// Returns the name in an entry of `suspendedWorkflows`: an object, or the bare name.
 fn waiting_name(entry: &Value) -> Option<&str> {
     let name = entry.as_str().or_else(|| entry.get("activeWorkflow").and_then(Value::as_str));
     name.filter(|name| !name.is_empty())
 }
 
-/// Appends to a list that keeps its newest entries. What is no list becomes one.
+/// Appends to a list and drops its oldest entries. A value that is no list becomes one.
 fn push(list: &mut Value, entry: Value, limit: usize) {
     let mut entries = match list.take() {
         Value::Array(entries) => entries,
@@ -227,7 +227,7 @@ fn push(list: &mut Value, entry: Value, limit: usize) {
     *list = Value::Array(entries);
 }
 
-/// What the state says of a target, where it has a record.
+/// Returns the record of a target.
 fn fields_of<'s>(state: &'s Map<String, Value>, target: &Target) -> Option<&'s Map<String, Value>> {
     match target {
         Target::Session => state.get("session").and_then(Value::as_object),
@@ -235,8 +235,7 @@ fn fields_of<'s>(state: &'s Map<String, Value>, target: &Target) -> Option<&'s M
     }
 }
 
-/// The workflow that is active.
-/// Whether a workflow is active anywhere.
+/// True if any workflow is active.
 pub(crate) fn is_any_active(state: &Map<String, Value>) -> bool {
     let session = fields_of(state, &Target::Session);
     let agents = ["terminals", "chatAgents"].into_iter().flat_map(|section| state::objects(state, section));

@@ -1,4 +1,4 @@
-//! Who is in a workspace, in the hub and in `state.json`: the file is shared with other programs.
+//! Agents and teams of a workspace, in the hub and in `state.json`, which other programs share.
 
 use serde_json::{Map, Value};
 use switchboard_core::{AgentId, AgentRecord, Heartbeat, Name, TeamRecord};
@@ -7,31 +7,31 @@ use switchboard_hub::Registration;
 use super::{Workspace, blocking};
 use crate::delivery::describe;
 use crate::error::WorkspaceError;
-use crate::mailbox::{adopt, gather};
-use crate::registration::{check_title, role};
+use crate::mailbox::{merge_folder, merge_spellings};
+use crate::registration::{check_title, parse_role};
 use crate::state::is_heartbeat_due;
 use crate::tree::Section;
 
 impl Workspace {
-    /// Registers an agent, here and in `state.json`.
+    /// Registers an agent with the hub and in `state.json`.
     pub async fn register(&self, registration: Registration) -> Result<AgentRecord, WorkspaceError> {
-        let role = role(registration.role.as_deref())?;
+        let role = parse_role(registration.role.as_deref())?;
         let record = self.hub.register(Registration { role, ..registration }).await?;
         let directory = self.hub.directory().await?;
         let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();
         blocking(move || {
             tree.create_own_folder(Section::Inbox, &agent.id.name)?;
-            adopt(&tree, &agent.id.name)?;
+            merge_spellings(&tree, &agent.id.name)?;
             state.put_agent(&agent, &directory)
         })
         .await?;
         Ok(record)
     }
 
-    /// Removes an agent, here and from `state.json`. Its mail stays.
+    /// Removes an agent from the hub and from `state.json`. Its mail stays.
     pub async fn deregister(&self, name: Name) -> Result<bool, WorkspaceError> {
-        // First from the file: what stands there would be taken over again.
+        // Remove it from the file first: an agent in the file would be imported again.
         let name = self.hub.directory().await?.canonical(&AgentId::local(name)).name;
         let (state, removed) = (self.state.clone(), name.clone());
         blocking(move || state.remove_agent(&removed)).await?;
@@ -42,7 +42,7 @@ impl Workspace {
         Ok(known)
     }
 
-    /// Gives an agent another name. Its waiting and archived mail goes along.
+    /// Renames an agent and moves its waiting and archived mail.
     pub async fn rename(&self, from: Name, to: Name) -> Result<AgentRecord, WorkspaceError> {
         let old = self.hub.directory().await?.canonical(&AgentId::local(from.clone())).name;
         let record = self.hub.rename(from, to).await?;
@@ -50,15 +50,15 @@ impl Workspace {
         let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();
         blocking(move || {
-            crate::mailbox::move_all(&tree, &old, &agent.id.name)?;
+            crate::mailbox::move_renamed(&tree, &old, &agent.id.name)?;
             state.rename_agent(&old, &agent, &directory)
         })
         .await?;
         Ok(record)
     }
 
-    /// Finishes what a program that was killed in [`rename`](Self::rename) has left. What waits is brought home by a
-    /// look at the mailboxes.
+    /// Finishes an interrupted [`rename`](Self::rename): moves archived mail and receipts, and renames the records. A
+    /// scan of the mailboxes moves the waiting mail.
     pub(crate) async fn finish_renaming(&self) -> Result<(), WorkspaceError> {
         let directory = self.hub.directory().await?;
         let (tree, state) = (self.tree.clone(), self.state.clone());
@@ -67,12 +67,12 @@ impl Workspace {
                 for folder in tree.folders(section)? {
                     let Ok(name) = Name::parse(&folder) else { continue };
                     let Some(known) = directory.agent(&AgentId::local(name)) else { continue };
-                    if let Err(error) = gather(&tree, section, &folder, &known.id.name) {
-                        tracing::warn!(error = %describe(&error), "a folder could not be gone through");
+                    if let Err(error) = merge_folder(&tree, section, &folder, &known.id.name) {
+                        tracing::warn!(error = %describe(&error), "a folder could not be moved to its agent's new name");
                     }
                 }
             }
-            // One that cannot be read is made anew, with the names of now.
+            // An unreadable file is rebuilt later, with the current names.
             let Ok(whole) = state.read_all() else { return Ok(()) };
             for (former, agent) in directory.aliases() {
                 if let Some(known) = directory.agent(&AgentId::local(agent.clone()))
@@ -86,7 +86,7 @@ impl Workspace {
         .await
     }
 
-    /// Makes a team, here and in `state.json`.
+    /// Creates a team in the hub and in `state.json`.
     pub async fn create_team(
         &self,
         id: Name,
@@ -99,7 +99,7 @@ impl Workspace {
         Ok(team)
     }
 
-    /// Puts an agent into a team, or out of any, here and in `state.json`.
+    /// Moves an agent into a team, or out of its team, in the hub and in `state.json`.
     pub async fn assign(&self, agent: Name, team: Option<Name>) -> Result<AgentRecord, WorkspaceError> {
         let record = self.hub.assign(agent, team).await?;
         let directory = self.hub.directory().await?;
@@ -114,7 +114,7 @@ impl Workspace {
         blocking(move || state.put_teams(&directory)).await
     }
 
-    /// Notes what an agent says it is doing.
+    /// Records the status that an agent reports.
     pub async fn set_status(
         &self,
         agent: &AgentId,
@@ -132,12 +132,13 @@ impl Workspace {
             .await
     }
 
-    /// Notes that an agent is there, at most once a minute and never at the cost of what it asked for.
+    /// Records a heartbeat of an agent, at most once a minute. A failure does not fail the caller.
     pub async fn record_heartbeat(&self, agent: &AgentId) {
         self.record_heartbeat_in(&*self.read_state_json().await, agent).await;
     }
 
-    /// The same, where `known` is what `state.json` said a moment ago.
+    /// Records a heartbeat like [`record_heartbeat`](Self::record_heartbeat), given the current content of
+    /// `state.json`.
     pub(crate) async fn record_heartbeat_in(&self, known: &Map<String, Value>, agent: &AgentId) {
         if !is_heartbeat_due(known, &agent.name, self.hub.now()) {
             return;
@@ -145,11 +146,11 @@ impl Workspace {
         let (state, now, name) = (self.state.clone(), self.hub.now(), agent.name.clone());
         let noted = blocking(move || state.touch(&name, now)).await;
         if let Err(error) = noted {
-            tracing::debug!(error = %error, "a sign of life was not noted");
+            tracing::debug!(error = %error, "a heartbeat was not recorded");
         }
     }
 
-    /// Takes over agents, teams and signs of life that other programs wrote into `state.json`.
+    /// Imports agents, teams and heartbeats that other programs wrote into `state.json`.
     pub async fn import_state(&self) -> Result<(), WorkspaceError> {
         let state = self.state.clone();
         let known = match blocking(move || state.read()).await {
@@ -159,7 +160,7 @@ impl Workspace {
                 return Ok(());
             }
             Err(WorkspaceError::File(error)) => {
-                tracing::warn!(error = %describe(&error), "state.json cannot be read; mail goes on without it");
+                tracing::warn!(error = %describe(&error), "state.json cannot be read; mail works without it");
                 return Ok(());
             }
             Err(other) => return Err(other),
@@ -176,7 +177,7 @@ impl Workspace {
                 let registration =
                     Registration { role: agent.role, team: agent.team, ..Registration::mailbox(agent.name) };
                 if let Err(error) = self.hub.register(registration).await {
-                    tracing::warn!(error = %error, "an agent in state.json could not be taken over");
+                    tracing::warn!(error = %error, "an agent in state.json could not be imported");
                 }
             }
             if let Some(at) = agent.last_seen {
@@ -192,7 +193,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Writes `state.json` anew from what the hub knows, keeping what is there; a damaged one goes aside.
+    /// Rewrites `state.json` from the hub's directory and keeps unknown keys. A damaged file is moved aside.
     pub async fn rewrite_state(&self) -> Result<(), WorkspaceError> {
         let directory = self.hub.directory().await?;
         let state = self.state.clone();

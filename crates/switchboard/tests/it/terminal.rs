@@ -178,7 +178,7 @@ fn a_dropped_file_is_typed_only_where_the_owner_said_so() {
         if allowed {
             assert_eq!(lines(&sandbox, 1), ["dropped"]);
         } else {
-            assert!(told["error"].as_str().unwrap().contains("nobody vouches for its sender"), "{told}");
+            assert!(told["error"].as_str().unwrap().contains("its sender is not authenticated"), "{told}");
             let sent = execute(&sandbox, "claude", "sent");
             result(&sandbox, "claude", &sent, "executed");
             assert_eq!(lines(&sandbox, 1), ["sent"]);
@@ -331,7 +331,7 @@ fn other_echo_is_removed_and_not_entered() {
     let _person = fake_field(&sandbox, "> ", "upper");
     let id = execute(&sandbox, "claude", "text");
     let taken_back = poll::until("the removal", || {
-        Some(waits(&sandbox, &id)).filter(|reason| reason.contains("was taken back"))
+        Some(waits(&sandbox, &id)).filter(|reason| reason.contains("was removed"))
     });
     assert!(taken_back.starts_with("the text did not appear"), "{taken_back}");
     assert!(keys(&sandbox).starts_with("<paste>text</paste><Kill>"), "{}", keys(&sandbox));

@@ -1,4 +1,4 @@
-//! Handing a file of the workspace to the person through the clipboard.
+//! Copies a file of the workspace to the person's clipboard.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::workspace::blocking;
 
 pub(super) const HANDOFF_CLIPBOARD: &str = "Copy a file of the workspace to the person's clipboard.";
 
-/// What no agent is to have copied: whoever can paste it can speak for everybody.
+/// Must not be copied: the token lets its owner act as any agent.
 const SECRET: &str = ".switchboard/auth_token";
 
-/// More than anybody pastes.
+/// Largest file; more than anyone pastes.
 const LIMIT: u64 = 1 << 20;
 
-/// Programs that take the clipboard's content from their input, with what each needs from the environment.
+/// Clipboard programs that read stdin, with their arguments.
 const PROGRAMS: [(&str, &[&str]); 5] = [
     ("pbcopy", &[]),
     ("wl-copy", &[]),
@@ -33,11 +33,11 @@ const PROGRAMS: [(&str, &[&str]); 5] = [
     ("clip.exe", &[]),
 ];
 
-/// What those programs need to find the screen.
-const SCREEN: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XAUTHORITY"];
+/// Environment variables through which those programs find the screen.
+const SCREEN_VARS: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XAUTHORITY"];
 
-/// A clipboard program that does not take its input in this time hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a clipboard program; one that takes longer hangs.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,7 +70,7 @@ pub(super) async fn handoff_clipboard(ctx: &ToolContext<'_>, given: HandoffClipb
     )))
 }
 
-/// A file's content. Only files inside the workspace, also once links are resolved.
+/// Reads a file inside the workspace, after resolving symbolic links.
 fn read(workspace: &Dir, path: &str) -> Result<Vec<u8>, String> {
     let root = workspace.path().canonicalize().map_err(|error| error.to_string())?;
     let inside = locate(&root, path.trim()).map_err(str::to_owned)?;
@@ -88,29 +88,29 @@ fn read(workspace: &Dir, path: &str) -> Result<Vec<u8>, String> {
     Ok(found.ok_or("not found")?.bytes)
 }
 
-/// Gives the content to one program; false where it is not there or cannot reach a clipboard.
+/// Passes the content to one program; false if it is missing or cannot reach a clipboard.
 async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, ToolError> {
     let spawn = Spawn::new(program)
         .args(arguments.iter().copied())
-        .env_allow(&SCREEN)
+        .env_allow(&SCREEN_VARS)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // Most machines have one of them at most.
+    // Most machines have at most one of them.
     let Ok(mut child) = spawn.spawn() else { return Ok(false) };
     let fed = async {
         if let Some(mut stdin) = child.take_stdin() {
             stdin.write_all(bytes).await?;
         }
-        // Where a screen has no clipboard of its own, the program stays behind and holds what was copied.
+        // On a screen without a clipboard manager, the program keeps running to serve the content.
         child.wait_and_leave().await
     };
-    match tokio::time::timeout(PATIENCE, fed).await {
+    match tokio::time::timeout(TIMEOUT, fed).await {
         Ok(Ok(status)) => Ok(status.success()),
-        // A program without a screen may leave before it has read everything.
+        // A program without a screen may exit before it has read everything.
         Ok(Err(_)) => Ok(false),
         Err(_) => {
-            Err(ToolError::new(format!("{program} did not take the file within {} s", PATIENCE.as_secs())))
+            Err(ToolError::new(format!("{program} did not take the file within {} s", TIMEOUT.as_secs())))
         }
     }
 }

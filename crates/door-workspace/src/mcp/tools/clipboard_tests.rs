@@ -5,12 +5,12 @@ use rustix::process::{Pid, Signal};
 use super::*;
 use crate::test_workspace::write_carelessly;
 
-/// Takes the content, and stays behind with it as the programs of X11 and Wayland do.
+/// Reads the content and keeps running with it, like the programs of X11 and Wayland.
 const STAYING: &str =
     "#!/bin/sh\ncat > \"$1/content\"\ntail -f /dev/null > /dev/null 2>&1 &\necho $! > \"$1/pid\"\n";
 
 #[tokio::test]
-async fn what_holds_the_clipboard_is_left_alone() {
+async fn clipboard_owner_process_keeps_running() {
     let folder = tempfile::TempDir::new().unwrap();
     let program = folder.path().join("fake-copy");
     write_carelessly(&program, STAYING);
@@ -24,7 +24,7 @@ async fn what_holds_the_clipboard_is_left_alone() {
 }
 
 #[test]
-fn the_servers_key_is_not_handed_over() {
+fn auth_token_is_not_copied() {
     let folder = tempfile::TempDir::new().unwrap();
     write_carelessly(&folder.path().join(SECRET), "secret");
     write_carelessly(&folder.path().join("notes.md"), "plain");

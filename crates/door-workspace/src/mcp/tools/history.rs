@@ -1,4 +1,4 @@
-//! Looking back: what became of a message, and what was written about something.
+//! Receipts and search.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,8 +10,8 @@ use super::ToolContext;
 use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::render::{BodyLimit, PREVIEW, deliveries, show};
 
-pub(super) const GET_RECEIPT: &str = "How far a message of yours has got with each recipient: queued, delivered, seen, \
-     acknowledged, failed or expired.";
+pub(super) const GET_RECEIPT: &str = "Status of a message of yours per recipient: queued, delivered, seen, acknowledged, failed \
+     or expired.";
 
 pub(super) const SEARCH_MESSAGES: &str =
     "Find messages that you sent or received, newest first, by words in them.";
@@ -60,7 +60,7 @@ pub(super) async fn get_receipt(ctx: &ToolContext<'_>, given: GetReceipt) -> Out
     Ok(Answer::new(text, data))
 }
 
-/// Whether a message is any of an agent's business: it wrote it, or was to get it.
+/// True if an agent sent or received a message.
 fn concerns(me: &AgentId, stored: &Stored, receipt: &Receipt) -> bool {
     stored.message.from == *me || receipt.deliveries.iter().any(|delivery| delivery.agent == *me)
 }
@@ -77,47 +77,47 @@ pub(super) struct SearchMessages {
 }
 
 /// Most hits in one result.
-const MOST: usize = 50;
+const MAX_HITS: usize = 50;
 
-/// Most messages that are looked at for one result, so that a search among the mail of others ends.
-const LOOKED_AT: usize = 2000;
+/// Most messages examined per result, which bounds a search among the mail of others.
+const MAX_EXAMINED: usize = 2000;
 
 pub(super) async fn search_messages(ctx: &ToolContext<'_>, given: SearchMessages) -> Outcome {
     let me = ctx.workspace.hub().directory().await?.canonical(ctx.me()?);
-    let limit = given.limit.unwrap_or(10).clamp(1, MOST);
+    let limit = given.limit.unwrap_or(10).clamp(1, MAX_HITS);
     let mut before = match &given.cursor {
         Some(cursor) => Some(cursor.parse::<i64>().map_err(|_| {
-            ToolError::new(format!("'{}' is no cursor", cursor.escape_debug()))
+            ToolError::new(format!("'{}' is not a cursor", cursor.escape_debug()))
                 .next("Use the cursor of the last result as it is.")
         })?),
         None => None,
     };
     let hub = ctx.workspace.hub();
-    let (mut texts, mut found, mut looked_at, mut more) = (Vec::new(), Vec::<Value>::new(), 0, true);
-    while more && found.len() < limit && looked_at < LOOKED_AT {
-        let page = hub.search(&given.query, before, MOST).await?;
+    let (mut texts, mut found, mut examined, mut more) = (Vec::new(), Vec::<Value>::new(), 0, true);
+    while more && found.len() < limit && examined < MAX_EXAMINED {
+        let page = hub.search(&given.query, before, MAX_HITS).await?;
         more = page.more;
         for stored in page.items {
             if found.len() == limit {
                 more = true;
                 break;
             }
-            looked_at += 1;
+            examined += 1;
             before = Some(stored.seq);
             let Some((stored, receipt)) = hub.receipt(stored.message.id).await? else { continue };
             if !concerns(&me, &stored, &receipt) {
                 continue;
             }
             let state = receipt.deliveries.first().map_or("queued", |delivery| delivery.state.as_str());
-            let extent = BodyLimit { from: 0, most: PREVIEW, everything: false };
-            let shown = show(ctx.workspace, &me, &stored, state, extent).await?;
+            let body = BodyLimit { from: 0, most: PREVIEW, everything: false };
+            let shown = show(ctx.workspace, &me, &stored, state, body).await?;
             texts.push(shown.text);
             found.push(shown.data);
         }
     }
     let cursor = before.filter(|_| more).map(|seq| seq.to_string());
     let mut text = match found.len() {
-        0 => format!("Nothing of yours has the words '{}'.", given.query),
+        0 => format!("No message of yours has the words '{}'.", given.query),
         _ => texts.join("\n\n"),
     };
     if let Some(cursor) = &cursor {

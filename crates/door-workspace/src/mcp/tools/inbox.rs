@@ -1,4 +1,4 @@
-//! Reading one's mail and being done with it.
+//! Reads and acknowledges mail.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -13,35 +13,35 @@ use crate::registration::check_title;
 use crate::render::{BodyLimit, PREVIEW, RESULT, Shown, render_mail};
 use crate::snapshot::INBOX_PAGE;
 
-pub(super) const CHECK_INBOX: &str = "Read your mail, oldest first. Nothing is consumed: ack_message is what ends a \
-     message. Long payloads are cut unless verbose.";
+pub(super) const CHECK_INBOX: &str = "Read your mail, oldest first. Messages stay until ack_message. Long payloads are \
+     truncated unless verbose.";
 
-pub(super) const ACK_MESSAGE: &str = "Say that you are done with messages. They move to your archive and their senders are \
-     told the status. Answer first where an answer is expected.";
+pub(super) const ACK_MESSAGE: &str = "Acknowledge messages that you have finished. They move to your archive and their senders \
+     get the status. Reply first if one is expected.";
 
 /// Most messages in one result, whatever the caller asks for.
-const MOST: usize = 100;
+const MAX_MESSAGES: usize = 100;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckInbox {
-    /// Your own name; may be left out.
+    /// Your own name; optional.
     agent: Option<String>,
     /// Only this action.
     filter: Option<Filter>,
-    /// Only what is newer: an ISO time or a message id.
+    /// Only newer messages: an ISO time or a message id.
     since: Option<String>,
     /// How many messages [20].
     limit: Option<usize>,
     /// Continue a listing: its cursor.
     cursor: Option<String>,
-    /// Whole payloads, metadata and personas.
+    /// Full payloads, metadata and personas.
     verbose: Option<bool>,
-    /// archive: what you are done with.
+    /// archive: finished messages.
     r#box: Option<Mailbox>,
-    /// Only this message, whole.
+    /// Only this message, complete.
     id: Option<String>,
-    /// With id: characters to leave out at the start.
+    /// With id: characters to skip at the start.
     offset: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ enum Filter {
 }
 
 impl Filter {
-    fn takes(self, kind: &str) -> bool {
+    fn matches(self, kind: &str) -> bool {
         kind == match self {
             Self::All => return true,
             Self::DelegateTask => "delegate_task",
@@ -77,8 +77,8 @@ impl Filter {
 }
 
 impl CheckInbox {
-    /// Whether this asks for the first page of what waits, as almost every call does.
-    fn asks_for_a_page(&self) -> bool {
+    /// True for a listing of the first page of waiting messages, as almost every call is.
+    fn is_plain_listing(&self) -> bool {
         let Self { agent: _, filter, since, limit, cursor, verbose: _, r#box, id, offset: _ } = self;
         matches!(filter, None | Some(Filter::All))
             && matches!(r#box, None | Some(Mailbox::Inbox))
@@ -87,7 +87,7 @@ impl CheckInbox {
     }
 }
 
-/// From where on a listing goes: after a place in the journal, and after a time.
+/// Start of a listing: after a journal number, and after a time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Since {
     seq: i64,
@@ -97,7 +97,7 @@ struct Since {
 pub(super) async fn check_inbox(ctx: &ToolContext<'_>, given: CheckInbox) -> Outcome {
     let me = ctx.require_self(given.agent.as_deref(), "agent")?;
     let workspace = ctx.workspace;
-    if given.asks_for_a_page()
+    if given.is_plain_listing()
         && let Some(mailbox) = &ctx.now.mailbox
         && let Some(inbox) = &mailbox.inbox
         && workspace.is_unchanged(&me, &inbox.last_scan).await.unwrap_or(false)
@@ -105,23 +105,23 @@ pub(super) async fn check_inbox(ctx: &ToolContext<'_>, given: CheckInbox) -> Out
         let Page { items, more, .. } = inbox.page.clone();
         let only_reads = !items.iter().any(is_unseen);
         let answer = show(ctx, &me, Part::Waiting, (items, more), given.verbose.unwrap_or(false)).await?;
-        return Ok(if only_reads { answer.leaving_mail_alone() } else { answer });
+        return Ok(if only_reads { answer.without_mail_changes() } else { answer });
     }
-    // What was dropped into the folder a moment ago counts; without `serve` nobody else may have looked.
+    // Scan first: without `serve`, no other process may have ingested a new file.
     workspace.scan_mailbox(&me).await?;
     if let Some(id) = &given.id {
-        return one(ctx, &me, id, given.offset.unwrap_or(0)).await;
+        return show_one(ctx, &me, id, given.offset.unwrap_or(0)).await;
     }
     let verbose = given.verbose.unwrap_or(false);
     let part = if given.r#box == Some(Mailbox::Archive) { Part::Done } else { Part::Waiting };
     let filter = given.filter.unwrap_or(Filter::All);
-    let limit = given.limit.unwrap_or(INBOX_PAGE).clamp(1, MOST);
-    let since = since(ctx, &me, &given).await?;
-    let found = take(ctx, &me, part, since, limit, filter).await?;
+    let limit = given.limit.unwrap_or(INBOX_PAGE).clamp(1, MAX_MESSAGES);
+    let since = parse_since(ctx, &me, &given).await?;
+    let found = collect_page(ctx, &me, part, since, limit, filter).await?;
     show(ctx, &me, part, found, verbose).await
 }
 
-/// Shows a page of messages; `more` follow it.
+/// Shows a page of messages; `more` means that others follow.
 async fn show(
     ctx: &ToolContext<'_>,
     me: &AgentId,
@@ -133,7 +133,7 @@ async fn show(
     let mut hold = None;
     if mail.iter().any(is_unseen) {
         let held = workspace.lease_unseen_of(me, &mail, DisplayMode::Pull).await?;
-        // Messages that another adapter shows to the same reader at this moment are left to it.
+        // Skip messages that another adapter shows to the same reader at this moment.
         mail.retain(|mail| !is_unseen(mail) || held.contains(mail.stored.message.id));
         hold = Some(held);
     }
@@ -141,7 +141,7 @@ async fn show(
     let more = more || listing.shown.len() < mail.len();
     if part == Part::Waiting {
         if let Some(hold) = hold {
-            workspace.finish_showing_if(hold, listing.seen.clone(), ctx.session.is_there()).await?;
+            workspace.finish_showing_if(hold, listing.seen.clone(), ctx.session.connection_check()).await?;
         }
         workspace.record_heartbeat_in(&ctx.now.state, me).await;
     }
@@ -153,11 +153,11 @@ fn is_unseen(mail: &MailboxMessage) -> bool {
     mail.delivery.state == DeliveryState::Delivered
 }
 
-async fn since(ctx: &ToolContext<'_>, me: &AgentId, given: &CheckInbox) -> Result<Since, ToolError> {
+async fn parse_since(ctx: &ToolContext<'_>, me: &AgentId, given: &CheckInbox) -> Result<Since, ToolError> {
     let mut since = Since::default();
     if let Some(cursor) = &given.cursor {
         since.seq = cursor.parse().map_err(|_| {
-            ToolError::new(format!("'{}' is no cursor", cursor.escape_debug()))
+            ToolError::new(format!("'{}' is not a cursor", cursor.escape_debug()))
                 .next("Use the cursor of the last result as it is.")
         })?;
     }
@@ -176,8 +176,8 @@ async fn since(ctx: &ToolContext<'_>, me: &AgentId, given: &CheckInbox) -> Resul
     Ok(since)
 }
 
-/// The messages that a listing may show, and whether there are more.
-async fn take(
+/// Returns the messages that match a listing, and whether there are more.
+async fn collect_page(
     ctx: &ToolContext<'_>,
     me: &AgentId,
     part: Part,
@@ -185,38 +185,38 @@ async fn take(
     limit: usize,
     filter: Filter,
 ) -> Result<(Vec<MailboxMessage>, bool), ToolError> {
-    let mut taken = Vec::new();
+    let mut collected = Vec::new();
     let mut after = since.seq;
     loop {
         let query = MailboxQuery { agent: me.clone(), after, limit: limit + 1, part };
         let page = ctx.workspace.hub().mailbox(query).await?;
-        let Some(last) = page.items.last() else { return Ok((taken, false)) };
+        let Some(last) = page.items.last() else { return Ok((collected, false)) };
         after = last.stored.seq;
         for mail in page.items {
             let message = &mail.stored.message;
-            if filter.takes(message.kind.as_str()) && since.time.is_none_or(|time| message.sent_at > time) {
-                if taken.len() == limit {
-                    return Ok((taken, true));
+            if filter.matches(message.kind.as_str()) && since.time.is_none_or(|time| message.sent_at > time) {
+                if collected.len() == limit {
+                    return Ok((collected, true));
                 }
-                taken.push(mail);
+                collected.push(mail);
             }
         }
         if !page.more {
-            return Ok((taken, false));
+            return Ok((collected, false));
         }
     }
 }
 
-/// What one result shows.
+/// Content of one result.
 pub(super) struct Listing {
     shown: Vec<Shown>,
-    /// Those of which everything was shown.
+    /// Messages that were shown completely.
     pub(super) seen: Vec<MessageId>,
     last: Option<i64>,
 }
 
 impl Listing {
-    /// As many of these as fit into one result. The first one always does, in part if need be.
+    /// Renders as many messages as fit into one result; at least a part of the first.
     pub(super) async fn of(
         ctx: &ToolContext<'_>,
         me: &AgentId,
@@ -265,23 +265,23 @@ impl Listing {
     }
 }
 
-/// One message of the caller's, from a place in its payload on.
-async fn one(ctx: &ToolContext<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome {
+/// Shows one message of the caller, from an offset in its payload.
+async fn show_one(ctx: &ToolContext<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome {
     let workspace = ctx.workspace;
     let id = workspace.resolve_id_for(me, id).await?;
-    let (stored, delivery) = own(ctx, me, id).await?;
+    let (stored, delivery) = own_message(ctx, me, id).await?;
     let mail = MailboxMessage { stored, delivery };
-    let extent = BodyLimit { from: offset, most: RESULT, everything: true };
-    let shown = render_mail(workspace, me, &mail, extent).await?;
-    // Whoever reads on to the end has been shown it all.
+    let limit = BodyLimit { from: offset, most: RESULT, everything: true };
+    let shown = render_mail(workspace, me, &mail, limit).await?;
+    // A reader at the end of the payload has seen all of it.
     if shown.is_at_end && mail.delivery.state.is_waiting() {
-        workspace.mark_seen_if(me, vec![id], ctx.session.is_there()).await?;
+        workspace.mark_seen_if(me, vec![id], ctx.session.connection_check()).await?;
     }
     Ok(Answer::new(shown.text, json!({ "agent": me.to_string(), "messages": [shown.data] })))
 }
 
-/// A message that the caller is a recipient of, and how far it got with it.
-async fn own(
+/// Returns a message that the caller received, with its delivery.
+async fn own_message(
     ctx: &ToolContext<'_>,
     me: &AgentId,
     id: MessageId,
@@ -308,11 +308,11 @@ async fn own(
 pub(super) struct AckMessage {
     /// Ids of the messages.
     ids: Vec<String>,
-    /// How it ended [completed].
+    /// Outcome [completed].
     status: Option<Status>,
     /// One line for the sender.
     summary: Option<String>,
-    /// Your own name; may be left out.
+    /// Your own name; optional.
     agent: Option<String>,
 }
 
@@ -344,7 +344,7 @@ pub(super) async fn ack_message(ctx: &ToolContext<'_>, given: AckMessage) -> Out
         );
     }
     let status = given.status.unwrap_or(Status::Completed).as_str();
-    // Models write more than one line where one is asked for. It stays one in everybody's receipts.
+    // Models write several lines despite the request for one. Receipts have one line.
     let summary = given.summary.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
     let note = match summary.filter(|summary| !summary.is_empty()) {
         Some(summary) => {
@@ -383,10 +383,10 @@ async fn acknowledge(
     note: &str,
 ) -> Result<String, ToolError> {
     let id = ctx.workspace.resolve_id_for(me, text).await?;
-    own(ctx, me, id).await?;
+    own_message(ctx, me, id).await?;
     let changed = ctx.workspace.acknowledge(me, id, Some(note.to_owned())).await?;
     Ok(match changed {
         Some(_) => "archived".to_owned(),
-        None => "was done before".to_owned(),
+        None => "was acknowledged before".to_owned(),
     })
 }

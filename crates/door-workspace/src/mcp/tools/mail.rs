@@ -1,4 +1,4 @@
-//! Writing to agents and teams.
+//! Sends to agents and teams.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,10 +18,10 @@ use crate::team_send::{MemberSendResult, OutgoingTeamMessage};
 use crate::workspace::{OutgoingMessage, Workspace};
 
 pub(super) const SEND_MESSAGE: &str = "Send a message to an agent or group. It is stored durably when this returns. \
-     get_receipt tells whether it was delivered, seen or acknowledged.";
+     get_receipt reports delivery, reading and acknowledgement.";
 
-pub(super) const SEND_TEAM_MESSAGE: &str = "Send a message to each member of a team, one message each, with the persona \
-     of its role. Says for each member whether it was accepted.";
+pub(super) const SEND_TEAM_MESSAGE: &str = "Send one message to each member of a team, with the persona of its role. Reports \
+     for each member whether it was accepted.";
 
 /// The five actions of the protocol.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -63,9 +63,9 @@ pub(super) struct SendMessage {
     reply_to: Option<String>,
     /// Extra data.
     metadata: Option<Map<String, Value>>,
-    /// Your own name; may be left out.
+    /// Your own name; optional.
     sender: Option<String>,
-    /// A word of yours: retried with it, the message is not sent twice.
+    /// Idempotency key: a retry with it is not sent twice.
     idempotency_key: Option<String>,
     /// After that it is archived unread.
     expires_in_minutes: Option<u32>,
@@ -83,39 +83,39 @@ pub(super) async fn send_message(ctx: &ToolContext<'_>, given: SendMessage) -> O
     let to = match &given.recipient {
         Some(text) if allow_unregistered => text.parse::<Address>()?,
         Some(text) => match ctx.now.recipient(text) {
-            Err(error) => return Err(nobody(ctx.workspace.or_retired(error).await)),
+            Err(error) => return Err(unknown_recipient(ctx.workspace.or_retired(error).await)),
             Ok(found) => found,
         },
         None => workspace.workflow_recipient(&from, &kind, &metadata).await?.into(),
     };
     workspace.check_execute(&kind, &to).await?;
-    let in_reply_to = parent(workspace, &from, given.reply_to.as_deref()).await?;
-    let mut letter = OutgoingMessage::new(from.clone(), to.clone(), kind, given.payload);
+    let in_reply_to = resolve_parent(workspace, &from, given.reply_to.as_deref()).await?;
+    let mut message = OutgoingMessage::new(from.clone(), to.clone(), kind, given.payload);
     let mut persona_problem = None;
     if let Address::Agent(agent) = &to
         && agent.realm.is_none()
     {
         let persona = workspace.persona_in(ctx.now, agent, &metadata).await?;
-        letter.metadata = metadata;
+        message.metadata = metadata;
         persona_problem = persona.problem;
         if let Some(text) = persona.text {
-            letter = letter.with_persona(text);
+            message = message.with_persona(text);
         }
     } else {
-        letter.metadata = metadata;
+        message.metadata = metadata;
     }
     let now = workspace.hub().now();
-    letter.in_reply_to = in_reply_to;
-    letter.expires_at = lifetime.and_then(|lifetime| now.checked_add(lifetime).ok());
-    letter.allow_unregistered = allow_unregistered;
-    letter.key = given.idempotency_key;
-    let turn = ctx.turn.lock().take();
-    let accepted = workspace.send_in_turn(letter, turn).await?;
-    sent(workspace, &to, &accepted, persona_problem)
+    message.in_reply_to = in_reply_to;
+    message.expires_at = lifetime.and_then(|lifetime| now.checked_add(lifetime).ok());
+    message.allow_unregistered = allow_unregistered;
+    message.key = given.idempotency_key;
+    let permit = ctx.permit.lock().take();
+    let accepted = workspace.send_with_permit(message, permit).await?;
+    report_accepted(workspace, &to, &accepted, persona_problem)
 }
 
-/// What the sender may be told of a message that was just accepted: that it is in the journal, and no more.
-fn sent(
+/// Reports an accepted message: it is in the journal, and its delivery is not known yet.
+fn report_accepted(
     workspace: &Workspace,
     to: &Address,
     accepted: &Accepted,
@@ -123,7 +123,7 @@ fn sent(
 ) -> Outcome {
     let id = native(accepted.id);
     if let Some(stop) = &accepted.stopped {
-        return Err(ToolError::new(format!("{id} is kept but not delivered: {stop}"))
+        return Err(ToolError::new(format!("{id} is stored but not delivered: {stop}"))
             .next(format!("Tell the person; `switchboard resume {id}` delivers it.")));
     }
     let reached = accepted.deliveries.len();
@@ -147,27 +147,27 @@ fn sent(
         "deliveries": deliveries(&accepted.deliveries),
     });
     if let Some(problem) = persona_problem {
-        text.push_str(" It goes without a persona: ");
+        text.push_str(" It was sent without a persona: ");
         text.push_str(&problem);
         data["personaProblem"] = problem.into();
     }
     Ok(Answer::new(text, data))
 }
 
-/// Presence of a recipient, as far as it is known.
+/// Returns the recipient's presence, as far as it is known.
 ///
-/// Nothing is read for it: the file may be written at this moment, and the sender would wait for that.
+/// Reads no file: one may be written at this moment, and the sender would wait for that.
 fn presence_note(workspace: &Workspace, accepted: &Delivery) -> &'static str {
-    let keeps = accepted.route.door() == Door::Workspace && !accepted.state.is_final();
+    let is_stored = accepted.route.door() == Door::Workspace && !accepted.state.is_final();
     match workspace.hub().presence(&accepted.agent).awareness {
         Awareness::Awake | Awareness::Unknown => "",
-        Awareness::Stale => " (not heard for a while)",
-        Awareness::Offline if keeps => " (offline: the mailbox keeps it)",
+        Awareness::Stale => " (no recent heartbeat)",
+        Awareness::Offline if is_stored => " (offline: it waits in the mailbox)",
         Awareness::Offline => " (offline)",
     }
 }
 
-async fn parent(
+async fn resolve_parent(
     workspace: &Workspace,
     me: &AgentId,
     id: Option<&str>,
@@ -178,8 +178,9 @@ async fn parent(
     }
 }
 
-/// What to say of a recipient that is not there. A local name may be one that only reads files, unless it is a typo.
-fn nobody(error: WorkspaceError) -> ToolError {
+/// Builds the error for an unknown recipient. A local name may belong to a program that only reads files, unless it
+/// looks like a typo.
+fn unknown_recipient(error: WorkspaceError) -> ToolError {
     let may_read_files = matches!(
         &error,
         WorkspaceError::Hub(HubError::Unresolved(ResolveError::UnknownAgent { agent, near, .. }))
@@ -205,9 +206,9 @@ pub(super) struct SendTeamMessage {
     reply_to: Option<String>,
     /// Extra data.
     metadata: Option<Map<String, Value>>,
-    /// Your own name; may be left out.
+    /// Your own name; optional.
     sender: Option<String>,
-    /// A word of yours: retried with it, nobody gets the message twice.
+    /// Idempotency key: a retry sends no second copy.
     #[serde(rename = "idempotencyKey")]
     idempotency_key: Option<String>,
 }
@@ -216,14 +217,14 @@ pub(super) async fn send_team_message(ctx: &ToolContext<'_>, given: SendTeamMess
     let from = ctx.require_self(given.sender.as_deref(), "sender")?;
     let workspace = ctx.workspace;
     let team = given.team.strip_prefix("team:").unwrap_or(&given.team);
-    let in_reply_to = parent(workspace, &from, given.reply_to.as_deref()).await?;
-    let mut letter = OutgoingTeamMessage::new(Name::parse(team)?, from, given.action.kind()?, given.payload);
-    letter.role_filter = given.role_filter;
-    letter.metadata = given.metadata.unwrap_or_default();
-    letter.in_reply_to = in_reply_to;
-    letter.key = given.idempotency_key;
-    let sent = workspace.send_team_message(letter).await?;
-    let (lines, members): (Vec<String>, Vec<Value>) = sent.members.iter().map(copy).unzip();
+    let in_reply_to = resolve_parent(workspace, &from, given.reply_to.as_deref()).await?;
+    let mut message = OutgoingTeamMessage::new(Name::parse(team)?, from, given.action.kind()?, given.payload);
+    message.role_filter = given.role_filter;
+    message.metadata = given.metadata.unwrap_or_default();
+    message.in_reply_to = in_reply_to;
+    message.key = given.idempotency_key;
+    let sent = workspace.send_team_message(message).await?;
+    let (lines, members): (Vec<String>, Vec<Value>) = sent.members.iter().map(describe_copy).unzip();
     let text = format!(
         "Accepted for {} of {} members of {}.\n{}",
         sent.sent,
@@ -237,8 +238,8 @@ pub(super) async fn send_team_message(ctx: &ToolContext<'_>, given: SendTeamMess
     ))
 }
 
-/// What became of one member's copy, as a line and as data.
-fn copy(sent: &MemberSendResult) -> (String, Value) {
+/// Reports one member's copy, as a line and as data.
+fn describe_copy(sent: &MemberSendResult) -> (String, Value) {
     let member = sent.member.to_string();
     let mut data = json!({ "member": member, "hasPersona": sent.has_persona });
     let mut line = match (&sent.message, &sent.stopped) {
@@ -248,7 +249,7 @@ fn copy(sent: &MemberSendResult) -> (String, Value) {
                 None => format!("{member}: {}", native(*id)),
                 Some(stop) => {
                     data["error"] = stop.to_string().into();
-                    format!("{member}: {} is kept but not delivered: {stop}", native(*id))
+                    format!("{member}: {} is stored but not delivered: {stop}", native(*id))
                 }
             }
         }

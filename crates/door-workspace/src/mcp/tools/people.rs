@@ -1,4 +1,4 @@
-//! Who is there: registering, saying what one does, seeing the others.
+//! Registration, status and roster.
 
 use std::fmt::Write;
 
@@ -13,18 +13,18 @@ use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::registration::{ChatRegistration, TerminalRegistration};
 use crate::state;
 
-pub(super) const REGISTER_CHAT_AGENT: &str = "Say who you are. Needed once per session before you can send or read mail, \
+pub(super) const REGISTER_CHAT_AGENT: &str = "Register your name. Needed once per session before you can send or read mail, \
      unless your client is configured with a name.";
 
-pub(super) const REGISTER_TERMINAL: &str = "Register an agent that runs in a terminal, with its process id. As the first \
-     registration of a session it also says who you are.";
+pub(super) const REGISTER_TERMINAL: &str = "Register an agent that runs in a terminal, with its process id. A session's \
+     first registration also sets your own name.";
 
-pub(super) const GET_TEAM_ROSTER: &str = "Everybody you can write to: agents with role, team, status and presence, and the \
+pub(super) const GET_TEAM_ROSTER: &str = "Everyone you can write to: agents with role, team, status and presence, and the \
      teams.";
 
-pub(super) const SET_AGENT_STATUS: &str = "Tell the others what you are doing.";
+pub(super) const SET_AGENT_STATUS: &str = "Publish what you are doing.";
 
-/// Statuses by which an agent that was never registered announces itself.
+/// Statuses that register an unknown agent.
 const ANNOUNCING: [&str; 3] = ["active", "away", "planning"];
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ pub(super) struct RegisterChatAgent {
     name: String,
     /// Your program, for example claude-code, codex, cursor.
     interface: Option<String>,
-    /// What you can do.
+    /// Your capabilities.
     capabilities: Option<Vec<String>>,
     /// lead, coder 1, coder 2, reviewer, tester, researcher or execution.
     role: Option<String>,
@@ -54,7 +54,8 @@ pub(super) async fn register_chat_agent(ctx: &ToolContext<'_>, given: RegisterCh
     registration.role = given.role;
     registration.friendly_name = given.friendly_name;
     registration.team = team;
-    let record = kept(ctx, &agent, is_new, ctx.workspace.register_chat_agent(registration).await)?;
+    let record =
+        unbind_on_failure(ctx, &agent, is_new, ctx.workspace.register_chat_agent(registration).await)?;
     ctx.workspace.hub().announce(record.id.clone(), "active", None);
     Ok(registered(&record))
 }
@@ -66,7 +67,7 @@ pub(super) struct RegisterTerminal {
     name: String,
     /// Process id of the terminal.
     pid: u32,
-    /// What it is for, for example coding or review.
+    /// Purpose, for example coding or review.
     purpose: String,
     /// lead, coder 1, coder 2, reviewer, tester, researcher or execution.
     role: Option<String>,
@@ -88,7 +89,7 @@ pub(super) async fn register_terminal(ctx: &ToolContext<'_>, given: RegisterTerm
     let agent = canonical(ctx, &given.name).await?;
     let team = given.team.as_deref().map(Name::parse).transpose()?;
     let is_new = match ctx.agent {
-        // A program may register the terminals that it opened, but not change what others registered.
+        // A program may register terminals that it opened, but must not change those of others.
         Some(me) if *me != agent => {
             if ctx.workspace.hub().directory().await?.agent(&agent).is_some() || agent.is_human() {
                 return Err(ToolError::new(format!(
@@ -108,12 +109,12 @@ pub(super) async fn register_terminal(ctx: &ToolContext<'_>, given: RegisterTerm
     registration.team = team;
     registration.external = given.external.unwrap_or(false);
     registration.pane = given.pane;
-    let record = kept(ctx, &agent, is_new, ctx.workspace.register_terminal(registration).await)?;
+    let record = unbind_on_failure(ctx, &agent, is_new, ctx.workspace.register_terminal(registration).await)?;
     Ok(registered(&record))
 }
 
-/// What came of a registration. One that failed makes nobody of the session.
-fn kept<T>(
+/// Unbinds the session if a registration failed.
+fn unbind_on_failure<T>(
     ctx: &ToolContext<'_>,
     agent: &AgentId,
     is_new: bool,
@@ -138,13 +139,13 @@ fn registered(record: &switchboard_core::AgentRecord) -> Answer {
     Answer::new(text, json!({ "name": record.id.to_string(), "role": record.role, "team": team }))
 }
 
-/// The agent of this name, in the spelling that is known.
+/// Returns the agent of a name, in its canonical spelling.
 async fn canonical(ctx: &ToolContext<'_>, name: &str) -> Result<AgentId, ToolError> {
     let agent = AgentId::local(Name::parse(name)?);
     Ok(ctx.workspace.hub().directory().await?.canonical(&agent))
 }
 
-/// What the client calls itself.
+/// Returns the client's name.
 pub(in crate::mcp) fn client_name(
     context: &rmcp::service::RequestContext<rmcp::RoleServer>,
 ) -> Option<String> {
@@ -153,7 +154,7 @@ pub(in crate::mcp) fn client_name(
 }
 
 fn client(ctx: &ToolContext<'_>) -> Option<String> {
-    client_name(ctx.context)
+    client_name(ctx.request)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -163,11 +164,11 @@ pub(super) struct SetAgentStatus {
     status: String,
     /// One line about it.
     message: Option<String>,
-    /// Your own name; may be left out.
+    /// Your own name; optional.
     name: Option<String>,
 }
 
-/// Long enough for a word or two; more belongs into `message`.
+/// Enough for a word or two; details belong in `message`.
 const LONGEST_STATUS: usize = 64;
 
 pub(super) async fn set_agent_status(ctx: &ToolContext<'_>, given: SetAgentStatus) -> Outcome {
@@ -178,7 +179,7 @@ pub(super) async fn set_agent_status(ctx: &ToolContext<'_>, given: SetAgentStatu
     }
     let workspace = ctx.workspace;
     let me = match (ctx.agent, given.name.as_deref()) {
-        // By the protocol, an agent may announce itself by its first status.
+        // By the protocol, an agent may register by its first status.
         (None, Some(name)) if ANNOUNCING.contains(&status) => {
             let agent = canonical(ctx, name).await?;
             let is_new = ctx.session.bind(&agent, ctx.caller, workspace.hub())?;
@@ -188,7 +189,7 @@ pub(super) async fn set_agent_status(ctx: &ToolContext<'_>, given: SetAgentStatu
                     client(ctx).unwrap_or_else(|| "unknown".to_owned()),
                 );
                 registration.capabilities = vec!["chat".to_owned()];
-                kept(ctx, &agent, is_new, workspace.register_chat_agent(registration).await)?;
+                unbind_on_failure(ctx, &agent, is_new, workspace.register_chat_agent(registration).await)?;
             }
             agent
         }
@@ -210,7 +211,7 @@ pub(super) async fn get_team_roster(ctx: &ToolContext<'_>, _: GetTeamRoster) -> 
     roster(ctx.workspace, ctx.agent).await
 }
 
-/// Everybody, as text and as data; also what the resource `switchboard://roster` says.
+/// Builds the roster as text and data, also for the resource `switchboard://roster`.
 pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: Option<&AgentId>) -> Outcome {
     let hub = workspace.hub();
     workspace.import_state().await?;
@@ -221,11 +222,11 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
     for agent in directory.agents() {
         let record = state::record(&known, &agent.id.name);
         let kind = if record.is_some_and(|record| record.contains_key("pid")) { "terminal" } else { "chat" };
-        // Any program may have written it, and every model reads it.
+        // Any program may have written this text, and every model reads it.
         let text =
             |key: &str| record.and_then(|record| state::text(record, key)).map(|text| sanitize_inline(&text));
         let presence = hub.presence(&agent.id);
-        // Who asks is awake, also where nobody has noted it yet.
+        // The caller is awake, even without a recorded heartbeat.
         let awareness = match presence.awareness {
             _ if me == Some(&agent.id) => "awake",
             Awareness::Awake => "awake",

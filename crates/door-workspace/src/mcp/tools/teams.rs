@@ -8,9 +8,9 @@ use switchboard_core::Name;
 use super::ToolContext;
 use crate::mcp::answer::{Answer, Outcome};
 
-pub(super) const CREATE_TEAM: &str = "Make a team. A composite team is one agent that plays a whole team.";
-pub(super) const ASSIGN_TO_TEAM: &str = "Put an agent into a team; without team, take it out of its own.";
-pub(super) const ASSIGN_ROLE: &str = "Give an agent a role.";
+pub(super) const CREATE_TEAM: &str = "Create a team. A composite team is one agent acting as a whole team.";
+pub(super) const ASSIGN_TO_TEAM: &str = "Move an agent into a team; without team, remove it from its own.";
+pub(super) const ASSIGN_ROLE: &str = "Assign an agent a role.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -19,7 +19,7 @@ pub(super) struct CreateTeam {
     id: String,
     /// A title for people.
     name: Option<String>,
-    /// One agent plays the whole team.
+    /// One agent is the whole team.
     composite: Option<bool>,
 }
 

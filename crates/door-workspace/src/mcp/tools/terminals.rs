@@ -1,4 +1,4 @@
-//! Typing into another agent's terminal.
+//! Types into another agent's terminal.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,15 +9,15 @@ use super::ToolContext;
 use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::terminal::TerminalOutcome;
 
-pub(super) const RUN_IN_TERMINAL: &str = "Type one line into the terminal of an agent that runs under `switchboard run`, \
-     with Enter, and say what came of it.";
+pub(super) const RUN_IN_TERMINAL: &str = "Type one line and Enter into the terminal of an agent that runs under \
+     `switchboard run`, and return the result.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunInTerminal {
     /// The terminal's agent.
     name: String,
-    /// What to type; Enter is added.
+    /// The line; Enter is added.
     input: String,
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for mail.
+//! Waits for mail.
 
 use std::time::Duration;
 
@@ -14,64 +14,64 @@ use super::ToolContext;
 use super::inbox::Listing;
 use crate::mcp::answer::{Answer, Outcome, ToolError};
 
-pub(super) const WAIT_FOR_MESSAGE: &str = "Wait until mail arrives that you have not seen, and return it. Use it when you \
-     have nothing to do before the next message.";
+pub(super) const WAIT_FOR_MESSAGE: &str = "Wait for new mail and return it. Use it when you have nothing to do before the \
+     next message.";
 
-/// How long without being asked: below the two minutes at which some clients put a call aside.
-const DEFAULT: Duration = Duration::from_secs(100);
+/// Default timeout: below the two minutes at which some clients move a call to the background.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// The longest wait: half an hour, at which the most patient client gives up.
-const LONGEST: Duration = Duration::from_mins(30);
+/// Longest timeout: half an hour, at which the most patient client gives up.
+const MAX_TIMEOUT: Duration = Duration::from_mins(30);
 
-/// How often a waiting client is told that we are still there. Clients give up after a minute of silence.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// Interval of keepalive progress. Clients give up after a minute of silence.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Most messages in one result; the others come with the next call.
-const MOST: usize = 20;
+const MAX_MESSAGES: usize = 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WaitForMessage {
     /// Seconds, at most 1800 [100].
     timeout: Option<f64>,
-    /// Your own name; may be left out.
+    /// Your own name; optional.
     agent: Option<String>,
 }
 
 pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, given: WaitForMessage) -> Outcome {
     let me = ctx.require_self(given.agent.as_deref(), "agent")?;
     let limit = match given.timeout {
-        None => DEFAULT,
+        None => DEFAULT_TIMEOUT,
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .map_err(|_| {
                 ToolError::new(format!("{seconds} is not a number of seconds"))
                     .next("timeout is from 0 to 1800.")
             })?
-            .min(LONGEST),
+            .min(MAX_TIMEOUT),
     };
     ctx.workspace.scan_mailbox(&me).await?;
-    let response_closed = switchboard_mcp::response_closed(ctx.context);
-    let signs = signs_of_life(ctx, limit);
+    let response_closed = switchboard_mcp::response_closed(ctx.request);
+    let keepalives = send_keepalives(ctx, limit);
     let arrived = tokio::select! {
         biased;
         () = response_closed.cancelled() => None,
-        () = ctx.context.ct.cancelled() => None,
-        arrived = arrival(ctx, &me) => Some(arrived?),
+        () = ctx.request.ct.cancelled() => None,
+        arrived = wait_for_mail(ctx, &me) => Some(arrived?),
         () = tokio::time::sleep(limit) => None,
-        () = signs => None,
+        () = keepalives => None,
     };
-    let Some((mail, hold)) = arrived else { return Ok(nothing(&me, limit, &response_closed)) };
+    let Some((mail, hold)) = arrived else { return Ok(no_message(&me, limit, &response_closed)) };
     let listing = Listing::of(ctx, &me, &mail, true).await?;
-    // What nobody is shown stays new, for the next call.
+    // Messages that were not shown stay new for the next call.
     if response_closed.is_cancelled() {
-        return Ok(nothing(&me, limit, &response_closed));
+        return Ok(no_message(&me, limit, &response_closed));
     }
-    ctx.workspace.finish_showing_if(hold, listing.seen.clone(), ctx.session.is_there()).await?;
+    ctx.workspace.finish_showing_if(hold, listing.seen.clone(), ctx.session.connection_check()).await?;
     ctx.workspace.record_heartbeat(&me).await;
     Ok(listing.answer(&me, Part::Unseen, None))
 }
 
-fn nothing(me: &AgentId, limit: Duration, response_closed: &CancellationToken) -> Answer {
+fn no_message(me: &AgentId, limit: Duration, response_closed: &CancellationToken) -> Answer {
     let timed_out = !response_closed.is_cancelled();
     let text = if timed_out {
         format!("No new message for {me} within {} s. Call again to go on waiting.", limit.as_secs())
@@ -81,13 +81,13 @@ fn nothing(me: &AgentId, limit: Duration, response_closed: &CancellationToken) -
     Answer::new(text, json!({ "agent": me.to_string(), "messages": [], "timedOut": timed_out }))
 }
 
-async fn arrival(
+async fn wait_for_mail(
     ctx: &ToolContext<'_>,
     me: &AgentId,
 ) -> Result<(Vec<MailboxMessage>, DisplayLease), ToolError> {
     let mut changes = ctx.workspace.hub().changes();
     loop {
-        let (mail, hold) = ctx.workspace.lease_unseen(me, MOST, DisplayMode::Pull).await?;
+        let (mail, hold) = ctx.workspace.lease_unseen(me, MAX_MESSAGES, DisplayMode::Pull).await?;
         if !mail.is_empty() {
             return Ok((mail, hold));
         }
@@ -95,18 +95,18 @@ async fn arrival(
     }
 }
 
-/// Tells a client that asked for it that the call goes on. Ends only with the call.
-async fn signs_of_life(ctx: &ToolContext<'_>, limit: Duration) {
-    let Some(token) = ctx.context.meta.get_progress_token() else { return std::future::pending().await };
+/// Sends progress as a keepalive, if the client asked for it. Never returns.
+async fn send_keepalives(ctx: &ToolContext<'_>, limit: Duration) {
+    let Some(token) = ctx.request.meta.get_progress_token() else { return std::future::pending().await };
     let mut waited = Duration::ZERO;
     loop {
-        tokio::time::sleep(SIGN_OF_LIFE).await;
-        waited += SIGN_OF_LIFE;
+        tokio::time::sleep(KEEPALIVE_INTERVAL).await;
+        waited += KEEPALIVE_INTERVAL;
         let progress = ProgressNotificationParam::new(token.clone(), waited.as_secs_f64())
             .with_total(limit.as_secs_f64())
             .with_message("waiting for mail");
-        // A client that is gone cancels the call by itself.
-        let _ = ctx.context.peer.notify_progress(progress).await;
+        // A client that disconnected cancels the call itself.
+        let _ = ctx.request.peer.notify_progress(progress).await;
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::mcp::test_server::TestTools;
 
-/// A client that sees every notification, and when it comes.
+/// A client that records every notification and its time.
 struct Wire {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
@@ -54,9 +54,9 @@ impl Wire {
     }
 }
 
-/// Of half an hour, and of two minutes without a word of the client in it.
+/// A wait of half an hour, with two minutes in which the client sends nothing.
 #[tokio::test]
-async fn m15_wait_tells_progress_at_least_every_minute() {
+async fn wait_sends_progress_at_least_every_minute() {
     let tools = TestTools::new().await;
     let mut client = Wire::to(&tools).await;
     let register = json!({ "name": "register_chat_agent", "arguments": { "name": "codex" } });

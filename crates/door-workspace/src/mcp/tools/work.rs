@@ -1,4 +1,4 @@
-//! Taking tasks on, and saying which files one works at.
+//! Task claims and file reservations.
 
 use std::path::Path;
 
@@ -13,27 +13,27 @@ use super::ToolContext;
 use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::registration::check_title;
 
-pub(super) const CLAIM_TASK: &str = "Take a task on so that no other agent does. One agent gets it, for a time; you get a \
+pub(super) const CLAIM_TASK: &str = "Claim a task so that no other agent works on it. The claim expires; you get a \
      fence number.";
 
 pub(super) const RENEW_CLAIM: &str =
-    "Keep your task for longer. Refused if your claim has ended: stop working on it.";
+    "Extend your claim. Refused if it has expired: then stop working on the task.";
 
-pub(super) const RELEASE_CLAIM: &str = "Give your task back.";
+pub(super) const RELEASE_CLAIM: &str = "Release your claim.";
 
-pub(super) const RESERVE_FILES: &str = "Tell the others which files you are about to change. Refused, with the holder, \
-     where they overlap files of another agent.";
+pub(super) const RESERVE_FILES: &str = "Reserve files that you are about to change. Refused, with the holder, if they \
+     overlap files of another agent.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimTask {
-    /// Its name; the same for everybody.
+    /// Its name; same for all agents.
     task: String,
     /// For how long [10].
     minutes: Option<u32>,
     /// One line about it.
     note: Option<String>,
-    /// Among all linked hubs.
+    /// Across all linked hubs.
     everywhere: Option<bool>,
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn claim_task(ctx: &ToolContext<'_>, given: ClaimTask) -> Outco
 pub(super) struct RenewClaim {
     /// As you claimed it.
     task: String,
-    /// The number that claim_task gave you.
+    /// The number from claim_task.
     fence: i64,
     /// For how long from now [as before].
     minutes: Option<u32>,
@@ -80,7 +80,7 @@ pub(super) async fn renew_claim(ctx: &ToolContext<'_>, given: RenewClaim) -> Out
 pub(super) struct ReleaseClaim {
     /// As you claimed it.
     task: String,
-    /// The number that claim_task gave you.
+    /// The number from claim_task.
     fence: i64,
 }
 
@@ -104,7 +104,7 @@ fn object(claim: &TaskClaim) -> Value {
 pub(super) struct ReserveFiles {
     /// Files, folders or globs, relative to folder.
     paths: Vec<String>,
-    /// For how long [30]; 0 gives them up.
+    /// For how long [30]; 0 releases them.
     minutes: Option<u32>,
     /// One line about it.
     note: Option<String>,
@@ -128,7 +128,7 @@ pub(super) async fn reserve_files(ctx: &ToolContext<'_>, given: ReserveFiles) ->
         let workspace = inner.parent().unwrap_or(inner);
         let folder = match &given.folder {
             Some(folder) => workspace.join(folder),
-            // A server over stdio was started where its client works.
+            // A stdio server was started in the folder where its client works.
             None => std::env::current_dir().unwrap_or_else(|_| workspace.to_owned()),
         };
         patterns(&folder, workspace, &given.paths)?
@@ -136,7 +136,7 @@ pub(super) async fn reserve_files(ctx: &ToolContext<'_>, given: ReserveFiles) ->
     let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
     if given.minutes == Some(0) {
         let count = hub.unreserve(me, tree, patterns).await?;
-        return Ok(Answer::new(format!("{count} given up."), json!({ "released": count })));
+        return Ok(Answer::new(format!("{count} released."), json!({ "released": count })));
     }
     let lease = minutes_from("minutes", given.minutes)?.unwrap_or(RESERVATION_LEASE);
     let (shared, note) = (given.shared.unwrap_or(false), given.note);
@@ -159,11 +159,11 @@ fn patterns(
     Ok((tree, patterns))
 }
 
-/// A length of time from a tool's argument: one minute at least.
+/// Parses a duration argument of at least one minute.
 pub(super) fn minutes_from(argument: &str, given: Option<u32>) -> Result<Option<SignedDuration>, ToolError> {
     if given == Some(0) {
-        return Err(ToolError::new(format!("The argument '{argument}' is 0, and that is no length of time"))
-            .next("Leave it out, or give it at least 1."));
+        return Err(ToolError::new(format!("The argument '{argument}' is 0 and must be at least 1"))
+            .next("Omit it, or set it to at least 1."));
     }
     Ok(given.map(|minutes| SignedDuration::from_mins(minutes.into())))
 }

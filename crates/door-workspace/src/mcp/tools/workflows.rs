@@ -13,28 +13,28 @@ pub(super) const START_WORKFLOW: &str = "Start a workflow: accuracy, handoff, ha
      enhance, challenge, chat, or one of the workspace. Returns the persona and the first step.";
 pub(super) const GET_WORKFLOW_STATE: &str = "The state of the session, its agents and their workflows.";
 pub(super) const COMPLETE_PHASE: &str = "Complete a phase of the active workflow. The artifacts must exist in the \
-     workspace. Phases go in order; leaving some out needs skipReason.";
-pub(super) const STOP_WORKFLOW: &str = "End the active workflow. One that was suspended for it goes on.";
+     workspace. Phases go in order; skipping some needs skipReason.";
+pub(super) const STOP_WORKFLOW: &str = "Stop the active workflow. One suspended for it resumes.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct StartWorkflow {
     /// Its name.
     name: String,
-    /// What it is about.
+    /// Its subject.
     initial_context: Option<String>,
     /// Start it for this agent alone instead of the session.
     target_agent: Option<String>,
     /// Replace the active workflow.
     force: Option<bool>,
-    /// Let the active workflow wait until this one ends.
+    /// Suspend the active workflow until this one ends.
     suspend: Option<bool>,
 }
 
 pub(super) async fn start_workflow(ctx: &ToolContext<'_>, given: StartWorkflow) -> Outcome {
     ctx.me()?;
     if given.force == Some(true) && given.suspend == Some(true) {
-        return Err(ToolError::new("'force' ends the active workflow and 'suspend' lets it wait")
+        return Err(ToolError::new("'force' replaces the active workflow and 'suspend' suspends it")
             .next("Give one of them."));
     }
     let started = ctx
@@ -71,17 +71,17 @@ pub(super) async fn start_workflow(ctx: &ToolContext<'_>, given: StartWorkflow) 
 #[serde(deny_unknown_fields)]
 pub(super) struct GetWorkflowState {}
 
-/// What the whole state may cost in text: about 5,000 tokens. The data has all of it up to the same size.
+/// Most bytes of the state as text: about 5,000 tokens. The data has the same limit.
 const STATE: usize = 20_000;
 
 pub(super) async fn get_workflow_state(ctx: &ToolContext<'_>, _: GetWorkflowState) -> Outcome {
     ctx.me()?;
     let mut state = ctx.workspace.workflow_state().await?;
-    // Other programs write the file as well. The text is JSON, which must not be changed afterwards.
+    // Other programs write the file as well. Sanitize before formatting, because the text is JSON.
     sanitize_value(&mut state);
     let mut text = serde_json::to_string(&state).unwrap_or_default();
     if text.len() > STATE {
-        // The workflows are what was asked for; the rest is in the roster.
+        // Retain the workflows, which were requested; the roster has the rest.
         state = json!({ "session": state["session"], "summary": state["summary"], "shortened": true });
         for most in [LONG, SHORT] {
             text = serde_json::to_string(&state).unwrap_or_default();
@@ -99,11 +99,11 @@ pub(super) async fn get_workflow_state(ctx: &ToolContext<'_>, _: GetWorkflowStat
     Ok(Answer::new(text, state))
 }
 
-/// How much of a text, and how many entries of a list, are left where the state is too large; and where it still is.
+/// Bytes per text and entries per list of a state that is too large: the first limits, and the tighter ones.
 const LONG: (usize, usize) = (1000, 20);
 const SHORT: (usize, usize) = (100, 5);
 
-/// Cuts long texts, and the older part of long lists.
+/// Truncates long texts, and the older part of long lists.
 fn shorten(value: &mut Value, most: (usize, usize)) {
     let (bytes, entries) = most;
     match value {
@@ -135,9 +135,9 @@ pub(super) struct CompleteWorkflowPhase {
     phase: i64,
     /// Files of the workspace that show the work.
     artifacts: Option<Vec<Artifact>>,
-    /// What there is to say about it.
+    /// Notes on the work.
     notes: Option<String>,
-    /// Why phases before this one are left out.
+    /// Why earlier phases are skipped.
     skip_reason: Option<String>,
     /// The agent whose workflow it is, if not the session's.
     target_agent: Option<String>,
@@ -148,7 +148,7 @@ pub(super) struct CompleteWorkflowPhase {
 struct Artifact {
     /// Below the workspace.
     path: String,
-    /// What it shows.
+    /// Its content.
     description: Option<String>,
 }
 
@@ -204,7 +204,7 @@ pub(super) async fn stop_workflow(ctx: &ToolContext<'_>, given: StopWorkflow) ->
     ))
 }
 
-/// Whose workflow is meant; "session" is a name that no agent has.
+/// Parses the target; "session" is a name that no agent has.
 fn target(name: Option<&str>) -> Result<Option<Name>, ToolError> {
     Ok(name.filter(|name| *name != "session").map(Name::parse).transpose()?)
 }

@@ -101,7 +101,7 @@ fn a_changed_file_is_kept_beside_what_was_accepted() {
     --- stdout
     ok    database: sound, 1 message
     fixed files: inbox/codex/[msg-1].json is not what was accepted
-    warn  files: inbox/codex/[msg-1].json.conflict.[mark] was not taken in: it stood under the name of another message and was moved aside
+    warn  files: inbox/codex/[msg-1].json.conflict.[mark] was not taken in: it had the file name of another message and was moved aside
     "#);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
     assert_eq!(sandbox.json(["inbox", "codex"])[0]["body"], "hello");

@@ -84,13 +84,13 @@ fn goes_through_its_phases() {
     assert_snapshot!(sandbox.show(["workflow", "complete", "challenge", "5", "--artifact", "plan.md"]), @"
     exit 4
     --- stderr
-    error: phase 5 of 'challenge' is not due: phase 2 is. Tip: complete phase 2 first, or give a skipReason that says why it can be left out
+    error: phase 5 of 'challenge' is not due: phase 2 is. Tip: complete phase 2 first, or give a skipReason that says why it can be skipped
     hint: --skip-reason TEXT leaves phases out
     ");
     assert_snapshot!(sandbox.show(["workflow", "complete", "challenge", "-1", "--artifact", "plan.md"]), @"
     exit 1
     --- stderr
-    error: phase -1 is no phase: phases are whole numbers from 1
+    error: phase -1 is invalid: phases are whole numbers from 1
     ");
     assert_snapshot!(sandbox.show(["workflow", "state"]), @"
     exit 0
@@ -128,7 +128,7 @@ fn is_locked_replaced_suspended_and_resumed() {
     assert_snapshot!(sandbox.show(["workflow", "start", "handoff_lead"]), @"
     exit 4
     --- stderr
-    error: WORKFLOW LOCK: 'chat' is active for the session at step 0/4, so 'handoff-lead' was not started. Tip: complete its phases or stop it; force=true replaces it and forgets how far it was; suspend=true sets it aside until the new one ends
+    error: WORKFLOW LOCK: 'chat' is active for the session at step 0/4, so 'handoff-lead' was not started. Tip: complete its phases or stop it; force=true replaces it and discards its progress; suspend=true suspends it until the new one ends
     hint: `switchboard workflow stop` ends it; --force replaces it, --suspend lets it wait
     ");
     assert_snapshot!(sandbox.show(["workflow", "start", "enhance", "--suspend", "--json"]), @r#"

@@ -99,7 +99,7 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
     send_message {"action":"delegate_task","payload":"text","recipient":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
         'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' is not an address: a name has at most 128 bytes; this one has 129
     send_message {"action":"delegate_task","payload":"text"}
-        recipient: none was given, and no active workflow says to whom 'delegate_task' goes. Tip: name a recipient, or start a workflow that has one: handoff (execute, delegate_task), handoff-lead (execute), challenge (execute)
+        recipient: none was given, and no active workflow routes 'delegate_task'. Tip: name a recipient, or start a workflow that has one: handoff (execute, delegate_task), handoff-lead (execute), challenge (execute)
     send_message {"action":"delegate_task","payload":"text","recipient":"codex","replyTo":"msg_1_no"}
         no message has the id 'msg_1_no'. check_inbox and search_messages give the ids of messages.
     check_inbox {"limit":-1}
@@ -107,7 +107,7 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
     check_inbox {"limit":"ten"}
         limit: expected a whole number, got the text "ten". Give e.g. 20. limit: How many messages [20].
     check_inbox {"cursor":"page two"}
-        'page two' is no cursor. Use the cursor of the last result as it is.
+        'page two' is not a cursor. Use the cursor of the last result as it is.
     check_inbox {"since":"yesterday"}
         no message has the id 'yesterday'. since is a time such as [time], or the id of a message.
     check_inbox {"constructor":1}
