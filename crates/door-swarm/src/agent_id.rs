@@ -1,70 +1,70 @@
-//! What agents are called in a swarm.
+//! Agent ids of the protocol.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use switchboard_core::Name;
 
-/// The words of the field `type`. They stand between recipient and content in what is signed.
-const TYPE_WORDS: [&str; 3] = ["message", "system", "notification"];
+/// Values of the field `type`. In the signed bytes they stand between recipient and content.
+const TYPE_NAMES: [&str; 3] = ["message", "system", "notification"];
 
-/// The recipient that stands for everybody.
+/// The recipient of a broadcast.
 pub(crate) const BROADCAST: &str = "broadcast";
 
-/// Words of ours: a member of that id would be taken for a person, for this program, or for everybody.
+/// Ids that no member may have: readers would take them for a person, for this program, or for everyone.
 const RESERVED: [&str; 7] = ["system", "switchboard", "human", "all", "me", "root", "admin"];
 
-/// Longest id: what a name of ours can hold.
+/// Longest id: the length limit of a local name.
 const MAX_BYTES: usize = 128;
 
-/// An agent's id in a swarm: letters, digits, `_`, `.` and `-`, at most 128 of them.
+/// An agent's id in a swarm: 1 to 128 letters, digits, `_`, `.` and `-`.
 ///
-/// Ids differ by case, unlike our names, because that is how others compare them.
+/// Ids are case-sensitive, unlike local names, because other implementations compare them that way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PeerId(String);
 
-/// Why a text is not the id of an agent.
+/// Reason why a text is not an agent's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeerIdError {
-    /// Empty, too long, or with other characters.
+    /// The text is empty, too long, or has other characters.
     #[error("agent_id '{}' is refused: use 1 to {MAX_BYTES} letters, digits, '_', '.' or '-'", .text.chars().take(40).collect::<String>().escape_debug())]
     Shape {
-        /// As given.
+        /// The text as received.
         text: String,
     },
-    /// An id that begins with the word for everybody.
+    /// The id begins with `broadcast`.
     #[error(
         "agent_id '{text}' is refused: it begins with 'broadcast', which stands for everybody; choose another"
     )]
     Broadcast {
-        /// As given.
+        /// The text as received.
         text: String,
     },
-    /// An id that is a word of ours.
+    /// The id is reserved.
     #[error("agent_id '{text}' is refused: it is a reserved word; choose another")]
     Reserved {
-        /// As given.
+        /// The text as received.
         text: String,
     },
-    /// An id that a command line would take for an option.
+    /// A command line would read the id as an option.
     #[error("agent_id '{text}' is refused: it begins with '-'; choose another")]
     Dash {
-        /// As given.
+        /// The text as received.
         text: String,
     },
-    /// An id that cannot be a name here.
+    /// The id is not a valid local name.
     #[error("agent_id '{text}' is refused: {reason}")]
     NoName {
-        /// As given.
+        /// The text as received.
         text: String,
-        /// What is wrong with it as a name.
+        /// The rule of names that it breaks.
         reason: switchboard_core::NameError,
     },
 }
 
 impl PeerId {
-    /// Parses a text that another program wrote: characters and length alone.
+    /// Parses an id that another program wrote. Checks characters and length only.
     pub fn parse(text: &str) -> Result<Self, PeerIdError> {
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
         if (1..=MAX_BYTES).contains(&text.len()) && text.bytes().all(legal) {
@@ -74,7 +74,7 @@ impl PeerId {
         }
     }
 
-    /// Parses an id that an agent wants to take: one that a member may have, and that is also a name here.
+    /// Parses an id that an agent wants to use: valid for a member, and also a valid local name.
     pub fn parse_new(text: &str) -> Result<Self, PeerIdError> {
         let id = Self::parse_member(text)?;
         match Name::parse(text) {
@@ -106,18 +106,18 @@ impl PeerId {
         Ok(())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name that goes with it, where it is one.
+    /// Returns the local name of this id, if it is a valid name.
     pub fn name(&self) -> Option<Name> {
         Name::parse(&self.0).ok()
     }
 
-    /// True if one swarm cannot hold both ids: their signatures are ambiguous, or they are one name here.
-    pub fn clashes_with(&self, other: &Self) -> bool {
+    /// True if one swarm cannot hold both ids: their signatures are ambiguous, or both map to one local name.
+    pub fn conflicts_with(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0) || self.is_ambiguous_with(other)
     }
 
@@ -129,8 +129,8 @@ impl PeerId {
     pub(crate) fn is_ambiguous_with(&self, other: &Self) -> bool {
         let (short, long) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
         let Some(rest) = long.0.strip_prefix(&short.0).filter(|rest| !rest.is_empty()) else { return false };
-        TYPE_WORDS.iter().any(|first| {
-            TYPE_WORDS.iter().any(|second| {
+        TYPE_NAMES.iter().any(|first| {
+            TYPE_NAMES.iter().any(|second| {
                 let (first, second) = (first.bytes(), rest.bytes().chain(second.bytes()));
                 first.zip(second).all(|(a, b)| a == b)
             })

@@ -5,18 +5,18 @@ fn id(text: &str) -> PeerId {
 }
 
 #[test]
-fn only_harmless_ascii_is_an_id() {
+fn id_allows_only_safe_ascii() {
     for good in ["a", "agent-1", "A_b.c", &"x".repeat(128)] {
         assert_eq!(PeerId::parse(good).unwrap().as_str(), good);
     }
-    // S22: look-alikes; wake injection; paths.
+    // Homoglyphs, prompt injection through the wake-up call, and paths.
     for bad in ["", "аlpha", "evil\nline", "a b", "../x/", "a/b", "é", "a\u{0}", &"x".repeat(129)] {
         assert!(PeerId::parse(bad).is_err(), "{bad:?}");
     }
 }
 
 #[test]
-fn a_new_id_is_a_name_and_not_everybody() {
+fn new_id_is_valid_name() {
     for bad in ["broadcast", "Broadcaster", "all", "..", ".hidden", "con", "user"] {
         assert!(PeerId::parse_new(bad).is_err(), "{bad}");
     }
@@ -24,26 +24,26 @@ fn a_new_id_is_a_name_and_not_everybody() {
 }
 
 #[test]
-fn ids_that_run_into_the_type_clash() {
-    assert!(id("bob").clashes_with(&id("bobmessage")));
-    assert!(id("bobsystem2").clashes_with(&id("bob")));
-    assert!(id("Bob").clashes_with(&id("bob")));
-    assert!(!id("bob").clashes_with(&id("bobby")));
-    assert!(!id("message").clashes_with(&id("bob")));
+fn ids_overlapping_type_words_conflict() {
+    assert!(id("bob").conflicts_with(&id("bobmessage")));
+    assert!(id("bobsystem2").conflicts_with(&id("bob")));
+    assert!(id("Bob").conflicts_with(&id("bob")));
+    assert!(!id("bob").conflicts_with(&id("bobby")));
+    assert!(!id("message").conflicts_with(&id("bob")));
 }
 
-/// The type words overlap: `system` ends as `message` begins, and `notification` as it begins itself.
+/// The type words overlap: `system` ends with the start of `message`, and `notification` with its own start.
 #[test]
-fn overlapping_type_words_clash() {
+fn overlapping_type_words_conflict() {
     for (short, long) in [("bob", "bobsyste"), ("bob", "bobnotificatio"), ("commit", "commitmessage")] {
-        assert!(id(short).clashes_with(&id(long)) && id(long).clashes_with(&id(short)), "{short} {long}");
+        assert!(id(short).conflicts_with(&id(long)) && id(long).conflicts_with(&id(short)), "{short} {long}");
     }
-    assert!(!id("bob").clashes_with(&id("bobsyst")));
-    assert!(!id("bob").clashes_with(&id("bobmessag")));
+    assert!(!id("bob").conflicts_with(&id("bobsyst")));
+    assert!(!id("bob").conflicts_with(&id("bobmessag")));
 }
 
 #[test]
-fn reserved_ids_are_no_members() {
+fn reserved_ids_are_refused() {
     let words = ["system", "switchboard", "human", "all", "me", "root", "admin", "broadcast"];
     let other = ["-rf", "--help", "-", "broadcaster", "broadcastmessage", "Broadcast-x", "a b"];
     for word in words {

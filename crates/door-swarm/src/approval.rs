@@ -1,36 +1,40 @@
-//! Approval of a join request: the master tells the candidate, which then asks again at once.
+//! Approval of a join request: the master notifies the candidate, which then retries at once.
 //!
-//! The candidate knows the master's key from its invite and believes no other key. The message changes nothing by itself:
-//! the roster comes with the answer to the next join request. Other programs take it as plain news.
+//! The candidate knows the master's key from its invite and trusts no other key. The message itself changes nothing:
+//! the roster comes with the answer to the next join request. Other programs treat it as an unknown notice.
 
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
-use crate::intake::Read;
+use crate::intake::ParsedMessage;
 use crate::invite::InviteLink;
-use crate::ledger::{Identity, Swarm};
-use crate::problem::Problem;
+use crate::model::{Identity, Swarm};
+use crate::refusal::Refusal;
 use crate::server::{Server, Task};
 use crate::signing::Payload;
 use crate::swarms::Swarms;
 use crate::wire::{MessageType, Queued, SystemContent};
 
-/// The system message that tells a candidate of its approval.
+/// Action of the system message that notifies a candidate of its approval.
 const JOIN_APPROVED: &str = "join_approved";
 
 impl Server {
-    /// Takes a message of a swarm that our agent is not in: an approval, or none of ours.
-    pub(crate) fn take_approval(&self, identity: &Identity, read: &Read) -> Result<Queued, Problem> {
+    /// Accepts a message of a swarm that our agent is not in, if it is an approval; refuses any other.
+    pub(crate) fn accept_approval(
+        &self,
+        identity: &Identity,
+        read: &ParsedMessage,
+    ) -> Result<Queued, Refusal> {
         if !is_approval(identity, read) {
-            return Err(Problem::swarm_not_found());
+            return Err(Refusal::swarm_not_found());
         }
         self.check_time(read, false)?;
-        self.later(Task::Approved { agent: identity.agent.clone(), swarm: read.swarm });
+        self.defer(Task::Approved { agent: identity.agent.clone(), swarm: read.swarm });
         Ok(Queued { status: "queued".to_owned(), message_id: read.envelope.message_id.clone() })
     }
 }
 
-/// True if the master whose invite our agent has asked with says, signed, that it approves.
-fn is_approval(identity: &Identity, read: &Read) -> bool {
+/// True if the message is a signed approval by the master of the invite that our agent used.
+fn is_approval(identity: &Identity, read: &ParsedMessage) -> bool {
     let envelope = &read.envelope;
     let link = identity.joining.get(&read.swarm).and_then(|joining| InviteLink::parse(&joining.link).ok());
     let Some(invite) = link.and_then(|link| link.open().ok()).map(|token| token.invite) else { return false };
@@ -43,25 +47,25 @@ fn is_approval(identity: &Identity, read: &Read) -> bool {
 }
 
 impl Swarms {
-    /// Tells a candidate that it was approved. Where that is lost, the candidate asks again by itself.
-    pub(crate) async fn say_approved(
+    /// Notifies a candidate of its approval. If the message is lost, the candidate retries by itself.
+    pub(crate) async fn send_approval(
         &self,
         agent: &PeerId,
         swarm: &Swarm,
         to: &PeerId,
     ) -> Result<(), SwarmError> {
-        self.say_to(agent, swarm, to, approval(swarm, to).to_text()).await
+        self.send_system_message(agent, swarm, to, approval(swarm, to).to_text()).await
     }
 
-    /// Asks to join again where the master has approved, whenever it would have been asked next.
-    pub(crate) async fn ask_approved(&self, agent: &PeerId, swarm: uuid::Uuid) {
+    /// Retries an approved join request at once, ahead of its schedule.
+    pub(crate) async fn retry_approved_join(&self, agent: &PeerId, swarm: uuid::Uuid) {
         let Ok(identity) = self.identity(Some(agent.as_str())) else { return };
         if let Some(joining) = identity.joining.get(&swarm) {
-            self.ask_once_more(&identity, swarm, joining).await;
+            self.retry_join(&identity, swarm, joining).await;
         }
     }
 
-    /// News for our own agent that its join request was approved.
+    /// Notifies our own agent that its join request was approved.
     pub(crate) async fn notify_approved(&self, agent: &PeerId, swarm: &Swarm) {
         self.notify(agent, swarm, &approval(swarm, agent)).await;
     }

@@ -1,4 +1,4 @@
-//! What can be set about the door.
+//! Settings of the swarm door.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,82 +7,82 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use switchboard_https::{ClientSettings, Settings};
 
-/// The settings of the door, resolved.
+/// Resolved settings of the swarm door.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where keys and state files are: `~/.swarm`, or `SWARM_HOME`.
+    /// Folder of keys and state files: `~/.swarm`, or `SWARM_HOME`.
     pub home: PathBuf,
-    /// The public listener; without one, nothing comes in.
+    /// Settings of the public listener. Without it, no message comes in.
     pub listen: Option<Settings>,
-    /// What the client for other agents' endpoints trusts and allows.
+    /// Settings of the HTTPS client: trusted CAs and allowed addresses.
     pub client: ClientSettings,
-    /// How much and how often.
+    /// Size limit and rate limits.
     pub limits: SwarmLimits,
-    /// How old a message may be when it comes in.
+    /// Maximum age of an incoming message.
     pub oldest: SignedDuration,
-    /// How far ahead its clock may be.
+    /// Maximum time by which an incoming message may be ahead of the local clock.
     pub ahead: SignedDuration,
-    /// After how long a key is confirmed at its endpoint again.
+    /// Age after which a key is confirmed again at its endpoint.
     pub key_ttl: SignedDuration,
-    /// How long a peer has for an answer to a message.
+    /// Timeout for a peer's answer to a message.
     pub timeout: Duration,
-    /// Whom to wake when a message has come.
+    /// Program or URL to call when a message arrives.
     pub wake: Option<Wake>,
-    /// The listener for GitHub's webhooks.
+    /// Listener for GitHub webhooks.
     pub github: Option<GitHub>,
 }
 
-/// How much and how often; 0 is no limit for those that count.
+/// Size limit and rate limits. A rate limit of 0 means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwarmLimits {
-    /// Most bytes of a request.
+    /// Maximum size of a request, in bytes.
     pub body: usize,
-    /// Most messages of one sender within a minute.
+    /// Messages per sender and minute.
     pub per_sender: u32,
-    /// Most messages of one swarm within a minute.
+    /// Messages per swarm and minute.
     pub per_swarm: u32,
-    /// Most requests of one client address within a minute, of any kind.
+    /// Requests per client address and minute, of any kind.
     pub per_client: u32,
-    /// Most requests to join of one client address within an hour.
+    /// Join requests per client address and hour.
     pub joins: u32,
 }
 
-/// Whom to wake when a message has come.
+/// Wake-up call: a program, a URL or both, called when a message arrives.
 #[derive(Debug, Clone)]
 pub struct Wake {
-    /// A program, with its arguments. It reads one JSON object from stdin.
+    /// Program and arguments. It reads one JSON object from stdin.
     pub command: Vec<String>,
-    /// An address to post the same object to.
+    /// URL that receives the same object by POST.
     pub url: Option<url::Url>,
-    /// What is sent along in the header `X-Wake-Secret`.
+    /// Value of the header `X-Wake-Secret`.
     pub secret: Option<Secret>,
-    /// How long to gather messages before waking once for all of them.
+    /// Debounce time: messages that arrive within it share one call.
     pub pause: Duration,
-    /// How often one sender may wake within an hour.
+    /// Calls per sender and hour.
     pub per_sender: u32,
-    /// How long the program or the address has.
+    /// Timeout of the program or the request.
     pub timeout: Duration,
 }
 
-/// The listener for GitHub's webhooks, on an address of its own.
+/// Listener for GitHub webhooks, on its own address.
 #[derive(Debug, Clone)]
 pub struct GitHub {
-    /// Where and how it listens.
+    /// Address and TLS settings.
     pub listen: Settings,
-    /// The secret that GitHub signs with.
+    /// Secret of the webhook signatures.
     pub secret: Secret,
-    /// The swarm that is told; the only one where nothing is said.
+    /// Swarm that receives the notifications; `None` means the only swarm.
     pub swarm: Option<String>,
-    /// Only these repositories; all where the list is empty.
+    /// Repositories whose events are forwarded; empty means all.
     pub repos: Vec<String>,
 }
 
-/// Text that is never shown.
+/// A secret text, redacted in debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a text from being shown.
+    /// Wraps a secret text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -99,14 +99,14 @@ impl fmt::Debug for Secret {
 }
 
 impl Config {
-    /// The defaults, with keys and state files in `home`.
+    /// Returns the defaults, with keys and state files in `home`.
     pub fn new(home: impl Into<PathBuf>) -> Self {
         Self {
             home: home.into(),
             listen: None,
             client: ClientSettings::default(),
             limits: SwarmLimits::default(),
-            // Ours are signed anew whenever they are tried again; a quarter of an hour is for clocks and slow queues.
+            // Messages are signed again at each retry; 15 minutes cover clock skew and slow queues.
             oldest: SignedDuration::from_mins(15),
             ahead: SignedDuration::from_mins(2),
             key_ttl: SignedDuration::from_hours(24),
@@ -116,21 +116,21 @@ impl Config {
         }
     }
 
-    /// Whether anything was set about whom to believe and whom to call.
-    pub(crate) fn says_whom_to_call(&self) -> bool {
+    /// True if the settings name a listener, a CA file or allowed addresses.
+    pub(crate) fn has_network_settings(&self) -> bool {
         self.listen.is_some() || self.client.ca_file.is_some() || !self.client.allow.is_empty()
     }
 }
 
 impl Default for SwarmLimits {
-    /// What the protocol recommends. 256 KiB is four times the text that its own command line sends.
+    /// The protocol's recommended limits. 256 KiB is four times the longest text of the protocol's own command line.
     fn default() -> Self {
         Self { body: 256 * 1024, per_sender: 60, per_swarm: 100, per_client: 600, joins: 10 }
     }
 }
 
 impl Wake {
-    /// The defaults, with nobody to wake yet.
+    /// Returns the defaults, with no program and no URL.
     pub fn new() -> Self {
         Self {
             command: Vec::new(),

@@ -1,33 +1,33 @@
-//! Where an agent is reached.
+//! Endpoints: the HTTPS URLs at which agents are reached.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// Longer than any address a person would give out.
+/// Longer than any URL that a person would hand out.
 const MAX_BYTES: usize = 2048;
 
-/// An agent's HTTPS address, by convention with `/swarm` at its end. Nothing in it but host, port and path.
+/// An agent's HTTPS URL: host, port and path only, by convention ending with `/swarm`.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Endpoint(Url);
 
-/// Why a text is not the address of an agent.
+/// Reason why a text is not an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("endpoint '{}' is refused: {problem}", .text.chars().take(200).collect::<String>().escape_debug())]
 pub struct EndpointError {
-    /// As given.
+    /// The text as received.
     pub text: String,
-    /// What is wrong with it.
+    /// The rule that it breaks.
     pub problem: &'static str,
 }
 
 impl Endpoint {
-    /// Parses an address. Slashes at its end are dropped.
+    /// Parses a URL. Trailing slashes are removed.
     ///
-    /// Other programs read the text with other parsers, so a text that the URL parser would correct is refused. Only the
-    /// letter case of the host and the default port `:443` are normalised.
+    /// Other programs parse the text with other parsers, so a text that the URL parser would correct is refused. Only
+    /// the letter case of the host and the default port `:443` are normalized.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
         let refuse = |problem| EndpointError { text: text.to_owned(), problem };
         if text.len() > MAX_BYTES {
@@ -61,14 +61,15 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// The address of one of its resources.
+    /// Returns the URL of a resource of this endpoint.
     pub fn resource(&self, name: &str) -> Url {
         let mut url = self.0.clone();
         url.set_path(&format!("{}/{name}", self.path()));
         url
     }
 
-    /// The address of a resource for servers whose routes begin with `/swarm` though the endpoint does not end so.
+    /// Returns the URL of a resource for servers whose routes begin with `/swarm` although the endpoint does not end
+    /// with it.
     pub fn resource_below_swarm(&self, name: &str) -> Option<Url> {
         if self.path().ends_with("/swarm") {
             return None;
@@ -78,12 +79,12 @@ impl Endpoint {
         Some(url)
     }
 
-    /// Its path, without a slash at the end: empty for the root.
+    /// Returns the path without a trailing slash; empty for the root.
     pub fn path(&self) -> &str {
         self.0.path().trim_end_matches('/')
     }
 
-    /// Host and port, as an invite names them.
+    /// Returns host and port, as an invite names them.
     pub fn authority(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {
@@ -93,11 +94,11 @@ impl Endpoint {
     }
 }
 
-/// Checks host and port of an address, in lower case; returns the host.
+/// Checks host and port, in lower case, and returns the host.
 fn check_authority(authority: &str) -> Result<&str, &'static str> {
     let is_port =
         |port: &str| port.parse::<u16>().is_ok_and(|number| number > 0 && number.to_string() == port);
-    // The brackets of an IPv6 address keep its colons apart from the one before the port.
+    // The brackets of an IPv6 address separate its colons from the one before the port.
     let end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
     let (host, port) = match authority[end..].find(':') {
         Some(colon) => (&authority[..end + colon], Some(&authority[end + colon + 1..])),
@@ -120,7 +121,7 @@ fn check_authority(authority: &str) -> Result<&str, &'static str> {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `Url` puts a slash after a bare host, which others would then write twice.
+        // `Url` adds a slash to a bare host, which other programs would then double.
         f.write_str(self.0.as_str().trim_end_matches('/'))
     }
 }

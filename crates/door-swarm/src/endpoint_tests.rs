@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn resources_lie_below_the_endpoint() {
+fn resources_extend_endpoint_path() {
     let endpoint = Endpoint::parse("https://a.example.com:8443/swarm/").unwrap();
     assert_eq!(endpoint.to_string(), "https://a.example.com:8443/swarm");
     assert_eq!(endpoint.resource("message").as_str(), "https://a.example.com:8443/swarm/message");
@@ -15,7 +15,7 @@ fn resources_lie_below_the_endpoint() {
 }
 
 #[test]
-fn what_could_lead_elsewhere_is_refused() {
+fn ambiguous_urls_are_refused() {
     for bad in [
         "http://a.example.com/swarm",
         "https://user@a.example.com/swarm",
@@ -37,7 +37,7 @@ fn what_could_lead_elsewhere_is_refused() {
 }
 
 #[test]
-fn other_spellings_are_refused() {
+fn noncanonical_spellings_are_refused() {
     for bad in [
         "https:a.example.com/swarm",
         "https:/a.example.com/swarm",
@@ -94,9 +94,9 @@ fn other_spellings_are_refused() {
 }
 
 proptest::proptest! {
-    /// An accepted address begins with `https://` and is written as it was given, but for the host's letter case.
+    /// An accepted URL begins with `https://` and keeps its spelling, except for the letter case of the host.
     #[test]
-    fn accepted_addresses_keep_their_spelling(text in "(https|HTTPS|http)(://|:/|:|:///|:\\\\\\\\)[a-zA-Z0-9.:@/%?#\\[\\]\\\\ _\t-]{0,24}") {
+    fn accepted_urls_keep_their_spelling(text in "(https|HTTPS|http)(://|:/|:|:///|:\\\\\\\\)[a-zA-Z0-9.:@/%?#\\[\\]\\\\ _\t-]{0,24}") {
         if let Ok(endpoint) = Endpoint::parse(&text) {
             let written = endpoint.to_string();
             proptest::prop_assert!(text.starts_with("https://"));

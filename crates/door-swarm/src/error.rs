@@ -1,4 +1,4 @@
-//! What can go wrong at the door.
+//! Errors of the swarm door.
 
 use switchboard_core::{Name, NameError, sanitize_inline};
 use switchboard_hub::HubError;
@@ -8,14 +8,14 @@ use crate::agent_id::{PeerId, PeerIdError};
 use crate::endpoint::EndpointError;
 use crate::invite::InviteError;
 use crate::keys::KeyError;
-use crate::ledger::Standing;
+use crate::model::MembershipStatus;
 use crate::state::StateError;
 use crate::wire::ReferenceError;
 
-/// Why something was not done.
+/// Reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SwarmError {
-    /// The hub could not do what the door asked of it.
+    /// The hub failed.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// A file could not be read or written.
@@ -33,114 +33,114 @@ pub enum SwarmError {
     /// The listener or the client failed.
     #[error(transparent)]
     Https(#[from] switchboard_https::Error),
-    /// A text is no agent's id.
+    /// A text is not an agent's id.
     #[error(transparent)]
     PeerId(#[from] PeerIdError),
-    /// A text is no endpoint.
+    /// A text is not an endpoint.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// A reference does not lead anywhere.
+    /// A reference is invalid.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
-    /// A text is no name.
-    #[error("'{text}' cannot be what a swarm is called in addresses: {source}")]
+    /// A text is not a valid name for a swarm in addresses.
+    #[error("'{text}' cannot be a swarm's name in addresses: {source}")]
     Realm {
-        /// As given.
+        /// The text as given.
         text: String,
-        /// Why not.
+        /// The rule of names that it breaks.
         source: NameError,
     },
-    /// No agent of this hub takes part in swarms, or not that one.
+    /// No agent of this hub takes part in swarms, or not the named one.
     #[error("{}", match .agent { Some(agent) => format!("'{agent}' takes part in no swarm from here"), None => "no agent of this workspace takes part in swarms yet".to_owned() })]
     NoIdentity {
         /// The agent as given.
         agent: Option<String>,
     },
-    /// Several agents of this hub take part, and it was not said which is meant.
+    /// Several agents of this hub take part, and none was named.
     #[error("several agents take part in swarms from here: {}", .agents.join(", "))]
     WhichIdentity {
-        /// All of them.
+        /// Their ids.
         agents: Vec<String>,
     },
-    /// The agent is there already.
+    /// The agent takes part already.
     #[error("'{agent}' takes part in swarms already, at {endpoint}")]
     IdentityExists {
         /// The agent.
         agent: PeerId,
-        /// Where it is reached.
+        /// Its endpoint.
         endpoint: String,
     },
-    /// No swarm of that name or id.
+    /// No swarm has this name or id.
     #[error("no swarm is called '{swarm}' here")]
     UnknownSwarm {
-        /// As given.
+        /// The name as given.
         swarm: String,
-        /// What looks like it.
+        /// Similar names.
         near: Vec<String>,
     },
-    /// Several swarms, or none, and it was not said which is meant.
-    #[error("{}", match .swarms.as_slice() { [] => "there is no swarm here yet".to_owned(), swarms => format!("it was not said which swarm is meant: {}", swarms.join(", ")) })]
+    /// There are several swarms, or none, and none was named.
+    #[error("{}", match .swarms.as_slice() { [] => "there is no swarm here yet".to_owned(), swarms => format!("several swarms match; name one of: {}", swarms.join(", ")) })]
     WhichSwarm {
-        /// All of them.
+        /// Their names in addresses.
         swarms: Vec<String>,
     },
-    /// The agent belongs to it no longer.
-    #[error("'{swarm}' is over for this agent: {}", match .standing { Standing::Left => "it has left", Standing::Kicked => "it was removed", Standing::Dissolved => "it was dissolved", Standing::Active => "it is not" })]
+    /// The agent no longer belongs to the swarm.
+    #[error("this agent is not in '{swarm}': {}", match .status { MembershipStatus::Left => "it has left", MembershipStatus::Kicked => "it was removed", MembershipStatus::Dissolved => "it was dissolved", MembershipStatus::Active => "it is not" })]
     NotActive {
         /// The swarm.
         swarm: Name,
-        /// Why.
-        standing: Standing,
+        /// How the membership ended.
+        status: MembershipStatus,
     },
-    /// Only the master may do that.
-    #[error("only the master of '{swarm}' may do that, and that is '{master}'")]
+    /// Only the master may do this.
+    #[error("only the master of '{swarm}' may do that: '{master}'")]
     NotMaster {
         /// The swarm.
         swarm: Name,
-        /// Who is.
+        /// The master.
         master: PeerId,
     },
-    /// The master cannot do that.
+    /// The master cannot leave or be removed.
     #[error(
         "the master cannot leave '{swarm}'; hand it over with `switchboard swarm transfer`, or end it with `switchboard swarm dissolve`"
     )]
-    MasterStays {
+    MasterCannotLeave {
         /// The swarm.
         swarm: Name,
     },
-    /// Nobody was asked to lead the swarm.
-    #[error("nobody was asked to lead '{swarm}'")]
-    NotHandingOver {
+    /// No transfer of the master role is open.
+    #[error("no transfer of '{swarm}' is pending")]
+    NoOpenTransfer {
         /// The swarm.
         swarm: Name,
     },
-    /// No member of that id.
+    /// The swarm has no such member.
     #[error("'{agent}' is not a member of '{swarm}'")]
     NotAMember {
         /// The swarm.
         swarm: Name,
-        /// As given.
+        /// The member as given.
         agent: String,
-        /// What looks like it.
+        /// Similar ids.
         near: Vec<String>,
     },
-    /// Nobody of that id waits for approval.
+    /// No such candidate waits for approval.
     #[error("'{agent}' does not wait for approval in '{swarm}'")]
     NotPending {
         /// The swarm.
         swarm: Name,
-        /// As given.
+        /// The candidate as given.
         agent: String,
     },
-    /// No invite of that digest.
+    /// No invite, or more than one, has this digest prefix.
     #[error("no invite of '{swarm}' begins with '{digest}', or several do")]
     UnknownInvite {
         /// The swarm.
         swarm: Name,
-        /// As given.
+        /// The prefix as given.
         digest: String,
     },
-    /// What a swarm is called in addresses is taken.
+    /// The name for addresses is taken.
     #[error("'{realm}' is in use for another swarm or hub; choose another name with --as")]
     RealmTaken {
         /// The name.
@@ -152,40 +152,40 @@ pub enum SwarmError {
         /// The swarm.
         swarm: Name,
     },
-    /// A value cannot be used.
+    /// A field has an invalid value.
     #[error("{field} {problem}")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// Why the value is invalid.
         problem: String,
     },
-    /// The other side said no.
+    /// The peer refused the request.
     #[error("{endpoint} refused: {message} ({status} {code})")]
     Refused {
-        /// Who.
+        /// The peer's endpoint.
         endpoint: String,
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// Its word for programs.
+        /// The error code.
         code: String,
-        /// Its sentence.
+        /// The peer's message.
         message: String,
     },
-    /// The other side's answer makes no sense, or proves that it is not who it should be.
+    /// The peer's answer is malformed, or the peer is not the expected one.
     #[error("the answer of {endpoint} is refused: {}", sanitize_inline(.problem))]
     BadAnswer {
-        /// Who.
+        /// The peer's endpoint.
         endpoint: String,
-        /// What is wrong.
+        /// Why the answer is refused.
         problem: String,
     },
-    /// What is kept in the hub cannot be read.
-    #[error("what the hub has noted of '{key}' cannot be read: {problem}")]
+    /// A stored record cannot be read.
+    #[error("the stored record '{key}' cannot be read: {problem}")]
     Damaged {
-        /// Which note.
+        /// Key of the note.
         key: String,
-        /// What is wrong.
+        /// The parse error.
         problem: String,
     },
 }
@@ -195,7 +195,7 @@ impl SwarmError {
         Self::Field { field, problem: problem.into() }
     }
 
-    /// Whether the same may succeed a little later.
+    /// True if a retry may succeed.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Hub(error) => error.is_temporary(),
@@ -206,7 +206,7 @@ impl SwarmError {
     }
 }
 
-/// An error with its causes, in one line.
+/// Formats an error and its causes in one line.
 pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,5 @@
-//! §8: webhooks of GitHub become notifications of a swarm. On a listener of its own, and only when GitHub signed them.
+//! GitHub webhooks (§8) become notifications of a swarm. They have their own listener and must carry GitHub's
+//! signature.
 
 use aws_lc_rs::hmac;
 use axum::Router;
@@ -11,21 +12,21 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
 use crate::config::GitHub;
-use crate::problem::Problem;
-use crate::send::Letter;
+use crate::refusal::Refusal;
+use crate::send::OutgoingMessage;
 use crate::swarms::Swarms;
 use crate::wire::{Action, MessageType, Reference, ReferenceType};
 
-/// GitHub's own limit is 25 MiB; the five kinds of events that count have a few tens of kilobytes.
-const LIMIT: usize = 1 << 20;
+/// Maximum body size. GitHub's own limit is 25 MiB, but the five supported events have a few tens of kilobytes.
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 #[derive(Clone)]
-struct Hooks {
+struct WebhookServer {
     swarms: Swarms,
     config: GitHub,
 }
 
-/// What a webhook is about, in the words of §8.2.
+/// A webhook event in the terms of §8.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Event {
     action: &'static str,
@@ -34,39 +35,39 @@ struct Event {
     reference: Reference,
 }
 
-/// The router for webhooks.
+/// Builds the router for webhooks.
 pub(crate) fn router(swarms: Swarms, config: GitHub) -> Router {
     Router::new()
-        .route("/hooks/github", post(take).fallback(async || Problem::method("POST")))
-        .fallback(async || Problem::no_such_place())
-        .layer(DefaultBodyLimit::max(LIMIT))
-        .with_state(Hooks { swarms, config })
+        .route("/hooks/github", post(handle).fallback(async || Refusal::method_not_allowed("POST")))
+        .fallback(async || Refusal::not_found())
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(WebhookServer { swarms, config })
 }
 
-async fn take(
-    State(hooks): State<Hooks>,
+async fn handle(
+    State(server): State<WebhookServer>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let Ok(body) = body else { return Problem::too_large(LIMIT).into_response() };
-    match hooks.take(&headers, &body).await {
+    let Ok(body) = body else { return Refusal::too_large(MAX_BODY_BYTES).into_response() };
+    match server.accept_webhook(&headers, &body).await {
         Ok(answer) => (StatusCode::OK, answer.to_string()).into_response(),
         Err(problem) => problem.into_response(),
     }
 }
 
-impl Hooks {
-    async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<Value, Problem> {
+impl WebhookServer {
+    async fn accept_webhook(&self, headers: &HeaderMap, body: &[u8]) -> Result<Value, Refusal> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let signature = text("x-hub-signature-256").and_then(|text| text.strip_prefix("sha256="));
         if !signature.is_some_and(|signature| is_signed(self.config.secret.reveal(), body, signature)) {
-            return Err(Problem::signature(
+            return Err(Refusal::invalid_signature(
                 "X-Hub-Signature-256 is missing or wrong; check the webhook's secret",
             ));
         }
-        let payload = crate::strict::parse(body)
-            .map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
-        let Some(event) = event(text("x-github-event").unwrap_or_default(), &payload) else {
+        let payload = crate::strict_json::parse(body)
+            .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
+        let Some(event) = parse_event(text("x-github-event").unwrap_or_default(), &payload) else {
             return Ok(json!({ "status": "ignored" }));
         };
         let repo = event.reference.repo.as_deref().unwrap_or_default();
@@ -75,22 +76,22 @@ impl Hooks {
         {
             return Ok(json!({ "status": "ignored" }));
         }
-        let mut letter = Letter::new(event.text);
-        letter.swarm = self.config.swarm.clone();
-        letter.kind = MessageType::Notification;
-        letter.references = vec![event.reference];
-        letter.metadata.insert("github_url".to_owned(), event.url.into());
-        letter.metadata.insert("action".to_owned(), event.action.into());
-        letter.metadata.insert("event".to_owned(), format!("github:{}", event.action).into());
-        // GitHub sends again what it got no answer to.
-        letter.key =
+        let mut message = OutgoingMessage::new(event.text);
+        message.swarm = self.config.swarm.clone();
+        message.kind = MessageType::Notification;
+        message.references = vec![event.reference];
+        message.metadata.insert("github_url".to_owned(), event.url.into());
+        message.metadata.insert("action".to_owned(), event.action.into());
+        message.metadata.insert("event".to_owned(), format!("github:{}", event.action).into());
+        // GitHub redelivers an event that got no answer, so its delivery id is the idempotency key.
+        message.key =
             text("x-github-delivery").map(|id| format!("github {}", id.chars().take(64).collect::<String>()));
-        let accepted = self.swarms.send(letter).await?;
+        let accepted = self.swarms.send(message).await?;
         Ok(json!({ "status": "queued", "id": accepted.id.to_string() }))
     }
 }
 
-/// Whether GitHub signed the body with the secret. Takes as long for a wrong signature as for a right one.
+/// True if the body is signed with the secret. Compares in constant time.
 fn is_signed(secret: &str, body: &[u8], signature: &str) -> bool {
     let (pairs, rest) = signature.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -102,8 +103,8 @@ fn is_signed(secret: &str, body: &[u8], signature: &str) -> bool {
     hmac::verify(&key, body, &signature).is_ok()
 }
 
-/// The event that a payload tells of, where it is one of the five.
-fn event(kind: &str, payload: &Value) -> Option<Event> {
+/// Parses one of the five supported events; `None` for any other.
+fn parse_event(kind: &str, payload: &Value) -> Option<Event> {
     let text = |path: &str| payload.pointer(path).and_then(Value::as_str);
     let (action, thing, word): (&'static str, &str, &str) = match (kind, text("/action")?) {
         ("issues", "opened") => ("issue_created", "/issue", "New issue"),

@@ -8,7 +8,7 @@ fn payload(action: &str, thing: &str) -> Value {
 }
 
 #[test]
-fn the_five_events_become_what_the_protocol_calls_them() {
+fn five_events_become_notifications() {
     let table = [
         ("issues", "opened", "issue", "issue_created", "New issue: #123 It breaks"),
         ("issues", "assigned", "issue", "issue_assigned", "Issue assigned: #123 It breaks"),
@@ -23,18 +23,18 @@ fn the_five_events_become_what_the_protocol_calls_them() {
         ),
     ];
     for (kind, action, thing, expected, text) in table {
-        let event = event(kind, &payload(action, thing)).unwrap();
+        let event = parse_event(kind, &payload(action, thing)).unwrap();
         assert_eq!((event.action, event.text.as_str()), (expected, text));
         assert_eq!(event.reference.number, Some(123));
     }
-    assert_eq!(event("issues", &payload("closed", "issue")), None);
-    assert_eq!(event("push", &payload("opened", "issue")), None);
-    assert_eq!(event("issues", &json!({ "action": "opened" })), None);
+    assert_eq!(parse_event("issues", &payload("closed", "issue")), None);
+    assert_eq!(parse_event("push", &payload("opened", "issue")), None);
+    assert_eq!(parse_event("issues", &json!({ "action": "opened" })), None);
 }
 
-/// The example of GitHub's own documentation.
+/// The example in GitHub's own documentation.
 #[test]
-fn only_what_github_signed_is_believed() {
+fn webhook_needs_github_signature() {
     let (secret, body) = ("It's a Secret to Everybody", b"Hello, World!");
     let good = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     assert!(is_signed(secret, body, good));

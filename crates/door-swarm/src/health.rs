@@ -1,4 +1,4 @@
-//! What a look at the swarms finds that their owner should know of.
+//! Health checks of the agents and swarms of this hub, for `doctor`.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -10,68 +10,69 @@ use crate::agent_id::PeerId;
 use crate::error::{SwarmError, describe};
 use crate::swarms::Swarms;
 
-/// Where differences between clocks are noted.
+/// Topic of the clock skew notes.
 const CLOCK: &str = "clock";
 
-/// A clock that differs from a peer's by more than this is worth a word.
-const SKEW: SignedDuration = SignedDuration::from_mins(2);
+/// Clock skew that is reported: a message may be at most this far ahead by default.
+const MAX_SKEW: SignedDuration = SignedDuration::from_mins(2);
 
-/// A difference that was seen longer ago says nothing any more.
-const RECENT: SignedDuration = SignedDuration::from_hours(24);
+/// Age after which a measured skew is stale.
+const SKEW_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long the change of a member's endpoint is reported.
-const ENDPOINT_NEWS: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// How long a change of a member's endpoint is reported.
+const ENDPOINT_REPORT_TIME: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// Something that the owner should know of.
+/// A health issue that the owner should know about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ailment {
-    /// Whether nothing works until it is put right.
-    pub is_grave: bool,
-    /// What it is.
+pub struct HealthIssue {
+    /// True if nothing works until it is fixed.
+    pub is_error: bool,
+    /// Description of the issue.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     pub hint: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Difference {
+struct ClockSkew {
     seconds: i64,
     at: Timestamp,
 }
 
 impl Swarms {
-    /// Notes when our clock and a peer's differ: one of the two refuses messages for it.
-    pub(crate) async fn note_clock(&self, answer: &Response, peer: &PeerId) {
+    /// Records clock skew between this host and a peer: one of the two refuses messages because of it.
+    pub(crate) async fn record_clock_skew(&self, answer: &Response, peer: &PeerId) {
         let Some(theirs) = answer.date else { return };
         let now = self.hub().now();
         let difference = now.duration_since(theirs);
-        if difference.abs() <= SKEW {
+        if difference.abs() <= MAX_SKEW {
             return;
         }
-        tracing::warn!(%peer, seconds = difference.as_secs(), "our clock and that of a peer differ");
-        let noted = serde_json::to_string(&Difference { seconds: difference.as_secs(), at: now }).ok();
+        tracing::warn!(%peer, seconds = difference.as_secs(), "the local clock differs from a peer's");
+        let noted = serde_json::to_string(&ClockSkew { seconds: difference.as_secs(), at: now }).ok();
         if let Err(error) = self.hub().put_note(Door::Swarm, CLOCK, peer.to_string(), noted).await {
-            tracing::warn!(error = %error, "the difference could not be noted");
+            tracing::warn!(error = %error, "the clock skew could not be stored");
         }
     }
 
-    /// Endpoints that have changed lately, and rosters that have another one for our agent than its own.
-    fn endpoint_ailments(&self, now: Timestamp) -> Vec<Ailment> {
-        let (book, mut found) = (self.book(), Vec::new());
-        for ((me, _), swarm) in book.swarms.iter().filter(|(_, swarm)| swarm.is_active()) {
+    /// Returns recent endpoint changes and rosters with an outdated endpoint for our agent.
+    fn endpoint_issues(&self, now: Timestamp) -> Vec<HealthIssue> {
+        let (snapshot, mut found) = (self.snapshot(), Vec::new());
+        for ((me, _), swarm) in snapshot.swarms.iter().filter(|(_, swarm)| swarm.is_active()) {
             let realm = &swarm.realm;
             for (id, member) in swarm.members.iter().filter(|(id, _)| *id != me) {
                 let change = member.endpoint_change.as_ref();
-                let Some(change) = change.filter(|change| now.duration_since(change.at) < ENDPOINT_NEWS)
+                let Some(change) =
+                    change.filter(|change| now.duration_since(change.at) < ENDPOINT_REPORT_TIME)
                 else {
                     continue;
                 };
                 let restore = format!("`switchboard swarm endpoint {id} {} --swarm {realm}`", change.from);
                 let hint = if swarm.master == *me {
-                    format!("unless its owner has moved it, restore it for everybody with {restore}")
+                    format!("if its owner did not move it, restore it for all members with {restore}")
                 } else {
                     format!(
-                        "unless its owner has moved it, tell '{}', and restore it here with {restore}",
+                        "if its owner did not move it, tell '{}', and restore it here with {restore}",
                         swarm.master
                     )
                 };
@@ -79,23 +80,23 @@ impl Swarms {
                     "the endpoint of '{}@{realm}' changed at {:.0} from {} to {}",
                     member.name, change.at, change.from, member.endpoint
                 );
-                found.push(Ailment { is_grave: false, message, hint });
+                found.push(HealthIssue { is_error: false, message, hint });
             }
         }
-        for identity in book.identities.values() {
+        for identity in snapshot.identities.values() {
             for id in self.outdated_entries(identity) {
-                let Some(swarm) = book.swarms.get(&(identity.agent.clone(), id)) else { continue };
+                let Some(swarm) = snapshot.swarms.get(&(identity.agent.clone(), id)) else { continue };
                 let own = swarm.members.get(&identity.agent).map(|own| own.endpoint.to_string());
                 let (agent, endpoint) = (&identity.agent, &identity.endpoint);
-                found.push(Ailment {
-                    is_grave: true,
+                found.push(HealthIssue {
+                    is_error: true,
                     message: format!(
-                        "the roster of '{}' has {} for '{agent}', which is reached at {endpoint}",
+                        "the roster of '{}' lists {} for '{agent}', whose endpoint is {endpoint}",
                         swarm.realm,
                         own.unwrap_or_default()
                     ),
                     hint: format!(
-                        "announce the right one with `switchboard swarm init --agent {agent} --endpoint {endpoint}`"
+                        "announce the current one with `switchboard swarm init --agent {agent} --endpoint {endpoint}`"
                     ),
                 });
             }
@@ -103,66 +104,66 @@ impl Swarms {
         found
     }
 
-    /// Looks over the agents and swarms of this hub.
-    pub async fn ailments(&self) -> Result<Vec<Ailment>, SwarmError> {
-        let (book, now) = (self.book(), self.hub().now());
+    /// Checks the agents and swarms of this hub.
+    pub async fn health_issues(&self) -> Result<Vec<HealthIssue>, SwarmError> {
+        let (snapshot, now) = (self.snapshot(), self.hub().now());
         let mut found = Vec::new();
-        for identity in book.identities.values() {
+        for identity in snapshot.identities.values() {
             if platform::is_network_filesystem(&identity.home) {
-                found.push(Ailment {
-                    is_grave: false,
+                found.push(HealthIssue {
+                    is_error: false,
                     message: format!(
                         "the key of '{}' is in {}, which other machines can read",
                         identity.agent,
                         identity.home.display()
                     ),
-                    hint: "move the folder to a disk of this machine, and name it with SWARM_HOME".to_owned(),
+                    hint: "move the folder to a local disk and set SWARM_HOME".to_owned(),
                 });
             }
             if self.is_rotation_interrupted(identity).await.unwrap_or(false) {
-                found.push(Ailment {
-                    is_grave: true,
-                    message: format!("the change of the key of '{}' was interrupted", identity.agent),
+                found.push(HealthIssue {
+                    is_error: true,
+                    message: format!("the key rotation of '{}' was interrupted", identity.agent),
                     hint: "finish it with `switchboard swarm key rotate`, or start `switchboard serve`"
                         .to_owned(),
                 });
-            } else if !book.keys.contains_key(&identity.agent) {
-                found.push(Ailment {
-                    is_grave: true,
+            } else if !snapshot.keys.contains_key(&identity.agent) {
+                found.push(HealthIssue {
+                    is_error: true,
                     message: format!(
                         "the key of '{}' in {} cannot be used",
                         identity.agent,
                         identity.home.display()
                     ),
-                    hint: "restore agent.key, with mode 600 and for its owner alone; where it is lost, move what is \
-                           there aside and run `switchboard swarm key rotate`"
+                    hint: "restore agent.key with mode 600; if it is lost, move the remaining file aside and run \
+                           `switchboard swarm key rotate`"
                         .to_owned(),
                 });
             }
         }
-        let is_used = !book.identities.is_empty() || self.config().says_whom_to_call();
+        let is_used = !snapshot.identities.is_empty() || self.config().has_network_settings();
         if let Some(error) = self.client().err().filter(|_| is_used) {
-            found.push(Ailment {
-                is_grave: true,
-                message: format!("nobody can be called: {}", describe(&error)),
-                hint: "put swarm.ca and swarm.allow right in your settings".to_owned(),
+            found.push(HealthIssue {
+                is_error: true,
+                message: format!("no peer can be called: {}", describe(&error)),
+                hint: "fix swarm.ca and swarm.allow in your settings".to_owned(),
             });
         }
-        if !book.identities.is_empty() && self.config().listen.is_none() {
-            found.push(Ailment {
-                is_grave: false,
-                message: "nothing listens for messages of other owners".to_owned(),
+        if !snapshot.identities.is_empty() && self.config().listen.is_none() {
+            found.push(HealthIssue {
+                is_error: false,
+                message: "no listener for messages of other owners is configured".to_owned(),
                 hint: "set swarm.listen and a certificate in your settings, unless `serve` runs with --behind-proxy"
                     .to_owned(),
             });
         }
-        for swarm in book.swarms.values().filter(|swarm| swarm.is_active()) {
+        for swarm in snapshot.swarms.values().filter(|swarm| swarm.is_active()) {
             for (id, member) in swarm.members.iter().filter(|(_, member)| member.offered_key.is_some()) {
                 let realm = &swarm.realm;
-                found.push(Ailment {
-                    is_grave: false,
+                found.push(HealthIssue {
+                    is_error: false,
                     message: format!(
-                        "the key of '{}@{realm}' has changed, and nobody vouches for it",
+                        "the endpoint of '{}@{realm}' has a new key that was not announced",
                         member.name
                     ),
                     hint: format!(
@@ -171,30 +172,31 @@ impl Swarms {
                 });
             }
         }
-        for ((me, _), swarm) in book.swarms.iter().filter(|(_, swarm)| swarm.is_active()) {
-            found.extend(swarm.contests().iter().map(|contest| Ailment {
-                is_grave: false,
+        for ((me, _), swarm) in snapshot.swarms.iter().filter(|(_, swarm)| swarm.is_active()) {
+            found.extend(swarm.contested_keys().iter().map(|contest| HealthIssue {
+                is_error: false,
                 message: contest.message(),
                 hint: contest.hint(me),
             }));
         }
-        found.extend(self.endpoint_ailments(now));
+        found.extend(self.endpoint_issues(now));
         let differences = self.hub().notes(Door::Swarm, CLOCK).await?;
         let recent: Vec<(String, i64)> = differences
             .into_iter()
-            .filter_map(|(peer, text)| Some((peer, serde_json::from_str::<Difference>(&text).ok()?)))
-            .filter(|(_, difference)| now.duration_since(difference.at) < RECENT)
+            .filter_map(|(peer, text)| Some((peer, serde_json::from_str::<ClockSkew>(&text).ok()?)))
+            .filter(|(_, difference)| now.duration_since(difference.at) < SKEW_LIFETIME)
             .map(|(peer, difference)| (peer, difference.seconds))
             .collect();
         if let Some((peer, seconds)) = recent.first() {
-            found.push(Ailment {
-                // Several peers with the same complaint: it is our clock.
-                is_grave: recent.len() > 1,
+            found.push(HealthIssue {
+                // Several peers see the same skew, so the local clock is wrong.
+                is_error: recent.len() > 1,
                 message: format!(
-                    "our clock is {seconds} s away from that of '{peer}' ({} peers)",
+                    "the local clock is {seconds} s away from that of '{peer}' ({} peers)",
                     recent.len()
                 ),
-                hint: "set the clock, for instance by NTP; messages with a wrong time are refused".to_owned(),
+                hint: "set the clock, for example with NTP; peers refuse messages with a wrong time"
+                    .to_owned(),
             });
         }
         Ok(found)

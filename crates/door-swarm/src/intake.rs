@@ -1,8 +1,8 @@
-//! The way in: what a message has to get past, in this order, before it is believed.
+//! Intake of messages: the checks that a message passes, in this order, before it is accepted.
 //!
-//! The client's own limit, size, form, the swarm, the sender's membership, the signature, the time, the recipient, mutes,
-//! the limits of sender and swarm, the authority of what it says; then the journal, and then the answer. Nothing is
-//! fetched for a stranger, and no limit of a sender is used up by others in its name.
+//! Rate limit of the client, size, format, swarm, sender's membership, signature, time, recipient, mutes, rate limits
+//! of sender and swarm, authority for its roster update; then the journal, and then the answer. No URL is fetched on
+//! behalf of an unverified sender (no SSRF), and no other client can use up a sender's rate limit.
 
 use http::HeaderMap;
 use jiff::Timestamp;
@@ -12,23 +12,23 @@ use switchboard_hub::HubError;
 use uuid::Uuid;
 
 use crate::agent_id::{BROADCAST, PeerId};
-use crate::contest::{KeyProof, SignedMessage};
+use crate::contested_key::{KeyProof, SignedMessage};
 use crate::error::SwarmError;
-use crate::ledger::{Identity, Member, Swarm};
-use crate::problem::Problem;
-use crate::roster::{Applied, Carrier, NoAuthority, Order, Said};
+use crate::model::{Identity, Member, Swarm};
+use crate::refusal::Refusal;
+use crate::roster::{CarrierMessage, RosterUpdate, UpdateContext, UpdateError, UpdateOutcome};
 use crate::send::check_parts;
 use crate::server::{Server, Task};
 use crate::signing::{Payload, verify_envelope};
-use crate::translate::{Incoming, scope, told_epoch, told_post};
+use crate::translate::{IncomingMessage, channel_post, scope, sender_epoch};
 use crate::wake::Arrival;
 use crate::wire::{Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, is_compatible};
-use crate::{stamp, strict};
+use crate::{strict_json, timestamp};
 
-/// A message whose form has been checked, and nothing else.
-pub(crate) struct Read {
+/// A parsed message. Its format is checked, nothing else.
+pub(crate) struct ParsedMessage {
     pub(crate) envelope: Envelope,
-    /// The same as it was sent, for the signature over all of it.
+    /// The JSON as received, which the envelope signature covers.
     raw: Value,
     pub(crate) swarm: Uuid,
     sender: PeerId,
@@ -36,47 +36,50 @@ pub(crate) struct Read {
 }
 
 impl Server {
-    /// Takes a message in.
-    pub(crate) async fn take_message(
+    /// Accepts a message.
+    pub(crate) async fn accept_message(
         &self,
         identity: &Identity,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Result<Queued, Problem> {
-        let read = read(headers, body)?;
-        let book = self.swarms.current().await?;
-        let identity = book.identities.get(&identity.agent).ok_or_else(Problem::no_such_place)?;
-        let known = book.swarms.get(&(identity.agent.clone(), read.swarm)).filter(|swarm| swarm.is_active());
-        let Some(swarm) = known else { return self.take_approval(identity, &read) };
+    ) -> Result<Queued, Refusal> {
+        let read = parse_message(headers, body)?;
+        let snapshot = self.swarms.current().await?;
+        let identity = snapshot.identities.get(&identity.agent).ok_or_else(Refusal::not_found)?;
+        let known =
+            snapshot.swarms.get(&(identity.agent.clone(), read.swarm)).filter(|swarm| swarm.is_active());
+        let Some(swarm) = known else { return self.accept_approval(identity, &read) };
         let member = swarm.members.get(&read.sender).filter(|_| read.sender != identity.agent);
         let member =
-            member.ok_or_else(|| Problem::not_authorized("the sender is not a member of the swarm"))?;
+            member.ok_or_else(|| Refusal::not_authorized("the sender is not a member of the swarm"))?;
         let is_whole = self.check_signatures(identity, swarm, member, &read)?;
         self.check_time(&read, is_whole)?;
-        let Read { envelope, sender, timestamp, .. } = &read;
+        let ParsedMessage { envelope, sender, timestamp, .. } = &read;
         if envelope.recipient != BROADCAST && envelope.recipient != identity.agent.as_str() {
-            return Err(Problem::format("recipient is another agent"));
+            return Err(Refusal::invalid_format("recipient is not the agent of this endpoint"));
         }
         let queued = Queued { status: "queued".to_owned(), message_id: envelope.message_id.clone() };
         let is_muted = identity.muted_agents.contains(sender) || identity.muted_swarms.contains(&read.swarm);
-        // What changes the roster is heard from the muted too, but nobody is shown it.
+        // Roster updates of muted senders are applied, but not shown.
         if is_muted && envelope.kind != MessageType::System {
             return Ok(queued);
         }
         let is_counted = self.count_message(identity, swarm, &read).await?;
-        let order = (envelope.kind == MessageType::System).then(|| read_order(&envelope.content)).flatten();
-        // Another member may have resent an order that its sender signed with a contested key.
-        let order = order.filter(|order| is_whole || order.names(sender) || swarm.rivals(sender).is_empty());
-        if let Some(order) = &order {
-            // Refused before it is written down anywhere.
-            self.applied(identity, &mut swarm.as_ref().clone(), &read, order)?;
+        let update =
+            (envelope.kind == MessageType::System).then(|| parse_update(&envelope.content)).flatten();
+        // Another member may have resent an update that its sender signed with a contested key.
+        let update =
+            update.filter(|update| is_whole || update.is_about(sender) || swarm.rivals(sender).is_empty());
+        if let Some(update) = &update {
+            // Refuse an invalid update before anything is written.
+            self.apply_update(identity, &mut swarm.as_ref().clone(), &read, update)?;
         }
         let parent = match envelope.in_reply_to.as_deref().filter(|_| is_whole) {
-            Some(id) => self.parent(swarm, id).await?,
+            Some(id) => self.find_parent(swarm, id).await?,
             None => None,
         };
         let hub = self.swarms.hub();
-        let incoming = Incoming {
+        let incoming = IncomingMessage {
             envelope,
             swarm,
             identity,
@@ -89,30 +92,30 @@ impl Server {
         };
         let mut is_new = false;
         if !is_muted {
-            is_new = self.journal(&incoming).await?;
+            is_new = self.journal_message(&incoming).await?;
             if is_counted && !is_new {
-                // Whoever says again what another has said uses nothing of its limit up.
-                self.uncount_message(swarm, sender);
+                // A resent copy of another sender's message does not count against this sender's limit.
+                self.release_limits(swarm, sender);
             }
         }
         if is_whole && (!member.signs_envelopes || member.yields_to_signature()) {
-            self.pin(identity, swarm, sender, member).await?;
+            self.require_envelope_signature(identity, swarm, sender, member).await?;
         }
         if !is_whole && !is_muted && member.provisional {
             self.check_key_proof(identity, swarm, member, &read).await?;
         }
-        if let Some(order) = order {
-            return self.make_true(identity, swarm, read, order, queued).await;
+        if let Some(update) = update {
+            return self.commit_update(identity, swarm, read, update, queued).await;
         }
-        if is_whole && told_epoch(envelope).is_some_and(|epoch| epoch > swarm.epoch) {
-            self.later(Task::Behind { agent: identity.agent.clone(), swarm: read.swarm });
+        if is_whole && sender_epoch(envelope).is_some_and(|epoch| epoch > swarm.epoch) {
+            self.defer(Task::Behind { agent: identity.agent.clone(), swarm: read.swarm });
         }
-        if self.swarms.has_troubles() {
+        if self.swarms.has_failures() {
             let peer = AgentId { name: member.name.clone(), realm: Some(swarm.realm.clone()) };
-            self.later(Task::Back { peer });
+            self.defer(Task::PeerReachable { peer });
         }
         if is_new && envelope.kind != MessageType::System {
-            self.arrived(|| Arrival {
+            self.notify_arrival(|| Arrival {
                 agent_id: identity.agent.clone(),
                 swarm_id: read.swarm,
                 sender_id: sender.clone(),
@@ -123,59 +126,68 @@ impl Server {
         Ok(queued)
     }
 
-    /// Whether the message is signed by the key of the roster, and whether all of it is.
+    /// Verifies the signature by the key of the roster. Returns true if it covers the whole envelope.
     fn check_signatures(
         &self,
         identity: &Identity,
         swarm: &Swarm,
         member: &Member,
-        read: &Read,
-    ) -> Result<bool, Problem> {
+        read: &ParsedMessage,
+    ) -> Result<bool, Refusal> {
         if !Payload::of(&read.envelope).verify(&member.public_key, &read.envelope.signature) {
-            self.later(Task::Doubted {
+            self.defer(Task::SignatureFailed {
                 agent: identity.agent.clone(),
                 swarm: swarm.swarm_id,
                 member: read.sender.clone(),
             });
-            return Err(Problem::signature("the signature is not that of the sender's key in the roster"));
+            return Err(Refusal::invalid_signature(
+                "the signature does not match the sender's key in the roster",
+            ));
         }
         match verify_envelope(&member.public_key, &read.raw) {
             Some(true) => Ok(true),
-            Some(false) => Err(Problem::signature("the envelope was changed after it was signed")),
-            None if member.signs_envelopes => {
-                Err(Problem::signature("this sender signs whole envelopes, and this one is not signed"))
-            }
+            Some(false) => Err(Refusal::invalid_signature("the envelope was changed after it was signed")),
+            None if member.signs_envelopes => Err(Refusal::invalid_signature(
+                "envelope_signature is missing, and this sender signs whole envelopes",
+            )),
             None => Ok(false),
         }
     }
 
-    pub(crate) fn check_time(&self, read: &Read, is_whole: bool) -> Result<(), Problem> {
+    pub(crate) fn check_time(&self, read: &ParsedMessage, is_whole: bool) -> Result<(), Refusal> {
         let (now, config) = (self.swarms.hub().now(), self.swarms.config());
         let age = now.duration_since(read.timestamp);
         if age > config.oldest || -age > config.ahead {
-            let problem = if age > config.oldest { "is too old" } else { "lies in the future" };
-            return Err(Problem::format(format!(
+            let problem = if age > config.oldest { "is too old" } else { "is in the future" };
+            return Err(Refusal::invalid_format(format!(
                 "timestamp {problem}; sign the message again, or set the clock"
             ))
-            .with(json!({ "field": "timestamp", "now": stamp::render(now) })));
+            .with_details(json!({ "field": "timestamp", "now": timestamp::render(now) })));
         }
-        let end = read.envelope.expires_at.as_deref().filter(|_| is_whole).and_then(stamp::parse);
+        let end = read.envelope.expires_at.as_deref().filter(|_| is_whole).and_then(timestamp::parse);
         if end.is_some_and(|end| end <= now) {
-            return Err(Problem::format("expires_at is over").with(json!({ "field": "expires_at" })));
+            return Err(Refusal::invalid_format("expires_at is in the past")
+                .with_details(json!({ "field": "expires_at" })));
         }
         Ok(())
     }
 
-    /// Counts a message of a sender that is known to be the sender; says whether it was counted. Beyond the limit, one that
-    /// is in the journal already goes on to the same answer as before. Only there is the journal asked: it costs as much
-    /// as a part of taking the message in.
-    async fn count_message(&self, identity: &Identity, swarm: &Swarm, read: &Read) -> Result<bool, Problem> {
+    /// Counts a message against the limits of its verified sender and its swarm. Returns whether it was counted.
+    ///
+    /// Above the limit, a message that is already in the journal still gets its first answer again. Only then is the
+    /// journal queried, because the query costs almost as much as accepting the message.
+    async fn count_message(
+        &self,
+        identity: &Identity,
+        swarm: &Swarm,
+        read: &ParsedMessage,
+    ) -> Result<bool, Refusal> {
         let (now, sender) = (self.swarms.hub().now(), (swarm.swarm_id, read.sender.clone()));
-        let counted = match self.senders.take(sender.clone(), now) {
-            Err(seconds) => Err(Problem::rate_limited("messages of this sender", seconds)),
-            Ok(()) => self.swarm_rates.take(swarm.swarm_id, now).map_err(|seconds| {
-                self.senders.give_back(&sender, now);
-                Problem::rate_limited("messages of this swarm", seconds)
+        let counted = match self.senders.acquire(sender.clone(), now) {
+            Err(seconds) => Err(Refusal::rate_limited("messages of this sender", seconds)),
+            Ok(()) => self.swarm_rates.acquire(swarm.swarm_id, now).map_err(|seconds| {
+                self.senders.release(&sender, now);
+                Refusal::rate_limited("messages of this swarm", seconds)
             }),
         };
         let Err(problem) = counted else { return Ok(true) };
@@ -184,14 +196,18 @@ impl Server {
         if known.iter().any(|(known, _)| *known == scope) { Ok(false) } else { Err(problem) }
     }
 
-    fn uncount_message(&self, swarm: &Swarm, sender: &PeerId) {
+    fn release_limits(&self, swarm: &Swarm, sender: &PeerId) {
         let now = self.swarms.hub().now();
-        self.senders.give_back(&(swarm.swarm_id, sender.clone()), now);
-        self.swarm_rates.give_back(&swarm.swarm_id, now);
+        self.senders.release(&(swarm.swarm_id, sender.clone()), now);
+        self.swarm_rates.release(&swarm.swarm_id, now);
     }
 
-    /// The message of ours, or of the swarm, that an id stands for, and who of us wrote it.
-    async fn parent(&self, swarm: &Swarm, id: &str) -> Result<Option<(MessageId, Option<AgentId>)>, Problem> {
+    /// Finds the message that a reply refers to, and its author if it was sent from this hub.
+    async fn find_parent(
+        &self,
+        swarm: &Swarm,
+        id: &str,
+    ) -> Result<Option<(MessageId, Option<AgentId>)>, Refusal> {
         let hub = self.swarms.hub();
         let prefix = swarm.swarm_id.to_string();
         let found = hub.find_by_native(Some(Door::Swarm), &id.to_ascii_lowercase()).await?;
@@ -200,7 +216,8 @@ impl Server {
         };
         let Some(stored) = hub.message(id).await? else { return Ok(None) };
         let writer = stored.message.from;
-        // Whatever was sent into the swarm from here counts, also what a link or another hub of ours brought.
+        // Every message that entered the swarm from here counts, including those that the NATS link or another linked
+        // hub relayed.
         let is_ours = match &writer.realm {
             None => true,
             Some(_) => hub.directory().await?.agent(&writer).is_some_and(|known| known.hub().is_some()),
@@ -208,17 +225,17 @@ impl Server {
         Ok(Some((id, is_ours.then_some(writer))))
     }
 
-    /// Writes the message down; says whether it is new. The same again is the same, also when it was signed anew.
-    async fn journal(&self, incoming: &Incoming<'_>) -> Result<bool, Problem> {
+    /// Journals the message and returns whether it is new. A duplicate is recognized even if it was signed again.
+    async fn journal_message(&self, incoming: &IncomingMessage<'_>) -> Result<bool, Refusal> {
         let hub = self.swarms.hub();
-        if self.is_brought_back(incoming).await? {
+        if self.is_bridged_duplicate(incoming).await? {
             return Ok(false);
         }
-        let draft = incoming.to_draft().ok_or_else(Problem::internal)?;
+        let draft = incoming.to_draft().ok_or_else(Refusal::internal)?;
         match hub.submit(draft).await {
             Ok(accepted) => Ok(!accepted.duplicate),
             Err(HubError::Conflict { native_id, first }) => {
-                let again = incoming.to_draft().ok_or_else(Problem::internal)?;
+                let again = incoming.to_draft().ok_or_else(Refusal::internal)?;
                 let stored = hub.message(first).await?.map(|stored| stored.message);
                 let is_same = stored.is_some_and(|first| {
                     first.kind == again.kind && first.body == again.body && first.metadata == again.metadata
@@ -229,10 +246,11 @@ impl Server {
         }
     }
 
-    /// Whether this is a post of a channel that our agent wrote, or has from another hub of ours: the channel and the swarm
-    /// are two bridges between the same hubs, and this one is the second.
-    async fn is_brought_back(&self, incoming: &Incoming<'_>) -> Result<bool, Problem> {
-        let post = told_post(incoming.envelope).filter(|_| incoming.is_whole);
+    /// True if this is a channel post that our agent wrote or already received from a linked hub.
+    ///
+    /// Channel and swarm are then two bridges between the same hubs, and this copy came second.
+    async fn is_bridged_duplicate(&self, incoming: &IncomingMessage<'_>) -> Result<bool, Refusal> {
+        let post = channel_post(incoming.envelope).filter(|_| incoming.is_whole);
         let (Some(post), Some(name)) = (post, incoming.identity.name()) else { return Ok(false) };
         let Some((stored, receipt)) = self.swarms.hub().receipt(post).await? else { return Ok(false) };
         let me = AgentId::local(name);
@@ -240,15 +258,15 @@ impl Server {
         Ok(has_it && stored.message.body == incoming.envelope.content)
     }
 
-    /// Notes that a member signs whole envelopes: from now on it always must. Such a signature covers the sender's id, so
-    /// it also proves the key.
-    async fn pin(
+    /// Records that a member signs whole envelopes; from now on it always must. Such a signature covers the sender's
+    /// id, so it also proves the key.
+    async fn require_envelope_signature(
         &self,
         identity: &Identity,
         swarm: &Swarm,
         sender: &PeerId,
         member: &Member,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), Refusal> {
         let (me, id, key) = (identity.agent.clone(), sender.clone(), member.public_key.clone());
         let change = move |swarm: &mut Swarm| {
             let known = swarm.members.get_mut(&id).filter(|known| known.public_key == key);
@@ -256,20 +274,21 @@ impl Server {
             known.signs_envelopes = true;
             Ok(swarm.settle_key(&me, &id, KeyProof::Signature))
         };
-        let displaced = self.swarms.edit(&identity.agent, swarm.swarm_id, change).await?;
+        let displaced = self.swarms.edit_swarm(&identity.agent, swarm.swarm_id, change).await?;
         self.notify_displaced(identity, swarm, &displaced, sender).await;
         Ok(())
     }
 
-    /// Ends the provisional state of a sender whose message proves its key. The message is in the journal by now, so that
-    /// of two senders of one message neither proves anything.
+    /// Ends the provisional state of a sender whose message proves its key.
+    ///
+    /// The message is in the journal by now, so if two senders sent the same message, it proves neither key.
     async fn check_key_proof(
         &self,
         identity: &Identity,
         swarm: &Swarm,
         member: &Member,
-        read: &Read,
-    ) -> Result<(), Problem> {
+        read: &ParsedMessage,
+    ) -> Result<(), Refusal> {
         let mut message = SignedMessage {
             sender: read.sender.clone(),
             endpoint: read.envelope.sender.endpoint.clone(),
@@ -292,12 +311,12 @@ impl Server {
             }
             Ok(swarm.settle_key(&me, &message.sender, KeyProof::Message))
         };
-        let displaced = self.swarms.edit(&identity.agent, swarm.swarm_id, change).await?;
+        let displaced = self.swarms.edit_swarm(&identity.agent, swarm.swarm_id, change).await?;
         self.notify_displaced(identity, swarm, &displaced, &read.sender).await;
         Ok(())
     }
 
-    /// Tells our own agent which members gave way to the one that proved the key.
+    /// Notifies our own agent of the members that gave way to the one that proved the key.
     pub(crate) async fn notify_displaced(
         &self,
         identity: &Identity,
@@ -310,61 +329,64 @@ impl Server {
         }
     }
 
-    /// Applies an order to a swarm, unless it was applied before.
-    fn applied(
+    /// Applies a roster update to a swarm, unless it is a replay.
+    fn apply_update(
         &self,
         identity: &Identity,
         swarm: &mut Swarm,
-        read: &Read,
-        order: &Order,
-    ) -> Result<Applied, Problem> {
+        read: &ParsedMessage,
+        update: &RosterUpdate,
+    ) -> Result<UpdateOutcome, Refusal> {
         let now = self.swarms.hub().now();
-        let said = Said {
+        let context = UpdateContext {
             me: &identity.agent,
             sender: &read.sender,
             to_me: read.envelope.recipient == identity.agent.as_str(),
             at: read.timestamp,
             now,
         };
-        if let Order::Change(content) = order
+        if let RosterUpdate::Change(content) = update
             && content.swarm_id.as_deref().is_some_and(|id| id != read.envelope.swarm_id)
         {
-            return Err(Problem::format("content is about another swarm"));
+            return Err(Refusal::invalid_format("content is about another swarm"));
         }
         let window_start = now.saturating_sub(self.swarms.config().oldest).unwrap_or(Timestamp::MIN);
-        let carrier = Carrier { message_id: &read.envelope.message_id, window_start };
-        let applied = swarm.apply_once(&said, &carrier, order);
-        applied.map_err(|error| refuse(swarm, read, &error))
+        let carrier = CarrierMessage { message_id: &read.envelope.message_id, window_start };
+        let applied = swarm.apply_once(&context, &carrier, update);
+        applied.map_err(|error| refuse_update(swarm, read, &error))
     }
 
-    /// Applies an order for good and answers it.
-    async fn make_true(
+    /// Applies a roster update, stores the result and answers the message.
+    async fn commit_update(
         &self,
         identity: &Identity,
         swarm: &Swarm,
-        read: Read,
-        order: Order,
+        read: ParsedMessage,
+        update: RosterUpdate,
         queued: Queued,
-    ) -> Result<Queued, Problem> {
+    ) -> Result<Queued, Refusal> {
         let (agent, id, sender) = (identity.agent.clone(), swarm.swarm_id, read.sender.clone());
         let (server, owner) = (self.clone(), identity.clone());
-        let is_transfer = matches!(&order, Order::Change(content) if content.action == "master_transfer");
-        let changed = self.swarms.edit(&agent, id, move |swarm| {
-            // On a copy: it may be refused now, though it was not a moment ago, and then it changes nothing.
+        let is_transfer =
+            matches!(&update, RosterUpdate::Change(content) if content.action == "master_transfer");
+        let changed = self.swarms.edit_swarm(&agent, id, move |swarm| {
+            // On a copy: the update was valid a moment ago but may be refused now, and then it must change nothing.
             let mut changing = swarm.clone();
-            let applied = server.applied(&owner, &mut changing, &read, &order);
+            let applied = server.apply_update(&owner, &mut changing, &read, &update);
             if applied.is_ok() {
                 *swarm = changing;
             }
             Ok(applied)
         });
         match changed.await?? {
-            Applied::Nothing | Applied::Changed => {}
-            Applied::Behind => self.later(Task::Behind { agent, swarm: id }),
-            Applied::KeyMissing(member) => self.later(Task::KeyMissing { agent, swarm: id, member }),
-            Applied::RosterWanted => self.later(Task::RosterWanted { agent, swarm: id, member: sender }),
-            Applied::Promoted => {
-                tracing::warn!(swarm = %swarm.realm, %agent, "this agent leads the swarm now");
+            UpdateOutcome::Nothing | UpdateOutcome::Changed => {}
+            UpdateOutcome::Behind => self.defer(Task::Behind { agent, swarm: id }),
+            UpdateOutcome::KeyMissing(member) => self.defer(Task::KeyMissing { agent, swarm: id, member }),
+            UpdateOutcome::RosterRequested => {
+                self.defer(Task::RosterRequested { agent, swarm: id, member: sender });
+            }
+            UpdateOutcome::Promoted => {
+                tracing::warn!(swarm = %swarm.realm, %agent, "this agent is now the master of the swarm");
             }
         }
         let status = if is_transfer { "accepted" } else { "queued" };
@@ -372,48 +394,51 @@ impl Server {
     }
 }
 
-/// Says no to a system message. Whoever speaks as the master and is not may be one of two, which a person should know.
-fn refuse(swarm: &Swarm, read: &Read, error: &NoAuthority) -> Problem {
+/// Refuses a roster update. A false master is logged for a person: there may be two masters.
+fn refuse_update(swarm: &Swarm, read: &ParsedMessage, error: &UpdateError) -> Refusal {
     match error {
-        NoAuthority::NotMaster { .. } => {
+        UpdateError::NotMaster { .. } => {
             let (sender, master) = (&read.sender, &swarm.master);
-            tracing::warn!(swarm = %swarm.realm, %sender, %master, "refused a change of the roster: {error}");
-            Problem::not_master(error.to_string())
+            tracing::warn!(swarm = %swarm.realm, %sender, %master, "roster update refused: {error}");
+            Refusal::not_master(error.to_string())
         }
-        NoAuthority::NoProof => Problem::signature(error.to_string()),
-        NoAuthority::Field { .. } | NoAuthority::NotAMember | NoAuthority::Taken | NoAuthority::Clash(_) => {
-            tracing::warn!(swarm = %swarm.realm, sender = %read.sender, "refused a change of the roster: {error}");
-            Problem::format(error.to_string())
+        UpdateError::NoProof => Refusal::invalid_signature(error.to_string()),
+        UpdateError::Field { .. }
+        | UpdateError::NotAMember
+        | UpdateError::Taken
+        | UpdateError::Conflict(_) => {
+            tracing::warn!(swarm = %swarm.realm, sender = %read.sender, "roster update refused: {error}");
+            Refusal::invalid_format(error.to_string())
         }
     }
 }
 
-/// Parses the order that a system message carries. One that cannot be parsed is news like any other, and changes nothing.
-fn read_order(content: &str) -> Option<Order> {
-    // Written as a list it would be read by position, which nobody means.
-    let value = strict::parse(content.as_bytes()).ok().filter(Value::is_object)?;
+/// Parses the roster update in a system message. An unparsable one is a notice and changes nothing.
+fn parse_update(content: &str) -> Option<RosterUpdate> {
+    // Serde would read a JSON array by position.
+    let value = strict_json::parse(content.as_bytes()).ok().filter(Value::is_object)?;
     if value.get("action").and_then(Value::as_str) == Some("roster") {
-        return serde_json::from_value(value).ok().map(Order::Roster);
+        return serde_json::from_value(value).ok().map(RosterUpdate::Roster);
     }
-    serde_json::from_value(value).ok().map(|content| Order::Change(Box::new(content)))
+    serde_json::from_value(value).ok().map(|content| RosterUpdate::Change(Box::new(content)))
 }
 
-/// Checks the form of a message and of what came with it.
-fn read(headers: &HeaderMap, body: &[u8]) -> Result<Read, Problem> {
-    let raw =
-        strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
+/// Parses a message and checks the format of envelope and headers.
+fn parse_message(headers: &HeaderMap, body: &[u8]) -> Result<ParsedMessage, Refusal> {
+    let raw = strict_json::parse(body)
+        .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
     check_objects(&raw)?;
     if let Some(version) = raw.get("protocol_version").and_then(Value::as_str) {
         check_version("protocol_version", version)?;
     }
     let envelope: Envelope =
-        serde_path_to_error::deserialize(&raw).map_err(|error| Problem::shape(&error))?;
+        serde_path_to_error::deserialize(&raw).map_err(|error| Refusal::from_serde(&error))?;
     check_headers(headers, &envelope.sender.agent_id)?;
     let field = |field: &str, problem: &str| {
-        Problem::format(format!("{field} {problem}")).with(json!({ "field": field }))
+        Refusal::invalid_format(format!("{field} {problem}")).with_details(json!({ "field": field }))
     };
     let uuid = |name: &str, text: &str| {
-        // One spelling, because the text itself is what is signed.
+        // Only one spelling is accepted, because the text itself is signed.
         Uuid::try_parse(text)
             .ok()
             .filter(|id| id.to_string() == text)
@@ -421,30 +446,32 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<Read, Problem> {
     };
     uuid("message_id", &envelope.message_id)?;
     let swarm = uuid("swarm_id", &envelope.swarm_id)?;
-    let timestamp = stamp::parse(&envelope.timestamp)
-        .ok_or_else(|| field("timestamp", "must be a time in UTC such as 2026-02-05T14:30:00.000Z"))?;
-    if envelope.expires_at.as_deref().is_some_and(|end| stamp::parse(end).is_none()) {
-        return Err(field("expires_at", "must be a time in UTC such as 2026-02-05T14:30:00.000Z"));
+    let timestamp = timestamp::parse(&envelope.timestamp)
+        .ok_or_else(|| field("timestamp", "must be a UTC time such as 2026-02-05T14:30:00.000Z"))?;
+    if envelope.expires_at.as_deref().is_some_and(|end| timestamp::parse(end).is_none()) {
+        return Err(field("expires_at", "must be a UTC time such as 2026-02-05T14:30:00.000Z"));
     }
-    let sender = PeerId::parse(&envelope.sender.agent_id)
-        .map_err(|error| Problem::format(error.to_string()).with(json!({ "field": "sender.agent_id" })))?;
+    let sender = PeerId::parse(&envelope.sender.agent_id).map_err(|error| {
+        Refusal::invalid_format(error.to_string()).with_details(json!({ "field": "sender.agent_id" }))
+    })?;
     PeerId::parse(&envelope.recipient)
         .map_err(|_| field("recipient", "must be 'broadcast' or the id of an agent"))?;
     let (references, attachments) = (envelope.references.as_deref(), envelope.attachments.as_deref());
     check_parts(references.unwrap_or_default(), attachments.unwrap_or_default()).map_err(|error| {
         let field = if matches!(error, SwarmError::Reference(_)) { "references" } else { "attachments" };
-        Problem::format(error.to_string()).with(json!({ "field": field }))
+        Refusal::invalid_format(error.to_string()).with_details(json!({ "field": field }))
     })?;
-    Ok(Read { envelope, raw, swarm, sender, timestamp })
+    Ok(ParsedMessage { envelope, raw, swarm, sender, timestamp })
 }
 
-/// Whether what must be an object is one. A list would be read by position, past checks that look for names.
-pub(crate) fn check_objects(raw: &Value) -> Result<(), Problem> {
-    let refuse =
-        |field: &str| Problem::format(format!("{field} must be an object")).with(json!({ "field": field }));
+/// Checks that fields which must be objects are not arrays. Serde would read an array by position, past checks by name.
+pub(crate) fn check_objects(raw: &Value) -> Result<(), Refusal> {
+    let refuse = |field: &str| {
+        Refusal::invalid_format(format!("{field} must be an object")).with_details(json!({ "field": field }))
+    };
     let is_list = |field: &str| raw.get(field).is_some_and(Value::is_array);
     if !raw.is_object() {
-        return Err(Problem::format("the body must be an object"));
+        return Err(Refusal::invalid_format("the body must be an object"));
     }
     if is_list("sender") {
         return Err(refuse("sender"));
@@ -458,26 +485,26 @@ pub(crate) fn check_objects(raw: &Value) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Headers are optional, because existing implementations do not always send them; present, they have to be right.
-pub(crate) fn check_headers(headers: &HeaderMap, agent: &str) -> Result<(), Problem> {
+/// Checks the optional headers. Existing implementations do not always send them; if present, they must be correct.
+pub(crate) fn check_headers(headers: &HeaderMap, agent: &str) -> Result<(), Refusal> {
     if headers.get("x-agent-id").is_some_and(|id| id.as_bytes() != agent.as_bytes()) {
-        return Err(Problem::format("X-Agent-ID is not the sender's agent_id"));
+        return Err(Refusal::invalid_format("X-Agent-ID is not the sender's agent_id"));
     }
     match headers.get("x-swarm-protocol").map(|version| version.to_str()) {
         None => Ok(()),
         Some(Ok(version)) => check_version("X-Swarm-Protocol", version),
-        Some(Err(_)) => Err(Problem::format("X-Swarm-Protocol is no version")),
+        Some(Err(_)) => Err(Refusal::invalid_format("X-Swarm-Protocol is not a version")),
     }
 }
 
-pub(crate) fn check_version(field: &str, version: &str) -> Result<(), Problem> {
+pub(crate) fn check_version(field: &str, version: &str) -> Result<(), Refusal> {
     if is_compatible(version) {
         return Ok(());
     }
     let shown: String = version.chars().take(32).collect();
-    Err(Problem::format(format!(
+    Err(Refusal::invalid_format(format!(
         "{field} '{}' is not supported; use {PROTOCOL_VERSION}",
         shown.escape_debug()
     ))
-    .with(json!({ "field": field, "supported": PROTOCOL_VERSION })))
+    .with_details(json!({ "field": field, "supported": PROTOCOL_VERSION })))
 }

@@ -1,6 +1,6 @@
-//! §5.2: invites. A token that the master, or a member where the swarm allows it, has signed.
+//! Invites (§5.2): tokens signed by the master, or by a member where the swarm allows it.
 //!
-//! Read by hand and strictly: one algorithm, one spelling, no keys or addresses from the token's own header.
+//! The parser is written by hand and strict: one algorithm, one spelling, no keys or URLs from the token's own header.
 
 use std::fmt;
 
@@ -15,43 +15,43 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::{PublicKey, SecretKey};
-use crate::{stamp, strict};
+use crate::{strict_json, timestamp};
 
-/// The one header that we write.
+/// The JWT header of our tokens.
 const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
 
-/// A token of ours has about 500 bytes.
+/// Maximum token size. Our own tokens have about 500 bytes.
 const MAX_BYTES: usize = 4096;
 
-/// What an invite says.
+/// The claims of an invite.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invite {
     /// The swarm.
     pub swarm_id: Uuid,
-    /// Who leads it.
+    /// The master.
     pub master: PeerId,
-    /// Where to ask.
+    /// The master's endpoint, which receives the join request.
     pub endpoint: Endpoint,
-    /// When it was made, in seconds since 1970.
+    /// Creation time, as a Unix time.
     pub iat: i64,
-    /// When it ends.
+    /// Expiry time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// The same as standard readers of tokens expect it, where somebody wrote it.
+    /// The registered JWT claim for the expiry time, which other programs may write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exp: Option<i64>,
-    /// How many may join by it.
+    /// Maximum number of agents that may join with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_uses: Option<u32>,
-    /// The master's key, so that whoever is invited can check the token before sending it. An extension.
+    /// The master's key, so that the invited agent can verify the token before sending it. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master_key: Option<PublicKey>,
-    /// The member who invites, where it is not the master. An extension.
+    /// The inviting member, if it is not the master. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<PeerId>,
 }
 
-/// A token whose parts have been read and whose signature has not been looked at.
+/// A parsed token whose signature is not verified yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     pub(crate) invite: Invite,
@@ -59,55 +59,55 @@ pub(crate) struct Token {
     signature: Vec<u8>,
 }
 
-/// `swarm://<swarm_id>@<host>?token=<jwt>`. Shown without its token.
+/// `swarm://<swarm_id>@<host>?token=<jwt>`. Displayed with the token redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InviteLink {
     /// The swarm.
     pub swarm_id: Uuid,
     /// The master's host and port.
     pub authority: String,
-    /// The token. Whoever has it can join.
+    /// The token. Any agent that has it can join.
     pub token: String,
 }
 
-/// Why an invite is refused.
+/// Reason why an invite is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InviteError {
-    /// The link has another form.
+    /// The link is malformed.
     #[error("the invite is not of the form swarm://SWARM_ID@HOST?token=TOKEN: {problem}")]
     Link {
-        /// What is wrong.
+        /// The rule that it breaks.
         problem: &'static str,
     },
-    /// The token cannot be read.
+    /// The token is malformed.
     #[error("the invite's token is refused: {problem}")]
     Token {
-        /// What is wrong.
+        /// The rule that it breaks.
         problem: String,
     },
     /// Link and token disagree.
     #[error("the invite's link and its token name different {what}; ask for a new invite")]
     Mismatch {
-        /// What they disagree on.
+        /// The field that differs.
         what: &'static str,
     },
     /// The signature is not the inviter's.
-    #[error("the invite is not signed by whom it says")]
+    #[error("the invite's signature is not its issuer's")]
     Signature,
-    /// It has ended.
-    #[error("the invite ended at {at}; ask for a new one")]
+    /// The invite has expired.
+    #[error("the invite expired at {at}; ask for a new one")]
     Expired {
-        /// When.
+        /// Expiry time.
         at: String,
     },
 }
 
 impl Invite {
-    /// When it ends, whichever way that is said; the earlier of the two where both are.
+    /// Returns the expiry time: the earlier of `expires_at` and `exp`.
     pub fn ends_at(&self) -> Result<Option<Timestamp>, InviteError> {
         let bad = |field: &str| InviteError::Token { problem: format!("'{field}' is not a time in UTC") };
         let named = match &self.expires_at {
-            Some(text) => Some(stamp::parse(text).ok_or_else(|| bad("expires_at"))?),
+            Some(text) => Some(timestamp::parse(text).ok_or_else(|| bad("expires_at"))?),
             None => None,
         };
         let counted = match self.exp {
@@ -117,50 +117,52 @@ impl Invite {
         Ok([named, counted].into_iter().flatten().min())
     }
 
-    /// Whether it has not ended yet.
+    /// Checks that the invite has not expired.
     pub fn check_time(&self, now: Timestamp) -> Result<(), InviteError> {
         match self.ends_at()? {
-            Some(end) if end <= now => Err(InviteError::Expired { at: stamp::render(end) }),
+            Some(end) if end <= now => Err(InviteError::Expired { at: timestamp::render(end) }),
             _ => Ok(()),
         }
     }
 
-    /// Who must have signed it.
+    /// Returns the agent that must have signed it.
     pub fn signer(&self) -> &PeerId {
         self.issuer.as_ref().unwrap_or(&self.master)
     }
 
-    /// The token, signed.
+    /// Signs the invite and returns the token.
     pub(crate) fn sign(&self, key: &SecretKey) -> String {
-        // A struct of texts and numbers can always be written.
+        // A struct of strings and numbers always serializes.
         let claims = serde_json::to_string(self).unwrap_or_default();
         let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims));
         let signature = URL_SAFE_NO_PAD.encode(key.sign(signed.as_bytes()));
         format!("{signed}.{signature}")
     }
 
-    /// The link that carries a token of this invite.
+    /// Builds the link that carries a token of this invite.
     pub(crate) fn link(&self, token: String) -> InviteLink {
         InviteLink { swarm_id: self.swarm_id, authority: self.endpoint.authority(), token }
     }
 }
 
 impl Token {
-    /// Reads a token.
+    /// Parses a token without verifying its signature.
     pub(crate) fn read(text: &str) -> Result<Self, InviteError> {
         let refuse = |problem: &str| InviteError::Token { problem: problem.to_owned() };
         if text.len() > MAX_BYTES {
             return Err(refuse("it is too long"));
         }
-        let (signed, signature) = text.rsplit_once('.').ok_or_else(|| refuse("it has no three parts"))?;
-        let (header, claims) = signed.split_once('.').ok_or_else(|| refuse("it has no three parts"))?;
-        // Without padding and with zero bits at the end: every token has one spelling.
+        let (signed, signature) =
+            text.rsplit_once('.').ok_or_else(|| refuse("it does not have three parts"))?;
+        let (header, claims) =
+            signed.split_once('.').ok_or_else(|| refuse("it does not have three parts"))?;
+        // Without padding and with zero trailing bits, so every token has one spelling.
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| refuse("it is not base64url"));
         check_header(&decode(header)?)?;
         let claims =
-            strict::parse(&decode(claims)?).map_err(|error| refuse(&format!("its claims: {error}")))?;
+            strict_json::parse(&decode(claims)?).map_err(|error| refuse(&format!("its claims: {error}")))?;
         if !claims.is_object() {
-            return Err(refuse("its claims are no object"));
+            return Err(refuse("its claims are not an object"));
         }
         let invite: Invite = serde_path_to_error::deserialize(claims)
             .map_err(|error| refuse(&format!("its claim '{}': {}", error.path(), error.inner())))?;
@@ -171,20 +173,21 @@ impl Token {
         Ok(Self { invite, signed: signed.to_owned(), signature: decode(signature)? })
     }
 
-    /// Whether the key has signed it.
+    /// Verifies the signature.
     pub(crate) fn verify(&self, key: &PublicKey) -> Result<(), InviteError> {
         let good = key.ed25519().is_some() && key.verify_bytes(self.signed.as_bytes(), &self.signature);
         if good { Ok(()) } else { Err(InviteError::Signature) }
     }
 
-    /// What its uses are counted under: of what is signed, so that no other spelling of the signature is another token.
+    /// Returns the digest under which uses are counted. It covers only the signed part, so that another encoding of the
+    /// signature is not another token.
     pub(crate) fn digest(&self) -> String {
         let digest: [u8; 32] = Sha256::digest(&self.signed).into();
         hex(&digest)
     }
 }
 
-/// Bytes in hexadecimal digits.
+/// Encodes bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
@@ -194,10 +197,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The header says `EdDSA` and asks for nothing; what it says of keys is not even read.
+/// Checks that the header names `EdDSA` and has no `crit`. Keys named in the header are not read at all.
 fn check_header(bytes: &[u8]) -> Result<(), InviteError> {
     let refuse = |problem: &str| InviteError::Token { problem: problem.to_owned() };
-    let header = strict::parse(bytes).map_err(|error| refuse(&format!("its header: {error}")))?;
+    let header = strict_json::parse(bytes).map_err(|error| refuse(&format!("its header: {error}")))?;
     if header.get("alg").and_then(Value::as_str) != Some("EdDSA") {
         return Err(refuse("its algorithm is not EdDSA"));
     }
@@ -212,26 +215,27 @@ fn check_header(bytes: &[u8]) -> Result<(), InviteError> {
 }
 
 impl InviteLink {
-    /// Reads a link.
+    /// Parses a link.
     pub fn parse(text: &str) -> Result<Self, InviteError> {
         let bad = |problem| InviteError::Link { problem };
         let rest = text.trim().strip_prefix("swarm://").ok_or(bad("it does not begin with swarm://"))?;
         let (place, token) = rest.split_once("?token=").ok_or(bad("it has no ?token="))?;
         let (swarm, authority) = place.split_once('@').ok_or(bad("it has no @"))?;
-        let swarm_id = Uuid::try_parse(swarm).map_err(|_| bad("the swarm is no UUID"))?;
+        let swarm_id = Uuid::try_parse(swarm).map_err(|_| bad("the swarm id is not a UUID"))?;
         let authority = authority.trim_end_matches('/');
         if authority.is_empty() || Endpoint::parse(&format!("https://{authority}")).is_err() {
-            return Err(bad("the host is none"));
+            return Err(bad("the host is invalid"));
         }
         Ok(Self { swarm_id, authority: authority.to_ascii_lowercase(), token: token.to_owned() })
     }
 
-    /// The whole link, with its token.
+    /// Returns the whole link, including its token.
     pub fn reveal(&self) -> String {
         format!("swarm://{}@{}?token={}", self.swarm_id, self.authority, self.token)
     }
 
-    /// Reads its token and compares the two. The signature is checked where the key for it is in the token.
+    /// Parses the token and compares it with the link. Verifies the signature if the token contains the master's key
+    /// and the master is the issuer.
     pub(crate) fn open(&self) -> Result<Token, InviteError> {
         let token = Token::read(&self.token)?;
         if token.invite.swarm_id != self.swarm_id {

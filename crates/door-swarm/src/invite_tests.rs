@@ -24,7 +24,7 @@ fn token_of(header: &Value, claims: &str, key: &SecretKey) -> String {
 }
 
 #[test]
-fn the_vector_is_what_we_write_and_read() {
+fn test_vector_round_trips() {
     let url = vectors()["invite_url"].as_str().unwrap().to_owned();
     let link = InviteLink::parse(&url).unwrap();
     let token = link.open().unwrap();
@@ -35,9 +35,9 @@ fn the_vector_is_what_we_write_and_read() {
     assert!(!format!("{ours} {ours:?}").contains(&ours.token), "a token is never shown");
 }
 
-/// S9, hole 9: the sixteen spellings of the last character, and padding.
+/// The sixteen encodings of the last character, and padding.
 #[test]
-fn a_token_has_one_spelling() {
+fn token_has_one_spelling() {
     let token = invite().sign(&vector_key());
     let (start, last) = token.split_at(token.len() - 1);
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=";
@@ -49,7 +49,7 @@ fn a_token_has_one_spelling() {
 }
 
 #[test]
-fn tricks_with_the_header_and_the_claims_are_refused() {
+fn forged_headers_and_claims_are_refused() {
     let (key, good) = (vector_key(), serde_json::to_string(&invite()).unwrap());
     let eddsa = json!({ "alg": "EdDSA", "typ": "JWT" });
     for header in [
@@ -63,7 +63,7 @@ fn tricks_with_the_header_and_the_claims_are_refused() {
     ] {
         assert!(Token::read(&token_of(&header, &good, &key)).is_err(), "{header}");
     }
-    // A key in the header is not even looked at.
+    // A key in the header is never read.
     let with_key =
         json!({ "alg": "EdDSA", "jwk": { "x": "y" }, "jku": "https://evil.example.com", "kid": "../x" });
     Token::read(&token_of(&with_key, &good, &key)).unwrap().verify(&key.public()).unwrap();
@@ -85,7 +85,7 @@ fn tricks_with_the_header_and_the_claims_are_refused() {
 }
 
 #[test]
-fn another_key_or_an_edited_claim_fails() {
+fn foreign_key_or_edited_claim_fails() {
     let token = invite().sign(&vector_key());
     let other = SecretKey::from_seed(&[7; 32]).public();
     assert_eq!(Token::read(&token).unwrap().verify(&other), Err(InviteError::Signature));
@@ -112,7 +112,7 @@ fn link_and_token_must_agree() {
 }
 
 #[test]
-fn the_earlier_end_counts() {
+fn earlier_expiry_counts() {
     let at = |text: &str| text.parse::<Timestamp>().unwrap();
     let mut invite = Invite { expires_at: Some("2026-01-02T00:00:00.000+00:00".to_owned()), ..invite() };
     assert!(invite.check_time(at("2026-01-01T23:59:59Z")).is_ok());
@@ -123,22 +123,22 @@ fn the_earlier_end_counts() {
 
 proptest! {
     #[test]
-    fn garbage_is_an_error_and_never_more(text in "[A-Za-z0-9_.=-]{0,120}") {
+    fn garbage_is_an_error(text in "[A-Za-z0-9_.=-]{0,120}") {
         let _ = Token::read(&text);
         let _ = InviteLink::parse(&format!("swarm://{text}"));
     }
 
     #[test]
-    fn what_we_sign_is_what_is_read(uses in proptest::option::of(1_u32..1000), iat in 0_i64..4_000_000_000) {
+    fn signed_invite_round_trips(uses in proptest::option::of(1_u32..1000), iat in 0_i64..4_000_000_000) {
         let invite = Invite { max_uses: uses, iat, ..invite() };
         let token = Token::read(&invite.sign(&vector_key())).unwrap();
         prop_assert!(token.verify(&vector_key().public()).is_ok());
         prop_assert_eq!(token.invite, invite);
     }
 
-    /// However a token is changed, it is no longer one: every bit of it is read or signed.
+    /// Any change invalidates a token: every bit of it is parsed or signed.
     #[test]
-    fn a_token_that_was_changed_holds_no_longer(at in any::<usize>(), letter in "[A-Za-z0-9_.=-]", how in 0_u8..3) {
+    fn altered_token_is_invalid(at in any::<usize>(), letter in "[A-Za-z0-9_.=-]", how in 0_u8..3) {
         let good = invite().sign(&vector_key());
         let (start, mut changed) = (at % good.len(), good.clone());
         match how {

@@ -1,4 +1,4 @@
-//! Keys: a seed of 32 bytes to sign with, and the keys of others to verify with.
+//! Keys: an Ed25519 seed to sign with, and public keys of others to verify with.
 
 mod rsa;
 
@@ -13,17 +13,17 @@ use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
-/// What stands before the 32 bytes of an Ed25519 key in its DER form (RFC 8410).
+/// DER prefix of an Ed25519 key (RFC 8410).
 const ED25519_SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// The DER form of an RSA key of 8192 bits has about 1,060 bytes.
+/// Maximum length of a key text. An RSA key of 8192 bits has about 1,060 bytes in DER.
 const MAX_BYTES: usize = 2048;
 
-/// The key that an agent signs with. Never shown.
+/// The signing key of an agent. Redacted in debug output.
 #[derive(Clone)]
 pub struct SecretKey(SigningKey);
 
-/// The key by which an agent's signatures are verified.
+/// The key that verifies an agent's signatures.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey {
@@ -34,30 +34,30 @@ pub struct PublicKey {
 #[derive(Clone)]
 enum Kind {
     Ed25519(VerifyingKey),
-    /// Read when it is used: peers of this kind are rare, and the library's own form cannot be copied.
+    /// Parsed at each use: peers with RSA keys are rare, and the library's parsed form cannot be cloned.
     Rsa,
 }
 
-/// Why a key cannot be used.
+/// Reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// Not a key that the protocol knows.
+    /// The text is not a key that the protocol knows.
     #[error("public_key is refused: {problem}")]
     Public {
-        /// What is wrong with it.
+        /// Why it is not.
         problem: &'static str,
     },
-    /// The file does not hold a seed.
+    /// The file does not contain a seed.
     #[error(
         "{path} has {bytes} bytes and a key file has 32; restore it, or move it aside and run `switchboard swarm key rotate`"
     )]
     Seed {
         /// The file.
         path: String,
-        /// How many bytes it has.
+        /// Its size in bytes.
         bytes: usize,
     },
-    /// Others may read the file.
+    /// Other users can read the file.
     #[error(
         "{path} may be read by others (mode {mode:03o}); set it to 600 and consider `switchboard swarm key rotate`"
     )]
@@ -67,7 +67,7 @@ pub enum KeyError {
         /// Its mode.
         mode: u32,
     },
-    /// The system has no random numbers.
+    /// The system returned no random numbers.
     #[error("the system gave no random numbers")]
     Random,
     /// The file could not be read or written.
@@ -76,19 +76,19 @@ pub enum KeyError {
 }
 
 impl SecretKey {
-    /// A new key.
+    /// Generates a new key.
     pub fn generate() -> Result<Self, KeyError> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|_| KeyError::Random)?;
         Ok(Self::from_seed(&seed))
     }
 
-    /// The key of a seed.
+    /// Builds the key of a seed.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(seed))
     }
 
-    /// Reads the key from a file that only its owner may read.
+    /// Reads the key from a file, which must be readable by its owner only.
     pub fn read(folder: &Dir, name: &str) -> Result<Option<Self>, KeyError> {
         let path = || folder.path().join(name).display().to_string();
         let Some(found) = folder.read(name, 4096)? else { return Ok(None) };
@@ -103,24 +103,24 @@ impl SecretKey {
         Ok(Some(Self::from_seed(seed)))
     }
 
-    /// Writes the key into a file that was not there before; false where one is.
+    /// Writes the key to a new file. Returns false if the file exists.
     pub fn write_new(&self, folder: &Dir, name: &str) -> Result<bool, KeyError> {
         let created = folder.create_new(name, self.0.as_bytes(), Durability::Synced)?;
         Ok(created == Created::Created)
     }
 
-    /// Writes the key in place of what has that name.
+    /// Writes the key and replaces an existing file.
     pub fn replace(&self, folder: &Dir, name: &str) -> Result<(), KeyError> {
         Ok(folder.replace(name, self.0.as_bytes(), 0o600)?)
     }
 
-    /// The key by which others verify what this one signs.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         let key = self.0.verifying_key();
         PublicKey { bytes: key.to_bytes().to_vec(), kind: Kind::Ed25519(key) }
     }
 
-    /// Signs bytes as they are.
+    /// Signs the bytes without hashing them first.
     pub(crate) fn sign(&self, bytes: &[u8]) -> [u8; 64] {
         self.0.sign(bytes).to_bytes()
     }
@@ -133,10 +133,10 @@ impl fmt::Debug for SecretKey {
 }
 
 impl PublicKey {
-    /// Parses a key as it stands on the wire: base64 of the raw 32 bytes of an Ed25519 key, of its DER form, or of one of
-    /// the two DER forms of an RSA key of 2048 to 8192 bits.
+    /// Parses a key in wire form: base64 of the raw 32 bytes of an Ed25519 key, of its DER form, or of an RSA key of
+    /// 2048 to 8192 bits in SPKI or PKCS#1 form.
     ///
-    /// A key has one normal form, so that one key in two encodings is one key: raw bytes for Ed25519, SPKI for RSA.
+    /// Each key has one canonical form, so two encodings of one key are equal: raw bytes for Ed25519, SPKI for RSA.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let refuse = |problem| KeyError::Public { problem };
         if text.len() > MAX_BYTES {
@@ -146,7 +146,8 @@ impl PublicKey {
         let raw = bytes.strip_prefix(&ED25519_SPKI).filter(|raw| raw.len() == 32).unwrap_or(&bytes);
         if let Ok(raw) = <&[u8; 32]>::try_from(raw) {
             let key = VerifyingKey::from_bytes(raw).map_err(|_| refuse("it is no point of the curve"))?;
-            // Anything verifies under a key of small order. The parser accepts y >= p, a second spelling of a point.
+            // Any signature verifies under a key of small order. The parser accepts y >= p, a second encoding of a
+            // point.
             if key.is_weak() || key.to_edwards().compress().as_bytes() != raw {
                 return Err(refuse("it is a weak or non-canonical Ed25519 key"));
             }
@@ -158,12 +159,12 @@ impl PublicKey {
         Ok(Self { bytes, kind: Kind::Rsa })
     }
 
-    /// The key in its normal form, base64.
+    /// Returns the canonical form in base64.
     pub fn to_wire(&self) -> String {
         STANDARD.encode(&self.bytes)
     }
 
-    /// A short form for people to compare.
+    /// Returns a short form for people to compare.
     pub fn fingerprint(&self) -> String {
         use sha2::Digest as _;
         let digest: [u8; 32] = sha2::Sha256::digest(&self.bytes).into();
@@ -171,7 +172,7 @@ impl PublicKey {
         pairs.join(":")
     }
 
-    /// Whether it is an Ed25519 key, which is the only kind that signs whole envelopes and invites.
+    /// Returns the Ed25519 key; only Ed25519 keys sign whole envelopes and invites.
     pub(crate) fn ed25519(&self) -> Option<&VerifyingKey> {
         match &self.kind {
             Kind::Ed25519(key) => Some(key),
@@ -179,7 +180,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether `signature` is this key's over `bytes`, taken as they are. Strict: no small orders, one spelling only.
+    /// Verifies a signature over `bytes` without hashing them first. Strict: no keys of small order, one encoding.
     pub(crate) fn verify_bytes(&self, bytes: &[u8], signature: &[u8]) -> bool {
         match &self.kind {
             Kind::Ed25519(key) => ed25519_dalek::Signature::from_slice(signature)
@@ -188,8 +189,9 @@ impl PublicKey {
         }
     }
 
-    /// Whether `signature` is this key's over a message whose SHA-256 is `digest`: Ed25519 signs the digest as it would
-    /// any text, RSA signs the message with SHA-256, which is the same digest.
+    /// Verifies a signature over a message whose SHA-256 is `digest`.
+    ///
+    /// Ed25519 signs the digest like any text; RSA signs the message with SHA-256, which is the same digest.
     pub(crate) fn verify_digest(&self, message: &[u8], digest: &[u8; 32], signature: &[u8]) -> bool {
         match &self.kind {
             Kind::Ed25519(_) => self.verify_bytes(digest, signature),

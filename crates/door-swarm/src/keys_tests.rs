@@ -9,7 +9,7 @@ fn key() -> SecretKey {
 }
 
 #[test]
-fn raw_and_der_are_the_same_key_and_raw_is_written() {
+fn raw_and_der_are_one_key() {
     let raw = key().public().to_wire();
     assert_eq!(raw, "A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=");
     let mut der = ED25519_SPKI.to_vec();
@@ -19,11 +19,11 @@ fn raw_and_der_are_the_same_key_and_raw_is_written() {
     assert_eq!(from_der.to_wire(), raw);
 }
 
-/// S8: small orders, odd spellings, other lengths and alphabets.
+/// Keys of small order, non-canonical encodings, wrong lengths and alphabets.
 #[test]
-fn keys_that_verify_anything_are_refused() {
+fn weak_keys_are_refused() {
     let mut bad = vec!["zzz".to_owned(), String::new(), " ".to_owned(), "A".repeat(3000)];
-    // The neutral element, points of order 2, 4 and 8, and one that is written with y >= p.
+    // The neutral element, points of order 2, 4 and 8, and one encoded with y >= p.
     for hex in [
         "0100000000000000000000000000000000000000000000000000000000000000",
         "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
@@ -46,7 +46,7 @@ fn keys_that_verify_anything_are_refused() {
 }
 
 #[test]
-fn rsa_signatures_of_both_kinds_verify_and_small_keys_do_not() {
+fn rsa_signatures_of_both_schemes_verify() {
     let pair = RsaKeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
     let public = PublicKey::parse(&STANDARD.encode(pair.public_key().as_ref())).unwrap();
     let message = b"some message";
@@ -62,9 +62,9 @@ fn rsa_signatures_of_both_kinds_verify_and_small_keys_do_not() {
     assert_eq!(PublicKey::parse(&public.to_wire()).unwrap(), public);
 }
 
-/// S25: a key that others may read is refused.
+/// A key file that other users can read is refused.
 #[test]
-fn a_key_file_has_32_bytes_and_is_for_its_owner_alone() {
+fn key_file_is_private_and_32_bytes() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
@@ -81,7 +81,7 @@ fn a_key_file_has_32_bytes_and_is_for_its_owner_alone() {
     assert!(matches!(SecretKey::read(&dir, "short.key"), Err(KeyError::Seed { bytes: 3, .. })));
 }
 
-/// A second spelling of a point, which lax parsers take for another key.
+/// A second encoding of a point, which lax parsers take for a different key.
 #[test]
 fn non_canonical_ed25519_is_refused() {
     // y = p + n for each n below 19: the same points as y = n.
@@ -112,7 +112,7 @@ fn sequence(content: &[u8]) -> Vec<u8> {
     der
 }
 
-/// An RSA key with a modulus of so many bits, in PKCS#1 form.
+/// Builds an RSA key with a modulus of `bits` bits, in PKCS#1 form.
 fn rsa_key(bits: usize, exponent: &[u8]) -> Vec<u8> {
     let mut modulus = vec![0xa5; bits / 8];
     if let Some(last) = modulus.last_mut() {
@@ -146,7 +146,7 @@ fn rsa_encodings_are_one_key() {
     assert_ne!(spki, pkcs1);
     assert!(spki.ends_with(&pkcs1), "SPKI is written");
     assert_eq!(PublicKey::parse(&public.to_wire()).unwrap(), public);
-    // A zero before the modulus, a length in a longer form, bytes after it.
+    // A zero before the modulus, a length in a longer form, trailing bytes.
     let modulus = &pkcs1[9..9 + 256];
     let mut padded = vec![0, 0];
     padded.extend_from_slice(modulus);
@@ -164,7 +164,7 @@ fn rsa_encodings_are_one_key() {
 }
 
 proptest::proptest! {
-    /// Whatever is accepted has one spelling, and equal keys are written alike.
+    /// Every accepted key has one encoding, and equal keys encode alike.
     #[test]
     fn parsed_keys_have_one_spelling(seed: [u8; 32], flips in proptest::collection::vec(0..352_usize, 0..3), is_der: bool) {
         let raw = SecretKey::from_seed(&seed).public().bytes;

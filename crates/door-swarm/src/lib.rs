@@ -1,70 +1,72 @@
 //! Door 5: signed messages between owners over HTTPS.
 //!
-//! Implements the Agent Swarm Protocol 0.1.0. [`Swarms`] is what the command line and the tools use; [`run`] serves
-//! the endpoints, sends what the hub hands over and keeps rosters current. Interoperates with implementations that
-//! check less, and believes nothing that is not signed by a key its roster knows. Knows nothing of files of a
-//! workspace, channels, MCP or child processes.
+//! Implements the Agent Swarm Protocol 0.1.0. [`Swarms`] is the API of the command line and the tools; [`run`] serves
+//! the endpoints, delivers what the hub hands over and refreshes rosters and keys. Interoperates with implementations
+//! that check less, and trusts only signatures by keys of its roster. Knows nothing of workspace files, channels, MCP
+//! or child processes.
 
 pub mod wire;
 
-mod admit;
+mod admission;
 mod agent_id;
-mod announce;
+mod announcements;
 mod approval;
-mod book;
-mod canonical;
+mod canonical_json;
 mod config;
-mod contest;
+mod contested_key;
 mod context;
 mod delivery;
 mod endpoint;
+mod endpoint_change;
 mod error;
 mod github;
 mod health;
 mod intake;
 mod invite;
-mod joining;
-mod joins;
-mod keeper;
+mod join_client;
+mod join_server;
 mod keys;
-mod ledger;
-mod limits;
 mod members;
-mod moves;
+mod model;
 mod operations;
-mod problem;
+mod rate_limit;
+mod refresh;
+mod refusal;
 mod roster;
 mod run;
 mod send;
 mod server;
 mod signing;
-mod stamp;
 mod state;
-mod strict;
+mod store;
+mod strict_json;
 mod swarms;
+mod timestamp;
 mod tools;
 mod translate;
 mod wake;
 
 pub use agent_id::{PeerId, PeerIdError};
 pub use config::{Config, GitHub, Secret, SwarmLimits, Wake};
-pub use contest::Contest;
-pub use context::Seen;
+pub use contested_key::ContestedKey;
+pub use context::SwarmMessage;
 pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint_change::EndpointUpdate;
 pub use error::SwarmError;
-pub use health::Ailment;
+pub use health::HealthIssue;
 pub use invite::{Invite, InviteError, InviteLink};
-pub use joining::JoinOutcome;
+pub use join_client::JoinOutcome;
 pub use keys::{KeyError, PublicKey, SecretKey};
-pub use ledger::{
-    EndpointChange, Handover, Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm,
+pub use members::{ExcludedMembers, MemberConflict, Members};
+pub use model::{
+    EndpointChange, Handover, Identity, InviteRecord, Member, MembershipStatus, PendingJoin, Rotation, Swarm,
 };
-pub use members::{Clash, LeftOut, Members};
-pub use moves::EndpointSet;
-pub use operations::{INVITE_LIFETIME, Imported, KeptKey, Made, Merge, Rotated};
-pub use roster::Orders;
+pub use operations::{
+    CreatedInvite, INVITE_LIFETIME, ImportMode, ImportSummary, KeyConflict, RotationSummary,
+};
+pub use roster::AppliedUpdates;
 pub use run::{run, start};
-pub use send::{Letter, base64};
+pub use send::{OutgoingMessage, encode_base64};
 pub use state::{KnownKey, MembershipState, StateError, StateMember, SwarmMembership, SwarmSettings};
 pub use swarms::Swarms;
 pub use tools::{ToolAnswer, ToolSpec, tools};

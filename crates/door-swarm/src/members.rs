@@ -1,7 +1,7 @@
-//! The members of a swarm: the one place where a roster is built, whichever way it came.
+//! The members of a swarm: the one place where a roster is built, from every source.
 //!
 //! Joins, announcements, rosters, answers to joins and state files all end here, so that no roster holds two ids whose
-//! signatures can be confused.
+//! signatures are ambiguous.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -12,27 +12,27 @@ use serde::{Deserialize, Serialize};
 use crate::agent_id::{PeerId, PeerIdError};
 use crate::endpoint::Endpoint;
 use crate::keys::PublicKey;
-use crate::ledger::Member;
+use crate::model::Member;
 
-/// Members by id, none of which clashes with another.
+/// Members by id, without conflicts between any two of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<PeerId, Member>", into = "BTreeMap<PeerId, Member>")]
 pub struct Members(BTreeMap<PeerId, Member>);
 
 /// Reason why a swarm cannot have a member.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Clash {
-    /// The id is one that no member may have.
+pub enum MemberConflict {
+    /// The id is invalid for a member.
     #[error(transparent)]
     Id(#[from] PeerIdError),
-    /// Two ids are one name here, or their signatures are ambiguous.
+    /// Two ids map to one local name, or their signatures are ambiguous.
     #[error(
         "agent_id '{id}' clashes with '{other}': their signatures cannot be told apart; one of them needs another id"
     )]
     Ids {
         /// The id.
         id: PeerId,
-        /// The member that has the other one.
+        /// The member with the conflicting id.
         other: PeerId,
     },
     /// The key belongs to another member.
@@ -45,37 +45,42 @@ pub enum Clash {
     },
 }
 
-/// A member as another program tells it, with every value parsed.
+/// A roster entry of another program, with every value parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct RosterEntry {
     pub(crate) id: PeerId,
     pub(crate) endpoint: Endpoint,
     pub(crate) public_key: PublicKey,
     pub(crate) joined_at: Timestamp,
-    /// True if it has not proved its key.
+    /// True if the member has not proved its key.
     pub(crate) provisional: bool,
 }
 
-/// Members that were left out of a roster: the id as it was told, and the reason.
-pub type LeftOut = BTreeMap<String, String>;
+/// Roster entries that were excluded: the id as received, and the reason.
+pub type ExcludedMembers = BTreeMap<String, String>;
 
 impl Members {
-    /// Adds a member, or replaces the one of the same id; refused where it clashes with another.
-    pub(crate) fn insert(&mut self, id: PeerId, member: Member) -> Result<(), Clash> {
+    /// Adds a member, or replaces the one with the same id. Fails if it conflicts with another.
+    pub(crate) fn insert(&mut self, id: PeerId, member: Member) -> Result<(), MemberConflict> {
         self.check(&id, &member.public_key, member.provisional)?;
         self.0.insert(id, member);
         Ok(())
     }
 
-    /// Checks that a member of this id and key clashes with no other. Provisional members may share a key.
-    pub(crate) fn check(&self, id: &PeerId, key: &PublicKey, is_provisional: bool) -> Result<(), Clash> {
+    /// Checks that a member with this id and key conflicts with no other. Provisional members may share a key.
+    pub(crate) fn check(
+        &self,
+        id: &PeerId,
+        key: &PublicKey,
+        is_provisional: bool,
+    ) -> Result<(), MemberConflict> {
         id.check_member()?;
         for (other, member) in self.0.iter().filter(|(other, _)| *other != id) {
-            if other.clashes_with(id) {
-                return Err(Clash::Ids { id: id.clone(), other: other.clone() });
+            if other.conflicts_with(id) {
+                return Err(MemberConflict::Ids { id: id.clone(), other: other.clone() });
             }
             if member.public_key == *key && !(is_provisional && member.provisional) {
-                return Err(Clash::Key { id: id.clone(), other: other.clone() });
+                return Err(MemberConflict::Key { id: id.clone(), other: other.clone() });
             }
         }
         Ok(())
@@ -86,51 +91,56 @@ impl Members {
         self.0.remove(id)
     }
 
-    /// The member of an id, to change what is known of it.
+    /// Returns a member for editing.
     pub(crate) fn get_mut(&mut self, id: &PeerId) -> Option<&mut Member> {
         self.0.get_mut(id)
     }
 }
 
-/// Sifts a roster that another program tells.
+/// Filters the roster of another program.
 ///
-/// An id that no member may have is left out, and so is the later one of two that clash: what the rest of the swarm signs
-/// for them is never taken for a message to our agent. An id that is ambiguous with our own would be, so that such a
-/// roster is refused, and so is one without its master.
+/// Entries with an invalid id are excluded, and so is the later of two entries that conflict: a message that the rest
+/// of the swarm signs for them is never read as a message to our agent. An id that is ambiguous with our own could be,
+/// so such a roster is refused as a whole, and so is one without its master.
 ///
-/// A provisional member that names a proven key is left out. Our agent has its key, and the master has signed the invite
-/// with its own. A roster in which two proven members have one key is refused.
-pub(crate) fn sift(me: &PeerId, master: &PeerId, mut told: Vec<Told>) -> Result<(Vec<Told>, LeftOut), Clash> {
-    for member in told.iter_mut().filter(|member| member.id == *me || member.id == *master) {
+/// A provisional entry that names a proved key is excluded. Our agent has its key, and the master has signed the invite
+/// with its own. A roster in which two proved members share a key is refused.
+pub(crate) fn filter_roster(
+    me: &PeerId,
+    master: &PeerId,
+    mut entries: Vec<RosterEntry>,
+) -> Result<(Vec<RosterEntry>, ExcludedMembers), MemberConflict> {
+    for member in entries.iter_mut().filter(|member| member.id == *me || member.id == *master) {
         member.provisional = false;
     }
-    told.sort_by_key(|member| (member.id != *me, member.id != *master, member.provisional, member.joined_at));
-    let (mut kept, mut left_out) = (Vec::<Told>::with_capacity(told.len()), LeftOut::new());
-    for member in told {
+    entries
+        .sort_by_key(|member| (member.id != *me, member.id != *master, member.provisional, member.joined_at));
+    let (mut kept, mut left_out) = (Vec::<RosterEntry>::with_capacity(entries.len()), ExcludedMembers::new());
+    for member in entries {
         let id = &member.id;
-        if let Some(other) = kept.iter().find(|other| other.id != *id && other.id.clashes_with(id)) {
-            let clash = Clash::Ids { id: id.clone(), other: other.id.clone() };
+        if let Some(other) = kept.iter().find(|other| other.id != *id && other.id.conflicts_with(id)) {
+            let conflict = MemberConflict::Ids { id: id.clone(), other: other.id.clone() };
             if *id == *master || (other.id == *me && id.is_ambiguous_with(me)) {
-                return Err(clash);
+                return Err(conflict);
             }
-            left_out.insert(id.to_string(), clash.to_string());
+            left_out.insert(id.to_string(), conflict.to_string());
             continue;
         }
-        let shares_key = |other: &&Told| {
+        let shares_key = |other: &&RosterEntry| {
             other.id != *id
                 && other.public_key == member.public_key
                 && !(other.provisional && member.provisional)
         };
         if let Some(other) = kept.iter().find(shares_key) {
-            let clash = Clash::Key { id: id.clone(), other: other.id.clone() };
+            let conflict = MemberConflict::Key { id: id.clone(), other: other.id.clone() };
             if !member.provisional {
-                return Err(clash);
+                return Err(conflict);
             }
-            left_out.insert(id.to_string(), clash.to_string());
+            left_out.insert(id.to_string(), conflict.to_string());
             continue;
         }
         match id.check_member() {
-            // Our own was checked when it was made.
+            // Our own id was checked when it was created.
             Err(error) if *id != *me => {
                 if *id == *master {
                     return Err(error.into());
@@ -161,10 +171,10 @@ impl<'a> IntoIterator for &'a Members {
 }
 
 impl From<BTreeMap<PeerId, Member>> for Members {
-    /// Members as they were stored. The later of two whose signatures are ambiguous is left out.
+    /// Loads stored members. Of two whose signatures are ambiguous, the later one is excluded.
     fn from(stored: BTreeMap<PeerId, Member>) -> Self {
         let mut ambiguous = Vec::new();
-        // In their order an id comes right before those that begin with it.
+        // In sorted order an id comes right before the ids that it is a prefix of.
         let mut prefixes: Vec<(&PeerId, &Member)> = Vec::new();
         for (id, member) in &stored {
             prefixes.retain(|(prefix, _)| id.as_str().starts_with(prefix.as_str()));

@@ -9,7 +9,7 @@ use crate::wire::MessageType;
 
 const TYPES: [MessageType; 3] = [MessageType::Message, MessageType::System, MessageType::Notification];
 
-/// Ids that run into each other and into the type words.
+/// Ids that overlap with each other and with the type words.
 fn ids() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("bob"),
@@ -32,8 +32,8 @@ fn ids() -> impl Strategy<Value = String> {
     ]
 }
 
-fn told(name: &str, seed: u8) -> Told {
-    Told {
+fn told(name: &str, seed: u8) -> RosterEntry {
+    RosterEntry {
         id: id(name),
         endpoint: endpoint("host"),
         public_key: key(seed).public(),
@@ -47,7 +47,7 @@ fn signed(recipient: &str, kind: MessageType, content: &str) -> Vec<u8> {
     payload.bytes()
 }
 
-/// Every other reading of signed bytes whose recipient is one of `recipients`.
+/// Returns every other reading of signed bytes whose recipient is one of `recipients`.
 fn readings<'a>(bytes: &'a str, recipients: &[&'a str]) -> Vec<(&'a str, MessageType, &'a str)> {
     let mut found = Vec::new();
     for recipient in recipients {
@@ -60,7 +60,7 @@ fn readings<'a>(bytes: &'a str, recipients: &[&'a str]) -> Vec<(&'a str, Message
 }
 
 proptest! {
-    /// Whichever ids a roster takes in, signed bytes have one reading.
+    /// Signed bytes have one reading for the ids of any accepted roster.
     #[test]
     fn signed_bytes_have_one_reading(
         names in proptest::collection::vec(ids(), 1..12), to in any::<Index>(), kind in 0..3_usize,
@@ -68,9 +68,9 @@ proptest! {
     ) {
         let mut swarm = swarm();
         for (seed, name) in names.iter().enumerate() {
-            swarm.put_member(&id(name), endpoint("host"), key(u8::try_from(seed).unwrap() + 10).public(), at(0));
+            swarm.insert_member(&id(name), endpoint("host"), key(u8::try_from(seed).unwrap() + 10).public(), at(0));
         }
-        // As it is stored and read again.
+        // After a round trip through the store.
         let swarm: crate::Swarm = serde_json::from_str(&serde_json::to_string(&swarm).unwrap()).unwrap();
         let mut recipients: Vec<&str> = swarm.members.keys().map(PeerId::as_str).collect();
         recipients.push(BROADCAST);
@@ -79,69 +79,69 @@ proptest! {
         prop_assert_eq!(readings(&bytes, &recipients), [(recipient, kind, content.as_str())]);
     }
 
-    /// Two ids clash exactly where two messages have the same signed bytes.
+    /// Two ids conflict exactly if two messages have the same signed bytes.
     #[test]
-    fn clashing_ids_are_the_ambiguous_ones(first in ids(), second in ids()) {
+    fn conflicting_ids_are_the_ambiguous_ones(first in ids(), second in ids()) {
         prop_assume!(!first.eq_ignore_ascii_case(&second));
         let common = |one: &str, other: &str| TYPES.iter().any(|a| TYPES.iter().any(|b| {
             let (one, other) = (signed(one, *a, ""), signed(other, *b, ""));
             one.starts_with(&other) || other.starts_with(&one)
         }));
-        prop_assert_eq!(id(&first).clashes_with(&id(&second)), common(&first, &second));
+        prop_assert_eq!(id(&first).conflicts_with(&id(&second)), common(&first, &second));
     }
 
-    /// A sifted roster can be built, whatever it was made of, and has our agent and the master.
+    /// A filtered roster can always be built, and contains our agent and the master.
     #[test]
-    fn sifted_rosters_can_be_built(names in proptest::collection::btree_set(ids(), 2..12)) {
-        let told: Vec<Told> = names.iter().zip(10..).map(|(name, seed)| told(name, seed)).collect();
+    fn filtered_rosters_can_be_built(names in proptest::collection::btree_set(ids(), 2..12)) {
+        let told: Vec<RosterEntry> = names.iter().zip(10..).map(|(name, seed)| told(name, seed)).collect();
         let (me, master) = (told[0].id.clone(), told[1].id.clone());
         prop_assume!(me.check_member().is_ok());
         let count = told.len();
-        let Ok((kept, left_out)) = sift(&me, &master, told) else { return Ok(()) };
+        let Ok((kept, left_out)) = filter_roster(&me, &master, told) else { return Ok(()) };
         prop_assert_eq!(kept.len() + left_out.len(), count);
         let mut swarm = swarm();
         swarm.members = Members::default();
         for member in kept {
-            prop_assert!(swarm.put_member(&member.id, member.endpoint, member.public_key, member.joined_at));
+            prop_assert!(swarm.insert_member(&member.id, member.endpoint, member.public_key, member.joined_at));
         }
         prop_assert!(swarm.members.contains_key(&me) && swarm.members.contains_key(&master));
     }
 }
 
-fn sifted(me: &str, names: &[&str]) -> Result<(Vec<String>, Vec<String>), Clash> {
+fn filtered(me: &str, names: &[&str]) -> Result<(Vec<String>, Vec<String>), MemberConflict> {
     let all = names.iter().zip(10..).map(|(name, seed)| told(name, seed)).collect();
-    let (kept, left_out) = sift(&id(me), &id("alice"), all)?;
+    let (kept, left_out) = filter_roster(&id(me), &id("alice"), all)?;
     Ok((kept.iter().map(|member| member.id.to_string()).collect(), left_out.into_keys().collect()))
 }
 
 #[test]
-fn unfit_members_are_left_out() {
+fn invalid_members_are_excluded() {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     let (kept, left_out) =
-        sifted("bob", &["commit", "human", "bob", "commitmessage", "-x", "alice"]).unwrap();
+        filtered("bob", &["commit", "human", "bob", "commitmessage", "-x", "alice"]).unwrap();
     assert_eq!(kept, names(&["bob", "alice", "commit"]));
     assert_eq!(left_out, names(&["-x", "commitmessage", "human"]));
-    // The later one goes, except the master.
-    let (_, left_out) = sifted("bob", &["alicesystem", "alice", "bob"]).unwrap();
+    // The later one is excluded, unless it is the master.
+    let (_, left_out) = filtered("bob", &["alicesystem", "alice", "bob"]).unwrap();
     assert_eq!(left_out, ["alicesystem"]);
-    let (_, left_out) = sifted("bob", &["alice", "bob", "Bob"]).unwrap();
+    let (_, left_out) = filtered("bob", &["alice", "bob", "Bob"]).unwrap();
     assert_eq!(left_out, ["Bob"]);
 }
 
-/// A text that was signed for the other could be shown to our agent as an order.
+/// A text that was signed for the other id could be delivered to our agent as a roster update.
 #[test]
 fn rosters_ambiguous_with_us_are_refused() {
     for (me, other) in [("commitmessage", "commit"), ("commit", "commitmessage")] {
-        let refused = sifted(me, &["alice", me, other]).unwrap_err();
-        assert_eq!(refused, Clash::Ids { id: id(other), other: id(me) });
+        let refused = filtered(me, &["alice", me, other]).unwrap_err();
+        assert_eq!(refused, MemberConflict::Ids { id: id(other), other: id(me) });
     }
     let told = vec![told("bob", 1), told("admin", 2)];
-    assert!(matches!(sift(&id("bob"), &id("admin"), told), Err(Clash::Id(_))));
+    assert!(matches!(filter_roster(&id("bob"), &id("admin"), told), Err(MemberConflict::Id(_))));
 }
 
-/// Stored by a program that did not check: the later one goes.
+/// A roster that was stored by a program without the check: the later one is excluded.
 #[test]
-fn stored_rosters_lose_ambiguous_ids() {
+fn stored_ambiguous_ids_are_excluded() {
     let mut swarm = swarm();
     let carol = swarm.members[&id("carol")].clone();
     let mut stored: BTreeMap<PeerId, Member> = swarm.members.clone().into();
@@ -150,10 +150,10 @@ fn stored_rosters_lose_ambiguous_ids() {
     assert_eq!(swarm.members.keys().map(PeerId::as_str).collect::<Vec<_>>(), ["alice", "bob", "carol"]);
 }
 
-/// In a roster of a master that checks no proof, only our agent and the master have proved their keys.
+/// In a roster of a master that checks no proofs, only our agent and the master have proved their keys.
 #[test]
 fn provisional_members_may_share_a_key() {
-    let member = |name: &str, seed: u8, provisional: bool| Told { provisional, ..told(name, seed) };
+    let member = |name: &str, seed: u8, provisional: bool| RosterEntry { provisional, ..told(name, seed) };
     let roster = [
         member("mallory", 5, true),
         member("dave", 5, true),
@@ -164,7 +164,7 @@ fn provisional_members_may_share_a_key() {
         member("bob", 2, true),
         member("alice", 1, true),
     ];
-    let (kept, left_out) = sift(&id("bob"), &id("alice"), roster.to_vec()).unwrap();
+    let (kept, left_out) = filter_roster(&id("bob"), &id("alice"), roster.to_vec()).unwrap();
     let kept: Vec<(&str, bool)> =
         kept.iter().map(|member| (member.id.as_str(), member.provisional)).collect();
     let expected = [("bob", false), ("alice", false), ("erin", false), ("mallory", true), ("dave", true)];
@@ -172,5 +172,5 @@ fn provisional_members_may_share_a_key() {
     assert_eq!(left_out.keys().collect::<Vec<_>>(), ["copy", "late", "other"]);
     assert!(left_out["copy"].contains("public_key of 'copy' belongs to 'bob' as well"), "{left_out:?}");
     let twice = vec![told("bob", 2), told("alice", 1), told("dave", 5), told("erin", 5)];
-    assert!(matches!(sift(&id("bob"), &id("alice"), twice), Err(Clash::Key { .. })));
+    assert!(matches!(filter_roster(&id("bob"), &id("alice"), twice), Err(MemberConflict::Key { .. })));
 }

@@ -1,8 +1,8 @@
-//! What a system message changes: only the master's word changes the roster, and anyone's only for itself. Pure.
+//! Roster updates in system messages. The master may change any entry, and a member only its own. Pure functions.
 
-mod orders;
 mod rotation;
-mod whole;
+mod snapshot;
+mod updates;
 
 use std::collections::BTreeSet;
 
@@ -12,41 +12,41 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::PublicKey;
-use crate::ledger::{Announced, Ban, InviteRecord, Standing, Swarm};
-use crate::members::{Clash, Told};
-use crate::stamp;
-use crate::state::MOST_MEMBERS;
-use crate::wire::{Joined, MemberWord, SystemContent};
+use crate::members::{MemberConflict, RosterEntry};
+use crate::model::{Ban, InviteRecord, KeylessMember, MembershipStatus, Swarm};
+use crate::state::MAX_MEMBERS;
+use crate::timestamp;
+use crate::wire::{MemberField, RosterMember, SystemContent};
 
-pub use self::orders::Orders;
-pub(crate) use self::orders::{Carrier, Order};
 pub(crate) use self::rotation::prove_key;
-pub(crate) use self::whole::ROSTER_BYTES;
+pub(crate) use self::snapshot::MAX_ROSTER_BYTES;
+pub use self::updates::AppliedUpdates;
+pub(crate) use self::updates::{CarrierMessage, RosterUpdate};
 
-/// Most invites that a member may have taken back without anybody having used them: the master keeps a note of each.
-const MOST_TAKEN_BACK: usize = 50;
+/// Maximum number of unused invites that a member may have revoked: the master stores each of them.
+const MAX_UNUSED_REVOKED: usize = 50;
 
-/// What a system message came to.
+/// Result of a system message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Applied {
-    /// Nothing changes: it is news for people, or old news.
+pub(crate) enum UpdateOutcome {
+    /// Nothing changes: an informational message, or an outdated one.
     Nothing,
     /// The roster has changed.
     Changed,
-    /// The roster has changed, or not, and something before it was missed: the master should be asked.
+    /// An earlier update is missing, whether or not this one applied: request the roster from the master.
     Behind,
-    /// A new member, whose key has to be asked for because the message does not have it.
+    /// A new member was announced without a key, which has to be fetched.
     KeyMissing(PeerId),
-    /// A member wants the whole roster, of us or of whoever leads now.
-    RosterWanted,
-    /// Our agent leads the swarm now.
+    /// A member requests the full roster from our agent.
+    RosterRequested,
+    /// Our agent is the master now.
     Promoted,
 }
 
-/// Why a system message is refused.
+/// Reason why a system message is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoAuthority {
-    #[error("only the master may say '{action}'")]
+pub(crate) enum UpdateError {
+    #[error("only the master may send '{action}'")]
     NotMaster { action: &'static str },
     #[error("'{field}' is missing or cannot be used")]
     Field { field: &'static str },
@@ -57,226 +57,263 @@ pub(crate) enum NoAuthority {
     #[error("the agent_id or the public_key belongs to another member")]
     Taken,
     #[error("the roster is refused: {0}")]
-    Clash(#[from] Clash),
+    Conflict(#[from] MemberConflict),
 }
 
-/// What happens to whom, and by whom.
-pub(crate) struct Said<'a> {
+/// Context of a system message: sender, recipient and times.
+pub(crate) struct UpdateContext<'a> {
     /// Our agent.
     pub(crate) me: &'a PeerId,
-    /// Who says it; its signature has been verified.
+    /// The sender, whose signature is verified.
     pub(crate) sender: &'a PeerId,
-    /// Whether it was said to our agent alone.
+    /// True if our agent is the only recipient.
     pub(crate) to_me: bool,
-    /// When it was signed.
+    /// Signing time.
     pub(crate) at: Timestamp,
     pub(crate) now: Timestamp,
 }
 
 impl Swarm {
-    /// Makes what a system message says true, where whoever says it may.
-    pub(crate) fn apply(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
-        // Where a fact is said twice, both have to agree.
+    /// Applies a system message if its sender has the authority.
+    pub(crate) fn apply(
+        &mut self,
+        context: &UpdateContext<'_>,
+        content: &SystemContent,
+    ) -> Result<UpdateOutcome, UpdateError> {
+        // If a fact is present twice, both values must agree.
         if let (Some(flat), Some(member)) = (&content.agent_id, content.full_member())
             && *flat != member.agent_id
         {
-            return Err(NoAuthority::Field { field: "member" });
+            return Err(UpdateError::Field { field: "member" });
         }
         match content.action.as_str() {
-            "member_joined" => self.on_joined(said, content),
-            "member_left" => self.on_left(said, content),
-            "kicked" => self.on_kicked(said, content),
-            "member_kicked" => self.on_member_kicked(said, content),
-            "master_transfer" => self.on_transfer(said, content),
-            "master_changed" => self.on_master_changed(said, content),
+            "member_joined" => self.on_joined(context, content),
+            "member_left" => self.on_departure(context, content),
+            "kicked" => self.on_kicked(context, content),
+            "member_kicked" => self.on_member_kicked(context, content),
+            "master_transfer" => self.on_transfer(context, content),
+            "master_changed" => self.on_master_changed(context, content),
             "swarm_dissolved" => {
-                self.only_master(said, "swarm_dissolved")?;
-                if self.is_from_before_us(said, content) {
-                    return Ok(Applied::Nothing);
+                self.require_master(context, "swarm_dissolved")?;
+                if self.predates_membership(context, content) {
+                    return Ok(UpdateOutcome::Nothing);
                 }
-                self.standing = Standing::Dissolved;
-                Ok(Applied::Changed)
+                self.status = MembershipStatus::Dissolved;
+                Ok(UpdateOutcome::Changed)
             }
-            "key_rotated" => self.on_key_rotated(said, content),
-            "endpoint_changed" => self.on_endpoint_changed(said, content),
-            "invite_revoked" => self.on_invite_revoked(said, content),
-            "roster_request" => Ok(if said.to_me { Applied::RosterWanted } else { Applied::Nothing }),
-            _ => Ok(Applied::Nothing),
+            "key_rotated" => self.on_key_rotated(context, content),
+            "endpoint_changed" => self.on_endpoint_changed(context, content),
+            "invite_revoked" => self.on_invite_revoked(context, content),
+            "roster_request" => {
+                Ok(if context.to_me { UpdateOutcome::RosterRequested } else { UpdateOutcome::Nothing })
+            }
+            _ => Ok(UpdateOutcome::Nothing),
         }
     }
 
-    pub(crate) fn only_master(&self, said: &Said<'_>, action: &'static str) -> Result<(), NoAuthority> {
-        if *said.sender == self.master { Ok(()) } else { Err(NoAuthority::NotMaster { action }) }
+    pub(crate) fn require_master(
+        &self,
+        context: &UpdateContext<'_>,
+        action: &'static str,
+    ) -> Result<(), UpdateError> {
+        if *context.sender == self.master { Ok(()) } else { Err(UpdateError::NotMaster { action }) }
     }
 
-    /// Whether a change of the master's count is new; what follows from it beside the change.
-    pub(crate) fn step(&mut self, epoch: Option<u64>) -> Option<Applied> {
+    /// Advances the epoch for an update of the master. Returns `None` for an outdated one.
+    pub(crate) fn advance_epoch(&mut self, epoch: Option<u64>) -> Option<UpdateOutcome> {
         match epoch {
-            // Masters that do not count: what was not seen before is new.
-            None => Some(Applied::Changed),
+            // A master without epochs: an unseen update is new.
+            None => Some(UpdateOutcome::Changed),
             Some(epoch) if epoch <= self.epoch => None,
             Some(epoch) => {
                 let is_next = epoch == self.epoch + 1;
                 self.epoch = epoch;
                 self.orders.is_behind |= !is_next;
-                Some(if is_next { Applied::Changed } else { Applied::Behind })
+                Some(if is_next { UpdateOutcome::Changed } else { UpdateOutcome::Behind })
             }
         }
     }
 
-    /// True if an order about the whole swarm is from before our agent joined it.
-    fn is_from_before_us(&self, said: &Said<'_>, content: &SystemContent) -> bool {
+    /// True if an update of the whole swarm is older than our agent's membership.
+    fn predates_membership(&self, context: &UpdateContext<'_>, content: &SystemContent) -> bool {
         match content.epoch {
             Some(epoch) => epoch <= self.epoch,
-            None => millis(said.at) < millis(self.joined_at),
+            None => millis(context.at) < millis(self.joined_at),
         }
     }
 
-    /// True if a master that does not count has given a later order about the same member. Of two of the same time the
-    /// one that removes the member counts.
-    fn is_overtaken(&self, said: &Said<'_>, content: &SystemContent, id: &PeerId, removes: bool) -> bool {
-        let last = self.orders.ordered_at(said, id).filter(|_| content.epoch.is_none());
-        last.is_some_and(|last| said.at < last || (said.at == last && !removes))
+    /// True if a later update by a master without epochs about the same member exists. Of two at the same time, the
+    /// removal wins.
+    fn is_superseded(
+        &self,
+        context: &UpdateContext<'_>,
+        content: &SystemContent,
+        id: &PeerId,
+        removes: bool,
+    ) -> bool {
+        let last = self.orders.master_update_at(context, id).filter(|_| content.epoch.is_none());
+        last.is_some_and(|last| context.at < last || (context.at == last && !removes))
     }
 
-    fn on_joined(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
-        self.only_master(said, "member_joined")?;
+    fn on_joined(
+        &mut self,
+        context: &UpdateContext<'_>,
+        content: &SystemContent,
+    ) -> Result<UpdateOutcome, UpdateError> {
+        self.require_master(context, "member_joined")?;
         let id = PeerId::parse_member(subject(content)?.as_str())
-            .map_err(|_| NoAuthority::Field { field: "agent_id" })?;
+            .map_err(|_| UpdateError::Field { field: "agent_id" })?;
         let endpoint = content.full_member().map(|m| &m.endpoint).or(content.endpoint.as_ref());
-        let endpoint = endpoint.ok_or(NoAuthority::Field { field: "endpoint" })?;
-        let endpoint = Endpoint::parse(endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
+        let endpoint = endpoint.ok_or(UpdateError::Field { field: "endpoint" })?;
+        let endpoint = Endpoint::parse(endpoint).map_err(|_| UpdateError::Field { field: "endpoint" })?;
         let has_left =
-            content.epoch.is_none() && self.orders.left_at(&id).is_some_and(|left| said.at <= left);
-        if has_left || self.is_overtaken(said, content, &id, false) {
-            return Ok(Applied::Nothing);
+            content.epoch.is_none() && self.orders.departed_at(&id).is_some_and(|left| context.at <= left);
+        if has_left || self.is_superseded(context, content, &id, false) {
+            return Ok(UpdateOutcome::Nothing);
         }
         if self.members.contains_key(&id) {
-            return self.on_joined_again(said, content, &id, endpoint);
+            return self.on_rejoined(context, content, &id, endpoint);
         }
-        if self.members.len() >= MOST_MEMBERS {
-            return Err(NoAuthority::Field { field: "members" });
+        if self.members.len() >= MAX_MEMBERS {
+            return Err(UpdateError::Field { field: "members" });
         }
-        if self.members.keys().any(|known| known.clashes_with(&id)) {
-            return Err(NoAuthority::Taken);
+        if self.members.keys().any(|known| known.conflicts_with(&id)) {
+            return Err(UpdateError::Taken);
         }
         let Some(key) = content.full_member().map(|member| &member.public_key).filter(|key| !key.is_empty())
         else {
-            return self.on_joined_without_key(said, content, id, endpoint);
+            return self.on_joined_without_key(context, content, id, endpoint);
         };
-        let key = PublicKey::parse(key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
-        let provisional = is_provisional(said, content, &id);
-        self.members.check(&id, &key, provisional).map_err(|_| NoAuthority::Taken)?;
-        let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
-        let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
-        self.orders.note_ordered(said, &id);
-        self.insert_told(Told { id, endpoint, public_key: key, joined_at, provisional });
+        let key = PublicKey::parse(key).map_err(|_| UpdateError::Field { field: "public_key" })?;
+        let provisional = is_provisional(context, content, &id);
+        self.members.check(&id, &key, provisional).map_err(|_| UpdateError::Taken)?;
+        let Some(step) = self.advance_epoch(content.epoch) else { return Ok(UpdateOutcome::Nothing) };
+        let joined_at = content.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(context.now);
+        self.orders.record_master_update(context, &id);
+        self.insert_entry(RosterEntry { id, endpoint, public_key: key, joined_at, provisional });
         Ok(step)
     }
 
-    /// A new member whose key its own endpoint has to tell.
+    /// Adds a member whose key has to be fetched from its endpoint.
     fn on_joined_without_key(
         &mut self,
-        said: &Said<'_>,
+        context: &UpdateContext<'_>,
         content: &SystemContent,
         id: PeerId,
         endpoint: Endpoint,
-    ) -> Result<Applied, NoAuthority> {
-        if self.members.len() + self.announced.len() >= MOST_MEMBERS {
-            return Err(NoAuthority::Field { field: "members" });
+    ) -> Result<UpdateOutcome, UpdateError> {
+        if self.members.len() + self.announced.len() >= MAX_MEMBERS {
+            return Err(UpdateError::Field { field: "members" });
         }
         let before = self.epoch;
-        match self.step(content.epoch) {
-            None => return Ok(Applied::Nothing),
-            // Still behind: the next message shows it, and the roster is asked for.
-            Some(Applied::Behind) => self.epoch = before,
+        match self.advance_epoch(content.epoch) {
+            None => return Ok(UpdateOutcome::Nothing),
+            // Still behind: the next message shows it, and the roster is requested then.
+            Some(UpdateOutcome::Behind) => self.epoch = before,
             Some(_) => {}
         }
-        self.orders.note_ordered(said, &id);
-        let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
-        // Asked now, and again by whoever keeps house if that fails.
-        let announced = Announced { endpoint, joined_at, asked: 0, ask_at: said.now };
+        self.orders.record_master_update(context, &id);
+        let joined_at = content.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(context.now);
+        // Fetched now, and retried by housekeeping on failure.
+        let announced = KeylessMember { endpoint, joined_at, asked: 0, ask_at: context.now };
         self.announced.insert(id.clone(), announced);
-        Ok(Applied::KeyMissing(id))
+        Ok(UpdateOutcome::KeyMissing(id))
     }
 
-    /// A member that is known. The roster that came with the join had it already, or it has left and come back and only
-    /// the second is heard: the master's word counts where it counts its changes. The count goes on in either case.
-    fn on_joined_again(
+    /// Applies the announcement of a known member.
+    ///
+    /// Either the roster of the join already had it, or it left and rejoined and only the second message arrived: the
+    /// master's entry counts if it has epochs. The epoch advances in both cases.
+    fn on_rejoined(
         &mut self,
-        said: &Said<'_>,
+        context: &UpdateContext<'_>,
         content: &SystemContent,
         id: &PeerId,
         endpoint: Endpoint,
-    ) -> Result<Applied, NoAuthority> {
+    ) -> Result<UpdateOutcome, UpdateError> {
         let told = content.full_member().map(|member| PublicKey::parse(&member.public_key)).transpose();
-        let key = told.map_err(|_| NoAuthority::Field { field: "public_key" })?;
-        let provisional = is_provisional(said, content, id);
+        let key = told.map_err(|_| UpdateError::Field { field: "public_key" })?;
+        let provisional = is_provisional(context, content, id);
         if let Some(key) = &key {
-            self.members.check(id, key, provisional).map_err(|_| NoAuthority::Taken)?;
+            self.members.check(id, key, provisional).map_err(|_| UpdateError::Taken)?;
         }
-        let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
-        self.orders.note_ordered(said, id);
-        let joined_at = content.joined_at.as_deref().and_then(stamp::parse);
+        let Some(step) = self.advance_epoch(content.epoch) else { return Ok(UpdateOutcome::Nothing) };
+        self.orders.record_master_update(context, id);
+        let joined_at = content.joined_at.as_deref().and_then(timestamp::parse);
         if let (Some(_), Some(key), Some(joined_at)) = (content.epoch, key, joined_at) {
             let known = self.members.get(id);
             if known
                 .is_some_and(|known| known.public_key != key || millis(known.joined_at) < millis(joined_at))
             {
-                self.insert_told(Told { id: id.clone(), endpoint, public_key: key, joined_at, provisional });
+                self.insert_entry(RosterEntry {
+                    id: id.clone(),
+                    endpoint,
+                    public_key: key,
+                    joined_at,
+                    provisional,
+                });
             }
-            if id == said.me {
+            if id == context.me {
                 self.joined_at = self.joined_at.max(joined_at);
             }
         }
-        Ok(if step == Applied::Behind { step } else { Applied::Nothing })
+        Ok(if step == UpdateOutcome::Behind { step } else { UpdateOutcome::Nothing })
     }
 
-    /// Somebody has left, on its own word or as the master passes it on.
-    fn on_left(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+    /// Applies the departure of a member, announced by itself or by the master.
+    fn on_departure(
+        &mut self,
+        context: &UpdateContext<'_>,
+        content: &SystemContent,
+    ) -> Result<UpdateOutcome, UpdateError> {
         let id = match content.subject() {
-            Some(id) => PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "agent_id" })?,
-            None => said.sender.clone(),
+            Some(id) => PeerId::parse(id).map_err(|_| UpdateError::Field { field: "agent_id" })?,
+            None => context.sender.clone(),
         };
-        if id != *said.sender {
-            self.only_master(said, "member_left")?;
-            if self.is_overtaken(said, content, &id, true) {
-                return Ok(Applied::Nothing);
+        if id != *context.sender {
+            self.require_master(context, "member_left")?;
+            if self.is_superseded(context, content, &id, true) {
+                return Ok(UpdateOutcome::Nothing);
             }
-            let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
-            self.orders.note_ordered(said, &id);
-            let dropped = id != *said.me && self.drop_member(&id);
-            return Ok(if dropped || step == Applied::Behind { step } else { Applied::Nothing });
+            let Some(step) = self.advance_epoch(content.epoch) else { return Ok(UpdateOutcome::Nothing) };
+            self.orders.record_master_update(context, &id);
+            let dropped = id != *context.me && self.remove_member(&id);
+            return Ok(if dropped || step == UpdateOutcome::Behind { step } else { UpdateOutcome::Nothing });
         }
-        if self.is_of_before(said, content, &id) {
-            return Ok(Applied::Nothing);
+        if self.is_earlier_membership(context, content, &id) {
+            return Ok(UpdateOutcome::Nothing);
         }
         if id == self.master {
-            // A swarm without a master is none.
-            self.standing = Standing::Dissolved;
-            return Ok(Applied::Changed);
+            // A swarm without a master is dissolved.
+            self.status = MembershipStatus::Dissolved;
+            return Ok(UpdateOutcome::Changed);
         }
-        if !self.drop_member(&id) {
-            return Ok(Applied::Nothing);
+        if !self.remove_member(&id) {
+            return Ok(UpdateOutcome::Nothing);
         }
-        self.orders.note_left(said, &id);
+        self.orders.record_departure(context, &id);
         let told = SystemContent { agent_id: Some(id.to_string()), ..SystemContent::new("member_left") };
-        self.pass_on(said, told);
-        Ok(Applied::Changed)
+        self.announce_as_master(context, told);
+        Ok(UpdateOutcome::Changed)
     }
 
-    /// Whether what is said of a member is about an earlier time that it was one: said again by whoever kept it, or late.
-    /// Who says since when it was a member means that time; otherwise the time of the signature tells.
-    fn is_of_before(&self, said: &Said<'_>, content: &SystemContent, id: &PeerId) -> bool {
+    /// True if a message is about an earlier membership of this member: a replay, or a late delivery.
+    ///
+    /// `joined_at` identifies the membership; without it, the signing time does.
+    fn is_earlier_membership(
+        &self,
+        context: &UpdateContext<'_>,
+        content: &SystemContent,
+        id: &PeerId,
+    ) -> bool {
         let Some(since) = self.members.get(id).map(|member| member.joined_at) else { return false };
-        let meant = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.at);
+        let meant = content.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(context.at);
         millis(meant) < millis(since)
     }
 
-    /// For the master: counts a change that a member has made by its own word and tells the others, some of whom may have
-    /// missed it.
-    pub(crate) fn pass_on(&mut self, said: &Said<'_>, content: SystemContent) {
-        if self.master != *said.me {
+    /// Counts a member's own change and announces it to the others, some of which may have missed it. For the master.
+    pub(crate) fn announce_as_master(&mut self, context: &UpdateContext<'_>, content: SystemContent) {
+        if self.master != *context.me {
             return;
         }
         self.epoch += 1;
@@ -285,142 +322,154 @@ impl Swarm {
         self.announce(Uuid::new_v4(), None, content.to_text());
     }
 
-    fn on_kicked(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
-        self.only_master(said, "kicked")?;
-        if !said.to_me || content.subject().is_some_and(|id| id != said.me.as_str()) {
-            return Err(NoAuthority::Field { field: "recipient" });
+    fn on_kicked(
+        &mut self,
+        context: &UpdateContext<'_>,
+        content: &SystemContent,
+    ) -> Result<UpdateOutcome, UpdateError> {
+        self.require_master(context, "kicked")?;
+        if !context.to_me || content.subject().is_some_and(|id| id != context.me.as_str()) {
+            return Err(UpdateError::Field { field: "recipient" });
         }
         let is_old = match content.epoch {
-            // It was invited again since, which the master has counted.
+            // It was invited again later, which has advanced the epoch.
             Some(epoch) => epoch <= self.epoch,
-            None => millis(said.at) < millis(self.joined_at),
+            None => millis(context.at) < millis(self.joined_at),
         };
         if is_old {
-            return Ok(Applied::Nothing);
+            return Ok(UpdateOutcome::Nothing);
         }
-        self.standing = Standing::Kicked;
-        Ok(Applied::Changed)
+        self.status = MembershipStatus::Kicked;
+        Ok(UpdateOutcome::Changed)
     }
 
-    fn on_member_kicked(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
-        self.only_master(said, "member_kicked")?;
+    fn on_member_kicked(
+        &mut self,
+        context: &UpdateContext<'_>,
+        content: &SystemContent,
+    ) -> Result<UpdateOutcome, UpdateError> {
+        self.require_master(context, "member_kicked")?;
         let id = subject(content)?;
         if id == self.master {
-            return Err(NoAuthority::Field { field: "agent_id" });
+            return Err(UpdateError::Field { field: "agent_id" });
         }
-        if content.epoch.is_none() && self.is_of_before(said, content, &id) {
-            return Ok(Applied::Nothing);
+        if content.epoch.is_none() && self.is_earlier_membership(context, content, &id) {
+            return Ok(UpdateOutcome::Nothing);
         }
-        if self.is_overtaken(said, content, &id, true) {
-            return Ok(Applied::Nothing);
+        if self.is_superseded(context, content, &id, true) {
+            return Ok(UpdateOutcome::Nothing);
         }
-        let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
-        self.orders.note_ordered(said, &id);
-        if id == *said.me {
-            self.standing = Standing::Kicked;
+        let Some(step) = self.advance_epoch(content.epoch) else { return Ok(UpdateOutcome::Nothing) };
+        self.orders.record_master_update(context, &id);
+        if id == *context.me {
+            self.status = MembershipStatus::Kicked;
         }
-        if self.banned.len() < MOST_MEMBERS {
-            // Whoever leads the swarm one day has to know.
-            let ban = Ban::of(self.members.get(&id), said.now);
+        if self.banned.len() < MAX_MEMBERS {
+            // Any future master needs the ban list.
+            let ban = Ban::of(self.members.get(&id), context.now);
             self.banned.insert(id.clone(), ban);
         }
-        let dropped = self.drop_member(&id);
-        Ok(if dropped || step == Applied::Behind { step } else { Applied::Nothing })
+        let dropped = self.remove_member(&id);
+        Ok(if dropped || step == UpdateOutcome::Behind { step } else { UpdateOutcome::Nothing })
     }
 
-    /// Our agent is asked to lead the swarm, and will once the master has told everybody so.
-    fn on_transfer(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
-        let named = content.new_master.as_deref().unwrap_or(said.me.as_str());
-        if !said.to_me || named != said.me.as_str() {
-            return Err(NoAuthority::Field { field: "new_master" });
+    /// Accepts the transfer of the master role. Our agent leads once the master has announced it.
+    fn on_transfer(
+        &mut self,
+        context: &UpdateContext<'_>,
+        content: &SystemContent,
+    ) -> Result<UpdateOutcome, UpdateError> {
+        let named = content.new_master.as_deref().unwrap_or(context.me.as_str());
+        if !context.to_me || named != context.me.as_str() {
+            return Err(UpdateError::Field { field: "new_master" });
         }
-        if self.master == *said.me {
-            // The answer to the first one got lost.
-            return Ok(Applied::Nothing);
+        if self.master == *context.me {
+            // The answer to the first request was lost.
+            return Ok(UpdateOutcome::Nothing);
         }
-        self.only_master(said, "master_transfer")?;
+        self.require_master(context, "master_transfer")?;
         if let Some(banned) = &content.banned {
-            let banned = banned.iter().filter_map(|id| PeerId::parse(id).ok()).take(MOST_MEMBERS);
+            let banned = banned.iter().filter_map(|id| PeerId::parse(id).ok()).take(MAX_MEMBERS);
             let told: BTreeSet<PeerId> = banned.collect();
-            // Bans of after the question was signed stay.
-            self.banned.retain(|id, ban| told.contains(id) || ban.at >= said.at);
+            // Bans that are newer than the request stay.
+            self.banned.retain(|id, ban| told.contains(id) || ban.at >= context.at);
             for id in told {
-                self.banned.entry(id).or_insert(Ban::of(None, said.now));
+                self.banned.entry(id).or_insert(Ban::of(None, context.now));
             }
         }
-        // Whoever is to lead has to know everybody; now there is still somebody to ask.
+        // A new master needs the full roster, and the old one can still provide it.
         let is_behind = content.epoch.is_some_and(|epoch| epoch > self.epoch);
-        Ok(if is_behind { Applied::Behind } else { Applied::Nothing })
+        Ok(if is_behind { UpdateOutcome::Behind } else { UpdateOutcome::Nothing })
     }
 
     fn on_master_changed(
         &mut self,
-        said: &Said<'_>,
+        context: &UpdateContext<'_>,
         content: &SystemContent,
-    ) -> Result<Applied, NoAuthority> {
-        let id = content.new_master.as_deref().ok_or(NoAuthority::Field { field: "new_master" })?;
-        let id = PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "new_master" })?;
+    ) -> Result<UpdateOutcome, UpdateError> {
+        let id = content.new_master.as_deref().ok_or(UpdateError::Field { field: "new_master" })?;
+        let id = PeerId::parse(id).map_err(|_| UpdateError::Field { field: "new_master" })?;
         if id == self.master && content.epoch.is_none_or(|epoch| epoch <= self.epoch) {
-            return Ok(Applied::Nothing);
+            return Ok(UpdateOutcome::Nothing);
         }
-        self.only_master(said, "master_changed")?;
-        if self.is_from_before_us(said, content) {
-            return Ok(Applied::Nothing);
+        self.require_master(context, "master_changed")?;
+        if self.predates_membership(context, content) {
+            return Ok(UpdateOutcome::Nothing);
         }
         if !self.members.contains_key(&id) {
-            return Err(NoAuthority::NotAMember);
+            return Err(UpdateError::NotAMember);
         }
-        let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+        let Some(step) = self.advance_epoch(content.epoch) else { return Ok(UpdateOutcome::Nothing) };
         self.master = id;
-        if self.master != *said.me {
+        if self.master != *context.me {
             return Ok(step);
         }
-        // Invites name the master before, who alone knows how often they were used.
-        self.invites_since = said.now;
+        // Invites name the old master, which alone knows the number of uses.
+        self.invites_since = context.now;
         self.invites.clear();
         self.pending.clear();
-        Ok(Applied::Promoted)
+        Ok(UpdateOutcome::Promoted)
     }
 
-    /// A member takes back an invite of its own, of which the master may not have heard yet.
+    /// Applies the revocation of a member's own invite, which the master may not know yet.
     fn on_invite_revoked(
         &mut self,
-        said: &Said<'_>,
+        context: &UpdateContext<'_>,
         content: &SystemContent,
-    ) -> Result<Applied, NoAuthority> {
-        if !said.to_me || self.master != *said.me {
-            return Ok(Applied::Nothing);
+    ) -> Result<UpdateOutcome, UpdateError> {
+        if !context.to_me || self.master != *context.me {
+            return Ok(UpdateOutcome::Nothing);
         }
         let digest = content.invite.as_deref().filter(|digest| is_digest(digest));
-        let digest = digest.ok_or(NoAuthority::Field { field: "invite" })?;
+        let digest = digest.ok_or(UpdateError::Field { field: "invite" })?;
         if let Some(known) = self.invites.get_mut(digest) {
-            if known.issuer != *said.sender {
-                return Err(NoAuthority::NotMaster { action: "invite_revoked" });
+            if known.issuer != *context.sender {
+                return Err(UpdateError::NotMaster { action: "invite_revoked" });
             }
             known.revoked = true;
-            return Ok(Applied::Changed);
+            return Ok(UpdateOutcome::Changed);
         }
-        let unused = |invite: &&InviteRecord| invite.issuer == *said.sender && invite.used_by.is_empty();
-        if self.invites.values().filter(unused).count() >= MOST_TAKEN_BACK {
-            return Err(NoAuthority::Field { field: "invite" });
+        let unused = |invite: &&InviteRecord| invite.issuer == *context.sender && invite.used_by.is_empty();
+        if self.invites.values().filter(unused).count() >= MAX_UNUSED_REVOKED {
+            return Err(UpdateError::Field { field: "invite" });
         }
-        let ends_at = content.expires_at.as_deref().and_then(stamp::parse);
-        let (issuer, now) = (said.sender.clone(), said.now);
-        let noted = self.remember_invite(digest.to_owned(), issuer, now, ends_at, None, now);
-        noted.map_err(|_| NoAuthority::Field { field: "invite" })?;
+        let ends_at = content.expires_at.as_deref().and_then(timestamp::parse);
+        let (issuer, now) = (context.sender.clone(), context.now);
+        let noted = self.record_invite(digest.to_owned(), issuer, now, ends_at, None, now);
+        noted.map_err(|_| UpdateError::Field { field: "invite" })?;
         if let Some(noted) = self.invites.get_mut(digest) {
             noted.revoked = true;
         }
-        Ok(Applied::Changed)
+        Ok(UpdateOutcome::Changed)
     }
 
-    /// Removes a member and notes that it, and the others, are to be told. For the master.
+    /// Removes and bans a member, and queues the announcements. For the master.
     pub(crate) fn kick(&mut self, id: &PeerId, reason: Option<&str>, by: &PeerId, now: Timestamp) -> bool {
         let Some(ban) = self.members.get(id).map(|member| Ban::of(Some(member), now)) else { return false };
-        self.drop_member(id);
+        self.remove_member(id);
         self.epoch += 1;
         self.banned.insert(id.clone(), ban);
-        // Whoever had it could come back by it under another name and with another key.
+        // Otherwise the holder could rejoin with it under another id and key.
         for invite in self.invites.values_mut().filter(|invite| invite.used_by.contains(id)) {
             invite.revoked = true;
         }
@@ -436,7 +485,7 @@ impl Swarm {
         self.announce(Uuid::new_v4(), Some(id.clone()), told.to_text());
         let others = SystemContent {
             action: "member_kicked".to_owned(),
-            member: Some(MemberWord::Id(id.to_string())),
+            member: Some(MemberField::Id(id.to_string())),
             ..base
         };
         self.announce(Uuid::new_v4(), None, others.to_text());
@@ -444,35 +493,35 @@ impl Swarm {
     }
 }
 
-/// True if an announced member has not proved its key. A master that does not count checks no proof.
-fn is_provisional(said: &Said<'_>, content: &SystemContent, id: &PeerId) -> bool {
-    (content.is_provisional() || content.epoch.is_none()) && id != said.me
+/// True if an announced member has not proved its key. A master without epochs checks no proofs.
+fn is_provisional(context: &UpdateContext<'_>, content: &SystemContent, id: &PeerId) -> bool {
+    (content.is_provisional() || content.epoch.is_none()) && id != context.me
 }
 
-/// A time as it travels, so that what was told can be compared with what was noted.
+/// Truncates a time to milliseconds, as on the wire, to compare received and stored times.
 pub(crate) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 
-/// Whether a text can be what an invite is listed under.
+/// True if a text has the form of an invite digest.
 fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-fn subject(content: &SystemContent) -> Result<PeerId, NoAuthority> {
-    let id = content.subject().ok_or(NoAuthority::Field { field: "agent_id" })?;
-    PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "agent_id" })
+fn subject(content: &SystemContent) -> Result<PeerId, UpdateError> {
+    let id = content.subject().ok_or(UpdateError::Field { field: "agent_id" })?;
+    PeerId::parse(id).map_err(|_| UpdateError::Field { field: "agent_id" })
 }
 
-/// Parses a member of a roster. Whether it may be one is decided where the roster is built.
-pub(crate) fn read_member(member: &Joined, now: Timestamp) -> Result<Told, NoAuthority> {
-    let id = PeerId::parse(&member.agent_id).map_err(|_| NoAuthority::Field { field: "agent_id" })?;
-    let endpoint = Endpoint::parse(&member.endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
+/// Parses a roster entry. Whether it may be a member is decided where the roster is built.
+pub(crate) fn parse_member(member: &RosterMember, now: Timestamp) -> Result<RosterEntry, UpdateError> {
+    let id = PeerId::parse(&member.agent_id).map_err(|_| UpdateError::Field { field: "agent_id" })?;
+    let endpoint = Endpoint::parse(&member.endpoint).map_err(|_| UpdateError::Field { field: "endpoint" })?;
     let public_key =
-        PublicKey::parse(&member.public_key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
-    let joined_at = member.joined_at.as_deref().and_then(stamp::parse).unwrap_or(now);
+        PublicKey::parse(&member.public_key).map_err(|_| UpdateError::Field { field: "public_key" })?;
+    let joined_at = member.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(now);
     let provisional = member.provisional.unwrap_or(false);
-    Ok(Told { id, endpoint, public_key, joined_at, provisional })
+    Ok(RosterEntry { id, endpoint, public_key, joined_at, provisional })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The door at work: serves the endpoints, delivers, keeps rosters and keys current, until it is told to stop.
+//! Main loop of the door: serves the endpoints, delivers messages and refreshes rosters and keys until shutdown.
 
 use std::time::Duration;
 
@@ -12,26 +12,28 @@ use crate::config::Config;
 use crate::delivery::run_deliveries;
 use crate::error::{SwarmError, describe};
 use crate::github;
-use crate::keeper::Asked;
-use crate::operations::Merge;
+use crate::operations::ImportMode;
+use crate::refresh::RequestThrottle;
 use crate::server::{Server, Task};
 use crate::swarms::Swarms;
 use crate::wake::{Arrival, wake};
 
-/// Most that wait to be done after their answer was given; what comes beyond is dropped and found again.
-const TASKS: usize = 1024;
+/// Capacity of the task queue. Tasks beyond it are dropped and detected again later.
+const TASK_CAPACITY: usize = 1024;
 
-/// How often it is looked whether somebody is to be asked again.
-const HOUSEKEEPING: Duration = Duration::from_secs(20);
+/// Interval of the check for due retries.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Pause between two refreshes of the ledger for background work. Requests and deliveries read the current version
-/// themselves; each message changes the journal, and to reload after each would take as long as the message itself.
-const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
+/// Minimum time between two reloads of the store for background work.
+///
+/// Requests and deliveries read the current version themselves. Each message changes the journal, and a reload after
+/// each would take as long as the message itself.
+const RELOAD_PAUSE: Duration = Duration::from_millis(20);
 
-/// How many keys are confirmed in one go.
-const CONFIRMED_AT_ONCE: usize = 8;
+/// Maximum number of keys that are checked per round.
+const KEYS_PER_ROUND: usize = 8;
 
-/// Keeps the swarms of this hub going until `shutdown`.
+/// Runs the swarms of this hub until `shutdown`.
 pub async fn run(
     config: Config,
     hub: Hub,
@@ -41,7 +43,7 @@ pub async fn run(
     start(config, hub, outbound, shutdown).await?.await
 }
 
-/// Opens the swarms and starts to listen; what is returned keeps them going. What is wrong with the settings is said here.
+/// Opens the swarms and starts the listeners. The returned future runs them. Invalid settings fail here.
 pub async fn start(
     config: Config,
     hub: Hub,
@@ -51,26 +53,26 @@ pub async fn start(
     start_on(Swarms::open(config, hub).await?, outbound, shutdown).await
 }
 
-/// The same for swarms that are open.
+/// Starts swarms that are already open.
 pub(crate) async fn start_on(
     swarms: Swarms,
     outbound: Outbound,
     shutdown: CancellationToken,
 ) -> Result<impl Future<Output = Result<(), SwarmError>> + Send, SwarmError> {
-    // What is wrong with whom to believe and whom to call is said now, and not by the first message that waits.
-    if swarms.config().says_whom_to_call() {
+    // Report invalid client settings now instead of at the first delivery.
+    if swarms.config().has_network_settings() {
         swarms.client()?;
     }
     swarms.recover().await?;
-    let (tasks, queue) = mpsc::channel(TASKS);
-    let (told, arrivals) = mpsc::channel(TASKS);
-    let told = swarms.config().wake.is_some().then_some(told);
-    let listening = listen(&swarms, tasks, told, shutdown.clone()).await?;
+    let (tasks, queue) = mpsc::channel(TASK_CAPACITY);
+    let (arrival_sender, arrivals) = mpsc::channel(TASK_CAPACITY);
+    let arrival_sender = swarms.config().wake.is_some().then_some(arrival_sender);
+    let listening = listen(&swarms, tasks, arrival_sender, shutdown.clone()).await?;
     let hooks = listen_to_github(&swarms, shutdown.clone()).await?;
-    Ok(keep_going(swarms, outbound, queue, arrivals, [listening, hooks], shutdown))
+    Ok(run_until_shutdown(swarms, outbound, queue, arrivals, [listening, hooks], shutdown))
 }
 
-async fn keep_going(
+async fn run_until_shutdown(
     swarms: Swarms,
     outbound: Outbound,
     queue: mpsc::Receiver<Task>,
@@ -82,16 +84,16 @@ async fn keep_going(
     let deliveries = swarms.hub().run_door(Door::Swarm, deliveries, shutdown.clone());
     let work = async {
         tokio::select! {
-            result = follow(&swarms) => result,
-            () = tend(&swarms, queue) => Ok(()),
+            result = follow_changes(&swarms) => result,
+            () = run_tasks(&swarms, queue) => Ok(()),
             () = wake(&swarms, arrivals) => Ok(()),
-            () = keep_house(&swarms) => Ok(()),
+            () = run_housekeeping(&swarms) => Ok(()),
         }
     };
     let work = async {
         match shutdown.run_until_cancelled(Box::pin(work)).await {
             Some(result) => result,
-            // The deliveries end it.
+            // The deliveries decide when the door ends.
             None => std::future::pending().await,
         }
     };
@@ -129,12 +131,12 @@ async fn listen_to_github(
     let Some(config) = swarms.config().github.clone() else { return Ok(None) };
     let router = github::router(swarms.clone(), config.clone());
     let listening = switchboard_https::listen(config.listen, router, shutdown).await?;
-    tracing::info!(address = %listening.local_addr(), "listening for webhooks of GitHub");
+    tracing::info!(address = %listening.local_addr(), "listening for GitHub webhooks");
     Ok(Some(listening))
 }
 
-/// Follows what other processes of this hub change, such as a command that mutes somebody.
-async fn follow(swarms: &Swarms) -> Result<(), SwarmError> {
+/// Reloads the store when another process of this hub changes it, such as a command that mutes an agent.
+async fn follow_changes(swarms: &Swarms) -> Result<(), SwarmError> {
     let mut changes = swarms.hub().changes();
     loop {
         changes.next().await;
@@ -144,48 +146,48 @@ async fn follow(swarms: &Swarms) -> Result<(), SwarmError> {
             }
             tracing::warn!(error = %describe(&error), "the swarms could not be read");
         }
-        tokio::time::sleep(FOLLOW_PAUSE).await;
+        tokio::time::sleep(RELOAD_PAUSE).await;
     }
 }
 
-/// Does what requests have left to be done.
-async fn tend(swarms: &Swarms, mut queue: mpsc::Receiver<Task>) {
-    let mut asked = Asked::default();
+/// Runs the tasks that requests have deferred.
+async fn run_tasks(swarms: &Swarms, mut queue: mpsc::Receiver<Task>) {
+    let mut asked = RequestThrottle::default();
     while let Some(task) = queue.recv().await {
-        swarms.tend(task, &mut asked).await;
+        swarms.run_task(task, &mut asked).await;
     }
-    // Without a listener nothing is left to be done, which is no reason to end.
+    // Without a listener there are no tasks, which must not end the door.
     std::future::pending::<()>().await;
 }
 
-async fn keep_house(swarms: &Swarms) {
+async fn run_housekeeping(swarms: &Swarms) {
     loop {
         let now = swarms.hub().now();
-        swarms.ask_again(now).await;
-        swarms.end_unanswered(now).await;
-        swarms.complete_announced(CONFIRMED_AT_ONCE, now).await;
-        swarms.confirm_stale(CONFIRMED_AT_ONCE).await;
-        tokio::time::sleep(HOUSEKEEPING).await;
+        swarms.retry_pending_joins(now).await;
+        swarms.expire_transfers(now).await;
+        swarms.fetch_missing_keys(KEYS_PER_ROUND, now).await;
+        swarms.confirm_stale_keys(KEYS_PER_ROUND).await;
+        tokio::time::sleep(HOUSEKEEPING_INTERVAL).await;
     }
 }
 
 impl Swarms {
-    /// Finishes what an interruption has left: things to be said, a directory and a file behind the ledger.
+    /// Finishes interrupted work: pending announcements, and a directory or state file that is behind the store.
     async fn recover(&self) -> Result<(), SwarmError> {
         for identity in self.identities() {
-            self.register(&identity.agent).await?;
+            self.register_mailbox(&identity.agent).await?;
             if let Err(error) = self.resume_rotation(&identity.agent).await {
-                tracing::error!(agent = %identity.agent, error = %describe(&error), "the change of a key is not finished");
+                tracing::error!(agent = %identity.agent, error = %describe(&error), "a key rotation is not finished");
             }
-            if let Err(error) = self.take_over_state(&identity.agent, Merge::Unheard).await {
-                // The ledger is what counts; a file that cannot be used is written again below.
-                tracing::warn!(agent = %identity.agent, error = %describe(&error), "state.json is not taken over");
+            if let Err(error) = self.import_state_file(&identity.agent, ImportMode::UnknownOnly).await {
+                // The store is authoritative; an unusable file is overwritten below.
+                tracing::warn!(agent = %identity.agent, error = %describe(&error), "state.json was not imported");
             }
             self.write_state(&identity.agent).await?;
         }
         for (agent, swarm) in self.swarms() {
-            self.say_announcements(&agent, swarm.swarm_id).await?;
-            self.tell_directory(&agent, swarm.swarm_id).await?;
+            self.send_announcements(&agent, swarm.swarm_id).await?;
+            self.sync_directory(&agent, swarm.swarm_id).await?;
         }
         Ok(())
     }

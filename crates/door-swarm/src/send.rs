@@ -1,4 +1,4 @@
-//! Writing to a swarm from here.
+//! Sending messages to a swarm from this hub.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -8,50 +8,50 @@ use uuid::Uuid;
 
 use crate::agent_id::BROADCAST;
 use crate::error::SwarmError;
-use crate::operations::member_of;
+use crate::operations::resolve_member;
 use crate::swarms::Swarms;
-use crate::translate::{Written, key};
+use crate::translate::{OutgoingDraft, key};
 use crate::wire::{Attachment, AttachmentType, MessageType, Priority, Reference};
 
-/// Longest text, as the existing command line has it.
-const MOST_CONTENT: usize = 65_536;
+/// Longest text in characters: the limit of the existing command line.
+const MAX_CONTENT: usize = 65_536;
 
-/// Most references and attachments of one message.
-const MOST_PARTS: usize = 50;
+/// Maximum number of references and of attachments per message.
+const MAX_PARTS: usize = 50;
 
-/// A message to a swarm or to somebody in it.
+/// A message to a swarm or to one of its members.
 #[derive(Debug, Clone)]
-pub struct Letter {
-    /// What the swarm is called here; the only one where nothing is said.
+pub struct OutgoingMessage {
+    /// The swarm's local name; `None` means the only swarm.
     pub swarm: Option<String>,
-    /// An agent's id; everybody where nobody is named.
+    /// The recipient's id; `None` means all members.
     pub to: Option<String>,
-    /// Who of us writes; our agent in the swarm where nobody is named.
+    /// The local sender; `None` means our agent in the swarm.
     pub from: Option<AgentId>,
-    /// A message or a notification.
+    /// `message` or `notification`.
     pub kind: MessageType,
     /// The text.
     pub text: String,
-    /// The message it answers, by its id here or in the swarm.
+    /// The message that this answers, by local id or wire id.
     pub in_reply_to: Option<String>,
-    /// What groups a conversation, where it is not what it answers.
+    /// Thread id, if it differs from that of the answered message.
     pub thread: Option<Uuid>,
-    /// How urgent it is.
+    /// The priority.
     pub priority: Priority,
-    /// When it stops being of use.
+    /// Expiry time.
     pub expires_at: Option<Timestamp>,
-    /// What it is about.
+    /// Issues, commits, pages and other things that the message refers to.
     pub references: Vec<Reference>,
-    /// What comes with it.
+    /// Attachments.
     pub attachments: Vec<Attachment>,
-    /// Whatever else it carries.
+    /// Further metadata.
     pub metadata: Map<String, Value>,
-    /// The sender's own word for it, under which it may be sent again without being sent twice.
+    /// Idempotency key: a retry with the same key is not sent twice.
     pub key: Option<String>,
 }
 
-impl Letter {
-    /// A plain message to everybody in the only swarm.
+impl OutgoingMessage {
+    /// Builds a plain message to all members of the only swarm.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             swarm: None,
@@ -72,8 +72,8 @@ impl Letter {
 
     fn check(&self, body: usize, now: Timestamp) -> Result<(), SwarmError> {
         let characters = self.text.chars().count();
-        if self.text.is_empty() || characters > MOST_CONTENT {
-            let problem = format!("must have 1 to {MOST_CONTENT} characters; it has {characters}");
+        if self.text.is_empty() || characters > MAX_CONTENT {
+            let problem = format!("must have 1 to {MAX_CONTENT} characters; it has {characters}");
             return Err(SwarmError::field("content", problem));
         }
         if self.text.contains('\0') {
@@ -82,15 +82,15 @@ impl Letter {
         if self.kind == MessageType::System {
             return Err(SwarmError::field(
                 "type",
-                "must be message or notification; the rest is for the swarm itself",
+                "must be message or notification; system messages are sent by the door",
             ));
         }
         check_parts(&self.references, &self.attachments)?;
         if self.expires_at.is_some_and(|end| end <= now) {
-            return Err(SwarmError::field("expires_at", "is over already"));
+            return Err(SwarmError::field("expires_at", "is in the past"));
         }
         let carried: usize = self.attachments.iter().map(|attachment| attachment.content.len()).sum();
-        // What the envelope adds to them is less than 16 KiB.
+        // The rest of the envelope takes less than 16 KiB.
         if self.text.len() + carried > body.saturating_sub(16 * 1024) {
             return Err(SwarmError::field(
                 "attachments",
@@ -101,13 +101,10 @@ impl Letter {
     }
 }
 
-/// Whether what a message is about, and what comes with it, is of a kind and number that leads somewhere.
+/// Checks the number and the format of references and attachments.
 pub(crate) fn check_parts(references: &[Reference], attachments: &[Attachment]) -> Result<(), SwarmError> {
-    if references.len() > MOST_PARTS || attachments.len() > MOST_PARTS {
-        return Err(SwarmError::field(
-            "references",
-            format!("and attachments are at most {MOST_PARTS} each"),
-        ));
+    if references.len() > MAX_PARTS || attachments.len() > MAX_PARTS {
+        return Err(SwarmError::field("references", format!("and attachments are at most {MAX_PARTS} each")));
     }
     for reference in references {
         reference.check()?;
@@ -139,62 +136,64 @@ fn check_attachment(attachment: &Attachment) -> Result<(), SwarmError> {
 }
 
 impl Swarms {
-    /// Writes to a swarm. The message is in the journal when this returns; `serve` sends it.
-    pub async fn send(&self, letter: Letter) -> Result<Accepted, SwarmError> {
-        let (agent, swarm) = self.find_active(letter.swarm.as_deref())?;
+    /// Sends a message to a swarm. It is in the journal on return; `serve` delivers it.
+    pub async fn send(&self, message: OutgoingMessage) -> Result<Accepted, SwarmError> {
+        let (agent, swarm) = self.find_active_swarm(message.swarm.as_deref())?;
         let now = self.hub().now();
-        letter.check(self.config().limits.body, now)?;
+        message.check(self.config().limits.body, now)?;
         let own = agent.name().map(AgentId::local);
-        let from = letter.from.clone().or(own).ok_or_else(|| SwarmError::field("from", "is no name here"))?;
-        let to = match letter.to.as_deref() {
+        let from =
+            message.from.clone().or(own).ok_or_else(|| SwarmError::field("from", "is no name here"))?;
+        let to = match message.to.as_deref() {
             None | Some("all" | BROADCAST) => Address::Group(GroupId::Swarm(swarm.realm.clone())),
             Some(named) => {
-                let id = member_of(&swarm, named)?;
+                let id = resolve_member(&swarm, named)?;
                 let name = swarm.members.get(&id).map(|member| member.name.clone());
                 let name = name.ok_or_else(|| SwarmError::field("to", "is no member"))?;
                 AgentId { name, realm: Some(swarm.realm.clone()) }.into()
             }
         };
-        let in_reply_to = match letter.in_reply_to.as_deref() {
-            Some(id) => Some(self.message_id(id).await?),
+        let in_reply_to = match message.in_reply_to.as_deref() {
+            Some(id) => Some(self.resolve_message_id(id).await?),
             None => None,
         };
-        let written = Written {
+        let outgoing = OutgoingDraft {
             id: self.hub().next_id(),
             wire_id: Uuid::new_v4(),
             from,
             to,
-            kind: letter.kind,
-            text: letter.text.clone(),
+            kind: message.kind,
+            text: message.text.clone(),
             now,
         };
-        let mut draft =
-            written.into_draft(swarm.swarm_id).ok_or_else(|| SwarmError::field("type", "is no kind here"))?;
+        let mut draft = outgoing
+            .into_draft(swarm.swarm_id)
+            .ok_or_else(|| SwarmError::field("type", "is no kind here"))?;
         draft.in_reply_to = in_reply_to;
-        draft.expires_at = letter.expires_at;
-        draft.key = letter.key;
-        let mut keep = |key: &str, value: Value| drop(draft.metadata.insert(key.to_owned(), value));
-        if letter.priority != Priority::Normal {
-            keep(key::PRIORITY, letter.priority.as_str().into());
+        draft.expires_at = message.expires_at;
+        draft.key = message.key;
+        let mut set_field = |key: &str, value: Value| drop(draft.metadata.insert(key.to_owned(), value));
+        if message.priority != Priority::Normal {
+            set_field(key::PRIORITY, message.priority.as_str().into());
         }
-        // What is checked above can be written as JSON.
-        if !letter.references.is_empty() {
-            keep(key::REFERENCES, serde_json::to_value(&letter.references).unwrap_or_default());
+        // Values that were parsed from JSON always serialize.
+        if !message.references.is_empty() {
+            set_field(key::REFERENCES, serde_json::to_value(&message.references).unwrap_or_default());
         }
-        if !letter.attachments.is_empty() {
-            keep(key::ATTACHMENTS, serde_json::to_value(&letter.attachments).unwrap_or_default());
+        if !message.attachments.is_empty() {
+            set_field(key::ATTACHMENTS, serde_json::to_value(&message.attachments).unwrap_or_default());
         }
-        if !letter.metadata.is_empty() {
-            keep(key::METADATA, Value::Object(letter.metadata));
+        if !message.metadata.is_empty() {
+            set_field(key::METADATA, Value::Object(message.metadata));
         }
-        if let Some(thread) = letter.thread {
-            keep(key::THREAD, thread.to_string().into());
+        if let Some(thread) = message.thread {
+            set_field(key::THREAD, thread.to_string().into());
         }
         Ok(self.hub().submit(draft).await?)
     }
 
-    /// The message of this id, in whichever spelling.
-    pub async fn message_id(&self, text: &str) -> Result<MessageId, SwarmError> {
+    /// Finds a message by wire id or local id.
+    pub async fn resolve_message_id(&self, text: &str) -> Result<MessageId, SwarmError> {
         if let Some((_, id)) =
             self.hub().find_by_native(Some(Door::Swarm), &text.to_ascii_lowercase()).await?.into_iter().next()
         {
@@ -206,8 +205,8 @@ impl Swarms {
     }
 }
 
-/// Bytes as an attachment within a message has them.
-pub fn base64(bytes: &[u8]) -> String {
+/// Encodes bytes for an inline attachment.
+pub fn encode_base64(bytes: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -3,7 +3,7 @@ use switchboard_sys::clock::Clock;
 use super::*;
 use crate::test_peer::World;
 
-/// A hub whose clock stands still, with these limits for requests and for joins.
+/// A hub with a manual clock and these limits for requests and joins.
 async fn server(per_client: u32, joins: u32) -> (crate::test_peer::TestPeer, Server) {
     let clock = Clock::by_hand(Clock::system().now());
     let limit = |config: &mut crate::Config| {
@@ -24,9 +24,9 @@ async fn ask(server: &Server, method: &str, path: &str, kind: &str, body: &str) 
     }
 }
 
-/// The client chooses path, method, type and body: none of them keeps a request from being counted.
+/// The client chooses path, method, type and body: none of them exempts a request from the limit.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_request_counts_once_for_its_client() {
+async fn request_counts_once_for_its_client() {
     let json = "application/json";
     let garbage = r#"{"type":"system","action":"join_request","invite_token":"a.b.c","sender":{}}"#;
     let large = "x".repeat(300 << 10);
@@ -56,9 +56,9 @@ async fn each_request_counts_once_for_its_client() {
     }
 }
 
-/// Requests to join have a limit of their own, which a garbage token uses up as well.
+/// Join requests have their own limit, which invalid tokens use up as well.
 #[tokio::test(flavor = "multi_thread")]
-async fn garbage_tokens_count_as_joins() {
+async fn invalid_tokens_count_as_joins() {
     let (_peer, server) = server(0, 2).await;
     for (kind, expected) in [("application/json", 400), ("text/plain", 400), ("application/json", 429)] {
         assert_eq!(ask(&server, "POST", "/swarm/join", kind, "{").await, expected, "{kind}");

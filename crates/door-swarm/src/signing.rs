@@ -1,25 +1,26 @@
-//! What is signed, and how (§4.4), and the signature over a whole envelope that goes beyond it.
+//! Message signatures (§4.4), and an extension: the signature over the whole envelope.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::canonical::canonical;
+use crate::canonical_json::canonicalize;
 use crate::keys::{PublicKey, SecretKey};
 use crate::wire::{Envelope, MessageType};
 
-/// Where in the metadata the signature over the whole envelope travels.
+/// Metadata key of the envelope signature.
 pub(crate) const ENVELOPE_SIGNATURE: &str = "envelope_signature";
 
-/// How `/info` says that an agent makes such signatures and expects them of those who have begun to.
+/// Capability in `/info`: the agent signs whole envelopes, and requires it from members that have started to.
 pub(crate) const ENVELOPE_CAPABILITY: &str = "envelope-signature-v1";
 
-/// What the signed bytes of a whole envelope begin with. The NUL keeps them apart from a token's, which has none, and
-/// their length from a message's, whose digest has 32 bytes.
+/// Domain separator of the envelope signature.
+///
+/// The NUL separates it from a token, which has none, and the length from a message digest, which has 32 bytes.
 const ENVELOPE_DOMAIN: &[u8] = b"asp-envelope-v1\0";
 
-/// What a message's signature says something of, in the order in which it is signed.
+/// The fields that a message signature covers, in signing order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Payload<'a> {
     pub(crate) message_id: &'a str,
@@ -42,20 +43,20 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The signed bytes: the fields one after the other, with nothing between them.
+    /// Returns the signed bytes: the fields concatenated without separators.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         [self.message_id, self.timestamp, self.swarm_id, self.recipient, self.kind.as_str(), self.content]
             .concat()
             .into_bytes()
     }
 
-    /// Signs it: Ed25519 over the 32 bytes of its SHA-256, base64.
+    /// Signs the SHA-256 of the payload with Ed25519 and returns base64.
     pub(crate) fn sign(&self, key: &SecretKey) -> String {
         let digest: [u8; 32] = Sha256::digest(self.bytes()).into();
         STANDARD.encode(key.sign(&digest))
     }
 
-    /// Whether the signature is that key's over it.
+    /// Verifies a signature over the payload.
     pub(crate) fn verify(&self, key: &PublicKey, signature: &str) -> bool {
         let Ok(signature) = STANDARD.decode(signature) else { return false };
         let bytes = self.bytes();
@@ -64,12 +65,12 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Signs a whole envelope, as it is apart from its signatures; `None` where a number in it has no exact form.
+/// Signs a whole envelope without its signatures; `None` if it contains a number without an exact form.
 pub(crate) fn sign_envelope(key: &SecretKey, envelope: &Value) -> Option<String> {
     Some(STANDARD.encode(key.sign(&envelope_bytes(envelope)?)))
 }
 
-/// Whether a whole envelope is signed, and rightly. `None` where it carries no such signature.
+/// Verifies an envelope signature. Returns `None` if there is none.
 pub(crate) fn verify_envelope(key: &PublicKey, envelope: &Value) -> Option<bool> {
     let signature = envelope.get("metadata")?.get(ENVELOPE_SIGNATURE)?;
     let verified = key.ed25519().is_some()
@@ -79,7 +80,7 @@ pub(crate) fn verify_envelope(key: &PublicKey, envelope: &Value) -> Option<bool>
     Some(verified)
 }
 
-/// The canonical form of an envelope without its two signatures.
+/// Returns the canonical bytes of an envelope without its two signatures.
 fn envelope_bytes(envelope: &Value) -> Option<Vec<u8>> {
     let mut bare = envelope.as_object()?.clone();
     bare.remove("signature");
@@ -90,7 +91,7 @@ fn envelope_bytes(envelope: &Value) -> Option<Vec<u8>> {
         }
     }
     let mut bytes = ENVELOPE_DOMAIN.to_vec();
-    bytes.extend(canonical(&Value::Object(bare))?);
+    bytes.extend(canonicalize(&Value::Object(bare))?);
     Some(bytes)
 }
 

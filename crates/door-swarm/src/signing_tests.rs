@@ -19,13 +19,13 @@ fn payload(vector: &Value) -> Payload<'_> {
         timestamp: text("timestamp"),
         swarm_id: text("swarm_id"),
         recipient: text("recipient"),
-        kind: MessageType::from_word(text("type")).unwrap(),
+        kind: MessageType::from_wire(text("type")).unwrap(),
         content: text("content"),
     }
 }
 
 #[test]
-fn the_vectors_hold_byte_for_byte() {
+fn vectors_match_byte_for_byte() {
     let (vectors, key) = (vectors(), vector_key());
     assert_eq!(key.public().to_wire(), vectors["public_key_b64"].as_str().unwrap());
     for vector in vectors["messages"].as_array().unwrap() {
@@ -40,9 +40,9 @@ fn the_vectors_hold_byte_for_byte() {
     }
 }
 
-/// S8: the spellings of a signature that lax verifiers take.
+/// Encodings of a signature that lax verifiers accept.
 #[test]
-fn a_signature_has_one_spelling() {
+fn signature_has_one_encoding() {
     let (vectors, key) = (vectors(), vector_key().public());
     let vector = &vectors["messages"][0];
     let (payload, good) = (payload(vector), vector["signature_b64"].as_str().unwrap());
@@ -57,7 +57,7 @@ fn a_signature_has_one_spelling() {
         STANDARD.encode([&bytes[..], &[0]].concat()),
         STANDARD.encode([0; 64]),
     ];
-    // S + L is the same number to a verifier that does not look.
+    // S + L is the same number to a verifier without a range check.
     let order: [u8; 32] = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
@@ -87,9 +87,9 @@ fn envelope() -> Value {
     })
 }
 
-/// S2: the fields that the protocol's own signature leaves out.
+/// The fields that the protocol's own signature does not cover.
 #[test]
-fn any_change_to_a_signed_envelope_is_noticed() {
+fn altered_envelope_is_detected() {
     let key = vector_key();
     let mut signed = envelope();
     assert_eq!(verify_envelope(&key.public(), &signed), None, "it carries none yet");
@@ -122,7 +122,7 @@ fn any_change_to_a_signed_envelope_is_noticed() {
 }
 
 #[test]
-fn an_envelope_without_metadata_can_be_signed_too() {
+fn envelope_without_metadata_can_be_signed() {
     let key = vector_key();
     let mut bare = envelope();
     bare.as_object_mut().unwrap().remove("metadata");
@@ -132,9 +132,9 @@ fn an_envelope_without_metadata_can_be_signed_too() {
 }
 
 proptest! {
-    /// S1: whichever way the bytes are moved between fields, a reader that enforces the recipient finds one meaning.
+    /// However the bytes are shifted between fields, a reader that checks the recipient finds one reading.
     #[test]
-    fn a_signature_is_for_one_recipient_type_and_content(cut in 0_usize..40, content in "[a-z{}\"]{0,30}") {
+    fn signature_has_one_reading(cut in 0_usize..40, content in "[a-z{}\"]{0,30}") {
         let key = vector_key();
         let base = Payload {
             message_id: "550e8400-e29b-41d4-a716-446655440000", timestamp: "2026-02-05T14:30:00.000Z",
@@ -149,9 +149,9 @@ proptest! {
                 let moved = Payload { recipient, kind, content, ..base };
                 let is_same = recipient == "bob" && kind == MessageType::Message;
                 if moved.verify(&key.public(), &signature) && !is_same {
-                    // Only an id that clashes with the real recipient's could be taken in.
+                    // Only an id that conflicts with the real recipient's could be accepted.
                     let clashes = crate::PeerId::parse(recipient)
-                        .is_ok_and(|id| id.clashes_with(&crate::PeerId::parse("bob").unwrap()));
+                        .is_ok_and(|id| id.conflicts_with(&crate::PeerId::parse("bob").unwrap()));
                     prop_assert!(clashes, "{recipient}");
                 }
             }

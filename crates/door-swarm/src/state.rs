@@ -1,4 +1,4 @@
-//! §9: an agent's membership as a file that other programs can read, and that can be taken elsewhere.
+//! The state file (§9): an agent's memberships, readable and portable for other programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,127 +10,127 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::PublicKey;
-use crate::stamp;
+use crate::timestamp;
 
-/// The version of the format that we write.
+/// Version of the format that this program writes.
 pub(crate) const SCHEMA_VERSION: &str = "1.0.0";
 
-/// Most members of one swarm: what one roster message can still carry.
-pub(crate) const MOST_MEMBERS: usize = 1000;
+/// Maximum number of members per swarm: what one roster message can still carry.
+pub(crate) const MAX_MEMBERS: usize = 1000;
 
-/// Most entries of the other lists.
-const MOST_ENTRIES: usize = 10_000;
+/// Maximum number of entries of the other lists.
+const MAX_ENTRIES: usize = 10_000;
 
-/// `state.json`.
+/// Content of `state.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MembershipState {
-    /// The version of this format.
+    /// Version of this format.
     #[schemars(regex(pattern = r"^1\.[0-9]+\.[0-9]+$"))]
     pub schema_version: String,
-    /// Whose state it is.
+    /// Owner of the state.
     #[schemars(length(min = 1, max = 256))]
     pub agent_id: String,
-    /// When it was exported; only in exports.
+    /// Time of the export; only in exports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exported_at: Option<String>,
-    /// The swarms, by id.
+    /// Swarms by id.
     pub swarms: BTreeMap<String, SwarmMembership>,
     /// Swarms whose messages are dropped.
     pub muted_swarms: BTreeSet<String>,
     /// Agents whose messages are dropped.
     pub muted_agents: BTreeSet<String>,
-    /// The keys of others.
+    /// Public keys of other agents.
     pub public_keys: BTreeMap<String, KnownKey>,
 }
 
 /// A swarm that the agent belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwarmMembership {
-    /// The swarm, a UUID.
+    /// The swarm's id, a UUID.
     pub swarm_id: String,
-    /// What it is called.
+    /// Display name.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
-    /// Who leads it.
+    /// The master.
     pub master: String,
-    /// Everybody in it.
+    /// All members.
     pub members: Vec<StateMember>,
-    /// When the agent joined.
+    /// Time when the agent joined.
     pub joined_at: String,
-    /// Its rules.
+    /// Rules of the swarm.
     pub settings: SwarmSettings,
 }
 
-/// The rules of a swarm.
+/// Rules of a swarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SwarmSettings {
-    /// Whether members may invite as well.
+    /// True if members may invite.
     #[serde(default)]
     pub allow_member_invite: bool,
-    /// Whether the master has to approve who joins.
+    /// True if joins need the master's approval.
     #[serde(default)]
     pub require_approval: bool,
 }
 
-/// A member.
+/// A member of a swarm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StateMember {
-    /// The agent.
+    /// The agent's id.
     pub agent_id: String,
-    /// Where it is reached.
+    /// Its endpoint.
     #[schemars(regex(pattern = r"^https://"))]
     pub endpoint: String,
-    /// Its key, base64.
+    /// Its public key, base64.
     #[schemars(length(min = 1, max = 2048))]
     pub public_key: String,
-    /// Since when.
+    /// Time when it joined.
     pub joined_at: String,
 }
 
-/// A key of another agent.
+/// A public key of another agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KnownKey {
     /// The key, base64.
     #[schemars(length(min = 1, max = 2048))]
     pub public_key: String,
-    /// When it was learned or last confirmed.
+    /// Time when it was learned or last confirmed.
     pub fetched_at: String,
-    /// Where it can be confirmed.
+    /// URL that can confirm it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
 }
 
-/// Why a state file is refused.
+/// Reason why a state file is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// It is not JSON of this form.
+    /// The file is not JSON of this format.
     #[error("the state is refused at '{path}': {problem}")]
     Shape {
-        /// Where.
+        /// Path of the invalid value.
         path: String,
-        /// What is wrong.
+        /// Why it is invalid.
         problem: String,
     },
-    /// Another version wrote it.
+    /// The format has an unsupported version.
     #[error(
-        "the state has schema_version '{found}' and this switchboard reads 1.x; export it again with a program of that version"
+        "schema_version is '{found}', but this switchboard reads 1.x; export the state again with a program that writes 1.x"
     )]
     Version {
-        /// As given.
+        /// The version found.
         found: String,
     },
-    /// It is somebody else's.
+    /// The file belongs to another agent.
     #[error("the state belongs to '{found}', not to '{expected}'; name the agent it belongs to with --agent")]
     Owner {
-        /// Whose it is.
+        /// The owner found.
         found: String,
-        /// Whose it should be.
+        /// The owner expected.
         expected: String,
     },
 }
 
 impl MembershipState {
-    /// The state of an agent that belongs to nothing.
+    /// Returns the state of an agent without swarms.
     pub fn empty(agent: &PeerId) -> Self {
         Self {
             schema_version: SCHEMA_VERSION.to_owned(),
@@ -143,9 +143,9 @@ impl MembershipState {
         }
     }
 
-    /// Reads a state and checks every value in it.
+    /// Parses a state file and checks every value.
     pub fn parse(bytes: &[u8]) -> Result<Self, StateError> {
-        let value = crate::strict::parse(bytes)
+        let value = crate::strict_json::parse(bytes)
             .map_err(|error| StateError::Shape { path: String::new(), problem: error.to_string() })?;
         if let Some(version) = value.get("schema_version").and_then(|version| version.as_str())
             && !version.starts_with("1.")
@@ -160,7 +160,7 @@ impl MembershipState {
         Ok(state)
     }
 
-    /// Whether every value in it can be used.
+    /// Checks every value.
     pub fn check(&self) -> Result<(), StateError> {
         let fail = |path: String, problem: String| Err(StateError::Shape { path, problem });
         if PeerId::parse(&self.agent_id).is_err() {
@@ -169,9 +169,9 @@ impl MembershipState {
         check_time("exported_at", self.exported_at.as_deref())?;
         if [self.swarms.len(), self.muted_swarms.len(), self.muted_agents.len(), self.public_keys.len()]
             .iter()
-            .any(|count| *count > MOST_ENTRIES)
+            .any(|count| *count > MAX_ENTRIES)
         {
-            return fail(String::new(), format!("a list has more than {MOST_ENTRIES} entries"));
+            return fail(String::new(), format!("a list has more than {MAX_ENTRIES} entries"));
         }
         for (id, swarm) in &self.swarms {
             swarm.check(id)?;
@@ -199,18 +199,18 @@ impl MembershipState {
         Ok(())
     }
 
-    /// The file's bytes.
+    /// Serializes the file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // A struct of texts can always be written.
+        // A struct of strings always serializes.
         let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         bytes.push(b'\n');
         bytes
     }
 
-    /// The same, marked as an export.
+    /// Marks the state as an export.
     #[must_use]
     pub fn exported(mut self, now: Timestamp) -> Self {
-        self.exported_at = Some(stamp::render(now));
+        self.exported_at = Some(timestamp::render(now));
         self
     }
 }
@@ -220,7 +220,7 @@ impl SwarmMembership {
         let at = |field: &str| format!("swarms.{}.{field}", key.chars().take(40).collect::<String>());
         let fail = |path: String, problem: String| Err(StateError::Shape { path, problem });
         if Uuid::try_parse(&self.swarm_id).is_err() || self.swarm_id != key {
-            return fail(at("swarm_id"), "must be the UUID that it stands under".to_owned());
+            return fail(at("swarm_id"), "must be the UUID of its key in 'swarms'".to_owned());
         }
         if !(1..=256).contains(&self.name.chars().count()) || self.name.chars().any(char::is_control) {
             return fail(
@@ -228,8 +228,8 @@ impl SwarmMembership {
                 "must have 1 to 256 characters, none of them a control character".to_owned(),
             );
         }
-        if self.members.len() > MOST_MEMBERS {
-            return fail(at("members"), format!("has more than {MOST_MEMBERS} entries"));
+        if self.members.len() > MAX_MEMBERS {
+            return fail(at("members"), format!("has more than {MAX_MEMBERS} entries"));
         }
         check_time(&at("joined_at"), Some(&self.joined_at))?;
         let mut seen: Vec<PeerId> = Vec::new();
@@ -245,7 +245,7 @@ impl SwarmMembership {
             if let Err(error) = Endpoint::parse(&member.endpoint) {
                 return fail(at("endpoint"), error.to_string());
             }
-            // Provisional members may share a key: whether these can is decided where the roster is built.
+            // Provisional members may share a key; whether these may is decided where the roster is built.
             if let Err(error) = PublicKey::parse(&member.public_key) {
                 return fail(at("public_key"), error.to_string());
             }
@@ -261,7 +261,7 @@ impl SwarmMembership {
 
 fn check_time(path: &str, text: Option<&str>) -> Result<(), StateError> {
     match text {
-        Some(text) if stamp::parse(text).is_none() => {
+        Some(text) if timestamp::parse(text).is_none() => {
             Err(StateError::Shape { path: path.to_owned(), problem: "is not a time in UTC".to_owned() })
         }
         _ => Ok(()),

@@ -27,7 +27,7 @@ fn state() -> Value {
 }
 
 #[test]
-fn a_state_comes_back_as_it_was() {
+fn state_round_trips() {
     let parsed = MembershipState::parse(state().to_string().as_bytes()).unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&parsed.to_bytes()).unwrap(), state());
     let exported = parsed.clone().exported("2026-02-05T15:00:00Z".parse().unwrap());
@@ -37,9 +37,9 @@ fn a_state_comes_back_as_it_was() {
     MembershipState::parse(empty.to_string().as_bytes()).unwrap();
 }
 
-/// S21 and S22: other versions, hostile members, paths in ids.
+/// Unsupported versions, hostile members, paths in ids.
 #[test]
-fn what_cannot_be_used_is_refused_with_its_place() {
+fn invalid_value_is_refused_with_path() {
     let swarm = "/swarms/550e8400-e29b-41d4-a716-446655440000";
     let table: [(String, Value, &str); 16] = [
         ("/schema_version".into(), json!("2.0.0"), "reads 1.x"),
@@ -74,13 +74,13 @@ fn what_cannot_be_used_is_refused_with_its_place() {
 fn schema() -> Value {
     let mut schema = schemars::schema_for!(MembershipState).to_value();
     schema["title"] = json!("Membership state");
-    schema["description"] = json!("What an agent of a swarm knows of its swarms: `~/.swarm/state.json`.");
+    schema["description"] = json!("Memberships of an agent: `~/.swarm/state.json`.");
     schema
 }
 
-/// `UPDATE_SCHEMAS=1` writes it anew.
+/// `UPDATE_SCHEMAS=1` regenerates it.
 #[test]
-fn the_schema_in_the_repository_is_current() {
+fn schema_file_is_current() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/swarm");
     let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
     if std::env::var_os("UPDATE_SCHEMAS").is_some() {
@@ -105,7 +105,7 @@ fn schema_and_reader_agree() {
 }
 
 #[test]
-fn the_examples_of_the_protocol_are_valid_by_the_published_schema() {
+fn protocol_examples_match_published_schema() {
     let published: Value =
         serde_json::from_str(include_str!("../../../schemas/swarm/membership-state.json")).unwrap();
     let validator = jsonschema::validator_for(&published).unwrap();

@@ -1,4 +1,4 @@
-//! The swarms, as the command line, the tools and the running door use them.
+//! [`Swarms`], the API of the command line, the tools and the running door.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,19 +13,19 @@ use switchboard_sys::files::{Dir, FileError};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
-use crate::book::{self, Book};
 use crate::config::Config;
 use crate::error::{SwarmError, describe};
 use crate::keys::{KeyError, SecretKey};
-use crate::ledger::{Identity, Swarm, state_of};
+use crate::model::{Identity, Swarm, build_state};
+use crate::store::{self, StoreSnapshot};
 
-/// The file of an agent's key, in its folder.
+/// File name of an agent's key.
 pub(crate) const KEY_FILE: &str = "agent.key";
 
-/// The file of an agent's state, in its folder.
+/// File name of an agent's state.
 pub(crate) const STATE_FILE: &str = "state.json";
 
-/// The swarms that agents of this hub take part in. Clones are handles on the same.
+/// The swarms of this hub's agents. Clones share their state.
 #[derive(Clone)]
 pub struct Swarms {
     inner: Arc<Inner>,
@@ -34,28 +34,28 @@ pub struct Swarms {
 struct Inner {
     hub: Hub,
     config: Config,
-    book: RwLock<Arc<Book>>,
+    snapshot: RwLock<Arc<StoreSnapshot>>,
     client: Mutex<Option<Client>>,
-    /// Why each peer that could not be reached could not be: at most one sentence for each member of our swarms.
-    troubles: Mutex<HashMap<AgentId, String>>,
-    /// Until when peers have asked not to be called: at most one time for each member of our swarms.
-    busy: Mutex<HashMap<AgentId, Timestamp>>,
-    /// How often in a row peers have answered that they do not know us: at most one number for each member of our swarms.
+    /// Last failure per unreachable peer: at most one for each member of our swarms.
+    failures: Mutex<HashMap<AgentId, String>>,
+    /// `Retry-After` times of peers: at most one for each member of our swarms.
+    retry_times: Mutex<HashMap<AgentId, Timestamp>>,
+    /// Consecutive "unknown sender" answers per peer: at most one count for each member of our swarms.
     unknown: Mutex<HashMap<AgentId, u32>>,
-    /// Held while the ledger is read again, so that an older reading never replaces a newer one.
+    /// Held during a reload, so that an older snapshot never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
 }
 
 impl Swarms {
-    /// Opens what the hub knows of its swarms.
+    /// Opens the swarms of a hub.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, SwarmError> {
         let inner = Inner {
             hub,
             config,
-            book: RwLock::default(),
+            snapshot: RwLock::default(),
             client: Mutex::default(),
-            troubles: Mutex::default(),
-            busy: Mutex::default(),
+            failures: Mutex::default(),
+            retry_times: Mutex::default(),
             unknown: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
         };
@@ -64,17 +64,17 @@ impl Swarms {
         Ok(swarms)
     }
 
-    /// The hub behind them.
+    /// Returns the hub.
     pub fn hub(&self) -> &Hub {
         &self.inner.hub
     }
 
-    /// The door's settings.
+    /// Returns the settings of the door.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }
 
-    /// The client for other agents' endpoints, made when it is first needed.
+    /// Returns the client for other agents' endpoints; created at first use.
     pub(crate) fn client(&self) -> Result<Client, SwarmError> {
         let mut client = self.inner.client.lock();
         if let Some(client) = &*client {
@@ -85,39 +85,39 @@ impl Swarms {
         Ok(made)
     }
 
-    /// Notes why a peer could not be reached, or that it was.
-    pub(crate) fn note_trouble(&self, peer: &AgentId, trouble: Option<&str>) {
-        let mut troubles = self.inner.troubles.lock();
+    /// Records why a peer was unreachable, or that it was reached.
+    pub(crate) fn record_failure(&self, peer: &AgentId, trouble: Option<&str>) {
+        let mut failures = self.inner.failures.lock();
         match trouble {
-            Some(reason) => drop(troubles.insert(peer.clone(), reason.to_owned())),
-            None => drop(troubles.remove(peer)),
+            Some(reason) => drop(failures.insert(peer.clone(), reason.to_owned())),
+            None => drop(failures.remove(peer)),
         }
     }
 
-    /// Why a peer could not be reached when that was last tried.
-    pub(crate) fn trouble_with(&self, peer: &AgentId) -> Option<String> {
-        self.inner.troubles.lock().get(peer).cloned()
+    /// Returns why the last call to a peer failed.
+    pub(crate) fn last_failure(&self, peer: &AgentId) -> Option<String> {
+        self.inner.failures.lock().get(peer).cloned()
     }
 
-    /// Notes until when a peer does not want to be called, or that it may be.
-    pub(crate) fn note_busy(&self, peer: &AgentId, until: Option<Timestamp>) {
-        let mut busy = self.inner.busy.lock();
+    /// Records until when a peer refuses calls, or that it accepts them.
+    pub(crate) fn set_retry_after(&self, peer: &AgentId, until: Option<Timestamp>) {
+        let mut retry_times = self.inner.retry_times.lock();
         match until {
-            Some(until) => drop(busy.insert(peer.clone(), until)),
-            None => drop(busy.remove(peer)),
+            Some(until) => drop(retry_times.insert(peer.clone(), until)),
+            None => drop(retry_times.remove(peer)),
         }
     }
 
-    /// Until when a peer does not want to be called, where that is not over.
-    pub(crate) fn busy_until(&self, peer: &AgentId) -> Option<Timestamp> {
-        let until = self.inner.busy.lock().get(peer).copied();
+    /// Returns until when a peer refuses calls, if that is in the future.
+    pub(crate) fn retry_after(&self, peer: &AgentId) -> Option<Timestamp> {
+        let until = self.inner.retry_times.lock().get(peer).copied();
         until.filter(|until| *until > self.inner.hub.now())
     }
 
-    /// Counts an answer of a peer that does not know us, or forgets those before it; says how many there were in a row.
-    pub(crate) fn count_unknown(&self, peer: &AgentId, is_unknown: bool) -> u32 {
+    /// Counts an "unknown sender" answer of a peer, or resets the count. Returns the count.
+    pub(crate) fn count_unknown_answers(&self, peer: &AgentId, is_unknown_sender: bool) -> u32 {
         let mut unknown = self.inner.unknown.lock();
-        if !is_unknown {
+        if !is_unknown_sender {
             unknown.remove(peer);
             return 0;
         }
@@ -126,38 +126,38 @@ impl Swarms {
         *times
     }
 
-    /// Whether any peer could not be reached.
-    pub(crate) fn has_troubles(&self) -> bool {
-        !self.inner.troubles.lock().is_empty()
+    /// True if any peer is unreachable.
+    pub(crate) fn has_failures(&self) -> bool {
+        !self.inner.failures.lock().is_empty()
     }
 
-    /// The ledger as this process last read it.
-    pub(crate) fn book(&self) -> Arc<Book> {
-        self.inner.book.read().clone()
+    /// Returns the snapshot that this process has loaded.
+    pub(crate) fn snapshot(&self) -> Arc<StoreSnapshot> {
+        self.inner.snapshot.read().clone()
     }
 
-    /// The ledger with every change that any process has committed by now.
+    /// Returns a snapshot with all changes that any process has committed by now.
     ///
-    /// Each request and each delivery reads it through here, so that a verb such as `swarm mute` is in force when it has
-    /// returned. Where nothing has changed this reads one row.
-    pub(crate) async fn current(&self) -> Result<Arc<Book>, SwarmError> {
-        let known = self.book();
-        if known.version > 0 && book::version(self.hub()).await? == known.version {
+    /// Every request and every delivery uses it, so that a command such as `swarm mute` is in force when it returns. If
+    /// nothing has changed, this reads one row.
+    pub(crate) async fn current(&self) -> Result<Arc<StoreSnapshot>, SwarmError> {
+        let known = self.snapshot();
+        if known.version > 0 && store::version(self.hub()).await? == known.version {
             return Ok(known);
         }
         self.refresh().await?;
-        Ok(self.book())
+        Ok(self.snapshot())
     }
 
-    /// Reads the ledger again, where another process, or this one, has changed it; says whether.
+    /// Reloads the store if any process has changed it. Returns whether it did.
     pub(crate) async fn refresh(&self) -> Result<bool, SwarmError> {
         let _reading = self.inner.reading.lock().await;
-        let known = self.book();
-        let version = book::version(self.hub()).await?;
+        let known = self.snapshot();
+        let version = store::version(self.hub()).await?;
         if known.version == version && version > 0 {
             return Ok(false);
         }
-        let mut fresh = book::load(self.hub()).await?;
+        let mut fresh = store::load(self.hub()).await?;
         for identity in fresh.identities.values() {
             let kept = known.keys.get(&identity.agent).filter(|key| key.public() == identity.public_key);
             let key = match kept {
@@ -174,65 +174,66 @@ impl Swarms {
                 fresh.keys.insert(identity.agent.clone(), key);
             }
         }
-        *self.inner.book.write() = Arc::new(fresh);
+        *self.inner.snapshot.write() = Arc::new(fresh);
         Ok(true)
     }
 
-    /// The key that an agent of ours signs with. Where it could not be read before it is looked at again: a person may have
-    /// put it right, and is told what is wrong with it otherwise.
+    /// Returns the signing key of one of our agents.
+    ///
+    /// A key that was unreadable is read again: the owner may have fixed it, and gets the error otherwise.
     pub(crate) async fn key(&self, agent: &PeerId) -> Result<Arc<SecretKey>, SwarmError> {
-        let book = self.book();
-        if let Some(key) = book.keys.get(agent) {
+        let snapshot = self.snapshot();
+        if let Some(key) = snapshot.keys.get(agent) {
             return Ok(key.clone());
         }
         let unknown = || SwarmError::NoIdentity { agent: Some(agent.to_string()) };
-        read_key(book.identities.get(agent).ok_or_else(unknown)?).await.map(Arc::new)
+        read_key(snapshot.identities.get(agent).ok_or_else(unknown)?).await.map(Arc::new)
     }
 
-    /// Changes a swarm, and makes everything follow that follows from it.
-    pub(crate) async fn edit<T: Send + 'static>(
+    /// Edits a swarm and propagates the change.
+    pub(crate) async fn edit_swarm<T: Send + 'static>(
         &self,
         agent: &PeerId,
         swarm: Uuid,
         change: impl FnOnce(&mut Swarm) -> Result<T, SwarmError> + Send + 'static,
     ) -> Result<T, SwarmError> {
-        let answer = book::edit_swarm(self.hub(), agent, swarm, move |place| match place {
+        let answer = store::edit_swarm(self.hub(), agent, swarm, move |slot| match slot {
             Some(swarm) => change(swarm),
             None => Err(SwarmError::UnknownSwarm { swarm: swarm.to_string(), near: Vec::new() }),
         })
         .await?;
-        self.follow_up(agent, swarm).await?;
+        self.propagate_change(agent, swarm).await?;
         Ok(answer)
     }
 
-    /// Puts a swarm into the ledger, where it is not there or is over.
-    pub(crate) async fn insert(&self, agent: &PeerId, mut new: Swarm) -> Result<Swarm, SwarmError> {
+    /// Adds a swarm, unless our agent is an active member of it.
+    pub(crate) async fn insert_swarm(&self, agent: &PeerId, mut new: Swarm) -> Result<Swarm, SwarmError> {
         let id = new.swarm_id;
-        let put = book::edit_swarm(self.hub(), agent, id, move |place| {
-            if let Some(known) = place.as_ref() {
+        let put = store::edit_swarm(self.hub(), agent, id, move |slot| {
+            if let Some(known) = slot.as_ref() {
                 if known.is_active() {
                     return Err(SwarmError::AlreadyMember { swarm: known.realm.clone() });
                 }
                 new.realm = known.realm.clone();
-                // An order from before is as old as it was.
+                // A replay of an update from the earlier membership is still a replay.
                 new.orders = known.orders.clone();
             }
-            *place = Some(new.clone());
+            *slot = Some(new.clone());
             Ok(new)
         })
         .await?;
-        self.follow_up(agent, id).await?;
+        self.propagate_change(agent, id).await?;
         Ok(put)
     }
 
-    /// Changes what is known of an agent of ours.
+    /// Edits the record of one of our agents.
     pub(crate) async fn edit_identity<T: Send + 'static>(
         &self,
         agent: &PeerId,
         change: impl FnOnce(&mut Identity) -> Result<T, SwarmError> + Send + 'static,
     ) -> Result<T, SwarmError> {
         let name = agent.to_string();
-        let answer = book::edit_identity(self.hub(), agent, move |place| match place {
+        let answer = store::edit_identity(self.hub(), agent, move |slot| match slot {
             Some(identity) => change(identity),
             None => Err(SwarmError::NoIdentity { agent: Some(name) }),
         })
@@ -242,21 +243,21 @@ impl Swarms {
         Ok(answer)
     }
 
-    /// After a swarm has changed: says what is to be said, then lets the directory and the state file follow.
-    async fn follow_up(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
+    /// Propagates a change of a swarm: announcements, directory and state file.
+    async fn propagate_change(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
         self.refresh().await?;
-        // Before the directory forgets whom it is said to.
-        self.say_announcements(agent, swarm).await?;
-        self.tell_directory(agent, swarm).await?;
+        // Before the directory forgets the recipients.
+        self.send_announcements(agent, swarm).await?;
+        self.sync_directory(agent, swarm).await?;
         self.write_state(agent).await
     }
 
-    /// Makes the hub's directory know exactly the members of a swarm.
-    pub(crate) async fn tell_directory(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
-        let book = self.book();
-        let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
+    /// Syncs the hub's directory with the members of a swarm.
+    pub(crate) async fn sync_directory(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
+        let snapshot = self.snapshot();
+        let Some(swarm) = snapshot.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
         if !swarm.announcements.is_empty() {
-            // Somebody is about to say them, to those whom the directory might forget now, and comes here afterwards.
+            // Another task is about to send them to members that the directory would forget now. It syncs afterwards.
             return Ok(());
         }
         let others = swarm.members.iter().filter(|(id, _)| *id != agent);
@@ -266,18 +267,18 @@ impl Swarms {
         Ok(())
     }
 
-    /// Registers an agent of ours in the hub, so that it has a mailbox.
-    pub(crate) async fn register(&self, agent: &PeerId) -> Result<(), SwarmError> {
+    /// Registers one of our agents in the hub, so that it has a mailbox.
+    pub(crate) async fn register_mailbox(&self, agent: &PeerId) -> Result<(), SwarmError> {
         let Some(name) = agent.name() else { return Ok(()) };
         self.hub().register(Registration::mailbox(name)).await?;
         Ok(())
     }
 
-    /// Writes an agent's `state.json` as the ledger has it.
+    /// Writes an agent's `state.json` from the store.
     pub(crate) async fn write_state(&self, agent: &PeerId) -> Result<(), SwarmError> {
-        let book = self.book();
-        let Some(identity) = book.identities.get(agent).cloned() else { return Ok(()) };
-        let state = state_of(&identity, book.swarms_of(agent).map(AsRef::as_ref));
+        let snapshot = self.snapshot();
+        let Some(identity) = snapshot.identities.get(agent).cloned() else { return Ok(()) };
+        let state = build_state(&identity, snapshot.swarms_of(agent).map(AsRef::as_ref));
         let bytes = state.to_bytes();
         blocking(move || {
             let folder = open_home(&identity.home)?;
@@ -286,34 +287,35 @@ impl Swarms {
         .await
     }
 
-    /// The agent of ours that is meant: the one named, or the only one.
+    /// Finds one of our agents by id; without an id, the only one.
     pub fn identity(&self, named: Option<&str>) -> Result<Arc<Identity>, SwarmError> {
-        let book = self.book();
+        let snapshot = self.snapshot();
         let found = match named {
-            Some(name) => {
-                book.identities.values().find(|identity| identity.agent.as_str().eq_ignore_ascii_case(name))
-            }
-            None if book.identities.len() > 1 => {
-                let agents = book.identities.keys().map(PeerId::to_string).collect();
+            Some(name) => snapshot
+                .identities
+                .values()
+                .find(|identity| identity.agent.as_str().eq_ignore_ascii_case(name)),
+            None if snapshot.identities.len() > 1 => {
+                let agents = snapshot.identities.keys().map(PeerId::to_string).collect();
                 return Err(SwarmError::WhichIdentity { agents });
             }
-            None => book.identities.values().next(),
+            None => snapshot.identities.values().next(),
         };
         found.cloned().ok_or_else(|| SwarmError::NoIdentity { agent: named.map(str::to_owned) })
     }
 
-    /// All agents of ours that take part in swarms.
+    /// Returns all local agents that take part in swarms.
     pub fn identities(&self) -> Vec<Arc<Identity>> {
-        self.book().identities.values().cloned().collect()
+        self.snapshot().identities.values().cloned().collect()
     }
 
-    /// All swarms, each with the agent of ours that is in it.
+    /// Returns all swarms, each with the local agent that is in it.
     pub fn swarms(&self) -> Vec<(PeerId, Arc<Swarm>)> {
-        self.book().swarms.iter().map(|((agent, _), swarm)| (agent.clone(), swarm.clone())).collect()
+        self.snapshot().swarms.iter().map(|((agent, _), swarm)| (agent.clone(), swarm.clone())).collect()
     }
 
-    /// The swarm that is meant by what addresses call it, by its own name or by its id; the only one where nothing is said.
-    pub fn find(&self, named: Option<&str>) -> Result<(PeerId, Arc<Swarm>), SwarmError> {
+    /// Finds a swarm by local name, display name or id; without one, the only swarm.
+    pub fn find_swarm(&self, named: Option<&str>) -> Result<(PeerId, Arc<Swarm>), SwarmError> {
         let all = self.swarms();
         let active: Vec<_> = all.iter().filter(|(_, swarm)| swarm.is_active()).collect();
         let Some(named) = named else {
@@ -329,7 +331,7 @@ impl Swarms {
                 || swarm.name == named
                 || swarm.swarm_id.to_string().eq_ignore_ascii_case(named)
         };
-        // One that is over may still be looked at, but stands behind one that is not.
+        // An ended swarm can be shown, but an active one takes precedence.
         let found = active.iter().copied().find(|(_, swarm)| is_meant(swarm));
         let found = found.or_else(|| all.iter().find(|(_, swarm)| is_meant(swarm)));
         found.cloned().ok_or_else(|| SwarmError::UnknownSwarm {
@@ -338,29 +340,29 @@ impl Swarms {
         })
     }
 
-    /// The same, for what can only be done in a swarm that our agent belongs to.
-    pub fn find_active(&self, named: Option<&str>) -> Result<(PeerId, Arc<Swarm>), SwarmError> {
-        let (agent, swarm) = self.find(named)?;
+    /// Finds a swarm that our agent is an active member of.
+    pub fn find_active_swarm(&self, named: Option<&str>) -> Result<(PeerId, Arc<Swarm>), SwarmError> {
+        let (agent, swarm) = self.find_swarm(named)?;
         if swarm.is_active() {
             return Ok((agent, swarm));
         }
-        Err(SwarmError::NotActive { swarm: swarm.realm.clone(), standing: swarm.standing })
+        Err(SwarmError::NotActive { swarm: swarm.realm.clone(), status: swarm.status })
     }
 
-    /// A name for a swarm in addresses that nothing else has: the one asked for, or one made from what it is called.
-    pub(crate) async fn free_realm(
+    /// Chooses an unused local name for a swarm: the requested one, or one derived from its display name.
+    pub(crate) async fn choose_realm(
         &self,
         agent: &PeerId,
         id: Uuid,
         wanted: Option<&Name>,
         called: &str,
     ) -> Result<Name, SwarmError> {
-        let (book, directory) = (self.book(), self.hub().directory().await?);
-        if let Some(known) = book.swarms.get(&(agent.clone(), id)) {
+        let (snapshot, directory) = (self.snapshot(), self.hub().directory().await?);
+        if let Some(known) = snapshot.swarms.get(&(agent.clone(), id)) {
             return Ok(known.realm.clone());
         }
         let is_taken = |name: &Name| {
-            book.by_realm(name).is_some()
+            snapshot.by_realm(name).is_some()
                 || directory.agents().any(|agent| agent.id.realm.as_ref() == Some(name))
         };
         if let Some(wanted) = wanted {
@@ -383,7 +385,7 @@ impl Swarms {
         };
         first
             .or_else(more)
-            .ok_or_else(|| SwarmError::field("name", "leaves no name for addresses; give one with --as"))
+            .ok_or_else(|| SwarmError::field("name", "yields no name for addresses; set one with --as"))
     }
 }
 
@@ -397,7 +399,10 @@ async fn read_key(identity: &Identity) -> Result<SecretKey, SwarmError> {
     match key {
         Some(key) if key.public() != identity.public_key => {
             let path = identity.home.join(KEY_FILE).display().to_string();
-            Err(SwarmError::field("key", format!("in {path} is not the one that others know; restore it")))
+            Err(SwarmError::field(
+                "key",
+                format!("in {path} is not the announced key; restore the original file"),
+            ))
         }
         Some(key) => Ok(key),
         None => {
@@ -407,19 +412,19 @@ async fn read_key(identity: &Identity) -> Result<SecretKey, SwarmError> {
     }
 }
 
-/// Opens the folder of an agent's key and state, and makes it first, for its owner alone, where it is missing.
+/// Opens the folder of an agent's key and state. Creates it for its owner only if it is missing.
 pub(crate) fn open_home(path: &Path) -> Result<Dir, SwarmError> {
     if let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str()))
         && !path.exists()
     {
-        // What lies above is either there or made for the same owner.
+        // Parent folders exist, or are created for the same owner.
         let above = if parent.exists() { Dir::open_root(parent)? } else { open_home(parent)? };
         return Ok(above.make_subdir(name)?);
     }
     Ok(Dir::open_root(path)?)
 }
 
-/// Runs what waits for the disk away from the tasks that must not wait.
+/// Runs blocking file work outside the async threads.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SwarmError> + Send + 'static,
 ) -> Result<T, SwarmError> {
@@ -427,8 +432,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     switchboard_sys::blocking::run(work).await.map_err(closed)?
 }
 
-/// Whether a folder is for its owner alone.
-pub(crate) fn check_home(folder: &Dir) -> Result<(), FileError> {
+/// Restricts a folder to its owner.
+pub(crate) fn restrict_home(folder: &Dir) -> Result<(), FileError> {
     use std::os::unix::fs::PermissionsExt as _;
     let path = folder.path();
     let failed = |source| FileError::Io { action: "set the mode of", path: path.to_owned(), source };

@@ -1,4 +1,4 @@
-//! Hubs with swarms of their own, each behind a listener with TLS, and strangers who send what they like.
+//! Test hubs with swarms, each behind a TLS listener, and clients that send arbitrary requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,29 +21,29 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::config::Config;
 use crate::invite::InviteLink;
-use crate::joining::JoinOutcome;
+use crate::join_client::JoinOutcome;
 use crate::keys::SecretKey;
-use crate::ledger::Swarm;
+use crate::model::Swarm;
 use crate::signing::{ENVELOPE_SIGNATURE, Payload, sign_envelope};
-use crate::stamp;
 use crate::swarms::Swarms;
+use crate::timestamp;
 use crate::wire::MessageType;
 
-/// Long enough for a loaded machine.
+/// Timeout for a loaded machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Waits for something, never for ever.
-pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
+/// Awaits a future with a timeout.
+pub(crate) async fn with_timeout<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("it should have happened by now")
 }
 
-/// The authority that all of a test's hubs believe, and a client for strangers.
+/// The CA that all hubs of a test trust, and a client without an identity.
 pub(crate) struct World {
     ca: PrivateCa,
     pub(crate) client: Client,
 }
 
-/// A hub with one agent in swarms, which is served or not.
+/// A hub with one agent in swarms, whose door runs or not.
 pub(crate) struct TestPeer {
     pub(crate) swarms: Swarms,
     pub(crate) id: PeerId,
@@ -65,7 +65,7 @@ impl World {
         Arc::new(Self { ca, client: client.unwrap() })
     }
 
-    /// The authority.
+    /// Returns the CA.
     pub(crate) fn ca(&self) -> &PrivateCa {
         &self.ca
     }
@@ -76,7 +76,7 @@ impl World {
         Settings::new(SocketAddr::from(([127, 0, 0, 1], port)), mode)
     }
 
-    /// A hub with an agent, served.
+    /// Creates a hub with an agent and starts its door.
     pub(crate) async fn peer(&self, id: &str) -> TestPeer {
         self.peer_with(id, |_| ()).await
     }
@@ -85,7 +85,7 @@ impl World {
         self.peer_at(id, Clock::system(), configure).await
     }
 
-    /// A hub with a clock of its own.
+    /// Creates a hub with its own clock.
     pub(crate) async fn peer_at(
         &self,
         id: &str,
@@ -111,7 +111,7 @@ impl World {
         peer
     }
 
-    /// What a stranger is answered.
+    /// Posts as a client without an identity and returns the answer.
     pub(crate) async fn post(&self, peer: &TestPeer, resource: &str, body: &Value) -> (StatusCode, Value) {
         self.post_bytes(peer, resource, body.to_string().into_bytes(), HeaderMap::new()).await
     }
@@ -169,15 +169,15 @@ impl TestPeer {
         self.serving = Some((shutdown, task));
     }
 
-    /// Stops the door; the hub goes on taking messages.
+    /// Stops the door; the hub still accepts messages.
     pub(crate) async fn stop(&mut self) {
         if let Some((shutdown, task)) = self.serving.take() {
             shutdown.cancel();
-            soon(task).await.unwrap();
+            with_timeout(task).await.unwrap();
         }
     }
 
-    /// Everything anew from what is on disk, as after a restart.
+    /// Reopens everything from disk, as after a restart.
     pub(crate) async fn restart(mut self) -> Self {
         self.stop().await;
         self.hub().shut_down().await;
@@ -204,13 +204,13 @@ impl TestPeer {
     }
 
     pub(crate) async fn join(&self, link: &InviteLink) -> Swarm {
-        match soon(Box::pin(self.swarms.join(None, link, None))).await.unwrap() {
+        match with_timeout(Box::pin(self.swarms.join(None, link, None))).await.unwrap() {
             JoinOutcome::Joined(swarm) => *swarm,
             JoinOutcome::Pending { .. } => panic!("it should not have to wait"),
         }
     }
 
-    /// The swarm as this hub knows it now.
+    /// Returns the swarm as this hub stores it now.
     pub(crate) fn swarm(&self) -> Swarm {
         self.swarms.swarms()[0].1.as_ref().clone()
     }
@@ -219,12 +219,12 @@ impl TestPeer {
         self.swarm().members.keys().map(ToString::to_string).collect()
     }
 
-    /// Waits until this hub knows exactly these members.
-    pub(crate) async fn knows(&self, members: &[&str]) {
-        self.until(&format!("{} knows {members:?}", self.id), || self.members() == members).await;
+    /// Waits until this hub has exactly these members.
+    pub(crate) async fn wait_for_members(&self, members: &[&str]) {
+        self.wait_until(&format!("{} knows {members:?}", self.id), || self.members() == members).await;
     }
 
-    pub(crate) async fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+    pub(crate) async fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         let mut changes = self.hub().changes();
         let waiting = async {
             while !is_so() {
@@ -272,18 +272,18 @@ impl TestPeer {
         self.hub().submit(draft).await.unwrap().id
     }
 
-    /// Everything in the journal.
+    /// Returns all messages of the journal.
     pub(crate) async fn journal(&self) -> Vec<Stored> {
         self.hub().journal(0, 10_000).await.unwrap().items
     }
 
     /// Waits for a message with this text.
-    pub(crate) async fn gets(&self, text: &str) -> Stored {
-        self.finds(text, |message| message.body == text).await
+    pub(crate) async fn wait_for_text(&self, text: &str) -> Stored {
+        self.wait_for_message(text, |message| message.body == text).await
     }
 
-    /// Waits for a message that is as it should be.
-    pub(crate) async fn finds(&self, what: &str, is_it: impl Fn(&Message) -> bool) -> Stored {
+    /// Waits for a message that satisfies a condition.
+    pub(crate) async fn wait_for_message(&self, what: &str, is_it: impl Fn(&Message) -> bool) -> Stored {
         let mut changes = self.hub().changes();
         let waiting = async {
             loop {
@@ -298,12 +298,12 @@ impl TestPeer {
             .unwrap_or_else(|_| panic!("{} never got '{what}'", self.id))
     }
 
-    /// How often a text stands in the journal.
+    /// Counts the messages with a text in the journal.
     pub(crate) async fn count(&self, text: &str) -> usize {
         self.journal().await.iter().filter(|stored| stored.message.body == text).count()
     }
 
-    /// The delivery of a message to one recipient, once it is as it should be.
+    /// Waits until the delivery of a message to one recipient satisfies a condition.
     pub(crate) async fn delivery(
         &self,
         id: MessageId,
@@ -323,8 +323,8 @@ impl TestPeer {
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"))
     }
 
-    /// The deliveries of a message, once none of them waits any more.
-    pub(crate) async fn settled(&self, id: MessageId) -> Vec<Delivery> {
+    /// Waits until no delivery of a message is pending.
+    pub(crate) async fn wait_for_deliveries(&self, id: MessageId) -> Vec<Delivery> {
         let mut changes = self.hub().changes();
         let waiting = async {
             loop {
@@ -335,11 +335,11 @@ impl TestPeer {
                 changes.next().await;
             }
         };
-        soon(waiting).await
+        with_timeout(waiting).await
     }
 
     pub(crate) fn key(&self) -> Arc<SecretKey> {
-        self.swarms.book().keys[&self.id].clone()
+        self.swarms.snapshot().keys[&self.id].clone()
     }
 }
 
@@ -351,7 +351,7 @@ impl Drop for TestPeer {
     }
 }
 
-/// A message as somebody without our program writes it.
+/// A message as another program builds it.
 #[derive(Clone)]
 pub(crate) struct Forged {
     pub(crate) value: Value,
@@ -360,7 +360,7 @@ pub(crate) struct Forged {
 impl Forged {
     pub(crate) fn new(swarm: Uuid, sender: &str, content: &str, now: Timestamp) -> Self {
         let value = json!({
-            "protocol_version": "0.1.0", "message_id": Uuid::new_v4().to_string(), "timestamp": stamp::render(now),
+            "protocol_version": "0.1.0", "message_id": Uuid::new_v4().to_string(), "timestamp": timestamp::render(now),
             "sender": { "agent_id": sender, "endpoint": "https://elsewhere.example.com/swarm" },
             "recipient": "broadcast", "swarm_id": swarm.to_string(), "type": "message", "content": content,
             "signature": "",
@@ -377,7 +377,7 @@ impl Forged {
         self.with("type", "system").with("content", content.to_string())
     }
 
-    /// Signed as the protocol has it.
+    /// Adds the protocol's signature.
     pub(crate) fn signed(mut self, key: &SecretKey) -> Self {
         let signature = {
             let text = |field: &str| self.value[field].as_str().unwrap();
@@ -386,7 +386,7 @@ impl Forged {
                 timestamp: text("timestamp"),
                 swarm_id: text("swarm_id"),
                 recipient: text("recipient"),
-                kind: MessageType::from_word(text("type")).unwrap(),
+                kind: MessageType::from_wire(text("type")).unwrap(),
                 content: text("content"),
             };
             payload.sign(key)
@@ -395,7 +395,7 @@ impl Forged {
         self
     }
 
-    /// Signed as a whole as well.
+    /// Adds the envelope signature as well.
     pub(crate) fn whole(self, key: &SecretKey) -> Self {
         let mut signed = self.signed(key);
         let signature = sign_envelope(key, &signed.value).unwrap();

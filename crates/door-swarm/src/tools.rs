@@ -1,4 +1,4 @@
-//! What models can do with swarms: the tools' names, arguments and answers, for whoever offers them.
+//! MCP tools for swarms: names, arguments and answers.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,30 +7,30 @@ use switchboard_core::{AgentId, Mark, Message, sanitize_inline};
 use switchboard_hub::fresh_mark;
 
 use crate::agent_id::PeerId;
-use crate::context::{Seen, members};
+use crate::context::{SwarmMessage, members};
 use crate::error::SwarmError;
-use crate::ledger::Swarm;
-use crate::send::Letter;
+use crate::model::Swarm;
+use crate::send::OutgoingMessage;
 use crate::swarms::Swarms;
 use crate::wire::{Priority, Reference};
 
-/// Most messages in one answer, so that it stays readable for a model.
-const MOST: usize = 50;
+/// Maximum number of messages in one answer, so that it stays readable for a model.
+const MAX_MESSAGES: usize = 50;
 
-/// A tool as it is listed.
+/// A tool for `tools/list`.
 #[derive(Debug, Clone)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What a model is told of it.
+    /// Description for the model.
     pub description: &'static str,
-    /// The schema of its arguments.
+    /// JSON schema of the arguments.
     pub schema: Map<String, Value>,
-    /// Whether it only looks.
+    /// True if the tool is read-only.
     pub reads: bool,
 }
 
-/// What a tool says: a short text for the model and the same as data.
+/// Result of a tool call: a short text for the model, and the same as data.
 #[derive(Debug, Clone)]
 pub struct ToolAnswer {
     /// The text.
@@ -44,15 +44,15 @@ pub struct ToolAnswer {
 struct SwarmSend {
     /// The text.
     content: String,
-    /// A member's id; everybody when left out.
+    /// A member's id; all members if omitted.
     to: Option<String>,
-    /// The swarm, as after the @ of its addresses; may be left out when there is one.
+    /// The swarm, as after the @ of its addresses; optional if there is one.
     swarm: Option<String>,
     /// The message this answers.
     reply_to: Option<String>,
     /// low, normal or high.
     priority: Option<String>,
-    /// What it is about: {type: github_issue|github_pr|github_commit|github_repo|url, repo, number, sha, url, action}.
+    /// References: {type: github_issue|github_pr|github_commit|github_repo|url, repo, number, sha, url, action}.
     #[serde(default)]
     references: Vec<Value>,
 }
@@ -60,16 +60,16 @@ struct SwarmSend {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SwarmMessages {
-    /// The swarm; may be left out when there is one.
+    /// The swarm; optional if there is one.
     swarm: Option<String>,
-    /// How many, at most 50 [20].
+    /// Maximum number, at most 50 [20].
     limit: Option<usize>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SwarmMembers {
-    /// The swarm; may be left out when there is one.
+    /// The swarm; optional if there is one.
     swarm: Option<String>,
 }
 
@@ -78,11 +78,11 @@ struct SwarmMembers {
 struct SwarmMute {
     /// The member whose messages are dropped from now on.
     agent: String,
-    /// false to hear it again.
+    /// false to unmute.
     mute: Option<bool>,
 }
 
-/// The tools, in the order in which they are listed.
+/// Returns the tools in listing order.
 pub fn tools() -> Vec<ToolSpec> {
     vec![
         spec::<SwarmSend>(
@@ -105,7 +105,7 @@ fn spec<T: JsonSchema>(name: &'static str, description: &'static str, reads: boo
         Value::Object(schema) => schema,
         _ => Map::new(),
     };
-    // Every conversation pays for what is listed.
+    // Every conversation pays for the tokens of the listing.
     schema.remove("$schema");
     schema.remove("title");
     ToolSpec { name, description, schema, reads }
@@ -123,40 +123,41 @@ impl Swarms {
         let caller = caller
             .ok_or("This session speaks for no agent yet. Call register_chat_agent with a name first.")?;
         let answer = match name {
-            "swarm_send" => self.tool_send(caller, read(arguments)?).await,
-            "swarm_messages" => self.tool_messages(caller, read(arguments)?).await,
-            "swarm_members" => self.tool_members(read(arguments)?),
-            "swarm_mute" => self.tool_mute(caller, read(arguments)?).await,
+            "swarm_send" => self.tool_send(caller, parse_arguments(arguments)?).await,
+            "swarm_messages" => self.tool_messages(caller, parse_arguments(arguments)?).await,
+            "swarm_members" => self.tool_members(parse_arguments(arguments)?),
+            "swarm_mute" => self.tool_mute(caller, parse_arguments(arguments)?).await,
             other => return Err(format!("There is no tool '{}'.", other.escape_debug())),
         };
         answer.map_err(|error| match error {
             SwarmError::UnknownSwarm { near: swarms, .. } | SwarmError::WhichSwarm { swarms }
                 if !swarms.is_empty() =>
             {
-                format!("Say which swarm is meant: {}.", swarms.join(", "))
+                format!("Set 'swarm' to one of: {}.", swarms.join(", "))
             }
             error => error.to_string(),
         })
     }
 
-    async fn tool_send(&self, caller: &AgentId, given: SwarmSend) -> Result<ToolAnswer, SwarmError> {
+    async fn tool_send(&self, caller: &AgentId, arguments: SwarmSend) -> Result<ToolAnswer, SwarmError> {
         let bad = |field: &'static str| {
             move |error: serde_json::Error| SwarmError::field(field, format!("is refused: {error}"))
         };
-        let mut letter = Letter::new(given.content);
-        letter.from = Some(caller.clone());
-        letter.to = given.to;
-        letter.swarm = given.swarm;
-        letter.in_reply_to = given.reply_to;
-        if let Some(priority) = given.priority {
-            letter.priority = serde_json::from_value::<Priority>(priority.into()).map_err(bad("priority"))?;
+        let mut message = OutgoingMessage::new(arguments.content);
+        message.from = Some(caller.clone());
+        message.to = arguments.to;
+        message.swarm = arguments.swarm;
+        message.in_reply_to = arguments.reply_to;
+        if let Some(priority) = arguments.priority {
+            message.priority =
+                serde_json::from_value::<Priority>(priority.into()).map_err(bad("priority"))?;
         }
-        for reference in given.references {
-            letter
+        for reference in arguments.references {
+            message
                 .references
                 .push(serde_json::from_value::<Reference>(reference).map_err(bad("references"))?);
         }
-        let accepted = self.send(letter).await?;
+        let accepted = self.send(message).await?;
         let to: Vec<String> = accepted.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
         let mut text = format!("Queued for {}.", to.join(", "));
         if let Some(stop) = &accepted.stopped {
@@ -165,62 +166,69 @@ impl Swarms {
         Ok(ToolAnswer { text, data: json!({ "id": accepted.id.to_string(), "to": to }) })
     }
 
-    async fn tool_messages(&self, caller: &AgentId, given: SwarmMessages) -> Result<ToolAnswer, SwarmError> {
-        let (agent, _) = self.find(given.swarm.as_deref())?;
-        must_be(caller, &agent)?;
-        let found = self.messages(given.swarm.as_deref(), given.limit.unwrap_or(20).min(MOST)).await?;
+    async fn tool_messages(
+        &self,
+        caller: &AgentId,
+        arguments: SwarmMessages,
+    ) -> Result<ToolAnswer, SwarmError> {
+        let (agent, _) = self.find_swarm(arguments.swarm.as_deref())?;
+        check_caller(caller, &agent)?;
+        let found = self
+            .messages(arguments.swarm.as_deref(), arguments.limit.unwrap_or(20).min(MAX_MESSAGES))
+            .await?;
         let mark = fresh_mark();
-        let lines: Vec<String> = found.iter().map(|seen| render(&seen.message, mark)).collect();
+        let lines: Vec<String> =
+            found.iter().map(|found_message| render(&found_message.message, mark)).collect();
         let text = if lines.is_empty() { "No messages yet.".to_owned() } else { lines.join("\n") };
         Ok(ToolAnswer {
             text,
-            data: json!({ "messages": found.iter().map(Seen::to_model).collect::<Vec<_>>() }),
+            data: json!({ "messages": found.iter().map(SwarmMessage::to_model).collect::<Vec<_>>() }),
         })
     }
 
-    fn tool_members(&self, given: SwarmMembers) -> Result<ToolAnswer, SwarmError> {
-        let (agent, swarm) = self.find(given.swarm.as_deref())?;
+    fn tool_members(&self, arguments: SwarmMembers) -> Result<ToolAnswer, SwarmError> {
+        let (agent, swarm) = self.find_swarm(arguments.swarm.as_deref())?;
         let listed = members(&swarm, &agent);
-        let line = |(id, member): (&PeerId, &crate::ledger::Member)| {
+        let line = |(id, member): (&PeerId, &crate::model::Member)| {
             let mark = if *id == swarm.master { " (master)" } else { "" };
             format!("{}@{}{mark}", member.name, swarm.realm)
         };
         let text = swarm.members.iter().map(line).collect::<Vec<_>>().join("\n");
-        Ok(ToolAnswer { text, data: json!({ "swarm": shown(&swarm), "members": listed }) })
+        Ok(ToolAnswer { text, data: json!({ "swarm": swarm_json(&swarm), "members": listed }) })
     }
 
-    async fn tool_mute(&self, caller: &AgentId, given: SwarmMute) -> Result<ToolAnswer, SwarmError> {
-        let mute = given.mute.unwrap_or(true);
+    async fn tool_mute(&self, caller: &AgentId, arguments: SwarmMute) -> Result<ToolAnswer, SwarmError> {
+        let mute = arguments.mute.unwrap_or(true);
         let agent = self.identity(Some(caller.name.as_str()))?;
-        let muted = self.mute_agent(Some(agent.agent.as_str()), &given.agent, mute).await?;
+        let muted = self.mute_agent(Some(agent.agent.as_str()), &arguments.agent, mute).await?;
         let text = format!("{muted} is {}.", if mute { "muted" } else { "heard again" });
         Ok(ToolAnswer { text, data: json!({ "agent_id": muted, "muted": mute }) })
     }
 }
 
-/// A session reads the mail of the agent that it speaks for, and no other's.
-fn must_be(caller: &AgentId, agent: &PeerId) -> Result<(), SwarmError> {
+/// Checks that the session reads the mail of its own agent only.
+fn check_caller(caller: &AgentId, agent: &PeerId) -> Result<(), SwarmError> {
     if agent.name().map(AgentId::local).as_ref() == Some(caller) {
         return Ok(());
     }
     Err(SwarmError::field("swarm", format!("is that of '{agent}', and this session speaks for '{caller}'")))
 }
 
-fn shown(swarm: &Swarm) -> Value {
+fn swarm_json(swarm: &Swarm) -> Value {
     json!({ "swarm_id": swarm.swarm_id, "name": sanitize_inline(&swarm.name), "address": format!("all@{}", swarm.realm) })
 }
 
-/// A message as a model reads it: its header, then the quoted body.
+/// Renders a message for a model: its header, then the quoted body.
 fn render(message: &Message, mark: Mark) -> String {
     let (from, trust) = (&message.from, message.trust());
     let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
     format!("{from}{doubt}:\n{}", trust.render(&message.body, mark))
 }
 
-fn read<T: serde::de::DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
+fn parse_arguments<T: serde::de::DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let (path, problem) = (error.path().to_string(), error.inner().to_string());
-        // What a number is called in our program is nothing to a model.
+        // The name of a Rust type means nothing to a model.
         let problem = problem.replace("expected usize", "expected a whole number from 0");
         let place = if path == "." { String::new() } else { format!("'{path}': ") };
         format!("The arguments are refused: {place}{problem}.")

@@ -1,4 +1,4 @@
-//! Messages of the wire as messages of the core, and back. Pure.
+//! Conversion between wire messages and core messages. Pure functions.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
@@ -9,24 +9,24 @@ use uuid::Uuid;
 
 use crate::agent_id::{BROADCAST, PeerId};
 use crate::keys::SecretKey;
-use crate::ledger::{Identity, Member, Swarm};
+use crate::model::{Identity, Member, Swarm};
 use crate::signing::{ENVELOPE_SIGNATURE, Payload, sign_envelope};
-use crate::stamp;
+use crate::timestamp;
 use crate::wire::{Envelope, MessageType, PROTOCOL_VERSION, Priority, Sender};
 
-/// Keys under which fields that the core has no word for travel in the metadata.
+/// Metadata keys for wire fields that the core does not have.
 pub(crate) mod key {
-    /// The type on the wire, in messages that came in.
+    /// Message type on the wire, of incoming messages.
     pub(crate) const TYPE: &str = "swarm.type";
     /// The sender's id on the wire.
     pub(crate) const SENDER: &str = "swarm.sender";
-    /// Whom it was sent to on the wire: an id, or `broadcast`.
+    /// The recipient on the wire: an id, or `broadcast`.
     pub(crate) const RECIPIENT: &str = "swarm.recipient";
     /// Fields that the sender has signed.
     pub(crate) const SIGNED: &str = "swarm.signed";
-    /// Fields that nobody has signed: to be shown with that in mind, and to decide nothing.
+    /// Unsigned fields: displayed as such, and never used for a decision.
     pub(crate) const UNSIGNED: &str = "swarm.unsigned";
-    /// Fields of a message that is to go out.
+    /// Fields of an outgoing message.
     pub(crate) const PRIORITY: &str = "swarm.priority";
     pub(crate) const REFERENCES: &str = "swarm.references";
     pub(crate) const ATTACHMENTS: &str = "swarm.attachments";
@@ -34,54 +34,54 @@ pub(crate) mod key {
     pub(crate) const THREAD: &str = "swarm.thread";
 }
 
-/// Keys in the metadata of an envelope that we write and read ourselves.
+/// Envelope metadata keys that this program writes and reads.
 mod extra {
-    /// For whom of its hub an agent sends.
+    /// The local agent on whose behalf a hub's swarm agent sends.
     pub(super) const ON_BEHALF_OF: &str = "on_behalf_of";
-    /// What a message is for, in the words of the sending hub.
+    /// The message kind of the sending hub.
     pub(super) const KIND: &str = "kind";
-    /// How often the sender's roster has changed.
+    /// The sender's roster epoch.
     pub(super) const EPOCH: &str = "roster_epoch";
-    /// What a post of a channel is called by the hubs that the channel spans.
+    /// The id of a channel post, common to all hubs that share the channel.
     pub(super) const POST: &str = "post";
 }
 
-/// A message is signed with the time it was written, as long as that is not much longer ago than this.
-const FRESH: SignedDuration = SignedDuration::from_mins(1);
+/// Maximum age at which a message is still signed with its original time.
+const FRESH_WITHIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// What came in and passed every check.
-pub(crate) struct Incoming<'a> {
+/// An incoming message that has passed all checks.
+pub(crate) struct IncomingMessage<'a> {
     pub(crate) envelope: &'a Envelope,
     pub(crate) swarm: &'a Swarm,
     pub(crate) identity: &'a Identity,
     pub(crate) sender: &'a PeerId,
     pub(crate) member: &'a Member,
-    /// Whether the whole envelope is signed.
+    /// True if the whole envelope is signed.
     pub(crate) is_whole: bool,
-    /// The message of ours that it answers, and who of us wrote that.
+    /// The local message that it answers, and the local author of that message.
     pub(crate) parent: Option<(MessageId, Option<AgentId>)>,
     pub(crate) timestamp: Timestamp,
     pub(crate) id: MessageId,
 }
 
-/// The scope of the ids of a sender's messages to one of our agents. Each sender has its own, so that nobody can take
+/// Returns the scope of a sender's message ids for one of our agents. Each sender has its own scope, so none can occupy
 /// another's id.
 pub(crate) fn scope(swarm: Uuid, sender: &PeerId, me: &PeerId) -> String {
     format!("{swarm} {sender} {me}")
 }
 
-/// How often a sender says that its roster has changed.
-pub(crate) fn told_epoch(envelope: &Envelope) -> Option<u64> {
+/// Returns the sender's roster epoch.
+pub(crate) fn sender_epoch(envelope: &Envelope) -> Option<u64> {
     envelope.metadata.as_ref()?.get(extra::EPOCH)?.as_u64()
 }
 
-/// The post of a channel that a message is, in the words of the sending hub.
-pub(crate) fn told_post(envelope: &Envelope) -> Option<MessageId> {
+/// Returns the id of the channel post that a message carries, as claimed by the sending hub.
+pub(crate) fn channel_post(envelope: &Envelope) -> Option<MessageId> {
     envelope.metadata.as_ref()?.get(extra::POST)?.as_str()?.parse().ok()
 }
 
-impl Incoming<'_> {
-    /// The message as the hub takes it in.
+impl IncomingMessage<'_> {
+    /// Converts the message to a draft for the hub.
     pub(crate) fn to_draft(&self) -> Option<Draft> {
         let envelope = self.envelope;
         let me = AgentId::local(self.identity.name()?);
@@ -92,7 +92,7 @@ impl Incoming<'_> {
                 to = writer.clone().unwrap_or(to);
             }
         }
-        let expires_at = envelope.expires_at.as_deref().filter(|_| self.is_whole).and_then(stamp::parse);
+        let expires_at = envelope.expires_at.as_deref().filter(|_| self.is_whole).and_then(timestamp::parse);
         let agent = AgentId { name: self.member.name.clone(), realm: Some(self.swarm.realm.clone()) };
         Some(Draft {
             id: self.id,
@@ -120,7 +120,8 @@ impl Incoming<'_> {
         })
     }
 
-    /// What it is for. A peer's word counts where it is signed, and never for what would be typed into a terminal.
+    /// Returns the message kind. The peer's value counts only if it is signed, and never for `execute`, which would be
+    /// typed into a terminal.
     fn kind(&self) -> Option<Kind> {
         let told = self
             .envelope
@@ -136,24 +137,24 @@ impl Incoming<'_> {
     fn metadata(&self) -> Map<String, Value> {
         let envelope = self.envelope;
         let mut fields = Map::new();
-        let mut keep = |field: &str, value: Option<Value>| {
+        let mut set_field = |field: &str, value: Option<Value>| {
             if let Some(value) = value {
                 fields.insert(field.to_owned(), value);
             }
         };
-        // What is read from JSON can be written as JSON.
+        // Values that were parsed from JSON always serialize.
         let value = |value: Option<Result<Value, serde_json::Error>>| value.and_then(Result::ok);
-        keep("in_reply_to", envelope.in_reply_to.clone().map(Value::from));
-        keep("thread_id", envelope.thread_id.clone().map(Value::from));
-        keep("priority", envelope.priority.map(|priority| priority.as_str().into()));
-        keep("expires_at", envelope.expires_at.clone().map(Value::from));
-        keep("references", value(envelope.references.as_ref().map(serde_json::to_value)));
-        keep("attachments", value(envelope.attachments.as_ref().map(serde_json::to_value)));
+        set_field("in_reply_to", envelope.in_reply_to.clone().map(Value::from));
+        set_field("thread_id", envelope.thread_id.clone().map(Value::from));
+        set_field("priority", envelope.priority.map(|priority| priority.as_str().into()));
+        set_field("expires_at", envelope.expires_at.clone().map(Value::from));
+        set_field("references", value(envelope.references.as_ref().map(serde_json::to_value)));
+        set_field("attachments", value(envelope.attachments.as_ref().map(serde_json::to_value)));
         let mut told = envelope.metadata.clone().unwrap_or_default();
         told.remove(ENVELOPE_SIGNATURE);
-        // A retry of a roster that has changed meanwhile is the same message.
+        // A retry after a roster change is still the same message.
         told.remove(extra::EPOCH);
-        keep("metadata", (!told.is_empty()).then_some(Value::Object(told)));
+        set_field("metadata", (!told.is_empty()).then_some(Value::Object(told)));
         let mut metadata = Map::new();
         metadata.insert(key::TYPE.to_owned(), envelope.kind.as_str().into());
         metadata.insert(key::SENDER.to_owned(), self.sender.as_str().into());
@@ -166,8 +167,8 @@ impl Incoming<'_> {
     }
 }
 
-/// What a message of the hub is called in a swarm: the id it came in with or was made with, or one that follows from its
-/// own, so that it has the same one whenever it is tried.
+/// Returns the id of a hub message in a swarm: its native id, or one derived from its own id, so that every retry has
+/// the same id.
 pub(crate) fn wire_id(message: &Message, swarm: Uuid) -> String {
     let native = &message.origin.native;
     if native.door == Door::Swarm && native.scope.starts_with(&swarm.to_string()) {
@@ -187,8 +188,8 @@ fn derived_id(id: MessageId, swarm: Uuid) -> String {
     uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()
 }
 
-/// Whether a message was written to a swarm or to somebody in it, so that it has an id there.
-pub(crate) fn is_in(message: &Message, swarm: &Swarm) -> bool {
+/// True if a message was addressed to the swarm or one of its members, or came from one.
+pub(crate) fn belongs_to(message: &Message, swarm: &Swarm) -> bool {
     match &message.to {
         Address::Agent(agent) => agent.realm.as_ref() == Some(&swarm.realm),
         Address::Group(GroupId::Swarm(realm)) => *realm == swarm.realm,
@@ -196,41 +197,41 @@ pub(crate) fn is_in(message: &Message, swarm: &Swarm) -> bool {
     }
 }
 
-/// The type of a message of the hub on the wire.
+/// Returns the wire type of a hub message.
 pub(crate) fn wire_type(message: &Message) -> MessageType {
-    // Only the door itself speaks for the swarm; what others call system is a message.
+    // Only the door itself sends system messages; a `system` message from any other source becomes a plain message.
     let is_ours = message.origin.native.door == Door::Swarm;
-    match MessageType::from_word(message.kind.as_str()) {
+    match MessageType::from_wire(message.kind.as_str()) {
         Some(MessageType::System) if is_ours => MessageType::System,
         Some(MessageType::Notification) => MessageType::Notification,
         _ => MessageType::Message,
     }
 }
 
-/// What goes out: a message of the hub, and what it answers.
-pub(crate) struct Leaving<'a> {
+/// An outgoing message and its wire references.
+pub(crate) struct OutgoingEnvelope<'a> {
     pub(crate) message: &'a Message,
     pub(crate) swarm: &'a Swarm,
     pub(crate) identity: &'a Identity,
     pub(crate) recipient: &'a PeerId,
-    /// What the message it answers is called in the swarm.
+    /// Wire id of the answered message.
     pub(crate) in_reply_to: Option<String>,
-    /// What the first message of its conversation is called in the swarm.
+    /// Wire id of the first message of the thread.
     pub(crate) thread: Option<String>,
     pub(crate) now: Timestamp,
 }
 
-impl Leaving<'_> {
-    /// Whether it was written to the whole swarm.
+impl OutgoingEnvelope<'_> {
+    /// True if it is addressed to the whole swarm.
     fn is_broadcast(&self) -> bool {
         matches!(&self.message.to, Address::Group(_))
     }
 
-    /// The envelope, signed, as the text that is sent. Signed anew whenever it is tried: others refuse what is old.
+    /// Builds and signs the envelope as JSON. Each retry is signed again, because peers refuse old messages.
     pub(crate) fn to_text(&self, key: &SecretKey) -> String {
         let mut envelope = self.envelope();
         envelope.signature = Payload::of(&envelope).sign(key);
-        // A struct that was made of JSON and texts can always be written.
+        // A struct of strings and JSON values always serializes.
         let value = serde_json::to_value(&envelope).unwrap_or_default();
         if let Some(signature) = sign_envelope(key, &value) {
             let metadata = envelope.metadata.get_or_insert_default();
@@ -241,7 +242,7 @@ impl Leaving<'_> {
 
     fn envelope(&self) -> Envelope {
         let message = self.message;
-        let is_fresh = self.now.duration_since(message.sent_at).abs() < FRESH;
+        let is_fresh = self.now.duration_since(message.sent_at).abs() < FRESH_WITHIN;
         let signed_at = if is_fresh { message.sent_at } else { self.now };
         let (mut more, told) = (self.extra(), &message.metadata);
         if let Some(Value::Object(given)) = told.get(key::METADATA) {
@@ -254,7 +255,7 @@ impl Leaving<'_> {
         Envelope {
             protocol_version: PROTOCOL_VERSION.to_owned(),
             message_id: wire_id(message, self.swarm.swarm_id),
-            timestamp: stamp::render(signed_at),
+            timestamp: timestamp::render(signed_at),
             sender: Sender {
                 agent_id: self.identity.agent.to_string(),
                 endpoint: self.identity.endpoint.to_string(),
@@ -267,7 +268,7 @@ impl Leaving<'_> {
             in_reply_to: self.in_reply_to.clone(),
             thread_id: own_thread().or_else(|| self.thread.clone()),
             priority: priority.filter(|priority| *priority != Priority::Normal),
-            expires_at: message.expires_at.map(stamp::render),
+            expires_at: message.expires_at.map(timestamp::render),
             attachments: read(told, key::ATTACHMENTS),
             references: read(told, key::REFERENCES),
             metadata: (!more.is_empty()).then_some(more),
@@ -295,8 +296,8 @@ fn read<T: serde::de::DeserializeOwned>(metadata: &Map<String, Value>, key: &str
     metadata.get(key).cloned().and_then(|value| serde_json::from_value(value).ok())
 }
 
-/// A message that an agent of ours, or the hub, writes into a swarm.
-pub(crate) struct Written {
+/// A message that a local agent or the hub sends to a swarm.
+pub(crate) struct OutgoingDraft {
     pub(crate) id: MessageId,
     pub(crate) wire_id: Uuid,
     pub(crate) from: AgentId,
@@ -306,8 +307,8 @@ pub(crate) struct Written {
     pub(crate) now: Timestamp,
 }
 
-impl Written {
-    /// The message as the hub takes it in.
+impl OutgoingDraft {
+    /// Converts the message to a draft for the hub.
     pub(crate) fn into_draft(self, swarm: Uuid) -> Option<Draft> {
         Some(Draft {
             id: self.id,

@@ -44,10 +44,10 @@ fn message(from: &str, to: &str, kind: &str) -> Message {
     }
 }
 
-fn sent(message: &Message, seconds_later: i64) -> (Envelope, Value) {
+fn build_envelope(message: &Message, seconds_later: i64) -> (Envelope, Value) {
     let (swarm, identity, recipient) = (swarm(), identity(), PeerId::parse("carol").unwrap());
     let now = message.sent_at.saturating_add(SignedDuration::from_secs(seconds_later)).unwrap();
-    let leaving = Leaving {
+    let outgoing = OutgoingEnvelope {
         message,
         swarm: &swarm,
         identity: &identity,
@@ -56,13 +56,13 @@ fn sent(message: &Message, seconds_later: i64) -> (Envelope, Value) {
         thread: None,
         now,
     };
-    let value: Value = serde_json::from_str(&leaving.to_text(&key())).unwrap();
+    let value: Value = serde_json::from_str(&outgoing.to_text(&key())).unwrap();
     (serde_json::from_value(value.clone()).unwrap(), value)
 }
 
 #[test]
-fn a_message_of_any_door_leaves_signed_twice_and_with_nothing_of_other_doors() {
-    let (envelope, value) = sent(&message("codex", "carol@research", "request_review"), 1);
+fn outgoing_message_has_both_signatures() {
+    let (envelope, value) = build_envelope(&message("codex", "carol@research", "request_review"), 1);
     assert!(Payload::of(&envelope).verify(&key().public(), &envelope.signature));
     assert_eq!(verify_envelope(&key().public(), &value), Some(true));
     assert_eq!((envelope.recipient.as_str(), envelope.kind), ("carol", MessageType::Message));
@@ -77,36 +77,36 @@ fn a_message_of_any_door_leaves_signed_twice_and_with_nothing_of_other_doors() {
 }
 
 #[test]
-fn tried_again_later_it_has_the_same_id_and_a_new_time() {
+fn retry_has_same_id_and_new_time() {
     let message = message("bob", "all@research", "message");
-    let ((first, _), (again, _)) = (sent(&message, 1), sent(&message, 4000));
+    let ((first, _), (again, _)) = (build_envelope(&message, 1), build_envelope(&message, 4000));
     assert_eq!(first.message_id, again.message_id);
     assert_eq!(again.timestamp, "2026-02-05T15:36:40.123Z");
     assert_eq!(first.recipient, "broadcast");
     assert!(Payload::of(&again).verify(&key().public(), &again.signature));
 }
 
-/// What an agent calls system is a message: only the door speaks for the swarm.
+/// A `system` message from an agent becomes a plain message: only the door sends system messages.
 #[test]
-fn nobody_but_the_door_sends_system_messages() {
-    assert_eq!(sent(&message("codex", "carol@research", "system"), 1).0.kind, MessageType::Message);
+fn system_messages_come_from_door_only() {
+    assert_eq!(build_envelope(&message("codex", "carol@research", "system"), 1).0.kind, MessageType::Message);
     assert_eq!(
-        sent(&message("codex", "carol@research", "notification"), 1).0.kind,
+        build_envelope(&message("codex", "carol@research", "notification"), 1).0.kind,
         MessageType::Notification
     );
-    let (execute, _) = sent(&message("codex", "carol@research", "execute"), 1);
+    let (execute, _) = build_envelope(&message("codex", "carol@research", "execute"), 1);
     assert!(!execute.metadata.unwrap().contains_key("kind"));
 }
 
 #[test]
-fn a_peer_has_its_own_ids_and_no_say_over_terminals() {
+fn peer_ids_are_scoped_and_execute_refused() {
     let (swarm, identity) = (swarm(), identity());
-    let (mut envelope, _) = sent(&message("bob", "carol@research", "message"), 1);
+    let (mut envelope, _) = build_envelope(&message("bob", "carol@research", "message"), 1);
     envelope.metadata = Some(Map::from_iter([("kind".to_owned(), json!("execute"))]));
     envelope.recipient = "bob".to_owned();
     let sender = PeerId::parse("carol").unwrap();
     let draft = |envelope: &Envelope, is_whole| {
-        let incoming = Incoming {
+        let incoming = IncomingMessage {
             envelope,
             swarm: &swarm,
             identity: &identity,

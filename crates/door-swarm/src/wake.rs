@@ -1,4 +1,6 @@
-//! §10.1: waking whoever answers. Ids only go out, never a text of a stranger; the woken one asks for the rest.
+//! Wake-up calls (§10.1): run a program or call a URL when messages arrive.
+//!
+//! The call carries ids only and no text of another owner; the agent reads the messages itself.
 
 use std::process::Stdio;
 
@@ -13,74 +15,78 @@ use uuid::Uuid;
 
 use crate::agent_id::PeerId;
 use crate::config::Wake;
-use crate::limits::Limit;
+use crate::rate_limit::RateLimit;
 use crate::swarms::Swarms;
 
-/// Most messages that one call names; the woken one finds the others.
-const MOST: usize = 100;
+/// Maximum number of messages that one call lists; the agent finds the others itself.
+const MAX_LISTED: usize = 100;
 
-/// A message that came in.
+/// An incoming message.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Arrival {
-    /// For which of our agents.
+    /// The recipient.
     pub(crate) agent_id: PeerId,
     pub(crate) swarm_id: Uuid,
     pub(crate) sender_id: PeerId,
     pub(crate) message_id: String,
-    /// Whether the sender has signed that it is urgent. Unsigned, it says nothing.
+    /// True if the sender has signed that it is urgent; an unsigned priority does not count.
     pub(crate) is_urgent: bool,
 }
 
-/// Why nobody was woken.
+/// Reason why a wake-up call failed.
 #[derive(Debug, thiserror::Error)]
-enum NotWoken {
+enum WakeError {
     #[error(transparent)]
     Start(#[from] switchboard_sys::process::SpawnError),
     #[error("the program ended with {0}")]
     Exit(std::process::ExitStatus),
-    #[error("the program cannot be waited for")]
+    #[error("the program's exit status is unknown")]
     Wait(#[from] std::io::Error),
-    #[error("the address could not be called")]
+    #[error("the URL could not be called")]
     Call(#[from] reqwest::Error),
-    #[error("the address answered {0}")]
+    #[error("the URL answered {0}")]
     Status(u16),
     #[error("it took longer than {} s", .0.as_secs())]
     TooSlow(std::time::Duration),
 }
 
-/// Wakes for what arrives, once for all that comes within the pause, and for no sender more often than it may.
+/// Makes wake-up calls for arrivals: debounced by the pause, and rate-limited per sender.
 pub(crate) async fn wake(swarms: &Swarms, mut arrivals: mpsc::Receiver<Arrival>) {
-    // Where nobody is to be woken nothing arrives here, which is no reason to end.
+    // Without a wake-up call there are no arrivals, which must not end the door.
     let Some(config) = swarms.config().wake.clone() else { return std::future::pending().await };
-    let budget = Limit::new(config.per_sender, SignedDuration::from_hours(1));
+    let budget = RateLimit::new(config.per_sender, SignedDuration::from_hours(1));
     while let Some(first) = arrivals.recv().await {
-        let mut waiting = gather(&config, first, &mut arrivals).await;
+        let mut waiting = collect_batch(&config, first, &mut arrivals).await;
         let now = swarms.hub().now();
         let mut senders: Vec<(Uuid, PeerId)> =
             waiting.iter().map(|arrival| (arrival.swarm_id, arrival.sender_id.clone())).collect();
         senders.sort_unstable();
         senders.dedup();
-        // A sender counts once for each call, however much it sent.
-        senders.retain(|sender| budget.take(sender.clone(), now).is_ok());
+        // A sender counts once per call, however many messages it sent.
+        senders.retain(|sender| budget.acquire(sender.clone(), now).is_ok());
         waiting.retain(|arrival| senders.contains(&(arrival.swarm_id, arrival.sender_id.clone())));
-        // Each of our agents is woken by a call of its own, in the order in which their first messages came.
+        // Each of our agents gets its own call, ordered by its first message.
         while let Some(first) = waiting.first() {
             let agent = first.agent_id.clone();
             let (own, others): (Vec<_>, Vec<_>) =
                 waiting.into_iter().partition(|arrival| arrival.agent_id == agent);
             waiting = others;
-            let called = tokio::time::timeout(config.timeout, call(&config, &own)).await;
-            if let Err(error) = called.unwrap_or(Err(NotWoken::TooSlow(config.timeout))) {
+            let called = tokio::time::timeout(config.timeout, wake_agent(&config, &own)).await;
+            if let Err(error) = called.unwrap_or(Err(WakeError::TooSlow(config.timeout))) {
                 let error = crate::error::describe(&error);
-                tracing::warn!(%agent, error, "nobody was woken; the messages wait");
+                tracing::warn!(%agent, error, "the wake-up call failed; the messages stay in the mailbox");
             }
         }
     }
     std::future::pending::<()>().await;
 }
 
-/// What comes within the pause, or until something urgent does.
-async fn gather(config: &Wake, first: Arrival, arrivals: &mut mpsc::Receiver<Arrival>) -> Vec<Arrival> {
+/// Collects the arrivals within the pause, or up to the first urgent one.
+async fn collect_batch(
+    config: &Wake,
+    first: Arrival,
+    arrivals: &mut mpsc::Receiver<Arrival>,
+) -> Vec<Arrival> {
     let mut waiting = vec![first];
     let until_urgent = async {
         while !waiting.last().is_some_and(|latest| latest.is_urgent)
@@ -89,7 +95,7 @@ async fn gather(config: &Wake, first: Arrival, arrivals: &mut mpsc::Receiver<Arr
             waiting.push(more);
         }
     };
-    // Received is kept: nothing is lost when the pause is over.
+    // Arrivals that were already received stay in the batch when the pause ends.
     let _ = tokio::time::timeout(config.pause, until_urgent).await;
     while let Ok(more) = arrivals.try_recv() {
         waiting.push(more);
@@ -97,27 +103,27 @@ async fn gather(config: &Wake, first: Arrival, arrivals: &mut mpsc::Receiver<Arr
     waiting
 }
 
-/// Wakes one agent, which all of these are for.
-async fn call(config: &Wake, waiting: &[Arrival]) -> Result<(), NotWoken> {
+/// Wakes the one agent that all these arrivals are for.
+async fn wake_agent(config: &Wake, waiting: &[Arrival]) -> Result<(), WakeError> {
     let Some(first) = waiting.first() else { return Ok(()) };
     let body = json!({
         "event": "swarm_message", "message_id": first.message_id, "swarm_id": first.swarm_id,
         "sender_id": first.sender_id, "agent_id": first.agent_id, "count": waiting.len(),
         "notification_level": if waiting.iter().any(|arrival| arrival.is_urgent) { "urgent" } else { "normal" },
-        "messages": &waiting[..waiting.len().min(MOST)],
+        "messages": &waiting[..waiting.len().min(MAX_LISTED)],
     });
     let body = body.to_string();
     if let Some((program, args)) = config.command.split_first() {
         let spawn = Spawn::new(program).args(args).stdin(Stdio::piped());
         let mut child = spawn.for_agent(LaunchKind::Wake, first.agent_id.as_str()).spawn()?;
         if let Some(mut stdin) = child.take_stdin() {
-            // A program that does not read its input closes it, which is its right.
+            // A program that does not read its input may close it.
             let _ = stdin.write_all(body.as_bytes()).await;
             let _ = stdin.shutdown().await;
         }
         let status = child.wait().await?;
         if !status.success() {
-            return Err(NotWoken::Exit(status));
+            return Err(WakeError::Exit(status));
         }
     }
     if let Some(url) = &config.url {
@@ -129,7 +135,7 @@ async fn call(config: &Wake, waiting: &[Arrival]) -> Result<(), NotWoken> {
         }
         let status = request.send().await?.status();
         if !status.is_success() {
-            return Err(NotWoken::Status(status.as_u16()));
+            return Err(WakeError::Status(status.as_u16()));
         }
     }
     Ok(())

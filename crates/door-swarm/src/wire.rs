@@ -1,7 +1,7 @@
-//! Exactly the JSON of the Agent Swarm Protocol 0.1.0 (§4 to §6, §9).
+//! JSON types of the Agent Swarm Protocol 0.1.0 (§4 to §6, §9).
 //!
-//! Fields that nobody knows are ignored; a field that is `null` is one that is not there. What a text must look like
-//! beyond being a text is checked where it is used, so that a bad one gets an error that names it.
+//! Unknown fields are ignored, and `null` means absent. The format of strings is checked where they are used, so that
+//! the error names the field.
 
 mod join;
 mod message;
@@ -9,17 +9,17 @@ mod reference;
 mod system;
 
 pub use self::join::{
-    ErrorBody, ErrorDetail, Health, Info, JoinAccepted, JoinPending, JoinRequest, JoinSender, Joined, Queued,
-    Roster,
+    ErrorBody, ErrorDetail, Health, Info, JoinAccepted, JoinPending, JoinRequest, JoinSender, Queued, Roster,
+    RosterMember,
 };
 pub use self::message::{Attachment, AttachmentType, Envelope, MessageType, Priority, Sender};
 pub use self::reference::{Action, Reference, ReferenceError, ReferenceType};
-pub use self::system::{MemberWord, SystemContent};
+pub use self::system::{MemberField, SystemContent};
 
-/// The version of the protocol that we speak.
+/// The protocol version of this implementation.
 pub const PROTOCOL_VERSION: &str = "0.1.0";
 
-/// The major version: agents of the same one understand each other.
+/// True if an agent with this version is compatible: its major version is the same.
 pub(crate) fn is_compatible(version: &str) -> bool {
     let mut parts = version.split('.');
     let numbers = version.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));

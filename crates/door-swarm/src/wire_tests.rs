@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::state::{KnownKey, MembershipState, StateMember};
 
-/// Every example of the document, as it stands there but for `...` and `|`.
+/// Every example of the specification, verbatim except for `...` and `|`.
 fn examples() -> Value {
     serde_json::from_str(include_str!("../../../fixtures/swarm/examples.json")).unwrap()
 }
@@ -15,7 +15,7 @@ fn round_trip<T: serde::de::DeserializeOwned + serde::Serialize>(value: &Value) 
 }
 
 #[test]
-fn every_example_of_the_document_reads_and_writes_back() {
+fn specification_examples_round_trip() {
     let examples = examples();
     round_trip::<Envelope>(&examples["message"]);
     round_trip::<Envelope>(&examples["message_with_everything"]);
@@ -38,7 +38,7 @@ fn every_example_of_the_document_reads_and_writes_back() {
 }
 
 #[test]
-fn unknown_fields_and_nulls_are_nothing() {
+fn unknown_fields_and_nulls_are_ignored() {
     let mut message = examples()["message"].clone();
     let plain: Envelope = serde_json::from_value(message.clone()).unwrap();
     message["novelty"] = json!({ "deep": [1] });
@@ -51,7 +51,7 @@ fn unknown_fields_and_nulls_are_nothing() {
 }
 
 #[test]
-fn fields_are_written_in_the_order_that_others_write() {
+fn fields_keep_the_wire_order() {
     let everything: Envelope = serde_json::from_value(examples()["message_with_everything"].clone()).unwrap();
     let text = serde_json::to_string(&everything).unwrap();
     let order = [
@@ -77,7 +77,7 @@ fn fields_are_written_in_the_order_that_others_write() {
 }
 
 #[test]
-fn references_have_what_their_type_needs() {
+fn references_need_fields_of_their_type() {
     for (reference, problem) in [
         (json!({ "type": "github_issue", "repo": "o/r" }), "number"),
         (json!({ "type": "github_issue", "repo": "o/r", "number": 0 }), "number"),
@@ -96,7 +96,7 @@ fn references_have_what_their_type_needs() {
 }
 
 #[test]
-fn the_same_major_version_is_understood() {
+fn same_major_version_is_compatible() {
     for good in ["0.1.0", "0.2.7", "0.10"] {
         assert!(is_compatible(good), "{good}");
     }
@@ -106,7 +106,7 @@ fn the_same_major_version_is_understood() {
 }
 
 #[test]
-fn system_content_is_read_flat_and_nested() {
+fn system_content_parses_flat_and_nested() {
     for (text, subject) in [
         (
             r#"{"type": "system", "action": "member_joined", "agent_id": "g", "endpoint": "https://g/swarm"}"#,
@@ -124,7 +124,7 @@ fn system_content_is_read_flat_and_nested() {
 
 proptest! {
     #[test]
-    fn any_message_reads_back_as_it_was_written(content in ".{0,200}", recipient in "[a-zA-Z0-9_.-]{1,20}",
+    fn message_round_trips(content in ".{0,200}", recipient in "[a-zA-Z0-9_.-]{1,20}",
         priority in proptest::option::of(0_u8..3), number in any::<u32>()) {
         let mut value = examples()["message_with_everything"].clone();
         value["content"] = content.into();

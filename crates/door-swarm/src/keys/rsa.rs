@@ -1,4 +1,4 @@
-//! The DER forms of an RSA public key (RFC 8017 A.1.1, RFC 3279 2.3.1), read strictly and written as one of them.
+//! DER forms of an RSA public key (RFC 8017 A.1.1, RFC 3279 2.3.1), parsed strictly and normalized to SPKI.
 
 /// `rsaEncryption` with its NULL parameters, as the algorithm of an SPKI names it.
 const ALGORITHM: [u8; 15] =
@@ -12,7 +12,7 @@ const UNREADABLE: &str = "it is neither 32 bytes of Ed25519 nor an RSA key in DE
 const SIZE: &str = "its RSA modulus must have 2048 to 8192 bits; make a larger key";
 const EXPONENT: &str = "its RSA exponent must be odd and lie between 3 and 2^33; use 65537";
 
-/// The SPKI form of a key in SPKI or PKCS#1 form, where the key is one that may sign.
+/// Returns the SPKI form of a key in SPKI or PKCS#1 form, if its size and exponent are acceptable.
 pub(super) fn normalize(der: &[u8]) -> Result<Vec<u8>, &'static str> {
     let pkcs1 = read_spki(der).unwrap_or(der);
     let (modulus, exponent) = read_pkcs1(pkcs1).ok_or(UNREADABLE)?;
@@ -27,14 +27,14 @@ pub(super) fn normalize(der: &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(write(SEQUENCE, &[&ALGORITHM[..], &write(BIT_STRING, &text)].concat()))
 }
 
-/// The PKCS#1 form inside an SPKI.
+/// Extracts the PKCS#1 form from an SPKI.
 fn read_spki(der: &[u8]) -> Option<&[u8]> {
     let (body, []) = read(SEQUENCE, der)? else { return None };
     let (text, []) = read(BIT_STRING, body.strip_prefix(&ALGORITHM)?)? else { return None };
     text.strip_prefix(&[0])
 }
 
-/// Modulus and exponent, without leading zeros.
+/// Returns modulus and exponent without leading zeros.
 fn read_pkcs1(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (body, []) = read(SEQUENCE, der)? else { return None };
     let (modulus, rest) = read(INTEGER, body)?;
@@ -42,7 +42,7 @@ fn read_pkcs1(der: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((read_positive(modulus)?, read_positive(exponent)?))
 }
 
-/// A positive number in its shortest form: a zero stands before it only where its highest bit is set.
+/// Parses a positive number in its shortest form: a leading zero only if the highest bit is set.
 fn read_positive(bytes: &[u8]) -> Option<&[u8]> {
     match bytes {
         [0, rest @ ..] => rest.first().is_some_and(|first| first & 0x80 != 0).then_some(rest),
@@ -51,12 +51,12 @@ fn read_positive(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// How many bits a number without leading zeros has.
+/// Returns the bit length of a number without leading zeros.
 fn bits(number: &[u8]) -> usize {
     number.first().map_or(0, |first| number.len() * 8 - first.leading_zeros() as usize)
 }
 
-/// Content of a value with this tag, and the bytes after it. Lengths have their shortest form (X.690 10.1).
+/// Returns the content of a value with this tag, and the bytes after it. Lengths have their shortest form (X.690 10.1).
 fn read(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     let [found, first, rest @ ..] = der else { return None };
     if *found != tag {
@@ -71,7 +71,7 @@ fn read(tag: u8, der: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// A value with this tag. Keys within the limit of their text need at most two bytes for a length.
+/// Encodes a value with this tag. Keys within the text limit need at most two bytes for a length.
 fn write(tag: u8, content: &[u8]) -> Vec<u8> {
     let [.., high, low] = content.len().to_be_bytes();
     let mut der = match (high, low) {

@@ -1,32 +1,31 @@
-//! Handing the master's role over (§5.6): the member is asked, and leads once the master has told everybody so.
+//! Transfer of the master role (§5.6): the member is asked, and leads once the master has announced it.
 //!
-//! The master decides, and nobody else: a question that is not answered, or whose answer gets lost, changes nothing, and
-//! the master goes on leading meanwhile. Whoever was asked hears everything that changes in the order in which it
-//! changed, and that it leads at the end of it.
+//! Only the master decides. A request without an answer, or whose answer is lost, changes nothing, and the master keeps
+//! leading. The new master receives all changes in order, and the announcement that it leads comes last.
 
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use super::member_of;
+use super::resolve_member;
 use crate::agent_id::PeerId;
 use crate::error::{SwarmError, describe};
-use crate::ledger::{Handover, Swarm};
+use crate::model::{Handover, Swarm};
 use crate::swarms::Swarms;
 use crate::wire::SystemContent;
 
-/// How long a member has to answer. A hub that is off at night is back by then.
-const ANSWER_WITHIN: SignedDuration = SignedDuration::from_hours(24);
+/// Time that a member has to answer. A hub that is off at night is online again by then.
+const TRANSFER_TIMEOUT: SignedDuration = SignedDuration::from_hours(24);
 
 impl Swarms {
-    /// Asks a member to lead the swarm, in place of whoever was asked before.
+    /// Asks a member to become master. Replaces an earlier request.
     pub async fn transfer(&self, swarm: Option<&str>, member: &str) -> Result<PeerId, SwarmError> {
-        let (agent, swarm) = self.find_led(swarm)?;
-        let id = member_of(&swarm, member)?;
+        let (agent, swarm) = self.find_led_swarm(swarm)?;
+        let id = resolve_member(&swarm, member)?;
         if id == agent {
             return Err(SwarmError::field("member", "leads the swarm already"));
         }
         let (new, asked_at) = (id.clone(), self.hub().now());
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
+        self.edit_swarm(&agent, swarm.swarm_id, move |swarm| {
             let content = SystemContent {
                 swarm_id: Some(swarm.swarm_id.to_string()),
                 new_master: Some(new.to_string()),
@@ -43,19 +42,19 @@ impl Swarms {
         Ok(id)
     }
 
-    /// Takes the question back whether a member would lead the swarm, where it has not answered; says who was asked.
+    /// Cancels the open request to become master and returns the member that was asked.
     pub async fn cancel_transfer(&self, swarm: Option<&str>) -> Result<PeerId, SwarmError> {
-        let (agent, swarm) = self.find_led(swarm)?;
+        let (agent, swarm) = self.find_led_swarm(swarm)?;
         let realm = swarm.realm.clone();
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
+        self.edit_swarm(&agent, swarm.swarm_id, move |swarm| {
             let asked = swarm.handover.take().map(|handover| handover.to);
-            asked.ok_or(SwarmError::NotHandingOver { swarm: realm })
+            asked.ok_or(SwarmError::NoOpenTransfer { swarm: realm })
         })
         .await
     }
 
-    /// A member has refused to lead the swarm, or cannot.
-    pub(crate) async fn not_transferred(
+    /// Ends a transfer because the member has refused it or is unable to lead.
+    pub(crate) async fn end_transfer(
         &self,
         agent: &PeerId,
         swarm: Uuid,
@@ -64,60 +63,60 @@ impl Swarms {
     ) -> Result<(), SwarmError> {
         let asked = asked.to_owned();
         let refused = self
-            .edit(agent, swarm, move |swarm| {
+            .edit_swarm(agent, swarm, move |swarm| {
                 let is_it = |handover: &mut Handover| handover.asked.to_string() == asked;
                 Ok(swarm.handover.take_if(is_it))
             })
             .await?;
         if let Some(handover) = refused {
-            self.notify_not_transferred(agent, swarm, &handover.to, why).await;
+            self.notify_transfer_ended(agent, swarm, &handover.to, why).await;
         }
         Ok(())
     }
 
-    /// A member has answered that it will lead the swarm: from now on it does, and everybody is told. An answer to a
-    /// question that no longer stands is none.
-    pub(crate) async fn transferred(
+    /// Completes a transfer that the member has accepted: it leads from now on, and the change is announced. An answer
+    /// to a request that is no longer open is ignored.
+    pub(crate) async fn complete_transfer(
         &self,
         agent: &PeerId,
         swarm: Uuid,
         asked: &str,
     ) -> Result<(), SwarmError> {
         let (old, asked) = (agent.clone(), asked.to_owned());
-        self.edit(agent, swarm, move |swarm| {
+        self.edit_swarm(agent, swarm, move |swarm| {
             let is_it = |handover: &mut Handover| handover.asked.to_string() == asked;
             if let Some(handover) = swarm.handover.take_if(is_it) {
-                swarm.hand_over(&old, handover.to);
+                swarm.change_master(&old, handover.to);
             }
             Ok(())
         })
         .await
     }
 
-    /// Takes questions back that were not answered in time.
-    pub(crate) async fn end_unanswered(&self, now: Timestamp) {
+    /// Ends transfer requests that were not answered in time.
+    pub(crate) async fn expire_transfers(&self, now: Timestamp) {
         for (agent, swarm) in self.swarms() {
             let asked = swarm.handover.as_ref();
-            let Some(asked) = asked.filter(|asked| now.duration_since(asked.asked_at) >= ANSWER_WITHIN)
+            let Some(asked) = asked.filter(|asked| now.duration_since(asked.asked_at) >= TRANSFER_TIMEOUT)
             else {
                 continue;
             };
             let why = "it has not answered within a day";
-            let ended = self.not_transferred(&agent, swarm.swarm_id, &asked.asked.to_string(), why).await;
+            let ended = self.end_transfer(&agent, swarm.swarm_id, &asked.asked.to_string(), why).await;
             if let Err(error) = ended {
-                tracing::warn!(swarm = %swarm.realm, error = %describe(&error), "a question could not be taken back");
+                tracing::warn!(swarm = %swarm.realm, error = %describe(&error), "a transfer request could not be cancelled");
             }
         }
     }
 
-    /// News for our own agent that it goes on leading the swarm.
-    async fn notify_not_transferred(&self, agent: &PeerId, swarm: Uuid, to: &PeerId, why: &str) {
-        let book = self.book();
-        let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return };
+    /// Notifies our own agent that it remains master.
+    async fn notify_transfer_ended(&self, agent: &PeerId, swarm: Uuid, to: &PeerId, why: &str) {
+        let snapshot = self.snapshot();
+        let Some(swarm) = snapshot.swarms.get(&(agent.clone(), swarm)) else { return };
         let content = SystemContent {
             swarm_id: Some(swarm.swarm_id.to_string()),
             agent_id: Some(to.to_string()),
-            reason: Some(format!("'{to}' does not lead the swarm: {why}")),
+            reason: Some(format!("'{to}' did not become master: {why}")),
             ..SystemContent::new("transfer_ended")
         };
         self.notify(agent, swarm, &content).await;
@@ -125,8 +124,8 @@ impl Swarms {
 }
 
 impl Swarm {
-    /// Makes a member the master, and notes that everybody is to be told.
-    fn hand_over(&mut self, old: &PeerId, new: PeerId) {
+    /// Makes a member the master and announces it.
+    fn change_master(&mut self, old: &PeerId, new: PeerId) {
         if self.master != *old || !self.members.contains_key(&new) {
             return;
         }
@@ -134,12 +133,12 @@ impl Swarm {
         self.master = new;
         self.invites.clear();
         self.pending.clear();
-        let content = self.master_changed(old);
+        let content = self.master_changed_content(old);
         self.announce(Uuid::new_v4(), None, content.to_text());
     }
 
-    /// The word of whoever led the swarm before that another leads it now.
-    pub(crate) fn master_changed(&self, old: &PeerId) -> SystemContent {
+    /// Builds the old master's announcement that another member leads now.
+    pub(crate) fn master_changed_content(&self, old: &PeerId) -> SystemContent {
         SystemContent {
             swarm_id: Some(self.swarm_id.to_string()),
             old_master: Some(old.to_string()),

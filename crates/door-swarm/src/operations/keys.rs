@@ -1,31 +1,31 @@
-//! New keys: an agent's own, and those of members that a person vouches for.
+//! Key changes: rotation of a local agent's key, and keys of members that a person accepts.
 
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
-use crate::contest::KeyProof;
+use crate::contested_key::KeyProof;
 use crate::error::SwarmError;
 use crate::keys::{KeyError, PublicKey, SecretKey};
-use crate::ledger::{Identity, Rotation, Swarm};
-use crate::operations::member_of;
+use crate::model::{Identity, Rotation, Swarm};
+use crate::operations::resolve_member;
 use crate::roster::prove_key;
 use crate::swarms::{KEY_FILE, Swarms, blocking, open_home};
 use crate::wire::SystemContent;
 
-/// How many keys before the current one are thought of: a peer that was away for as many is told by the master.
-const MOST_ROTATIONS: usize = 8;
+/// Maximum number of previous keys that are tracked. A peer that missed more rotations learns the key from the master.
+const MAX_ROTATIONS: usize = 8;
 
-/// Where the new key is until every swarm has been told of it with the old one.
+/// Holds the new key until every swarm has an announcement of it, signed with the old key.
 const NEXT_KEY_FILE: &str = "agent.key.next";
 
-/// A new key, and what became of others for it.
+/// Result of a key rotation.
 #[derive(Debug, Clone)]
-pub struct Rotated {
-    /// The key.
+pub struct RotationSummary {
+    /// The new key.
     pub key: PublicKey,
-    /// How many open invites have ended, because they are signed with the key before.
+    /// Number of open invites that were revoked because the old key signed them.
     pub ended_invites: usize,
-    /// Whether the key before was lost: nobody can be told with it, and each member has to accept the new one.
+    /// True if the old key was lost: no announcement can be signed with it, so each member has to accept the new key.
     pub was_lost: bool,
 }
 
@@ -36,10 +36,12 @@ struct KeyFiles {
 }
 
 impl Swarms {
-    /// Gives an agent a new key. Each swarm is told with the old one, which signs for the last time; the news goes first
-    /// to everybody, because what follows is signed with the new one. Where the old one is lost there is nothing to tell
-    /// it with: others see the new one at the endpoint, and their owners accept it. One that was interrupted is finished.
-    pub async fn rotate_key(&self, agent: Option<&str>) -> Result<Rotated, SwarmError> {
+    /// Rotates an agent's key. Finishes an interrupted rotation first.
+    ///
+    /// Each swarm gets an announcement signed with the old key. It is sent before everything else, because all later
+    /// messages are signed with the new key. If the old key is lost, no announcement is possible: other members see the
+    /// new key at the endpoint, and their owners accept it.
+    pub async fn rotate_key(&self, agent: Option<&str>) -> Result<RotationSummary, SwarmError> {
         let identity = self.identity(agent)?;
         if let Some(rotated) = self.resume_rotation(&identity.agent).await? {
             return Ok(rotated);
@@ -51,7 +53,7 @@ impl Swarms {
         };
         let home = identity.home.clone();
         let new = match files.next {
-            // One that an interrupted rotation has left, of which nobody was told.
+            // Left by an interrupted rotation that was not announced.
             Some(next) => next,
             None => {
                 blocking(move || {
@@ -65,43 +67,46 @@ impl Swarms {
         self.finish_rotation(&identity, old, new).await
     }
 
-    /// Finishes a change of an agent's key that was interrupted after somebody may have been told of it.
-    pub(crate) async fn resume_rotation(&self, agent: &PeerId) -> Result<Option<Rotated>, SwarmError> {
+    /// Finishes an interrupted rotation that may have been announced.
+    pub(crate) async fn resume_rotation(
+        &self,
+        agent: &PeerId,
+    ) -> Result<Option<RotationSummary>, SwarmError> {
         let identity = self.identity(Some(agent.as_str()))?;
-        match self.interrupted(&identity).await? {
+        match self.find_interrupted_rotation(&identity).await? {
             Some((old, new)) => self.finish_rotation(&identity, old, new).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// Whether a change of an agent's key was interrupted.
+    /// True if a key rotation was interrupted.
     pub(crate) async fn is_rotation_interrupted(&self, identity: &Identity) -> Result<bool, SwarmError> {
-        Ok(self.interrupted(identity).await?.is_some())
+        Ok(self.find_interrupted_rotation(identity).await?.is_some())
     }
 
-    /// The old key and the new one of a change that was interrupted: a swarm has the new one noted, or it has taken the
-    /// old one's place in its file already.
-    async fn interrupted(
+    /// Returns the old and the new key of an interrupted rotation: a swarm already has the new key, or the key file
+    /// does.
+    async fn find_interrupted_rotation(
         &self,
         identity: &Identity,
     ) -> Result<Option<(Option<SecretKey>, SecretKey)>, SwarmError> {
         let files = self.key_files(identity).await?;
-        let book = self.book();
-        let is_told = |key: &SecretKey| {
+        let snapshot = self.snapshot();
+        let is_announced = |key: &SecretKey| {
             let mut own =
-                book.swarms_of(&identity.agent).filter_map(|swarm| swarm.members.get(&identity.agent));
+                snapshot.swarms_of(&identity.agent).filter_map(|swarm| swarm.members.get(&identity.agent));
             own.any(|member| member.public_key == key.public())
         };
         let is_current = |key: &SecretKey| key.public() == identity.public_key;
         let found = match (files.current, files.next) {
-            (current, Some(next)) if !is_current(&next) && is_told(&next) => Some((current, next)),
+            (current, Some(next)) if !is_current(&next) && is_announced(&next) => Some((current, next)),
             (Some(current), next) if !is_current(&current) => {
                 let is_swapped = next.is_some_and(|next| next.public() == current.public());
-                (is_swapped || is_told(&current)).then_some((None, current))
+                (is_swapped || is_announced(&current)).then_some((None, current))
             }
             _ => None,
         };
-        // Swapped in its file, the new key is in both places, and the swarms have all been told.
+        // If the key file was already swapped, both files hold the new key, and all announcements exist.
         Ok(found.map(|(old, new)| (old.filter(|old| old.public() != new.public()), new)))
     }
 
@@ -115,25 +120,25 @@ impl Swarms {
         .await
     }
 
-    /// Tells every swarm that has not been told, then puts the new key in the place of the old one. Each step can be
-    /// taken again.
+    /// Announces the new key in the remaining swarms, then replaces the key file. Each step is idempotent.
     async fn finish_rotation(
         &self,
         identity: &Identity,
         old: Option<SecretKey>,
         new: SecretKey,
-    ) -> Result<Rotated, SwarmError> {
-        let (book, public) = (self.book(), new.public());
-        let was_lost = old.is_none() && identity.public_key != public && !self.has_former(identity).await?;
+    ) -> Result<RotationSummary, SwarmError> {
+        let (snapshot, public) = (self.snapshot(), new.public());
+        let was_lost =
+            old.is_none() && identity.public_key != public && !self.has_former_key(identity).await?;
         let mut ended_invites = 0;
-        for swarm in book.swarms_of(&identity.agent).filter(|swarm| swarm.is_active()) {
+        for swarm in snapshot.swarms_of(&identity.agent).filter(|swarm| swarm.is_active()) {
             let (me, key, former) =
                 (identity.agent.clone(), public.clone(), old.as_ref().map(SecretKey::public));
             let proof = prove_key(&new, swarm.swarm_id, &identity.agent);
-            let change = move |swarm: &mut Swarm| Ok(swarm.take_new_key(&me, key, former, proof));
-            ended_invites += self.edit(&identity.agent, swarm.swarm_id, change).await?;
+            let change = move |swarm: &mut Swarm| Ok(swarm.set_own_key(&me, key, former, proof));
+            ended_invites += self.edit_swarm(&identity.agent, swarm.swarm_id, change).await?;
         }
-        // The news is signed when it is sent, so the old key has to stay within reach until it was.
+        // Announcements are signed when they are sent, so the old key must stay available until then.
         let home = identity.home.clone();
         blocking(move || {
             let folder = open_home(&home)?;
@@ -151,15 +156,15 @@ impl Swarms {
             Ok(())
         })
         .await?;
-        Ok(Rotated { key: public, ended_invites, was_lost })
+        Ok(RotationSummary { key: public, ended_invites, was_lost })
     }
 
-    /// Whether the key that others know is kept under its former name.
-    async fn has_former(&self, identity: &Identity) -> Result<bool, SwarmError> {
+    /// True if the key that other members know exists as a former key file.
+    async fn has_former_key(&self, identity: &Identity) -> Result<bool, SwarmError> {
         Ok(self.former_key(&identity.agent, &identity.public_key).await?.is_some())
     }
 
-    /// The key that an agent signed with before a new one was announced, while it is still needed.
+    /// Reads the key that an agent used before a rotation, while it is still needed.
     pub(crate) async fn former_key(
         &self,
         agent: &PeerId,
@@ -170,26 +175,27 @@ impl Swarms {
         blocking(move || Ok(SecretKey::read(&open_home(&home)?, &file)?)).await
     }
 
-    /// Accepts the key that a member's endpoint names, on the word of the person who compared it by other means.
+    /// Accepts the key that a member's endpoint returns, by decision of a person who compared it through another
+    /// channel.
     pub async fn accept_key(
         &self,
         swarm: Option<&str>,
         member: &str,
         key: Option<&str>,
     ) -> Result<PublicKey, SwarmError> {
-        let (agent, swarm) = self.find_active(swarm)?;
-        let id = member_of(&swarm, member)?;
+        let (agent, swarm) = self.find_active_swarm(swarm)?;
+        let id = resolve_member(&swarm, member)?;
         let unusable = |error: KeyError| SwarmError::field("key", format!("cannot be used: {error}"));
         let given = key.map(PublicKey::parse).transpose().map_err(unusable)?;
         let offered = swarm.members.get(&id).and_then(|member| member.offered_key.clone());
         let key = given.or(offered).ok_or_else(|| {
             SwarmError::field(
                 "key",
-                format!("is missing: the endpoint of '{id}' has named no other; give it with --key"),
+                format!("is missing: the endpoint of '{id}' has returned no other key; set it with --key"),
             )
         })?;
         let (new, now, me) = (key.clone(), self.hub().now(), agent.clone());
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
+        self.edit_swarm(&agent, swarm.swarm_id, move |swarm| {
             if let Some(holder) = swarm.key_holder(&new, &id) {
                 let problem = format!("is the key of '{holder}'; compare it with the owner of '{id}' again");
                 return Err(SwarmError::field("key", problem));
@@ -209,8 +215,8 @@ impl Swarms {
 }
 
 impl Swarm {
-    /// Notes our agent's own new key and what others are to be told of it; says how many invites have ended for it.
-    fn take_new_key(
+    /// Sets our agent's new key and queues the announcement. Returns the number of invites that were revoked for it.
+    fn set_own_key(
         &mut self,
         me: &PeerId,
         key: PublicKey,
@@ -222,7 +228,7 @@ impl Swarm {
         };
         member.replace_key(key.clone());
         if let Some(former) = former {
-            // The master counts what changes the roster.
+            // The master increments the epoch for every roster change.
             let is_counted = self.master == *me;
             self.epoch += u64::from(is_counted);
             let content = SystemContent {
@@ -236,11 +242,11 @@ impl Swarm {
             };
             let news = Uuid::new_v4();
             self.announce(news, None, content.to_text());
-            let extra = (self.rotations.len() + 1).saturating_sub(MOST_ROTATIONS);
+            let extra = (self.rotations.len() + 1).saturating_sub(MAX_ROTATIONS);
             self.rotations.drain(..extra);
             self.rotations.push(Rotation { news, old_key: former });
         }
-        self.end_invites_of(me)
+        self.revoke_invites_of(me)
     }
 }
 

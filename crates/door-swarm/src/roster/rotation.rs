@@ -1,26 +1,26 @@
-//! A member's new key: who may say it, and the proof that it has it.
+//! Key rotation of a member: authority and proof of possession.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use uuid::Uuid;
 
-use super::{Applied, NoAuthority, Said};
+use super::{UpdateContext, UpdateError, UpdateOutcome};
 use crate::agent_id::PeerId;
-use crate::contest::KeyProof;
+use crate::contested_key::KeyProof;
 use crate::keys::{PublicKey, SecretKey};
-use crate::ledger::{Member, Swarm};
+use crate::model::{Member, Swarm};
 use crate::wire::SystemContent;
 
-/// What the proof of a new key begins with.
+/// Domain separator of the proof of possession.
 const KEY_DOMAIN: &str = "asp-key-v1\0";
 
-/// Most replaced keys that are remembered of a member. The master has counted earlier ones by then.
-const MOST_REPLACED: usize = 8;
+/// Maximum number of replaced keys that are stored per member. The master has counted older rotations by then.
+const MAX_REPLACED_KEYS: usize = 8;
 
 impl Member {
-    /// Replaces its key on its own word, or on a person's: no roster brings the key before back.
+    /// Replaces the key by the member's own message or a person's decision: no roster restores the old key.
     pub(crate) fn replace_key(&mut self, key: PublicKey) {
-        let extra = (self.replaced_keys.len() + 1).saturating_sub(MOST_REPLACED);
+        let extra = (self.replaced_keys.len() + 1).saturating_sub(MAX_REPLACED_KEYS);
         self.replaced_keys.drain(..extra);
         self.replaced_keys.push(std::mem::replace(&mut self.public_key, key));
         self.replaced_keys.retain(|replaced| *replaced != self.public_key);
@@ -28,46 +28,47 @@ impl Member {
 }
 
 impl Swarm {
-    /// A member's new key, on its own word with the old one, or on the master's.
+    /// Applies a member's key rotation, signed with its old key or announced by the master.
     pub(super) fn on_key_rotated(
         &mut self,
-        said: &Said<'_>,
+        context: &UpdateContext<'_>,
         content: &SystemContent,
-    ) -> Result<Applied, NoAuthority> {
+    ) -> Result<UpdateOutcome, UpdateError> {
         let id = match content.subject() {
-            Some(id) => PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "agent_id" })?,
-            None => said.sender.clone(),
+            Some(id) => PeerId::parse(id).map_err(|_| UpdateError::Field { field: "agent_id" })?,
+            None => context.sender.clone(),
         };
-        if id != *said.sender {
-            self.only_master(said, "key_rotated")?;
+        if id != *context.sender {
+            self.require_master(context, "key_rotated")?;
         }
-        let key = content.public_key.as_deref().ok_or(NoAuthority::Field { field: "public_key" })?;
-        let key = PublicKey::parse(key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
+        let key = content.public_key.as_deref().ok_or(UpdateError::Field { field: "public_key" })?;
+        let key = PublicKey::parse(key).map_err(|_| UpdateError::Field { field: "public_key" })?;
         let proof = content.proof.as_deref().unwrap_or_default();
         if !verify_key_proof(&key, self.swarm_id, &id, proof) {
-            return Err(NoAuthority::NoProof);
+            return Err(UpdateError::NoProof);
         }
-        // The proof is by the new key: provisional members that name it give way.
+        // The new key proves itself, so provisional members that name it give way.
         if self.key_holder(&key, &id).is_some() {
-            return Err(NoAuthority::Taken);
+            return Err(UpdateError::Taken);
         }
-        let is_own = id == *said.sender;
-        let is_old = is_own && self.orders.rekeyed_at(&id).is_some_and(|last| said.at <= last);
-        if is_old || (!is_own && self.is_overtaken(said, content, &id, false)) {
-            return Ok(Applied::Nothing);
+        let is_own = id == *context.sender;
+        let is_old = is_own && self.orders.rekeyed_at(&id).is_some_and(|last| context.at <= last);
+        if is_old || (!is_own && self.is_superseded(context, content, &id, false)) {
+            return Ok(UpdateOutcome::Nothing);
         }
-        // Where the master counts it, what was counted before is old; a member's own word is not counted.
-        let mut step = Applied::Changed;
-        if *said.sender == self.master && content.epoch.is_some() {
-            let Some(counted) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+        // A master's update advances the epoch; a member's own message has none.
+        let mut step = UpdateOutcome::Changed;
+        if *context.sender == self.master && content.epoch.is_some() {
+            let Some(counted) = self.advance_epoch(content.epoch) else { return Ok(UpdateOutcome::Nothing) };
             step = counted;
         }
         if is_own {
-            self.orders.note_rekeyed(said, &id);
+            self.orders.record_rekey(context, &id);
         } else {
-            self.orders.note_ordered(said, &id);
+            self.orders.record_master_update(context, &id);
         }
-        let unchanged = if step == Applied::Behind { Applied::Behind } else { Applied::Nothing };
+        let unchanged =
+            if step == UpdateOutcome::Behind { UpdateOutcome::Behind } else { UpdateOutcome::Nothing };
         let Some(member) = self.members.get_mut(&id) else { return Ok(unchanged) };
         member.offered_key = None;
         if member.public_key == key {
@@ -77,39 +78,40 @@ impl Swarm {
         if is_own {
             member.replace_key(key);
         } else if member.replaced_keys.contains(&key) {
-            // The master passes on an earlier change than the last one that the member has told us itself.
+            // The master relays an earlier rotation than the last one that the member sent itself.
             return Ok(unchanged);
         } else {
             member.public_key = key;
         }
-        member.confirmed_at = Some(said.now);
-        self.settle_key(said.me, &id, KeyProof::Signature);
-        if id == *said.sender {
-            self.end_invites_of(&id);
+        member.confirmed_at = Some(context.now);
+        self.settle_key(context.me, &id, KeyProof::Signature);
+        if id == *context.sender {
+            self.revoke_invites_of(&id);
             let told = SystemContent {
                 agent_id: Some(id.to_string()),
                 public_key: Some(wire),
                 proof: content.proof.clone(),
                 ..SystemContent::new("key_rotated")
             };
-            self.pass_on(said, told);
+            self.announce_as_master(context, told);
         }
         Ok(step)
     }
 
-    /// Ends the open invites of somebody whose key has changed: they are signed with the one before. Says how many.
-    pub(crate) fn end_invites_of(&mut self, issuer: &PeerId) -> usize {
+    /// Revokes the open invites of a member whose key has changed, because the old key signed them. Returns their
+    /// number.
+    pub(crate) fn revoke_invites_of(&mut self, issuer: &PeerId) -> usize {
         let open = self.invites.values_mut().filter(|invite| invite.issuer == *issuer && !invite.revoked);
         open.map(|invite| invite.revoked = true).count()
     }
 }
 
-/// Bytes that the owner of a new key signs with it: that this agent of this swarm has it.
+/// Returns the bytes that a new key signs: it belongs to this agent of this swarm.
 fn key_statement(key: &PublicKey, swarm: Uuid, agent: &PeerId) -> Vec<u8> {
     format!("{KEY_DOMAIN}{swarm}\0{agent}\0{}", key.to_wire()).into_bytes()
 }
 
-/// The proof that an agent has its new key.
+/// Signs the proof that an agent possesses its new key.
 pub(crate) fn prove_key(key: &SecretKey, swarm: Uuid, agent: &PeerId) -> String {
     let signature = key.sign(&key_statement(&key.public(), swarm, agent));
     STANDARD.encode(signature)

@@ -8,11 +8,11 @@ use super::rig::code;
 use crate::keys::SecretKey;
 use crate::test_peer::{Forged, World};
 
-/// Nobody but the master whose key is in the invite has a candidate ask again.
+/// Only the master whose key is in the invite can trigger a retry.
 #[tokio::test(flavor = "multi_thread")]
 async fn approval_reaches_candidate_at_once() {
     let world = World::new();
-    // A clock that stands still: it never asks again by itself.
+    // A manual clock: the candidate never retries by itself.
     let still = Clock::by_hand(Clock::system().now());
     let (alice, bob) = (world.peer("alice").await, world.peer_at("bob", still, |_| ()).await);
     let settings = crate::SwarmSettings { require_approval: true, ..<_>::default() };
@@ -39,14 +39,14 @@ async fn approval_reaches_candidate_at_once() {
     assert_eq!(world.post(&bob, "message", &old.value).await.0, StatusCode::BAD_REQUEST);
     assert_eq!(asked(), 1);
 
-    alice.swarms.decide(None, "bob", true).await.unwrap();
-    bob.until("bob has joined", || !bob.swarms.swarms().is_empty()).await;
+    alice.swarms.decide_join(None, "bob", true).await.unwrap();
+    bob.wait_until("bob has joined", || !bob.swarms.swarms().is_empty()).await;
     assert_eq!(bob.members(), ["alice", "bob"]);
-    bob.finds("a word of it", |message| message.body.contains("join_approved")).await;
+    bob.wait_for_message("a word of it", |message| message.body.contains("join_approved")).await;
     assert!(!alice.swarm().members[&bob.id].provisional);
 }
 
-/// A join request whose endpoint was changed after it was signed is no proof.
+/// A join request whose endpoint was changed after signing is no proof.
 #[tokio::test(flavor = "multi_thread")]
 async fn altered_join_request_is_refused() {
     let world = World::new();
@@ -55,7 +55,7 @@ async fn altered_join_request_is_refused() {
     let link = alice.invite().await;
     bob.join(&link).await;
     bob.send("bob", "alice@research", "hello", None).await;
-    alice.gets("hello").await;
+    alice.wait_for_text("hello").await;
     let (place, other) = ("https://127.0.0.1:9/swarm", "https://127.0.0.1:10/swarm");
     let plain = super::rig::join_request(&link.token, "bob", place, &bob.key(), "alice", swarm, alice.now());
     let answer = world.post(&alice, "join", &plain).await;

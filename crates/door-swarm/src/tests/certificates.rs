@@ -1,4 +1,4 @@
-//! S17: peers whose certificate is not good are not written to.
+//! Peers with an invalid certificate get no messages.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use test_support::ca::{Issued, Life, PrivateCa};
 use crate::test_peer::World;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_with_a_bad_certificate_waits_until_it_has_a_good_one() {
+async fn delivery_waits_for_valid_certificate() {
     let world = World::new();
     let stranger = PrivateCa::new();
     let bad: [(&str, Issued); 3] = [
@@ -46,10 +46,10 @@ async fn a_peer_with_a_bad_certificate_waits_until_it_has_a_good_one() {
         assert!(note.contains("certificate"), "{}: {note}", peer.id);
         assert!(tried.state.is_pending(), "{}: {:?}", peer.id, tried.state);
         assert_eq!(peer.count("in confidence").await, 0);
-        // Nothing is lost: it goes once the certificate is good.
+        // Nothing is lost: delivery succeeds once the certificate is valid.
         let [cert, key] = files(peer.id.as_str());
         world.ca().issue(&["127.0.0.1"], Life::Long, 5).write(&cert, &key);
-        peer.gets("in confidence").await;
-        assert_eq!(alice.settled(id).await[0].state, DeliveryState::Delivered);
+        peer.wait_for_text("in confidence").await;
+        assert_eq!(alice.wait_for_deliveries(id).await[0].state, DeliveryState::Delivered);
     }
 }

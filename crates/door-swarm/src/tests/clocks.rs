@@ -1,4 +1,4 @@
-//! S26: a clock that is wrong.
+//! Clock skew between hubs.
 
 use jiff::SignedDuration;
 use switchboard_core::DeliveryState;
@@ -6,17 +6,17 @@ use switchboard_sys::clock::Clock;
 
 use crate::test_peer::World;
 
-/// The peer's answer tells the time, the owner is told of the difference, and what was refused for it arrives once the
-/// clock is set.
+/// The peer's answer contains its time, the owner is notified of the skew, and refused messages arrive once the clock is
+/// set.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_is_wrong_is_told_and_loses_nothing() {
+async fn clock_skew_is_reported_and_retried() {
     let world = World::new();
     let clock = Clock::by_hand(Clock::system().now());
     let alice = world.peer_at("alice", clock.clone(), |_| ()).await;
     let bob = world.peer("bob").await;
     alice.create("Research").await;
     bob.join(&alice.invite().await).await;
-    assert_eq!(alice.swarms.ailments().await.unwrap(), []);
+    assert_eq!(alice.swarms.health_issues().await.unwrap(), []);
 
     clock.advance(SignedDuration::from_hours(-1));
     let id = alice.send("alice", "bob@research", "what time is it?", None).await;
@@ -26,11 +26,11 @@ async fn a_clock_that_is_wrong_is_told_and_loses_nothing() {
     assert!(note.contains("timestamp is too old") && note.contains("set the clock"), "{note}");
     assert!(refused.state.is_pending(), "{:?}", refused.state);
     assert_eq!(bob.count("what time is it?").await, 0);
-    let told = alice.swarms.ailments().await.unwrap();
+    let told = alice.swarms.health_issues().await.unwrap();
     assert!(told[0].message.contains("away from that of 'bob'"), "{told:?}");
     assert!(told[0].hint.contains("NTP"), "{told:?}");
 
     clock.advance(SignedDuration::from_hours(1) + SignedDuration::from_mins(1));
-    bob.gets("what time is it?").await;
-    assert_eq!(alice.settled(id).await[0].state, DeliveryState::Delivered);
+    bob.wait_for_text("what time is it?").await;
+    assert_eq!(alice.wait_for_deliveries(id).await[0].state, DeliveryState::Delivered);
 }

@@ -1,4 +1,4 @@
-//! §8 on its own socket: webhooks become notifications, and nothing else gets in there.
+//! GitHub webhooks (§8) on their own socket become notifications; nothing else is accepted there.
 
 use aws_lc_rs::hmac;
 use bytes::Bytes;
@@ -9,11 +9,11 @@ use test_support::ports::free_port;
 
 use crate::config::{GitHub, Secret};
 use crate::invite::hex;
-use crate::test_peer::{TestPeer, World, soon};
+use crate::test_peer::{TestPeer, World, with_timeout};
 
 const SECRET: &str = "a secret that GitHub has as well";
 
-/// A swarm of two, one of which listens for webhooks on this port.
+/// A swarm of two, one of which listens for webhooks on the returned port.
 async fn listening(world: &World) -> (TestPeer, TestPeer, u16) {
     let port = free_port();
     let alice = world
@@ -42,7 +42,7 @@ fn signature(body: &str) -> String {
     format!("sha256={}", hex(tag.as_ref()))
 }
 
-/// What GitHub is answered.
+/// Posts a webhook and returns the answer.
 async fn post(
     world: &World,
     port: u16,
@@ -55,12 +55,12 @@ async fn post(
         headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
     let call =
         world.client.post_json(&url, headers, Bytes::copy_from_slice(body.as_bytes()), Limits::default());
-    let answer = soon(call).await.unwrap();
+    let answer = with_timeout(call).await.unwrap();
     (answer.status, serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_github_signed_is_told_to_the_swarm_once() {
+async fn signed_webhook_notifies_swarm_once() {
     let world = World::new();
     let (_alice, bob, port) = listening(&world).await;
     let hook = "/hooks/github";
@@ -70,17 +70,17 @@ async fn what_github_signed_is_told_to_the_swarm_once() {
         [("x-hub-signature-256", &*signed), ("x-github-event", "issues"), ("x-github-delivery", "d-1")];
     let first = post(&world, port, hook, &headers, &body).await;
     assert_eq!((first.0, first.1["status"].as_str()), (StatusCode::OK, Some("queued")));
-    // GitHub asks again when it got no answer.
+    // GitHub redelivers a webhook without an answer.
     let again = post(&world, port, hook, &headers, &body).await;
     assert_eq!(again.1["id"], first.1["id"]);
-    let told = bob.gets("New issue: #7 It breaks").await.message;
+    let told = bob.wait_for_text("New issue: #7 It breaks").await.message;
     assert_eq!(told.kind.as_str(), "notification");
     let signed_part = &told.metadata["swarm.signed"];
     assert_eq!(signed_part["references"][0]["repo"], "acme/parser");
     assert_eq!(signed_part["metadata"]["github_url"], "https://github.com/acme/parser/issues/7");
     assert_eq!(signed_part["metadata"]["action"], "issue_created");
 
-    // Other repositories and other events are none of the swarm's business.
+    // Other repositories and events are ignored.
     let other = issue("acme/elsewhere").to_string();
     let other_signed = signature(&other);
     let headers = [("x-hub-signature-256", &*other_signed), ("x-github-event", "issues")];
@@ -91,7 +91,7 @@ async fn what_github_signed_is_told_to_the_swarm_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_github_did_not_sign_is_refused() {
+async fn unsigned_webhook_is_refused() {
     let world = World::new();
     let (alice, _bob, port) = listening(&world).await;
     let before = alice.journal().await.len();
@@ -109,7 +109,7 @@ async fn what_github_did_not_sign_is_refused() {
         let answer = post(&world, port, hook, headers, sent).await;
         assert_eq!(answer.0.as_u16(), expected, "{headers:?}: {}", answer.1);
     }
-    // The protocol is not on this listener, nor the webhooks on the other one.
+    // The protocol is not served on this listener, nor webhooks on the other one.
     for path in ["/swarm/message", "/swarm/info", "/", "/hooks"] {
         assert_eq!(post(&world, port, path, &[], &body).await.0, StatusCode::NOT_FOUND, "{path}");
     }

@@ -1,4 +1,4 @@
-//! Keys, ids and rosters that no honest program writes, each on a real socket.
+//! Keys, ids and rosters that only an attacker writes, each on a real socket.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use uuid::Uuid;
 use super::rig::{code, join_request, with_member, with_member_and};
 use crate::invite::{Invite, InviteLink};
 use crate::keys::SecretKey;
-use crate::roster::ROSTER_BYTES;
-use crate::test_peer::{Forged, World, soon};
+use crate::roster::MAX_ROSTER_BYTES;
+use crate::test_peer::{Forged, World, with_timeout};
 
-/// What comes before a raw Ed25519 key in its DER form.
+/// DER prefix of a raw Ed25519 key.
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// S8: a signature has one spelling, and a key that verifies anything is none.
+/// A signature has one encoding, and a key under which any signature verifies is refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn signatures_and_keys_have_one_spelling() {
+async fn signatures_and_keys_have_one_encoding() {
     let world = World::new();
     let (alice, swarm, key) = with_member_and(&world, |config| config.limits.joins = 0).await;
     let message = Forged::new(swarm, "mallory", "spelled otherwise", alice.now()).signed(&key).value;
     let good = message["signature"].as_str().unwrap();
     let bytes = STANDARD.decode(good).unwrap();
-    // S + L is the same number to a verifier that does not look.
+    // S + L is the same number to a verifier without a range check.
     let order =
         [0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14];
     let mut carry = 0_u16;
@@ -82,7 +82,7 @@ async fn signatures_and_keys_have_one_spelling() {
         assert_eq!(code(&answer), (400, "INVALID_FORMAT"), "{weak:?}: {}", answer.1);
         assert_eq!(answer.1["error"]["details"]["field"], "sender.public_key", "{weak:?}");
     }
-    // The DER form is read, and the raw one is what everybody is told.
+    // The DER form is accepted, and the raw form is announced.
     let der = STANDARD.encode([&SPKI[..], &raw].concat());
     let answer = world.post(&alice, "join", &ask(&der)).await;
     assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
@@ -90,9 +90,9 @@ async fn signatures_and_keys_have_one_spelling() {
     assert_eq!(told.unwrap()["public_key"], *wire);
 }
 
-/// S14: however many ids there are, each counts once, also after a restart. They are in the journal and not in memory.
+/// Each of many message ids is accepted once, even across a restart: ids are in the journal and not in memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_messages_none_is_taken_twice() {
+async fn many_messages_are_deduplicated() {
     let world = World::new();
     let no_limits = |config: &mut crate::Config| {
         (config.limits.per_sender, config.limits.per_swarm, config.limits.per_client) = (0, 0, 0);
@@ -115,7 +115,7 @@ async fn of_many_messages_none_is_taken_twice() {
             })
         });
         for sent in sending.collect::<Vec<_>>() {
-            soon(sent).await.unwrap();
+            with_timeout(sent).await.unwrap();
         }
     };
     send_all(alice.url("message")).await;
@@ -126,18 +126,18 @@ async fn of_many_messages_none_is_taken_twice() {
     assert_eq!(count(&alice).await, messages.len());
 }
 
-/// S22: what others say of the roster is bounded, in ASCII, and says everything once.
+/// Rosters of peers are bounded and ASCII, and name each fact once.
 #[tokio::test(flavor = "multi_thread")]
-async fn rosters_beyond_measure_are_refused() {
+async fn oversized_rosters_are_refused() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     let mallory = crate::PeerId::parse("mallory").unwrap();
-    // Mallory leads the swarm, so that its word for the roster counts.
+    // Mallory leads the swarm, so that its roster counts.
     let lead = move |swarm: &mut crate::Swarm| {
         swarm.master = mallory;
         Ok(())
     };
-    alice.swarms.edit(&alice.id.clone(), swarm, lead).await.unwrap();
+    alice.swarms.edit_swarm(&alice.id.clone(), swarm, lead).await.unwrap();
     let member = |id: &str, seed: u16| {
         let mut bytes = [7; 32];
         bytes[..2].copy_from_slice(&seed.to_be_bytes());
@@ -169,7 +169,7 @@ async fn rosters_beyond_measure_are_refused() {
         assert_eq!(answer.0.as_u16(), expected, "{what}: {}", answer.1);
         assert_eq!(alice.members(), ["alice", "mallory"], "{what}");
     }
-    // The most that may be are taken in.
+    // The maximum is accepted.
     let content = roster(many(998).collect());
     let message = Forged::new(swarm, "mallory", "", alice.now()).system(&content).signed(&key);
     let answer = world.post(&alice, "message", &message.value).await;
@@ -177,7 +177,7 @@ async fn rosters_beyond_measure_are_refused() {
     assert_eq!(alice.members().len(), 1000);
 }
 
-/// A listener that answers every request to join with this.
+/// A listener that gives the same answer to every join request.
 async fn master_that_answers(world: &World, answer: Value) -> (ListenerHandle, CancellationToken) {
     let (cert, key) = world.ca().issue_files(&["127.0.0.1"], Life::Long);
     let settings = Settings::new("127.0.0.1:0".parse().unwrap(), Mode::Files { cert, key });
@@ -187,7 +187,7 @@ async fn master_that_answers(world: &World, answer: Value) -> (ListenerHandle, C
     (switchboard_https::listen(settings, app, shutdown.clone()).await.unwrap(), shutdown)
 }
 
-/// S22, S6: the answer of a hostile master to a request to join is believed in nothing that is not possible.
+/// Impossible values in the answer of a hostile master are refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_hostile_masters_are_refused() {
     let world = World::new();
@@ -211,8 +211,8 @@ async fn answers_of_hostile_masters_are_refused() {
     let mut counted = accepted(vec![evil.clone(), me.clone(), twice]);
     counted["epoch"] = 1.into();
     let mut endless = accepted(crowd(0));
-    endless["name"] = "x".repeat(ROSTER_BYTES).into();
-    let too_large = format!("more than {ROSTER_BYTES} bytes");
+    endless["name"] = "x".repeat(MAX_ROSTER_BYTES).into();
+    let too_large = format!("more than {MAX_ROSTER_BYTES} bytes");
     let table: [(&str, Value, &str); 8] = [
         ("too many", accepted(crowd(999)), "too long"),
         ("more bytes than any roster", endless, &too_large),
@@ -222,7 +222,7 @@ async fn answers_of_hostile_masters_are_refused() {
             "another swarm",
         ),
         ("without us", accepted(vec![evil.clone()]), "lacks our agent"),
-        ("without itself", accepted(vec![me.clone()]), "lacks whoever invited"),
+        ("without itself", accepted(vec![me.clone()]), "lacks the issuer of the invite"),
         (
             "another key for us",
             accepted(vec![evil.clone(), member("bob", endpoint, &other)]),
@@ -231,7 +231,7 @@ async fn answers_of_hostile_masters_are_refused() {
         (
             "another key than the invite's",
             accepted(vec![member("evil", endpoint, &other), me.clone()]),
-            "another key",
+            "did not sign the invite",
         ),
         ("a key twice, by a master that checks proofs", counted, "as well"),
     ];
@@ -250,11 +250,11 @@ async fn answers_of_hostile_masters_are_refused() {
             issuer: None,
         };
         let link: InviteLink = invite.link(invite.sign(&master));
-        let refused = soon(bob.swarms.join(None, &link, None)).await.unwrap_err();
+        let refused = with_timeout(bob.swarms.join(None, &link, None)).await.unwrap_err();
         let text = crate::error::describe(&refused);
         assert!(text.contains(expected), "{what}: {text}");
         assert!(bob.swarms.swarms().is_empty(), "{what}");
         shutdown.cancel();
-        soon(listening.finished()).await;
+        with_timeout(listening.finished()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Several agents of one hub, each with an endpoint, a key and swarms of its own.
+//! Several agents of one hub, each with its own endpoint, key and swarms.
 
 use http::{HeaderMap, StatusCode};
 use switchboard_core::{DeliveryState, Message};
@@ -6,11 +6,11 @@ use switchboard_https::{Limits, Url};
 
 use super::rig::code;
 use crate::error::SwarmError;
-use crate::joining::JoinOutcome;
-use crate::test_peer::{Forged, TestPeer, World, agent, soon};
+use crate::join_client::JoinOutcome;
+use crate::test_peer::{Forged, TestPeer, World, agent, with_timeout};
 
-/// What `/info` of an endpoint says of the agent there.
-async fn told(world: &World, peer: &TestPeer, path: &str) -> Option<String> {
+/// Fetches the agent id of `/info` below a path.
+async fn fetch_agent_id(world: &World, peer: &TestPeer, path: &str) -> Option<String> {
     let url = Url::parse(&format!("https://127.0.0.1:{}{path}/info", peer.port)).unwrap();
     let answer = world.client.get(&url, HeaderMap::new(), Limits::default()).await.unwrap();
     let info: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
@@ -18,38 +18,43 @@ async fn told(world: &World, peer: &TestPeer, path: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_agent_of_a_hub_is_one_of_its_own() {
+async fn agents_of_one_hub_are_separate() {
     let world = World::new();
     let (home, bob) = (world.peer("alice").await, world.peer("bob").await);
     let second = format!("https://127.0.0.1:{}/ann/swarm", home.port);
-    // One path is one agent, and so is one id.
+    // One path belongs to one agent, and so does one id.
     assert!(home.swarms.init("ann", &home.url("")).await.is_err());
     let ann = home.swarms.init("ann", &second).await.unwrap();
     assert_ne!(ann.public_key, home.key().public());
     assert_eq!(ann.home, home.home().join("ann"));
     assert!(matches!(home.swarms.identity(None), Err(SwarmError::WhichIdentity { .. })));
-    assert_eq!(told(&world, &home, "/swarm").await.as_deref(), Some("alice"));
-    assert_eq!(told(&world, &home, "/ann/swarm").await.as_deref(), Some("ann"));
-    assert_eq!(told(&world, &home, "/ann").await.as_deref(), Some("ann"));
-    assert_eq!(told(&world, &home, "/other/swarm").await, None);
+    assert_eq!(fetch_agent_id(&world, &home, "/swarm").await.as_deref(), Some("alice"));
+    assert_eq!(fetch_agent_id(&world, &home, "/ann/swarm").await.as_deref(), Some("ann"));
+    assert_eq!(fetch_agent_id(&world, &home, "/ann").await.as_deref(), Some("ann"));
+    assert_eq!(fetch_agent_id(&world, &home, "/other/swarm").await, None);
 
-    // Both join the swarm of somebody else, and each has its own name for it.
+    // Both join a swarm of another owner, and each has its own local name for it.
     let swarm = bob.create("Research").await.swarm_id;
     let link = bob.invite().await;
     for (name, realm) in [("alice", "first"), ("ann", "second")] {
         let realm = realm.parse().unwrap();
-        let joined = soon(home.swarms.join(Some(name), &link, Some(&realm))).await.unwrap();
+        let joined = with_timeout(home.swarms.join(Some(name), &link, Some(&realm))).await.unwrap();
         assert!(matches!(joined, JoinOutcome::Joined(_)), "{joined:?}");
     }
-    bob.knows(&["alice", "ann", "bob"]).await;
+    bob.wait_for_members(&["alice", "ann", "bob"]).await;
 
-    // What is for one of them goes to its mailbox, and is signed with its key.
+    // A message to one of them goes to its mailbox; its messages are signed with its key.
     let to_ann = bob.send("bob", "ann@research", "for ann alone", None).await;
-    assert_eq!(bob.settled(to_ann).await[0].state, DeliveryState::Delivered);
-    assert_eq!(home.gets("for ann alone").await.message.to, agent("ann").into());
+    assert_eq!(bob.wait_for_deliveries(to_ann).await[0].state, DeliveryState::Delivered);
+    assert_eq!(home.wait_for_text("for ann alone").await.message.to, agent("ann").into());
     assert_eq!(home.count("for ann alone").await, 1);
     let to_all = bob.send("bob", "all@research", "for both", None).await;
-    assert!(bob.settled(to_all).await.iter().all(|delivery| delivery.state == DeliveryState::Delivered));
+    assert!(
+        bob.wait_for_deliveries(to_all)
+            .await
+            .iter()
+            .all(|delivery| delivery.state == DeliveryState::Delivered)
+    );
     let mut readers: Vec<String> = home
         .journal()
         .await
@@ -60,14 +65,14 @@ async fn each_agent_of_a_hub_is_one_of_its_own() {
     readers.sort_unstable();
     assert_eq!(readers, ["alice", "ann"]);
     home.send("ann", "bob@second", "from ann", None).await;
-    assert_eq!(bob.gets("from ann").await.message.from, agent("ann@research"));
+    assert_eq!(bob.wait_for_text("from ann").await.message.from, agent("ann@research"));
 
-    // The two also write to each other, by the same way as everybody.
+    // The two also exchange messages, over the same path as with other hubs.
     home.send("alice", "ann@first", "next door", None).await;
     let is_hers = |message: &Message| message.body == "next door" && message.to == agent("ann").into();
-    assert_eq!(home.finds("next door", is_hers).await.message.from, agent("alice@second"));
+    assert_eq!(home.wait_for_message("next door", is_hers).await.message.from, agent("alice@second"));
 
-    // The key of one says nothing for the other, and one's messages are not taken at the other's endpoint.
+    // The key of one proves nothing for the other, and messages for one are refused at the other's endpoint.
     let forged = Forged::new(swarm, "ann", "not me", bob.now()).signed(&home.key());
     let refused = world.post(&bob, "message", &forged.value).await;
     assert_eq!(code(&refused), (401, "INVALID_SIGNATURE"));

@@ -1,4 +1,4 @@
-//! Requests to join without right, each on a real socket, and joining that waits for a person.
+//! Unauthorized join requests, each on a real socket, and joins that wait for approval.
 
 use http::StatusCode;
 use uuid::Uuid;
@@ -8,9 +8,9 @@ use crate::invite::Token;
 use crate::keys::SecretKey;
 use crate::test_peer::{Forged, World};
 
-/// S9: eight at once on an invite for one.
+/// Eight concurrent requests with an invite for one.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invite_for_one_lets_one_in_however_many_ask_at_once() {
+async fn single_use_invite_admits_one_concurrently() {
     let world = World::new();
     let alice = world.peer("alice").await;
     let swarm = alice.create("Research").await.swarm_id;
@@ -43,16 +43,16 @@ async fn an_invite_for_one_lets_one_in_however_many_ask_at_once() {
     assert_eq!(answer["members"].as_array().unwrap().len(), 2);
 }
 
-/// The same token under another header.
+/// The same token with another header.
 fn with_header(token: &str, header: &str) -> String {
     use base64::Engine as _;
     let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(header);
     format!("{header}.{}", token.split_once('.').unwrap().1)
 }
 
-/// S6, S9, S10: tokens that were tampered with, ids and keys of others, no proof.
+/// Forged tokens, ids and keys of others, missing proofs.
 #[tokio::test(flavor = "multi_thread")]
-async fn joins_without_right_are_refused() {
+async fn unauthorized_joins_are_refused() {
     let world = World::new();
     let alice = world.peer_with("alice", |config| config.limits.joins = 0).await;
     let swarm = alice.create("Research").await.swarm_id;
@@ -120,7 +120,7 @@ async fn joins_without_right_are_refused() {
     let third = SecretKey::from_seed(&[2; 32]);
     assert_eq!(code(&world.post(&alice, "join", &ask(&token, "carl", &third)).await), (403, "INVALID_TOKEN"));
     assert_eq!(alice.members(), ["alice", "bob"]);
-    // A member gets no roster by an invite that is over either.
+    // A member gets no roster with an expired invite either.
     for (token, expected) in
         [(token, (403, "INVALID_TOKEN")), (expired.sign(&signer), (401, "TOKEN_EXPIRED"))]
     {
@@ -130,9 +130,9 @@ async fn joins_without_right_are_refused() {
     }
 }
 
-/// S15: the eleventh request to join within an hour.
+/// The eleventh join request within an hour.
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_to_join_are_limited() {
+async fn join_requests_are_rate_limited() {
     let world = World::new();
     let alice = world.peer("alice").await;
     let swarm = alice.create("Research").await.swarm_id;
@@ -148,9 +148,9 @@ async fn requests_to_join_are_limited() {
     assert_eq!(answers[10], 429);
 }
 
-/// S5, S7: a stranger, or a failed signature, makes no connection to where they say.
+/// A request without a valid signature causes no connection to the address it names (no SSRF).
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_called_on_the_word_of_a_stranger() {
+async fn unverified_requests_cause_no_outgoing_calls() {
     let world = World::new();
     let (alice, swarm, key) = with_member_and(&world, |config| config.client.allow.clear()).await;
     let trap = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -166,7 +166,7 @@ async fn nobody_is_called_on_the_word_of_a_stranger() {
         message["signature"] = "AAAA".into();
         assert_eq!(world.post(&alice, "message", &message).await.0, StatusCode::UNAUTHORIZED);
     }
-    // An unsigned join is confirmed at its endpoint, but never at one of these.
+    // The endpoint of an unsigned join is confirmed, but never at one of these addresses.
     let token = alice.invite().await.token;
     let mut request =
         join_request(&token, "bob", &url, &SecretKey::from_seed(&[3; 32]), "alice", swarm, alice.now());
@@ -176,7 +176,7 @@ async fn nobody_is_called_on_the_word_of_a_stranger() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_needs_approval_waits_for_it() {
+async fn candidate_waits_for_approval() {
     let world = World::new();
     let (alice, bob) = (world.peer("alice").await, world.peer("bob").await);
     let settings = crate::SwarmSettings { require_approval: true, ..<_>::default() };
@@ -185,17 +185,17 @@ async fn whoever_needs_approval_waits_for_it() {
     let asked = bob.swarms.join(None, &link, None).await.unwrap();
     assert!(matches!(asked, crate::JoinOutcome::Pending { .. }), "{asked:?}");
     assert_eq!(alice.members(), ["alice"]);
-    // Whoever has to decide is told, once.
+    // The owner who decides is notified once.
     let is_told = |message: &switchboard_core::Message| message.body.contains("swarm approve bob");
-    alice.finds("a word that bob waits", is_told).await;
+    alice.wait_for_message("a word that bob waits", is_told).await;
     bob.swarms.join(None, &link, None).await.unwrap();
     assert_eq!(alice.journal().await.iter().filter(|stored| is_told(&stored.message)).count(), 1);
-    alice.swarms.decide(None, "bob", true).await.unwrap();
-    bob.until("bob has heard", || !bob.swarms.swarms().is_empty()).await;
+    alice.swarms.decide_join(None, "bob", true).await.unwrap();
+    bob.wait_until("bob has heard", || !bob.swarms.swarms().is_empty()).await;
     assert_eq!(bob.members(), ["alice", "bob"]);
     let carol = world.peer("carol").await;
     carol.swarms.join(None, &link, None).await.unwrap();
-    alice.swarms.decide(None, "carol", false).await.unwrap();
+    alice.swarms.decide_join(None, "carol", false).await.unwrap();
     let denied = carol.swarms.join(None, &link, None).await.unwrap_err();
     assert!(denied.to_string().contains("denied"), "{denied}");
 }

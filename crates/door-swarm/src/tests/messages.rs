@@ -1,4 +1,4 @@
-//! Messages that are not as they should be, each as requests on a real socket.
+//! Invalid messages, each as a request on a real socket.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -9,32 +9,32 @@ use uuid::Uuid;
 
 use super::rig::{add_member, code, with_member, with_member_and};
 use crate::keys::SecretKey;
-use crate::ledger::Standing;
-use crate::stamp;
+use crate::model::MembershipStatus;
 use crate::test_peer::{Forged, World};
+use crate::timestamp;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_signed_rightly_is_taken_once_and_answered_as_others_expect() {
+async fn valid_message_is_accepted_once() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     let message = Forged::new(swarm, "mallory", "hello", alice.now()).signed(&key).value;
     let answer = world.post(&alice, "message", &message).await;
     assert_eq!(answer, (StatusCode::OK, json!({ "status": "queued", "message_id": message["message_id"] })));
-    // S19, S3: the same again is the same.
+    // A retry is a duplicate.
     assert_eq!(world.post(&alice, "message", &message).await.0, StatusCode::OK);
     assert_eq!(alice.count("hello").await, 1);
-    // Signed anew with another time, it is still the same.
-    let later = stamp::render(alice.now().saturating_add(SignedDuration::from_secs(1)).unwrap());
+    // Signed again with a new time, it is still a duplicate.
+    let later = timestamp::render(alice.now().saturating_add(SignedDuration::from_secs(1)).unwrap());
     let again = Forged { value: message.clone() }.with("timestamp", later).signed(&key).value;
     assert_eq!(world.post(&alice, "message", &again).await.0, StatusCode::OK);
     assert_eq!(alice.count("hello").await, 1);
     let other = Forged { value: message.clone() }.with("content", "other").signed(&key).value;
     assert_eq!(code(&world.post(&alice, "message", &other).await), (400, "INVALID_FORMAT"));
-    // S3: also after a restart.
+    // Also after a restart.
     let alice = alice.restart().await;
     assert_eq!(world.post(&alice, "message", &message).await.0, StatusCode::OK);
     assert_eq!(alice.count("hello").await, 1);
-    // The aliases, and the two that are read.
+    // The URL aliases of both resources.
     for resource in ["../message", "message"] {
         assert_eq!(world.post(&alice, resource, &message).await.0, StatusCode::OK, "{resource}");
     }
@@ -46,14 +46,15 @@ async fn what_is_signed_rightly_is_taken_once_and_answered_as_others_expect() {
     assert_eq!(world.get(&alice, "api/wake").await.0, StatusCode::NOT_FOUND, "S24");
 }
 
-/// S1, S2, S4, S6, S8: what was changed, moved, signed by others or at other times.
+/// Altered, redirected, wrongly signed and badly timed messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_signed_rightly_is_refused() {
+async fn invalid_messages_are_refused() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     let now = alice.now();
     let good = || Forged::new(swarm, "mallory", "never", now);
-    let at = |minutes: i64| stamp::render(now.saturating_add(SignedDuration::from_mins(minutes)).unwrap());
+    let at =
+        |minutes: i64| timestamp::render(now.saturating_add(SignedDuration::from_mins(minutes)).unwrap());
     let other = SecretKey::from_seed(&[1; 32]);
     let table: Vec<(&str, Value, (u16, &str))> = vec![
         ("another key", good().signed(&other).value, (401, "INVALID_SIGNATURE")),
@@ -124,7 +125,7 @@ async fn what_is_not_signed_rightly_is_refused() {
     let twice = good().signed(&key).value.to_string().replacen('{', "{\"content\":\"a\",", 1);
     let answer = world.post_bytes(&alice, "message", twice.into_bytes(), HeaderMap::new()).await;
     assert_eq!(code(&answer), (400, "INVALID_FORMAT"));
-    // Headers that do not fit.
+    // Headers that contradict the message.
     for (header, value) in [("x-agent-id", "alice"), ("x-swarm-protocol", "1.0.0"), ("x-swarm-protocol", "x")]
     {
         let headers: HeaderMap = [(header.parse().unwrap(), value.parse().unwrap())].into_iter().collect();
@@ -138,19 +139,19 @@ async fn what_is_not_signed_rightly_is_refused() {
     assert_eq!(alice.count("never").await, 0);
 }
 
-/// S2: once a member signs whole envelopes, it always must, and no unsigned field counts before that.
+/// Once a member signs whole envelopes it always must, and no unsigned field counts before that.
 #[tokio::test(flavor = "multi_thread")]
-async fn unsigned_fields_drive_nothing_and_signed_ones_cannot_be_changed() {
+async fn unsigned_fields_have_no_effect() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
-    let past = stamp::render(alice.now().saturating_sub(SignedDuration::from_mins(1)).unwrap());
+    let past = timestamp::render(alice.now().saturating_sub(SignedDuration::from_mins(1)).unwrap());
     let unsigned = Forged::new(swarm, "mallory", "plain", alice.now())
         .with("priority", "high")
         .with("expires_at", past.clone())
         .with("metadata", json!({ "kind": "execute" }))
         .signed(&key);
     assert_eq!(world.post(&alice, "message", &unsigned.value).await.0, StatusCode::OK);
-    let got = alice.gets("plain").await.message;
+    let got = alice.wait_for_text("plain").await.message;
     assert_eq!((got.expires_at, got.kind.as_str()), (None, "message"));
     assert_eq!(got.metadata["swarm.unsigned"]["priority"], "high");
     assert!(got.metadata.get("swarm.signed").is_none());
@@ -163,7 +164,7 @@ async fn unsigned_fields_drive_nothing_and_signed_ones_cannot_be_changed() {
     changed["priority"] = "low".into();
     assert_eq!(code(&world.post(&alice, "message", &changed).await), (401, "INVALID_SIGNATURE"));
     assert_eq!(world.post(&alice, "message", &whole.value).await.0, StatusCode::OK);
-    let got = alice.gets("whole").await.message;
+    let got = alice.wait_for_text("whole").await.message;
     assert_eq!(got.metadata["swarm.signed"]["priority"], "high");
     assert_eq!(got.kind.as_str(), "message", "nobody has a peer type into a terminal");
 
@@ -173,9 +174,9 @@ async fn unsigned_fields_drive_nothing_and_signed_ones_cannot_be_changed() {
     assert_eq!(code(&world.post(&alice, "message", &expired.value).await), (400, "INVALID_FORMAT"));
 }
 
-/// S11, S13: only the master's word changes the roster.
+/// Only the master changes the roster.
 #[tokio::test(flavor = "multi_thread")]
-async fn members_cannot_speak_for_the_master() {
+async fn members_cannot_act_as_master() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     let victim = SecretKey::from_seed(&[8; 32]);
@@ -214,24 +215,24 @@ async fn members_cannot_speak_for_the_master() {
         assert!(is_harmless, "{content}: {answer:?}");
     }
     assert_eq!(alice.members(), ["alice", "mallory", "victim"]);
-    assert_eq!(alice.swarm().standing, Standing::Active);
-    // What cannot be read is kept as news, and changes nothing.
+    assert_eq!(alice.swarm().status, MembershipStatus::Active);
+    // Unparsable content is stored as a notice and changes nothing.
     let broken = Forged::new(swarm, "mallory", "{\"action\":\"kicked\",\"reason\":\"a \"b\"\"}", now)
         .with("type", "system");
     assert_eq!(world.post(&alice, "message", &broken.signed(&key).value).await.0, StatusCode::OK);
-    // Anyone may leave, once.
+    // Any member may leave, once.
     let left =
         Forged::new(swarm, "mallory", "", now).system(&json!({ "action": "member_left" })).signed(&key);
     assert_eq!(world.post(&alice, "message", &left.value).await.0, StatusCode::OK);
-    alice.knows(&["alice", "victim"]).await;
-    // S12: whoever is out stays out.
+    alice.wait_for_members(&["alice", "victim"]).await;
+    // A kicked member stays out.
     let after = Forged::new(swarm, "mallory", "after", now).signed(&key);
     assert_eq!(code(&world.post(&alice, "message", &after.value).await), (403, "NOT_AUTHORIZED"));
 }
 
-/// S12: the muted are answered as if they were heard.
+/// Muted senders get the same answer as others.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_muted_are_dropped_in_silence_also_after_a_restart() {
+async fn muted_senders_are_dropped_silently() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     alice.swarms.mute_agent(None, "mallory", true).await.unwrap();
@@ -246,12 +247,12 @@ async fn the_muted_are_dropped_in_silence_also_after_a_restart() {
     assert_eq!(alice.count("psst").await, 0);
     let message = Forged::new(swarm, "mallory", "hello", alice.now()).signed(&key);
     assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
-    alice.gets("hello").await;
+    alice.wait_for_text("hello").await;
 }
 
-/// The tool of a model mutes for the agent that the session speaks for, and for no other.
+/// The tool mutes for the agent of the session, and for no other.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_model_mutes_for_its_own_agent() {
+async fn mute_tool_applies_to_own_agent() {
     let world = World::new();
     let (alice, _swarm, _key) = with_member(&world).await;
     let call = async |caller: &str, arguments: Value| {
@@ -268,16 +269,16 @@ async fn a_model_mutes_for_its_own_agent() {
     assert_eq!(listed(), 0);
 }
 
-/// S15: one too many is told when to come back; another sender is served.
+/// The sender above the limit gets a `Retry-After`; another sender is served.
 #[tokio::test(flavor = "multi_thread")]
-async fn floods_are_stopped_and_others_are_served() {
+async fn flood_is_limited_per_sender() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     let other = SecretKey::from_seed(&[8; 32]);
     add_member(&alice, "other", &other).await;
     let stranger = Forged::new(swarm, "mallory", "forged", alice.now()).signed(&other).value;
     for _ in 0..5 {
-        // What others send in a name uses nothing of its limit.
+        // Forged messages in a sender's name do not count against its limit.
         assert_eq!(world.post(&alice, "message", &stranger).await.0, StatusCode::UNAUTHORIZED);
     }
     let mut refused = 0;
@@ -294,14 +295,14 @@ async fn floods_are_stopped_and_others_are_served() {
     assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
 }
 
-/// S16: large bodies are refused before they are read, and nothing is fetched.
+/// Large bodies are refused before they are read, and no URL is fetched.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_bodies_are_refused() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     let body = Forged::new(swarm, "mallory", &"x".repeat(300 * 1024), alice.now()).signed(&key).value;
     assert_eq!(world.post(&alice, "message", &body).await.0, StatusCode::PAYLOAD_TOO_LARGE);
-    // Also where the client is still sending when it is answered, over HTTP/2.
+    // Also if an HTTP/2 client is still sending when it is answered.
     for size in [600 << 10, 2 << 20, 8 << 20] {
         let answer = world.post_bytes(&alice, "message", vec![b'x'; size], HeaderMap::new()).await;
         assert_eq!(code(&answer), (413, "INVALID_FORMAT"), "{size}");
@@ -311,9 +312,9 @@ async fn large_bodies_are_refused() {
     assert_eq!(code(&answer), (400, "INVALID_FORMAT"));
 }
 
-/// S3, S15: whoever sends again what somebody has sent uses nothing of its limit up, and is answered as before.
+/// A resent copy of another sender's message does not count against a limit, and gets the same answer as before.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_said_again_is_not_counted() {
+async fn duplicates_are_not_counted() {
     let world = World::new();
     let (alice, swarm, key) = with_member_and(&world, |config| config.limits.per_sender = 3).await;
     let message = |text: &str| Forged::new(swarm, "mallory", text, alice.now()).signed(&key).value;
@@ -329,9 +330,9 @@ async fn what_is_said_again_is_not_counted() {
     assert_eq!(alice.count("first").await, 1);
 }
 
-/// S15: the hundred and first message of a swarm within a minute, whoever sends it, and how long to wait.
+/// The hundred and first message of a swarm within a minute, from any sender, and its `Retry-After`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_swarm_has_a_limit_of_its_own() {
+async fn swarm_has_its_own_limit() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     let other = SecretKey::from_seed(&[8; 32]);
@@ -358,9 +359,9 @@ async fn a_swarm_has_a_limit_of_its_own() {
     assert_eq!(told["error"]["details"]["retry_after"], seconds);
 }
 
-/// A list is read by position, past checks that look for names.
+/// Serde reads an array by position, past checks by name.
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_are_no_messages() {
+async fn arrays_are_refused_as_messages() {
     let world = World::new();
     let (alice, swarm, key) = with_member(&world).await;
     let good = Forged::new(swarm, "mallory", "never", alice.now()).signed(&key).value;
@@ -377,7 +378,7 @@ async fn lists_are_no_messages() {
         assert_eq!(code(&answer), (400, "INVALID_FORMAT"), "{odd}");
         assert_eq!(code(&world.post(&alice, "join", &odd).await), (400, "INVALID_FORMAT"), "{odd}");
     }
-    // What is missing is called by its name.
+    // A missing field is named.
     let mut lacking = good.clone();
     lacking.as_object_mut().unwrap().remove("content");
     let answer = world.post(&alice, "message", &lacking).await;
@@ -389,7 +390,7 @@ async fn lists_are_no_messages() {
     assert_eq!(alice.count("never").await, 0);
 }
 
-/// S16: what comes with a message, and what it is about, is of a number and a kind that can be used.
+/// Attachments and references are checked for number and format.
 #[tokio::test(flavor = "multi_thread")]
 async fn attachments_and_references_are_checked() {
     let world = World::new();

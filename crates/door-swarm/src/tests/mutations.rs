@@ -1,4 +1,4 @@
-//! Valid requests, changed at random: never taken in, never a failure of ours.
+//! Valid requests with random mutations: never accepted, and never an internal error.
 
 use http::{HeaderMap, StatusCode};
 use proptest::prelude::*;
@@ -8,28 +8,28 @@ use tokio::runtime::Handle;
 
 use super::rig::{join_request, with_member_and};
 use crate::keys::SecretKey;
-use crate::strict;
+use crate::strict_json;
 use crate::test_peer::{Forged, TestPeer, World};
 
-/// How many requests each test makes.
+/// Number of requests per test.
 const CASES: u32 = 192;
 
-/// A change of a request.
+/// A mutation of a request.
 #[derive(Debug, Clone)]
 enum Change {
-    /// One bit of one byte.
+    /// Flips one bit of one byte.
     Flip { at: usize, bit: u8 },
-    /// Some bytes gone.
+    /// Removes some bytes.
     Cut { at: usize, length: usize },
-    /// Some bytes more.
+    /// Inserts some bytes.
     Insert { at: usize, bytes: Vec<u8> },
-    /// Some bytes once more.
+    /// Repeats some bytes.
     Repeat { at: usize, length: usize },
-    /// Another value somewhere in it.
+    /// Replaces a value.
     Put { path: usize, value: Value },
-    /// A field less.
+    /// Removes a field.
     Remove { path: usize },
-    /// A field more.
+    /// Adds a field.
     Add { path: usize, name: String, value: Value },
 }
 
@@ -65,8 +65,8 @@ fn changes() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Every place in a value, as pointers.
-fn places(value: &Value, prefix: &str, found: &mut Vec<String>) {
+/// Collects JSON pointers to every value.
+fn pointers(value: &Value, prefix: &str, found: &mut Vec<String>) {
     let inner: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), value)).collect(),
         Value::Array(items) => items.iter().enumerate().map(|(n, value)| (n.to_string(), value)).collect(),
@@ -74,7 +74,7 @@ fn places(value: &Value, prefix: &str, found: &mut Vec<String>) {
     };
     for (name, value) in inner {
         let place = format!("{prefix}/{name}");
-        places(value, &place, found);
+        pointers(value, &place, found);
         found.push(place);
     }
 }
@@ -84,7 +84,7 @@ impl Change {
         let mut bytes = value.to_string().into_bytes();
         let length = bytes.len();
         let mut all = Vec::new();
-        places(value, "", &mut all);
+        pointers(value, "", &mut all);
         let place = |n: usize| all[n % all.len()].clone();
         let mut changed = value.clone();
         match self {
@@ -131,7 +131,7 @@ impl Change {
     }
 }
 
-/// Posts what comes of each change; says what was answered to those that are not the same in other letters.
+/// Posts every mutation. Returns the answers to those that differ from the original in more than formatting.
 fn post_changed(
     world: &World,
     peer: &TestPeer,
@@ -144,8 +144,8 @@ fn post_changed(
     tokio::task::block_in_place(|| {
         let run = |change: Change| {
             let body = change.apply(valid);
-            // An inserted space, or a value in place of the same, is no change.
-            if strict::parse(&body).is_ok_and(|same| same == *valid) {
+            // An inserted space, or an equal value, changes nothing.
+            if strict_json::parse(&body).is_ok_and(|same| same == *valid) {
                 return Ok(());
             }
             let asked = world.post_bytes(peer, resource, body, HeaderMap::new());
@@ -164,10 +164,10 @@ fn without_limits(config: &mut crate::Config) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_was_changed_is_refused() {
+async fn mutated_message_is_refused() {
     let world = World::new();
     let (alice, swarm, key) = with_member_and(&world, without_limits).await;
-    // From now on it signs whole envelopes, and whatever is changed is found out.
+    // From now on it signs whole envelopes, and every change is detected.
     let first = Forged::new(swarm, "mallory", "first", alice.now()).whole(&key);
     assert_eq!(world.post(&alice, "message", &first.value).await.0, StatusCode::OK);
     let before = alice.journal().await.len();
@@ -191,14 +191,14 @@ async fn a_message_that_was_changed_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_to_join_that_was_changed_lets_nobody_in_with_another_key() {
+async fn mutated_join_admits_no_other_key() {
     let world = World::new();
     let (alice, swarm, _) = with_member_and(&world, without_limits).await;
     let token = alice.invite().await.token;
     let key = SecretKey::from_seed(&[3; 32]);
     let valid = join_request(&token, "bob", "https://127.0.0.1:9/swarm", &key, "alice", swarm, alice.now());
     post_changed(&world, &alice, "join", &valid, |_, _| Ok(()));
-    // What the proof does not cover may differ: how the owner of the key calls itself, and where it is reached.
+    // Fields that the proof does not cover may differ: the owner's id and endpoint.
     let known = alice.swarm();
     let strangers = known.members.iter().filter(|(id, member)| {
         !matches!(id.as_str(), "alice" | "mallory") && member.public_key != key.public()

@@ -1,4 +1,4 @@
-//! Peers that were away, have a new key or come back from a file.
+//! Peers that were offline, have a new key or are restored from a file.
 
 use http::StatusCode;
 use switchboard_core::{Delivery, DeliveryState};
@@ -7,39 +7,40 @@ use switchboard_sys::clock::Clock;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::keys::SecretKey;
-use crate::ledger::Standing;
+use crate::model::MembershipStatus;
 use crate::test_peer::{Forged, TestPeer, World};
 
-/// Alice, who leads a swarm, and Bob and Carol in it, of whom Bob has heard that all are there.
-async fn three_of_a_swarm(world: &World) -> (TestPeer, TestPeer, TestPeer) {
+/// Alice, who leads a swarm, with Bob and Carol as members; Bob knows all three.
+async fn three_members(world: &World) -> (TestPeer, TestPeer, TestPeer) {
     let (alice, bob, carol) = (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
     alice.create("Research").await;
     let link = alice.invite().await;
     bob.join(&link).await;
     carol.join(&link).await;
-    bob.knows(&["alice", "bob", "carol"]).await;
+    bob.wait_for_members(&["alice", "bob", "carol"]).await;
     (alice, bob, carol)
 }
 
-/// S18: a peer that is away gets everything in its order once it is back, and holds up nobody.
+/// An offline peer gets all messages in order once it is back, and delays no other peer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_was_away_catches_up_in_order() {
+async fn offline_peer_catches_up_in_order() {
     let world = World::new();
-    let (alice, mut bob, carol) = three_of_a_swarm(&world).await;
+    let (alice, mut bob, carol) = three_members(&world).await;
     bob.stop().await;
     let mut ids = Vec::new();
     for n in 0..5 {
         ids.push(alice.send("alice", "all@research", &format!("news {n}"), None).await);
     }
-    carol.gets("news 4").await;
-    // The roster changes while it is away, too.
+    carol.wait_for_text("news 4").await;
+    // The roster also changes while it is offline.
     alice.swarms.kick(None, "carol", None).await.unwrap();
     bob.serve().await;
     for id in ids {
-        let states: Vec<_> = alice.settled(id).await.iter().map(|delivery| delivery.state).collect();
+        let states: Vec<_> =
+            alice.wait_for_deliveries(id).await.iter().map(|delivery| delivery.state).collect();
         assert!(states.iter().all(|state| *state == DeliveryState::Delivered), "{states:?}");
     }
-    bob.gets("news 4").await;
+    bob.wait_for_text("news 4").await;
     let news: Vec<String> = bob
         .journal()
         .await
@@ -48,11 +49,11 @@ async fn a_peer_that_was_away_catches_up_in_order() {
         .filter(|body| body.starts_with("news"))
         .collect();
     assert_eq!(news, ["news 0", "news 1", "news 2", "news 3", "news 4"]);
-    bob.knows(&["alice", "bob"]).await;
+    bob.wait_for_members(&["alice", "bob"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_key_is_taken_over_on_the_word_of_the_old_one() {
+async fn rotation_signed_by_old_key_applies() {
     let world = World::new();
     let (alice, bob) = (world.peer("alice").await, world.peer("bob").await);
     alice.create("Research").await;
@@ -61,20 +62,20 @@ async fn a_new_key_is_taken_over_on_the_word_of_the_old_one() {
     let new = bob.swarms.rotate_key(None).await.unwrap().key;
     assert_ne!(old, new);
     bob.send("bob", "alice@research", "with the new key", None).await;
-    alice.gets("with the new key").await;
+    alice.wait_for_text("with the new key").await;
     let bob_id = bob.id.clone();
-    alice.until("alice has the new key", || alice.swarm().members[&bob_id].public_key == new).await;
+    alice.wait_until("alice has the new key", || alice.swarm().members[&bob_id].public_key == new).await;
     assert_eq!(std::fs::read(bob.home().join("agent.key")).unwrap().len(), 32);
     let forged = Forged::new(alice.swarm().swarm_id, "bob", "with the old key", alice.now())
         .signed(&SecretKey::from_seed(&[1; 32]));
     assert_eq!(world.post(&alice, "message", &forged.value).await.0, StatusCode::UNAUTHORIZED);
 }
 
-/// Whoever writes is there: what waits for it goes at once, and not when it would be tried next.
+/// A peer that sends a message is online: its pending messages are delivered at once, ahead of the backoff.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_writes_gets_what_waits_for_it() {
+async fn sending_peer_gets_pending_messages() {
     let world = World::new();
-    // A clock that stands still: nothing is ever due by itself.
+    // A manual clock: nothing becomes due by itself.
     let clock = Clock::by_hand(Clock::system().now());
     let (alice, mut bob) = (world.peer_at("alice", clock, |_| ()).await, world.peer("bob").await);
     alice.create("Research").await;
@@ -84,16 +85,16 @@ async fn a_peer_that_writes_gets_what_waits_for_it() {
     alice.delivery(id, "an attempt", |delivery| delivery.note.is_some()).await;
     bob.serve().await;
     bob.send("bob", "alice@research", "here I am", None).await;
-    bob.gets("are you there?").await;
-    assert_eq!(alice.settled(id).await[0].state, DeliveryState::Delivered);
+    bob.wait_for_text("are you there?").await;
+    assert_eq!(alice.wait_for_deliveries(id).await[0].state, DeliveryState::Delivered);
 }
 
-/// However much waits for a peer, once it is back each message is taken up about once, and not again for each one before it.
+/// After a peer is back, each message of its backlog is attempted about once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_backlog_is_worked_off_with_few_attempts() {
+async fn long_backlog_drains_with_few_attempts() {
     const BACKLOG: usize = 300;
     let world = World::new();
-    // A clock that stands still: nothing is ever due by itself.
+    // A manual clock: nothing becomes due by itself.
     let clock = Clock::by_hand(Clock::system().now());
     let no_limits = |config: &mut crate::Config| {
         (config.limits.per_sender, config.limits.per_swarm, config.limits.per_client) = (0, 0, 0);
@@ -112,7 +113,7 @@ async fn a_long_backlog_is_worked_off_with_few_attempts() {
     bob.serve().await;
     let mut events = alice.hub().subscribe().await.unwrap();
     alice.hub().retry_peer_now("bob@research".parse().unwrap()).await.unwrap();
-    assert_eq!(alice.settled(last).await[0].state, DeliveryState::Delivered);
+    assert_eq!(alice.wait_for_deliveries(last).await[0].state, DeliveryState::Delivered);
     let mut put_off = 0;
     loop {
         match events.try_recv() {
@@ -129,23 +130,23 @@ async fn a_long_backlog_is_worked_off_with_few_attempts() {
     assert_eq!(heard.filter(|body| body.starts_with("news")).collect::<Vec<_>>(), expected);
 }
 
-/// What was written before a new key is signed with the old one, and nobody is alarmed.
+/// Messages from before a rotation are signed with the old key, and no alarm is raised.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_was_away_while_the_key_changed_gets_everything() {
+async fn offline_peer_survives_key_rotation() {
     let world = World::new();
-    let (_alice, mut bob, carol) = three_of_a_swarm(&world).await;
+    let (_alice, mut bob, carol) = three_members(&world).await;
     bob.stop().await;
     carol.send("carol", "bob@research", "before", None).await;
     carol.swarms.rotate_key(None).await.unwrap();
     carol.send("carol", "bob@research", "between", None).await;
     carol.swarms.rotate_key(None).await.unwrap();
     let last = carol.send("carol", "bob@research", "after", None).await;
-    // However long it was away: an answer of "not yet" is no longer waited for.
+    // After a long time offline, an "unknown sender" answer is final.
     let is_waiting = |delivery: &Delivery| matches!(delivery.state, DeliveryState::Failed { .. });
     carol.delivery(last, "put off", is_waiting).await;
     bob.serve().await;
     carol.hub().retry_peer_now("bob@research".parse().unwrap()).await.unwrap();
-    bob.gets("after").await;
+    bob.wait_for_text("after").await;
     let heard: Vec<String> = bob.journal().await.into_iter().map(|stored| stored.message.body).collect();
     let words: Vec<&str> = heard
         .iter()
@@ -154,11 +155,11 @@ async fn a_peer_that_was_away_while_the_key_changed_gets_everything() {
         .collect();
     assert_eq!(words, ["before", "between", "after"]);
     assert_eq!(bob.swarm().members[&carol.id].public_key, carol.key().public());
-    assert_eq!(bob.swarms.ailments().await.unwrap(), [], "nobody has to compare keys");
+    assert_eq!(bob.swarms.health_issues().await.unwrap(), [], "nobody has to compare keys");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn state_json_is_the_owners_alone_and_brings_a_new_hub_back_to_its_swarms() {
+async fn state_file_restores_swarms_on_new_hub() {
     use std::os::unix::fs::PermissionsExt as _;
     let world = World::new();
     let (alice, bob) = (world.peer("alice").await, world.peer("bob").await);
@@ -173,44 +174,47 @@ async fn state_json_is_the_owners_alone_and_brings_a_new_hub_back_to_its_swarms(
     assert!(exported.exported_at.is_some());
     let text = String::from_utf8(exported.to_bytes()).unwrap();
     let seed = std::fs::read(bob.home().join("agent.key")).unwrap();
-    assert!(!text.contains(&crate::base64(&seed)), "S21: no private key in it");
-    // Taken over by a hub that knows nothing but the key.
+    assert!(!text.contains(&crate::encode_base64(&seed)), "S21: no private key in it");
+    // Imported by a hub that has nothing but the key.
     let id = alice.swarm().swarm_id;
     bob.swarms
-        .edit(&bob.id.clone(), id, |swarm| {
-            swarm.standing = Standing::Left;
+        .edit_swarm(&bob.id.clone(), id, |swarm| {
+            swarm.status = MembershipStatus::Left;
             Ok(())
         })
         .await
         .unwrap();
-    assert_eq!(bob.swarms.import(None, text.as_bytes(), crate::Merge::Add, &[]).await.unwrap().swarms, 1);
+    assert_eq!(
+        bob.swarms.import(None, text.as_bytes(), crate::ImportMode::Add, &[]).await.unwrap().swarms,
+        1
+    );
     assert_eq!(bob.members(), ["alice", "bob"]);
     bob.send("bob", "alice@research", "back again", None).await;
-    alice.gets("back again").await;
+    alice.wait_for_text("back again").await;
 }
 
-/// A member that missed a change asks the master for the whole roster.
+/// A member that missed an update requests the full roster from the master.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_roster_that_fell_behind_is_asked_for() {
+async fn outdated_roster_is_requested() {
     let world = World::new();
-    let (alice, bob, carol) = three_of_a_swarm(&world).await;
+    let (alice, bob, carol) = three_members(&world).await;
     let (id, lost) = (alice.swarm().swarm_id, carol.id.clone());
     let forget = move |swarm: &mut crate::Swarm| {
         swarm.members.remove(&lost);
         swarm.epoch -= 1;
         Ok(())
     };
-    bob.swarms.edit(&bob.id.clone(), id, forget).await.unwrap();
+    bob.swarms.edit_swarm(&bob.id.clone(), id, forget).await.unwrap();
     alice.send("alice", "bob@research", "by the way", None).await;
-    bob.knows(&["alice", "bob", "carol"]).await;
+    bob.wait_for_members(&["alice", "bob", "carol"]).await;
     assert_eq!(bob.swarm().epoch, alice.swarm().epoch);
 }
 
-/// A roster of long ids is larger than any request may be. It is told in parts, and at once to whoever joins.
+/// A roster of long ids exceeds the request limit. It is sent in parts, and in one piece to a new member.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_roster_that_is_larger_than_a_request_is_told_all_the_same() {
+async fn oversized_roster_is_sent_in_parts() {
     let world = World::new();
-    let (alice, bob, _carol) = three_of_a_swarm(&world).await;
+    let (alice, bob, _carol) = three_members(&world).await;
     let (dave, link) = (world.peer("dave").await, alice.invite().await);
     let now = alice.now();
     let grow = move |swarm: &mut crate::Swarm| {
@@ -220,27 +224,27 @@ async fn a_roster_that_is_larger_than_a_request_is_told_all_the_same() {
             let id = crate::PeerId::parse(&format!("{n:04}{}", "x".repeat(124))).unwrap();
             let endpoint = format!("https://127.0.0.1:9/{}", "p".repeat(120));
             let endpoint = crate::Endpoint::parse(&endpoint).unwrap();
-            swarm.put_member(&id, endpoint, SecretKey::from_seed(&seed).public(), now);
+            swarm.insert_member(&id, endpoint, SecretKey::from_seed(&seed).public(), now);
         }
         swarm.epoch += 1;
         Ok(())
     };
-    alice.swarms.edit(&alice.id.clone(), alice.swarm().swarm_id, grow).await.unwrap();
+    alice.swarms.edit_swarm(&alice.id.clone(), alice.swarm().swarm_id, grow).await.unwrap();
     let roster = serde_json::to_vec(&alice.swarm().roster()).unwrap();
     assert!(roster.len() > alice.swarms.config().limits.body, "{} bytes", roster.len());
     alice.send("alice", "bob@research", "by the way", None).await;
-    bob.until("bob knows everybody", || bob.swarm().members.len() == 703).await;
-    bob.until("bob has counted", || bob.swarm().epoch == alice.swarm().epoch).await;
+    bob.wait_until("bob knows everybody", || bob.swarm().members.len() == 703).await;
+    bob.wait_until("bob has counted", || bob.swarm().epoch == alice.swarm().epoch).await;
     dave.join(&link).await;
     assert!(dave.swarm().members.keys().eq(alice.swarm().members.keys()));
     assert_eq!(dave.swarm().members.len(), 704);
 }
 
-/// S18: whoever was away for long may hear a new member before it hears of it, and that ends nothing.
+/// A member that was offline may get a message from a new member before the announcement, and that ends no delivery.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_member_is_heard_by_one_who_was_away_for_long() {
+async fn unknown_new_member_is_retried() {
     let world = World::new();
-    let (mut alice, _bob, mut carol) = three_of_a_swarm(&world).await;
+    let (mut alice, _bob, mut carol) = three_members(&world).await;
     let (dave, to) = (world.peer("dave").await, "carol@research");
     carol.stop().await;
     dave.join(&alice.invite().await).await;
@@ -259,14 +263,14 @@ async fn a_new_member_is_heard_by_one_who_was_away_for_long() {
     assert!(told.state.is_pending(), "{:?}", told.state);
     alice.serve().await;
     alice.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
-    carol.knows(&["alice", "bob", "carol", "dave"]).await;
+    carol.wait_for_members(&["alice", "bob", "carol", "dave"]).await;
     dave.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
-    carol.gets("nice to meet you").await;
+    carol.wait_for_text("nice to meet you").await;
 }
 
-/// A master that names no keys has announced somebody who is not there yet.
+/// A master without keys has announced a member that is not online yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_key_of_a_new_member_is_asked_for_until_it_is_told() {
+async fn missing_key_is_requested_until_answered() {
     let world = World::new();
     let (alice, swarm, key) = super::rig::with_member(&world).await;
     let mut dave = world.peer("dave").await;
@@ -275,18 +279,18 @@ async fn the_key_of_a_new_member_is_asked_for_until_it_is_told() {
         swarm.master = crate::PeerId::parse("mallory").unwrap();
         Ok(())
     };
-    alice.swarms.edit(&alice.id.clone(), swarm, lead).await.unwrap();
+    alice.swarms.edit_swarm(&alice.id.clone(), swarm, lead).await.unwrap();
     let content = serde_json::json!({ "type": "system", "action": "member_joined", "agent_id": "dave",
         "endpoint": dave.url("").trim_end_matches('/') });
     let message = Forged::new(swarm, "mallory", "", alice.now()).system(&content).signed(&key);
     assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
     let asked = || alice.swarm().announced.get(&dave.id).is_some_and(|dave| dave.asked == 1);
-    alice.until("dave was asked in vain", asked).await;
+    alice.wait_until("dave was asked in vain", asked).await;
     dave.serve().await;
-    alice.swarms.complete_announced(8, alice.now()).await;
+    alice.swarms.fetch_missing_keys(8, alice.now()).await;
     assert_eq!(alice.members(), ["alice", "mallory"], "not so soon");
     let later = alice.now().checked_add(jiff::SignedDuration::from_mins(2)).unwrap();
-    alice.swarms.complete_announced(8, later).await;
+    alice.swarms.fetch_missing_keys(8, later).await;
     assert_eq!(alice.members(), ["alice", "dave", "mallory"]);
     assert!(alice.swarm().announced.is_empty());
 }

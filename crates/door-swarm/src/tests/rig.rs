@@ -1,4 +1,4 @@
-//! What the tests of attacks begin with.
+//! Setup for the attack tests.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::keys::SecretKey;
 use crate::test_peer::{Forged, TestPeer, World};
 
-/// A master with one member whose key the test has, and who has no hub.
+/// A master with one member that has no hub; the test has its key.
 pub(super) async fn with_member(world: &World) -> (TestPeer, Uuid, SecretKey) {
     with_member_and(world, |_| ()).await
 }
@@ -23,24 +23,24 @@ pub(super) async fn with_member_and(
     (alice, swarm, key)
 }
 
-/// Makes somebody a member without a hub behind them.
+/// Adds a member without a hub.
 pub(super) async fn add_member(peer: &TestPeer, id: &str, key: &SecretKey) {
     let (id, key) = (crate::PeerId::parse(id).unwrap(), key.public());
     let endpoint = crate::Endpoint::parse("https://127.0.0.1:9/swarm").unwrap();
     let (now, swarm) = (peer.now(), peer.swarm().swarm_id);
     let change = move |swarm: &mut crate::Swarm| {
-        swarm.put_member(&id, endpoint, key, now);
+        swarm.insert_member(&id, endpoint, key, now);
         Ok(())
     };
-    peer.swarms.edit(&peer.id.clone(), swarm, change).await.unwrap();
+    peer.swarms.edit_swarm(&peer.id.clone(), swarm, change).await.unwrap();
 }
 
-/// Status and code of an answer.
+/// Returns status and code of an answer.
 pub(super) fn code(answer: &(StatusCode, Value)) -> (u16, &str) {
     (answer.0.as_u16(), answer.1["error"]["code"].as_str().unwrap_or_default())
 }
 
-/// A request to join, proven with `key`.
+/// Builds a join request that is signed with `key`.
 pub(super) fn join_request(
     token: &str,
     id: &str,

@@ -1,4 +1,4 @@
-//! §5.3 and §6: joining, and what the other endpoints answer.
+//! Joining, and the answers of the endpoints (§5.3, §6).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -15,21 +15,21 @@ pub struct JoinRequest {
     pub action: String,
     /// The token of the invite.
     pub invite_token: String,
-    /// Who wants to join.
+    /// The agent that wants to join.
     pub sender: JoinSender,
-    /// The version of the protocol, in requests that prove who they are from.
+    /// The protocol version, in signed requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<String>,
-    /// The id under which the request was signed.
+    /// Message id of a signed request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// When it was signed.
+    /// Signing time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// Proof that the sender has the key: its signature as of a system message to the master whose content is the token.
+    /// Proof of possession: the signature of a system message to the master whose content is the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
-    /// Whether the sender had left the swarm. An extension: the master may not have heard of it though others have.
+    /// True if the sender had left the swarm: the master may not know that yet. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejoin: Option<bool>,
     /// Carries the signature over the whole request, as in a message. An extension.
@@ -37,98 +37,98 @@ pub struct JoinRequest {
     pub metadata: Option<Value>,
 }
 
-/// Who wants to join.
+/// The agent that wants to join.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinSender {
-    /// The agent.
+    /// Its id.
     pub agent_id: String,
-    /// Where it is reached.
+    /// Its endpoint.
     pub endpoint: String,
-    /// Its key.
+    /// Its public key.
     pub public_key: String,
 }
 
-/// A member, as the answer to a join names it.
+/// A roster entry, as in the answer to a join request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Joined {
-    /// The agent.
+pub struct RosterMember {
+    /// Its id.
     pub agent_id: String,
-    /// Where it is reached.
+    /// Its endpoint.
     pub endpoint: String,
-    /// Its key.
+    /// Its public key.
     pub public_key: String,
-    /// Since when.
+    /// Time when it joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<String>,
-    /// True for a member that has not proved its key. An extension.
+    /// True if it has not proved its key. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisional: Option<bool>,
 }
 
-/// The answer to a join that was accepted.
+/// The answer to an accepted join request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinAccepted {
     /// `accepted`.
     pub status: String,
-    /// The swarm.
+    /// The swarm's id.
     pub swarm_id: String,
-    /// Everybody in it, the master and the new member included.
-    pub members: Vec<Joined>,
-    /// What it is called. Existing clients need it, though the document does not name it.
+    /// All members, including the master and the new member.
+    pub members: Vec<RosterMember>,
+    /// Display name. Existing clients need it, though the specification does not name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm_name: Option<String>,
-    /// The same once more, as state files call it.
+    /// Display name again, under the key of state files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Who leads it.
+    /// The master.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master: Option<String>,
-    /// Its rules.
+    /// Rules of the swarm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<SwarmSettings>,
-    /// When the new member joined.
+    /// Time when the new member joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<String>,
-    /// How often the roster has changed.
+    /// Roster version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }
 
-/// The answer to a join that the master has to approve.
+/// The answer to a join request that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinPending {
     /// `pending`.
     pub status: String,
-    /// The swarm.
+    /// The swarm's id.
     pub swarm_id: String,
-    /// What happens next.
+    /// The next step, for a person.
     pub message: String,
 }
 
-/// The answer to a message that was taken.
+/// The answer to an accepted message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
-    /// `queued`, or `accepted` for the master's role.
+    /// `queued`; `accepted` for a transfer of the master role.
     pub status: String,
-    /// The message.
+    /// The message id.
     pub message_id: String,
 }
 
 /// `GET /swarm/info`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
-    /// The agent.
+    /// The agent's id.
     pub agent_id: String,
-    /// Where it is reached.
+    /// Its endpoint.
     pub endpoint: String,
-    /// Its key.
+    /// Its public key.
     pub public_key: String,
-    /// The version of the protocol it speaks.
+    /// Its protocol version.
     pub protocol_version: String,
-    /// What it understands.
+    /// Supported features.
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// What else it says of itself.
+    /// Further information about the agent.
     #[serde(default)]
     pub metadata: Option<Map<String, Value>>,
 }
@@ -138,54 +138,54 @@ pub struct Info {
 pub struct Health {
     /// `healthy`.
     pub status: String,
-    /// The agent.
+    /// The agent's id.
     pub agent_id: String,
-    /// The version of the protocol it speaks.
+    /// Its protocol version.
     pub protocol_version: String,
-    /// When it said so.
+    /// Time of the answer.
     pub timestamp: String,
-    /// A sentence more.
+    /// A note for people.
     pub message: Option<String>,
 }
 
-/// What every refusal looks like.
+/// The body of every refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// The error.
     pub error: ErrorDetail,
 }
 
-/// An error.
+/// Code, message and details of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorDetail {
-    /// A word for programs.
+    /// Machine-readable code.
     pub code: String,
-    /// A sentence for people.
+    /// Message for people.
     pub message: String,
-    /// Facts.
+    /// Machine-readable details.
     #[serde(default)]
     pub details: Option<Value>,
 }
 
-/// The whole roster, or a part of it, as a master sends it to a member that has missed something. An extension.
+/// A full roster, or a part of one, for a member that has missed updates. An extension.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roster {
     /// `roster`.
     pub action: String,
-    /// How often it has changed.
+    /// Roster version.
     pub epoch: u64,
-    /// Who leads the swarm.
+    /// The master.
     pub master: String,
-    /// What it is called.
+    /// Display name of the swarm.
     pub name: String,
-    /// Everybody in it; of a part, those whose ids it is about.
-    pub members: Vec<Joined>,
-    /// Its rules.
+    /// All members, or those in the range of the part.
+    pub members: Vec<RosterMember>,
+    /// Rules of the swarm.
     pub settings: SwarmSettings,
-    /// The first id that a part is about; without it, it is about all before `until`.
+    /// First id of the range; without it, the range starts with the first id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The first id that it is no longer about; without it, it is the last part.
+    /// First id after the range; without it, this is the last part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }

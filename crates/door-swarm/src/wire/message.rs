@@ -1,113 +1,113 @@
-//! §4: messages.
+//! Messages (§4).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Reference;
 
-/// A message, in the order in which its fields are written.
+/// A message. Fields are serialized in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The version of the protocol.
+    /// The protocol version.
     pub protocol_version: String,
-    /// Its id, a UUID.
+    /// Message id, a UUID.
     pub message_id: String,
-    /// When it was signed.
+    /// Signing time.
     pub timestamp: String,
-    /// Who sends it.
+    /// The sender.
     pub sender: Sender,
     /// An agent's id, or `broadcast`.
     pub recipient: String,
-    /// The swarm, a UUID.
+    /// The swarm's id, a UUID.
     pub swarm_id: String,
-    /// What kind of message it is.
+    /// The message type.
     #[serde(rename = "type")]
     pub kind: MessageType,
-    /// The text; JSON in a text for those of type `system`.
+    /// The text; JSON for type `system`.
     pub content: String,
     /// The sender's signature, base64.
     pub signature: String,
-    /// The message it answers.
+    /// The message that this answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<String>,
-    /// What groups a conversation.
+    /// Thread id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// How urgent it is.
+    /// The priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// When it stops being of use.
+    /// Expiry time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// What comes with it.
+    /// Attachments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachments: Option<Vec<Attachment>>,
-    /// What it is about.
+    /// Issues, commits, pages and other things that the message refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub references: Option<Vec<Reference>>,
-    /// Whatever else it carries.
+    /// Further metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// Who sends a message, and where they say they are reached.
+/// Sender of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender {
-    /// The agent.
+    /// Its id.
     pub agent_id: String,
-    /// Its address. Nobody has signed it, and nothing is ever sent there on its word.
+    /// Its endpoint as claimed. It is unsigned, and nothing is ever sent there because of it.
     pub endpoint: String,
 }
 
-/// What kind of message it is.
+/// Message type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageType {
-    /// Agents talk.
+    /// A message between agents.
     Message,
-    /// The swarm changes.
+    /// A change of the swarm.
     System,
-    /// A light alert.
+    /// A notification that needs no answer.
     Notification,
 }
 
-/// How urgent a message is.
+/// Priority of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
-    /// It can wait.
+    /// Can wait.
     Low,
-    /// The rule.
+    /// The default.
     #[default]
     Normal,
-    /// It should not wait.
+    /// Should not wait.
     High,
 }
 
-/// What comes with a message. Never fetched.
+/// An attachment. URLs are never fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// Where it is.
+    /// Where the content is.
     #[serde(rename = "type")]
     pub kind: AttachmentType,
-    /// What it is.
+    /// Its MIME type.
     pub mime_type: String,
-    /// The address, or the content in base64.
+    /// The URL, or the content in base64.
     pub content: String,
 }
 
-/// Where an attachment is.
+/// Location of an attachment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AttachmentType {
-    /// At an address.
+    /// At a URL.
     Url,
     /// In the message.
     Inline,
 }
 
 impl MessageType {
-    /// The word for it, as it is signed.
+    /// Returns the wire form, which is also the signed form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Message => "message",
@@ -116,14 +116,14 @@ impl MessageType {
         }
     }
 
-    /// The type of this word.
-    pub fn from_word(word: &str) -> Option<Self> {
+    /// Parses the wire form.
+    pub fn from_wire(word: &str) -> Option<Self> {
         [Self::Message, Self::System, Self::Notification].into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
 impl Priority {
-    /// The word for it.
+    /// Returns the wire form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",

@@ -1,31 +1,31 @@
-//! §4.3: what a message is about.
+//! References of a message (§4.3).
 
 use serde::{Deserialize, Serialize};
 
-/// A link to something outside the swarm.
+/// A reference to something outside the swarm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
-    /// What it leads to.
+    /// Type of the target.
     #[serde(rename = "type")]
     pub kind: ReferenceType,
     /// The repository, `owner/name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo: Option<String>,
-    /// The number of an issue or a pull request.
+    /// Number of an issue or a pull request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
-    /// A commit.
+    /// Commit hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha: Option<String>,
-    /// An address.
+    /// URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// What was done with it.
+    /// The event on the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
 }
 
-/// What a reference leads to.
+/// Type of a reference's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReferenceType {
@@ -37,42 +37,42 @@ pub enum ReferenceType {
     GithubPr,
     /// A commit.
     GithubCommit,
-    /// Anything with an address.
+    /// Any other URL.
     Url,
 }
 
-/// What was done with what a reference leads to.
+/// An event on the target of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Somebody has taken it on.
+    /// An agent has claimed it.
     Claimed,
-    /// It is done.
+    /// It is completed.
     Completed,
-    /// It cannot go on.
+    /// It is blocked.
     Blocked,
-    /// It can go on.
+    /// It is no longer blocked.
     Unblocked,
-    /// Somebody was told to do it.
+    /// It was assigned.
     Assigned,
     /// It is only mentioned.
     Mention,
-    /// Somebody should look at it.
+    /// A review is requested.
     ReviewRequested,
 }
 
-/// What is wrong with a reference.
+/// Reason why a reference is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a reference of type {} {problem}", .kind.as_str())]
 pub struct ReferenceError {
     /// Its type.
     pub kind: ReferenceType,
-    /// What is wrong.
+    /// Why it is invalid.
     pub problem: &'static str,
 }
 
 impl ReferenceType {
-    /// The word for it.
+    /// Returns the wire form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::GithubRepo => "github_repo",
@@ -85,7 +85,7 @@ impl ReferenceType {
 }
 
 impl Reference {
-    /// Whether it has what its type requires, in a shape that leads somewhere.
+    /// Checks the fields that the type requires, and their format.
     pub fn check(&self) -> Result<(), ReferenceError> {
         let fail = |problem| Err(ReferenceError { kind: self.kind, problem });
         if self.kind == ReferenceType::Url {

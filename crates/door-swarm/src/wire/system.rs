@@ -1,111 +1,111 @@
-//! §5: what a message of type `system` says, as JSON in its content.
+//! Content of messages of type `system` (§5), as JSON in a string.
 //!
-//! Existing implementations write the facts flat, the published schemas nest them in `member`. We write both and read
-//! both.
+//! Existing implementations write the facts flat; the published schemas nest them in `member`. This program writes and
+//! reads both.
 
 use serde::{Deserialize, Serialize};
 
-use super::Joined;
+use super::RosterMember;
 
-/// What a system message says.
+/// Content of a system message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SystemContent {
-    /// `system`, where it is repeated.
+    /// `system`, if it is repeated here.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// What happened.
+    /// The event.
     pub action: String,
-    /// The swarm, where it is repeated.
+    /// The swarm's id, if it is repeated here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm_id: Option<String>,
-    /// To whom it happened.
+    /// Subject: the agent that the event is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// Where a new member is reached.
+    /// Endpoint of the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Since when it is one.
+    /// Time when the subject joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<String>,
-    /// The same once more: an id, or everything about a member.
+    /// The subject in nested form: an id, or a full entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub member: Option<MemberWord>,
-    /// Who decided it.
+    pub member: Option<MemberField>,
+    /// The agent that decided it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiated_by: Option<String>,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Who led the swarm.
+    /// The previous master.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_master: Option<String>,
-    /// Who leads it from now on.
+    /// The new master.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_master: Option<String>,
-    /// A new key of the sender, or of the member.
+    /// New public key of the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
-    /// The key before it.
+    /// Previous public key of the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old_key: Option<String>,
-    /// Proof that whoever rotates a key has the new one.
+    /// Proof that the subject possesses the new key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
-    /// How often the roster has changed, this change included. An extension.
+    /// Roster version, this change included. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// What an invite that is taken back is listed under. An extension.
+    /// Digest of a revoked invite. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invite: Option<String>,
-    /// When it would have ended. An extension.
+    /// Expiry time of the revoked invite. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// Who may not come back, for a new master. An extension.
+    /// Banned agents, for a new master. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub banned: Option<Vec<String>>,
 }
 
-/// A member, by its id or in full.
+/// A member, as an id or as a full entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum MemberWord {
-    /// The id alone.
+pub enum MemberField {
+    /// The id only.
     Id(String),
-    /// Everything.
-    Full(Joined),
+    /// The full entry.
+    Full(RosterMember),
 }
 
 impl SystemContent {
-    /// What happened, and nothing more yet.
+    /// Builds content with an event and no further facts.
     pub fn new(action: &str) -> Self {
         Self { action: action.to_owned(), ..Self::default() }
     }
 
-    /// To whom it happened, in whichever form it is said.
+    /// Returns the subject, from the flat or the nested form.
     pub fn subject(&self) -> Option<&str> {
         match (&self.agent_id, &self.member) {
-            (Some(id), _) | (None, Some(MemberWord::Id(id))) => Some(id),
-            (None, Some(MemberWord::Full(member))) => Some(&member.agent_id),
+            (Some(id), _) | (None, Some(MemberField::Id(id))) => Some(id),
+            (None, Some(MemberField::Full(member))) => Some(&member.agent_id),
             (None, None) => None,
         }
     }
 
-    /// Everything about the member it happened to, where that is said.
-    pub fn full_member(&self) -> Option<&Joined> {
+    /// Returns the full entry of the subject, if there is one.
+    pub fn full_member(&self) -> Option<&RosterMember> {
         match &self.member {
-            Some(MemberWord::Full(member)) => Some(member),
+            Some(MemberField::Full(member)) => Some(member),
             _ => None,
         }
     }
 
-    /// True if it says of the member that it has not proved its key.
+    /// True if the entry says that the subject has not proved its key.
     pub fn is_provisional(&self) -> bool {
         self.full_member().and_then(|member| member.provisional).unwrap_or(false)
     }
 
-    /// The content as text.
+    /// Serializes the content.
     pub fn to_text(&self) -> String {
-        // A struct of texts and numbers can always be written.
+        // A struct of strings and numbers always serializes.
         serde_json::to_string(self).unwrap_or_default()
     }
 }

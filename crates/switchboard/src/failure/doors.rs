@@ -218,8 +218,8 @@ impl From<SwarmError> for Failure {
             SwarmError::UnknownInvite { .. } => {
                 Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm invites` lists them")
             }
-            SwarmError::NotHandingOver { .. } => Self::new("not_found", Exit::NotFound, message),
-            SwarmError::NotMaster { .. } | SwarmError::MasterStays { .. } | SwarmError::NotActive { .. } => {
+            SwarmError::NoOpenTransfer { .. } => Self::new("not_found", Exit::NotFound, message),
+            SwarmError::NotMaster { .. } | SwarmError::MasterCannotLeave { .. } | SwarmError::NotActive { .. } => {
                 Self::new("not_allowed", Exit::NotAllowed, message)
             }
             SwarmError::IdentityExists { .. } | SwarmError::AlreadyMember { .. } | SwarmError::RealmTaken { .. } => {

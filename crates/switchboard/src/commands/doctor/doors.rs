@@ -91,11 +91,11 @@ pub(super) async fn silent_server(folder: &Path) -> Option<Check> {
 /// The swarms: nothing is said where no agent takes part in any.
 pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let Ok(swarms) = context.swarms(workspace).await else { return Ok(Vec::new()) };
-    let check = |ailment: door_swarm::Ailment| {
-        let status = if ailment.is_grave { Status::Fail } else { Status::Warn };
-        Check::new("swarm", status, ailment.message).hint(ailment.hint)
+    let check = |issue: door_swarm::HealthIssue| {
+        let status = if issue.is_error { Status::Fail } else { Status::Warn };
+        Check::new("swarm", status, issue.message).hint(issue.hint)
     };
-    let mut checks: Vec<Check> = swarms.ailments().await?.into_iter().map(check).collect();
+    let mut checks: Vec<Check> = swarms.health_issues().await?.into_iter().map(check).collect();
     let root = workspace.tree().root().path().parent().and_then(|root| root.canonicalize().ok());
     for identity in swarms.identities() {
         let home = identity.home.canonicalize().unwrap_or_else(|_| identity.home.clone());

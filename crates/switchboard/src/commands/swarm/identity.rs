@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use door_swarm::{Endpoint, KeptKey, Merge, Swarms};
+use door_swarm::{Endpoint, ImportMode, KeyConflict, Swarms};
 use serde_json::json;
 
 use crate::context::Context;
@@ -146,12 +146,11 @@ pub(super) async fn import(args: Import, context: &Context, swarms: &Swarms) -> 
     read.map_err(|error| {
         Failure::new("file", Exit::NotFound, format!("cannot read {}: {error}", args.file.display()))
     })?;
-    let merge = if args.replace { Merge::Replace } else { Merge::Add };
+    let merge = if args.replace { ImportMode::Replace } else { ImportMode::Add };
     let imported = swarms.import(args.agent.as_deref(), &bytes, merge, &args.accept_key).await?;
     let printer = context.printer;
     if printer.is_json() {
-        let kept =
-            |kept: &KeptKey| json!({ "agent_id": kept.agent, "pinned": kept.pinned, "found": kept.found });
+        let kept = |kept: &KeyConflict| json!({ "agent_id": kept.agent, "pinned": kept.pinned, "found": kept.found });
         printer.object(&json!({
             "imported": imported.swarms, "left_out": imported.left_out,
             "kept_keys": imported.kept_keys.iter().map(kept).collect::<Vec<_>>(),

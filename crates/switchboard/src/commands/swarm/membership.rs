@@ -2,7 +2,7 @@
 
 use clap::Args;
 use door_swarm::{
-    INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, Swarm, SwarmError, SwarmSettings, Swarms,
+    INVITE_LIFETIME, InviteLink, JoinOutcome, MembershipStatus, Swarm, SwarmError, SwarmSettings, Swarms,
 };
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde_json::json;
@@ -226,7 +226,7 @@ pub(super) async fn invite(args: Invite, context: &Context, swarms: &Swarms) -> 
 }
 
 pub(super) fn invites(args: &Invites, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let (_, swarm) = swarms.find(args.swarm.as_deref())?;
+    let (_, swarm) = swarms.find_swarm(args.swarm.as_deref())?;
     for (digest, invite) in &swarm.invites {
         if context.printer.is_json() {
             context.printer.object(&json!({
@@ -250,7 +250,7 @@ pub(super) fn invites(args: &Invites, context: &Context, swarms: &Swarms) -> Res
 pub(super) async fn revoke(args: Revoke, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let digest = swarms.revoke(args.swarm.as_deref(), &args.invite).await?;
     told(context, "revoked", &digest);
-    let (agent, swarm) = swarms.find(args.swarm.as_deref())?;
+    let (agent, swarm) = swarms.find_swarm(args.swarm.as_deref())?;
     if swarm.master != agent {
         context.printer.note("The master is told; until it has heard, the invite is good.");
     }
@@ -272,7 +272,7 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
         // For example where `serve` has asked again in between.
         Err(SwarmError::AlreadyMember { swarm }) => {
             context.printer.note(format_args!("Your agent is in '{swarm}' already."));
-            let (_, known) = swarms.find_active(Some(swarm.as_str()))?;
+            let (_, known) = swarms.find_active_swarm(Some(swarm.as_str()))?;
             JoinOutcome::Joined(Box::new(known.as_ref().clone()))
         }
         outcome => outcome?,
@@ -344,7 +344,7 @@ pub(super) async fn decide(
 ) -> Result<(), Failure> {
     let word = if approve { "approve" } else { "deny" };
     require_person(context, &format!("{word} {}", show::plain(&args.candidate)), args.consent.yes)?;
-    let id = swarms.decide(args.swarm.as_deref(), &args.candidate, approve).await?;
+    let id = swarms.decide_join(args.swarm.as_deref(), &args.candidate, approve).await?;
     told(context, if approve { "approved" } else { "denied" }, id.as_str());
     Ok(())
 }
@@ -375,17 +375,17 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
             context.printer.object(&json!({
                 "swarm_id": swarm.swarm_id, "name": swarm.name, "address": format!("all@{}", swarm.realm),
                 "agent_id": agent, "master": swarm.master, "members": swarm.members.len(), "epoch": swarm.epoch,
-                "standing": swarm.standing, "settings": swarm.settings, "muted": muted, "pending": waiting,
+                "standing": swarm.status, "settings": swarm.settings, "muted": muted, "pending": waiting,
                 "handing_over_to": swarm.handover.as_ref().map(|handover| &handover.to),
             }));
             continue;
         }
-        let role = match swarm.standing {
-            Standing::Active if swarm.master == *agent => "leads",
-            Standing::Active => "is in",
-            Standing::Left => "has left",
-            Standing::Kicked => "was removed from",
-            Standing::Dissolved => "was in, until it was dissolved,",
+        let role = match swarm.status {
+            MembershipStatus::Active if swarm.master == *agent => "leads",
+            MembershipStatus::Active => "is in",
+            MembershipStatus::Left => "has left",
+            MembershipStatus::Kicked => "was removed from",
+            MembershipStatus::Dissolved => "was in, until it was dissolved,",
         };
         let members = swarm.members.len();
         let muted = if muted { ", muted" } else { "" };
@@ -426,7 +426,7 @@ fn show_waiting(context: &Context, swarms: &Swarms) -> bool {
 }
 
 pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let (agent, swarm) = swarms.find(args.swarm.as_deref())?;
+    let (agent, swarm) = swarms.find_swarm(args.swarm.as_deref())?;
     let identity = swarms.identity(Some(agent.as_str()))?;
     for (id, member) in &swarm.members {
         let address = format!("{}@{}", member.name, swarm.realm);
@@ -458,8 +458,8 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
         let key = member.public_key.fingerprint();
         context.printer.line(format_args!("{address}  {}  {key}{marks}", member.endpoint));
     }
-    for contest in swarm.contests() {
-        context.printer.note(format_args!("{}: {}.", contest.message(), contest.hint(&agent)));
+    for contested in swarm.contested_keys() {
+        context.printer.note(format_args!("{}: {}.", contested.message(), contested.hint(&agent)));
     }
     note_left_out(context, &swarm);
     Ok(())

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use clap::Args;
 use door_swarm::wire::{Action, Attachment, AttachmentType, MessageType, Priority, Reference, ReferenceType};
-use door_swarm::{Letter, Swarms};
+use door_swarm::{OutgoingMessage, Swarms};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use switchboard_hub::Accepted;
@@ -121,32 +121,32 @@ pub(crate) struct ForSubagent {
 }
 
 pub(super) async fn send(args: Send, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let mut letter = Letter::new(text(args.text.as_deref())?);
-    letter.from = context.named()?;
-    letter.swarm = args.swarm;
-    letter.to = args.to;
-    letter.in_reply_to = args.reply_to;
-    letter.expires_at = args.expires_at;
-    letter.priority = word::<Priority>("--priority", &args.priority)?;
+    let mut message = OutgoingMessage::new(text(args.text.as_deref())?);
+    message.from = context.named()?;
+    message.swarm = args.swarm;
+    message.to = args.to;
+    message.in_reply_to = args.reply_to;
+    message.expires_at = args.expires_at;
+    message.priority = word::<Priority>("--priority", &args.priority)?;
     if args.notification {
-        letter.kind = MessageType::Notification;
+        message.kind = MessageType::Notification;
     }
     if let Some(thread) = &args.thread {
-        letter.thread = Some(word("--thread", thread)?);
+        message.thread = Some(word("--thread", thread)?);
     }
     for reference in &args.references {
-        letter.references.push(parsed("--reference", reference)?);
+        message.references.push(parsed("--reference", reference)?);
     }
     for attachment in &args.attachments {
-        letter.attachments.push(parsed("--attachment", attachment)?);
+        message.attachments.push(parsed("--attachment", attachment)?);
     }
     for path in &args.attach {
-        letter.attachments.push(attached(path)?);
+        message.attachments.push(attached(path)?);
     }
     if let Some(metadata) = &args.metadata {
-        letter.metadata = parsed::<Map<String, Value>>("--metadata", metadata)?;
+        message.metadata = parsed::<Map<String, Value>>("--metadata", metadata)?;
     }
-    let accepted = swarms.send(letter).await?;
+    let accepted = swarms.send(message).await?;
     tell(context, swarms, &accepted)
 }
 
@@ -161,13 +161,15 @@ pub(super) async fn notify(args: Notify, context: &Context, swarms: &Swarms) -> 
         ReferenceType::GithubPr => format!("/pull/{}", number.unwrap_or_default()),
         _ => String::new(),
     };
-    let mut letter = Letter::new(args.text);
-    letter.kind = MessageType::Notification;
-    letter.swarm = args.swarm;
-    letter.to = args.to;
-    letter.metadata.insert("github_url".to_owned(), format!("https://github.com/{}{page}", args.repo).into());
-    letter.metadata.insert("action".to_owned(), args.action.clone().into());
-    letter.references.push(Reference {
+    let mut message = OutgoingMessage::new(args.text);
+    message.kind = MessageType::Notification;
+    message.swarm = args.swarm;
+    message.to = args.to;
+    message
+        .metadata
+        .insert("github_url".to_owned(), format!("https://github.com/{}{page}", args.repo).into());
+    message.metadata.insert("action".to_owned(), args.action.clone().into());
+    message.references.push(Reference {
         kind,
         repo: Some(args.repo),
         number,
@@ -175,7 +177,7 @@ pub(super) async fn notify(args: Notify, context: &Context, swarms: &Swarms) -> 
         url: None,
         action: Some(word::<Action>("--action", &args.action)?),
     });
-    let accepted = swarms.send(letter).await?;
+    let accepted = swarms.send(message).await?;
     tell(context, swarms, &accepted)
 }
 
@@ -269,6 +271,6 @@ fn attached(path: &std::path::Path) -> Result<Attachment, Failure> {
     })?;
     let is_text = std::str::from_utf8(&bytes).is_ok();
     let mime_type = if is_text { "text/plain" } else { "application/octet-stream" };
-    let content = door_swarm::base64(&bytes);
+    let content = door_swarm::encode_base64(&bytes);
     Ok(Attachment { kind: AttachmentType::Inline, mime_type: mime_type.to_owned(), content })
 }

@@ -297,7 +297,7 @@ fn unsigned_owner_gets_its_key_back() {
         let shown = owner.sandbox.run(["swarm", "members"]);
         assert!(shown.stdout.contains("provisional, names the key of mallory"), "{}", shown.stdout);
         for text in [shown.stderr, examined(owner)] {
-            assert!(text.contains("'mallory' and 'pat' of 'research' name one key"), "{text}");
+            assert!(text.contains("'mallory' and 'pat' of 'research' name the same key"), "{text}");
             assert!(text.contains("swarm kick"), "{text}");
         }
     }
@@ -308,7 +308,9 @@ fn unsigned_owner_gets_its_key_back() {
     let mut import = alice.sandbox.command(["swarm", "import", "-", "--replace"]);
     Ran::with_input(&mut import, exported.as_bytes()).ok();
     assert_eq!(member(&alice, "pat")["contested_with"], json!(["mallory"]));
-    assert!(alice.json(&["inbox", "alice"]).iter().any(|m| m["body"].to_string().contains("name one key")));
+    assert!(
+        alice.json(&["inbox", "alice"]).iter().any(|m| m["body"].to_string().contains("name the same key"))
+    );
 
     // The squatter can resend a broadcast in its own name. That makes it no word of the squatter's.
     let url = format!("https://127.0.0.1:{}/swarm/message", alice.port);

@@ -78,7 +78,7 @@ fn invites_are_listed_and_taken_back_also_by_members() {
     });
     let refused = carol.sandbox.run(["swarm", "join", text(&made, "invite")]);
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
-    assert!(refused.stderr.contains("taken back"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("revoked"), "{}", refused.stderr);
     // A new key of the master ends what the old one has signed, and says so.
     let open = alice.ok(&["swarm", "invite"]);
     let rotated = alice.sandbox.run(["swarm", "key", "rotate"]);

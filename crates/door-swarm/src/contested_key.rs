@@ -9,57 +9,59 @@ use jiff::Timestamp;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::PublicKey;
-use crate::ledger::{Member, Swarm};
+use crate::model::{Member, Swarm};
 use crate::roster::millis;
 
 /// How a member has proved its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyProof {
-    /// A signed join request, a signature over a whole message, a key rotation, or a person's word.
+    /// A signed join request, an envelope signature, a key rotation, or a person's decision.
     Signature,
-    /// A message to the master alone.
+    /// A message addressed to the master alone.
     Message,
 }
 
-/// A message with the protocol's own signature, verified, as far as it can prove a key.
+/// A message with a verified protocol signature, as evidence for a key.
 #[derive(Debug, Clone)]
 pub(crate) struct SignedMessage {
     pub(crate) sender: PeerId,
-    /// The endpoint that it names. It is not signed.
+    /// The endpoint that the message names. It is not signed.
     pub(crate) endpoint: String,
     pub(crate) recipient: String,
-    /// When it was signed, by the sender's clock.
+    /// Signing time, by the sender's clock.
     pub(crate) at: Timestamp,
-    /// The key that verifies it.
+    /// The key that verifies the signature.
     pub(crate) public_key: PublicKey,
-    /// True if the journal has a message of the same id by another sender of the swarm.
+    /// True if the journal has a message with the same id from another sender of the swarm.
     pub(crate) is_resent: bool,
 }
 
 /// A key that several provisional members name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contest<'a> {
+pub struct ContestedKey<'a> {
     /// The swarm.
     pub swarm: &'a Swarm,
-    /// The members, in their order.
+    /// The members, sorted by id.
     pub members: Vec<&'a PeerId>,
 }
 
-impl Contest<'_> {
-    /// The contest in one sentence: the members, the swarm.
+impl ContestedKey<'_> {
+    /// Describes the conflict in one sentence: the members and the swarm.
     pub fn message(&self) -> String {
         let members: Vec<String> = self.members.iter().map(|id| format!("'{id}'")).collect();
-        format!("{} of '{}' name one key, and none has proved it", members.join(" and "), self.swarm.realm)
+        format!(
+            "{} of '{}' name the same key, and none has proved it",
+            members.join(" and "),
+            self.swarm.realm
+        )
     }
 
-    /// The next step for the owner of an agent in the swarm.
+    /// Returns the next step for the owner of an agent in the swarm.
     pub fn hint(&self, me: &PeerId) -> String {
         let Swarm { master, realm, .. } = self.swarm;
         let remove = format!("`switchboard swarm kick ID --swarm {realm}`");
         if master == me {
-            format!(
-                "the contest ends when its owner writes to '{me}', or when you remove the others with {remove}"
-            )
+            format!("ask the key's owner to send a message to '{me}', or remove the others with {remove}")
         } else {
             format!("ask the owner of '{master}' to remove the wrong one with {remove}")
         }
@@ -74,7 +76,7 @@ impl Member {
 }
 
 impl Swarm {
-    /// Other members that name the key of this one. While there are any, it is not known whose messages are whose.
+    /// Returns the other members that name the same key. While there are any, the author of a message is ambiguous.
     pub fn rivals(&self, id: &PeerId) -> Vec<&PeerId> {
         // Only provisional members can share a key.
         let Some(member) = self.members.get(id).filter(|member| member.provisional) else {
@@ -85,15 +87,15 @@ impl Swarm {
         others.filter(has_key).map(|(other, _)| other).collect()
     }
 
-    /// The keys that several members name.
-    pub fn contests(&self) -> Vec<Contest<'_>> {
-        let mut found: Vec<Contest<'_>> = Vec::new();
+    /// Returns the keys that several members name.
+    pub fn contested_keys(&self) -> Vec<ContestedKey<'_>> {
+        let mut found: Vec<ContestedKey<'_>> = Vec::new();
         for id in self.members.keys() {
             let rivals = self.rivals(id);
             if !rivals.is_empty() && !found.iter().any(|contest| contest.members.contains(&id)) {
                 let mut members = [vec![id], rivals].concat();
                 members.sort_unstable();
-                found.push(Contest { swarm: self, members });
+                found.push(ContestedKey { swarm: self, members });
             }
         }
         found
@@ -116,9 +118,10 @@ impl Swarm {
             && !message.is_resent
     }
 
-    /// Notes that a member has proved its key, and removes the others that name it; says which.
+    /// Marks a member's key as proved and removes the other members that name it. Returns the removed ids.
     ///
-    /// The master announces the removal. Another member removes them for its own hub, whose master may not check keys.
+    /// The master announces the removal. Any other member removes them for its own hub, because the master may not
+    /// check keys.
     pub(crate) fn settle_key(&mut self, me: &PeerId, id: &PeerId, proof: KeyProof) -> Vec<PeerId> {
         let is_led = self.master == *me;
         let Some(member) = self.members.get_mut(id) else { return Vec::new() };
@@ -126,7 +129,7 @@ impl Swarm {
         member.proved_by_message = proof == KeyProof::Message;
         let key = member.public_key.clone();
         if is_led && proof == KeyProof::Message {
-            // The others have not seen the message: they learn it with the next roster.
+            // The others have not seen the message: they learn the result with the next roster.
             self.epoch += 1;
         }
         let squatters = self.find_yielding(&key, id);
@@ -134,7 +137,7 @@ impl Swarm {
             if is_led {
                 self.displace(squatter);
             } else {
-                self.drop_member(squatter);
+                self.remove_member(squatter);
                 let reason = format!("'{id}' has proved that it has the key");
                 self.left_out.insert(squatter.to_string(), reason);
             }
@@ -144,14 +147,14 @@ impl Swarm {
         squatters
     }
 
-    /// The member other than `id` that has a key and does not give way to a proof of it.
+    /// Returns the member other than `id` that has a key and does not give way to a proof of it.
     pub(crate) fn key_holder(&self, key: &PublicKey, id: &PeerId) -> Option<&PeerId> {
         let yielding = self.find_yielding(key, id);
         let mut others = self.members.iter().filter(|(other, _)| *other != id && !yielding.contains(other));
         others.find(|(_, member)| member.public_key == *key).map(|(other, _)| other)
     }
 
-    /// Members other than `id` that name a key and give way to the agent that proves it.
+    /// Returns the members other than `id` that name a key and give way to the agent that proves it.
     pub(crate) fn find_yielding(&self, key: &PublicKey, id: &PeerId) -> Vec<PeerId> {
         let is_yielding = |(other, member): &(&PeerId, &Member)| {
             member.public_key == *key
@@ -164,5 +167,5 @@ impl Swarm {
 }
 
 #[cfg(test)]
-#[path = "contest_tests.rs"]
+#[path = "contested_key_tests.rs"]
 mod tests;

@@ -4,12 +4,12 @@ use serde_json::json;
 use super::*;
 
 fn text(value: &Value) -> String {
-    String::from_utf8(canonical(value).unwrap()).unwrap()
+    String::from_utf8(canonicalize(value).unwrap()).unwrap()
 }
 
 /// The examples of RFC 8785, sections 3.2.2 and 3.2.3.
 #[test]
-fn the_examples_of_the_rfc() {
+fn rfc_examples_match() {
     let value: Value = serde_json::from_str(
         r#"{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],
             "string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}"#,
@@ -25,7 +25,7 @@ fn the_examples_of_the_rfc() {
             "\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}"#,
     )
     .unwrap();
-    // By UTF-16 code units: the emoji comes before U+FB33.
+    // Sorted by UTF-16 code units: the emoji comes before U+FB33.
     let order = ["Carriage", "One", "Control", "Latin", "Euro", "Emoji", "Hebrew"];
     let text = text(&value);
     let places: Vec<_> = order.iter().map(|word| text.find(word).unwrap()).collect();
@@ -33,13 +33,13 @@ fn the_examples_of_the_rfc() {
 }
 
 #[test]
-fn a_number_that_readers_round_has_no_canonical_form() {
-    assert!(canonical(&json!({ "n": 9_007_199_254_740_991_u64 })).is_some());
-    assert!(canonical(&json!({ "n": [9_007_199_254_740_992_u64] })).is_none());
-    assert!(canonical(&json!(-9_007_199_254_740_992_i64)).is_none());
-    // Written with an exponent it is the same number.
-    assert!(canonical(&json!(9.007_199_254_740_992e15)).is_none());
-    assert!(canonical(&json!(-1e20)).is_none());
+fn rounded_number_has_no_canonical_form() {
+    assert!(canonicalize(&json!({ "n": 9_007_199_254_740_991_u64 })).is_some());
+    assert!(canonicalize(&json!({ "n": [9_007_199_254_740_992_u64] })).is_none());
+    assert!(canonicalize(&json!(-9_007_199_254_740_992_i64)).is_none());
+    // With an exponent it is the same number.
+    assert!(canonicalize(&json!(9.007_199_254_740_992e15)).is_none());
+    assert!(canonicalize(&json!(-1e20)).is_none());
     assert_eq!(text(&json!([9e15, 1e21])), "[9000000000000000,1e+21]");
 }
 
@@ -61,21 +61,21 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Canonical is canonical: reading it and writing it again changes nothing.
+    /// Canonicalization is idempotent.
     #[test]
-    fn it_is_its_own_canonical_form(value in values()) {
-        let once = canonical(&value).unwrap();
-        let again = canonical(&serde_json::from_slice(&once).unwrap()).unwrap();
+    fn canonicalization_is_idempotent(value in values()) {
+        let once = canonicalize(&value).unwrap();
+        let again = canonicalize(&serde_json::from_slice(&once).unwrap()).unwrap();
         prop_assert_eq!(once, again);
     }
 
-    /// However it is laid out and in whichever order its fields come, it is the same; another value is not.
+    /// Layout and field order do not matter; the value does.
     #[test]
-    fn it_depends_on_the_value_alone(value in values(), other in values()) {
+    fn canonical_form_depends_on_value(value in values(), other in values()) {
         let wrapped = Value::Object([("z".to_owned(), value.clone()), ("a".to_owned(), value.clone())].into_iter().collect());
         let spread = format!("{{ \"a\" :\n {value:#},\t\"z\": {value} }}");
-        prop_assert_eq!(canonical(&wrapped), canonical(&serde_json::from_str(&spread).unwrap()));
-        let reads = |value: &Value| serde_json::from_slice::<Value>(&canonical(value).unwrap()).unwrap();
-        prop_assert_eq!(canonical(&value) == canonical(&other), reads(&value) == reads(&other));
+        prop_assert_eq!(canonicalize(&wrapped), canonicalize(&serde_json::from_str(&spread).unwrap()));
+        let reads = |value: &Value| serde_json::from_slice::<Value>(&canonicalize(value).unwrap()).unwrap();
+        prop_assert_eq!(canonicalize(&value) == canonicalize(&other), reads(&value) == reads(&other));
     }
 }

@@ -1,24 +1,24 @@
-//! Requests to join (§5.3): invite, ban and membership are checked before anyone is called and before anything is written.
+//! Server side of joining a swarm (§5.3): invite, bans and membership are checked before any call or write.
 
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::admit::{Admission, Candidate, NotAdmitted, Proof};
+use crate::admission::{Admission, AdmissionError, Candidate, Proof};
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::intake::{check_headers, check_objects, check_version};
 use crate::invite::Token;
 use crate::keys::PublicKey;
-use crate::ledger::{Identity, Swarm};
-use crate::problem::Problem;
+use crate::model::{Identity, Swarm};
+use crate::refusal::Refusal;
 use crate::server::Server;
 use crate::signing::{Payload, verify_envelope};
 use crate::wire::{JoinAccepted, JoinPending, JoinRequest, MessageType};
-use crate::{stamp, strict};
+use crate::{strict_json, timestamp};
 
-/// The answer to a request to join.
+/// The answer to a join request.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum JoinAnswer {
@@ -27,26 +27,26 @@ pub(crate) enum JoinAnswer {
 }
 
 impl Server {
-    /// Decides on a request to join.
-    pub(crate) async fn take_join(
+    /// Decides on a join request.
+    pub(crate) async fn accept_join_request(
         &self,
         identity: &Identity,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Result<(StatusCode, JoinAnswer), Problem> {
-        let (request, raw, mut candidate, token) = read(headers, body)?;
+    ) -> Result<(StatusCode, JoinAnswer), Refusal> {
+        let (request, raw, mut candidate, token) = parse_request(headers, body)?;
         let now = self.swarms.hub().now();
-        let book = self.swarms.current().await?;
-        let identity = book.identities.get(&identity.agent).ok_or_else(Problem::no_such_place)?;
+        let snapshot = self.swarms.current().await?;
+        let identity = snapshot.identities.get(&identity.agent).ok_or_else(Refusal::not_found)?;
         let id = candidate.invite.swarm_id;
-        let known = book.swarms.get(&(identity.agent.clone(), id)).filter(|swarm| swarm.is_active());
-        let swarm = known.ok_or_else(Problem::swarm_not_found)?;
+        let known = snapshot.swarms.get(&(identity.agent.clone(), id)).filter(|swarm| swarm.is_active());
+        let swarm = known.ok_or_else(Refusal::swarm_not_found)?;
         check_invite(identity, swarm, &candidate, &token)?;
         candidate.invite.check_time(now)?;
         candidate.proof = self.check_signature(&request, &raw, &candidate)?;
-        let refuse = |refused: NotAdmitted| {
+        let refuse = |refused: AdmissionError| {
             tracing::info!(swarm = %swarm.realm, agent = %candidate.agent, "a request to join was refused: {refused}");
-            Problem::from(refused)
+            Refusal::from(refused)
         };
         let mut admitting = swarm.as_ref().clone();
         let admission = admitting.admit(&candidate, now).map_err(refuse)?;
@@ -59,8 +59,8 @@ impl Server {
         let asked = candidate.clone();
         let admitted = self
             .swarms
-            .edit(&identity.agent, id, move |swarm| {
-                // On a copy: a request that is refused uses nothing up.
+            .edit_swarm(&identity.agent, id, move |swarm| {
+                // On a copy: a refused request must not use up the invite.
                 let mut admitting = swarm.clone();
                 let admitted = admitting.admit(&asked, now);
                 if admitted.is_ok() {
@@ -70,13 +70,14 @@ impl Server {
             })
             .await?;
         let admission = admitted.map_err(refuse)?;
-        let (before, book) = (swarm, self.swarms.book());
-        let swarm = book.swarms.get(&(identity.agent.clone(), id)).ok_or_else(Problem::swarm_not_found)?;
+        let (before, snapshot) = (swarm, self.swarms.snapshot());
+        let swarm =
+            snapshot.swarms.get(&(identity.agent.clone(), id)).ok_or_else(Refusal::swarm_not_found)?;
         self.notify_owner(identity, before, swarm, &candidate, admission).await?;
         Ok(answer(swarm, &candidate, admission))
     }
 
-    /// Tells our own agent what a request has changed in a swarm.
+    /// Notifies our own agent of the changes that a request has made to a swarm.
     async fn notify_owner(
         &self,
         identity: &Identity,
@@ -84,7 +85,7 @@ impl Server {
         after: &Swarm,
         candidate: &Candidate,
         admission: Admission,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), Refusal> {
         let (me, id, agent) = (&identity.agent, before.swarm_id, &candidate.agent);
         let named = before.members.iter().filter(|(_, member)| member.public_key == candidate.public_key);
         let displaced = named.map(|(other, _)| other).filter(|other| !after.members.contains_key(other));
@@ -95,7 +96,7 @@ impl Server {
             Admission::Pending => {
                 let was_waiting = before.pending.get(agent).is_some_and(|waiting| !waiting.denied);
                 if !was_waiting {
-                    self.swarms.notify_asked(me, id, agent).await;
+                    self.swarms.notify_join_requested(me, id, agent).await;
                 }
             }
             Admission::Joined => {
@@ -110,36 +111,36 @@ impl Server {
     }
 
     /// Checks that the endpoint of an unsigned request names its id and key. This does not prove the key.
-    async fn confirm_endpoint(&self, identity: &Identity, candidate: &Candidate) -> Result<(), Problem> {
-        let asked = self.swarms.ask_info(&identity.agent, &candidate.endpoint).await;
+    async fn confirm_endpoint(&self, identity: &Identity, candidate: &Candidate) -> Result<(), Refusal> {
+        let asked = self.swarms.fetch_info(&identity.agent, &candidate.endpoint).await;
         let told = asked.map_err(|error| {
             tracing::info!(endpoint = %candidate.endpoint, "an unsigned join was not confirmed: {error}");
-            Problem::not_authorized("the request is not signed, and its endpoint did not confirm the key")
+            Refusal::not_authorized("the request is not signed, and its endpoint did not confirm the key")
         })?;
         if told.0 == candidate.agent && told.1 == candidate.public_key {
             return Ok(());
         }
-        Err(Problem::not_authorized("the endpoint names another agent or another key"))
+        Err(Refusal::not_authorized("the endpoint names another agent or another key"))
     }
 
-    /// Verifies the signature of a request by the key that it names; nothing where it has none.
+    /// Verifies the signature of a request by the key that it names; `None` for an unsigned request.
     fn check_signature(
         &self,
         request: &JoinRequest,
         raw: &Value,
         candidate: &Candidate,
-    ) -> Result<Option<Proof>, Problem> {
+    ) -> Result<Option<Proof>, Refusal> {
         let Some(signature) = &request.signature else { return Ok(None) };
         let (Some(message_id), Some(timestamp)) = (&request.message_id, &request.timestamp) else {
-            return Err(Problem::format("a signed join needs message_id and timestamp"));
+            return Err(Refusal::invalid_format("a signed join needs message_id and timestamp"));
         };
         let now = self.swarms.hub().now();
-        let signed_at =
-            stamp::parse(timestamp).ok_or_else(|| Problem::format("timestamp must be a time in UTC"))?;
+        let signed_at = timestamp::parse(timestamp)
+            .ok_or_else(|| Refusal::invalid_format("timestamp must be a time in UTC"))?;
         let (age, config) = (now.duration_since(signed_at), self.swarms.config());
         if age > config.oldest || -age > config.ahead {
-            return Err(Problem::format("timestamp is too old or lies in the future; set the clock")
-                .with(json!({ "field": "timestamp", "now": stamp::render(now) })));
+            return Err(Refusal::invalid_format("timestamp is too old or lies in the future; set the clock")
+                .with_details(json!({ "field": "timestamp", "now": timestamp::render(now) })));
         }
         let (swarm_id, master) = (candidate.invite.swarm_id.to_string(), candidate.invite.master.to_string());
         let proof = Payload {
@@ -151,31 +152,36 @@ impl Server {
             content: &request.invite_token,
         };
         if !proof.verify(&candidate.public_key, signature) {
-            return Err(Problem::signature("the request is not signed with public_key"));
+            return Err(Refusal::invalid_signature("the request is not signed with public_key"));
         }
         match verify_envelope(&candidate.public_key, raw) {
-            Some(false) => Err(Problem::signature("the request was changed after it was signed")),
+            Some(false) => Err(Refusal::invalid_signature("the request was changed after it was signed")),
             whole => Ok(Some(Proof { at: signed_at, is_whole: whole.is_some() })),
         }
     }
 }
 
-/// Reads a request, its token included. Nothing in it is believed yet.
-fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Value, Candidate, Token), Problem> {
-    let raw =
-        strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
+/// Parses a request and its token. Verifies nothing yet.
+fn parse_request(
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<(JoinRequest, Value, Candidate, Token), Refusal> {
+    let raw = strict_json::parse(body)
+        .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
     check_objects(&raw)?;
     let request: JoinRequest =
-        serde_path_to_error::deserialize(&raw).map_err(|error| Problem::shape(&error))?;
+        serde_path_to_error::deserialize(&raw).map_err(|error| Refusal::from_serde(&error))?;
     check_headers(headers, &request.sender.agent_id)?;
     if let Some(version) = &request.protocol_version {
         check_version("protocol_version", version)?;
     }
     if request.kind != "system" || request.action != "join_request" {
-        return Err(Problem::format("type must be 'system' and action 'join_request'"));
+        return Err(Refusal::invalid_format("type must be 'system' and action 'join_request'"));
     }
     let token = Token::read(&request.invite_token)?;
-    let field = |field: &str, problem: String| Problem::format(problem).with(json!({ "field": field }));
+    let field = |field: &str, problem: String| {
+        Refusal::invalid_format(problem).with_details(json!({ "field": field }))
+    };
     let candidate = Candidate {
         agent: PeerId::parse_new(&request.sender.agent_id)
             .map_err(|error| field("sender.agent_id", error.to_string()))?,
@@ -191,23 +197,24 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Value, Candida
     Ok((request, raw, candidate, token))
 }
 
-/// Whether a token is an invite to this swarm, by whom it says, to this agent.
+/// Checks that the token is an invite to this swarm, signed by its issuer and addressed to this agent.
 fn check_invite(
     identity: &Identity,
     swarm: &Swarm,
     candidate: &Candidate,
     token: &Token,
-) -> Result<(), Problem> {
+) -> Result<(), Refusal> {
     let invite = &candidate.invite;
     if swarm.master != identity.agent {
-        return Err(Problem::not_master(format!(
+        return Err(Refusal::not_master(format!(
             "'{}' leads this swarm; ask for a new invite",
             swarm.master
         )));
     }
     let bad = |problem: &str| SwarmError::from(crate::InviteError::Token { problem: problem.to_owned() });
     let issuer = swarm.members.get(invite.signer());
-    let issuer = issuer.ok_or_else(|| Problem::signature("whoever made the invite is not a member"))?;
+    let issuer =
+        issuer.ok_or_else(|| Refusal::invalid_signature("the issuer of the invite is not a member"))?;
     token.verify(&issuer.public_key)?;
     if invite.master != swarm.master {
         return Err(bad("it names another master").into());
@@ -239,7 +246,7 @@ fn accepted(swarm: &Swarm, agent: &PeerId) -> JoinAccepted {
         name: Some(swarm.name.clone()),
         master: Some(swarm.master.to_string()),
         settings: Some(swarm.settings),
-        joined_at: swarm.members.get(agent).map(|member| stamp::render(member.joined_at)),
+        joined_at: swarm.members.get(agent).map(|member| timestamp::render(member.joined_at)),
         epoch: Some(swarm.epoch),
     }
 }

@@ -1,4 +1,4 @@
-//! The ledger as it is in the hub's notes: read whole, changed in one transaction.
+//! The store: identities and swarms in the hub's notes, loaded as a whole and changed in one transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,65 +12,67 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
 use crate::keys::SecretKey;
-use crate::ledger::{Identity, Swarm};
+use crate::model::{Identity, Swarm};
 
 /// Topics of the notes.
 const IDENTITY: &str = "identity";
 const SWARM: &str = "swarm";
 const VERSION: &str = "version";
 
-/// The ledger as of one moment. A cheap handle: what has not changed is shared.
+/// A snapshot of the store. Cheap to clone: unchanged values are shared.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Book {
+pub(crate) struct StoreSnapshot {
     pub(crate) identities: BTreeMap<PeerId, Arc<Identity>>,
     pub(crate) swarms: BTreeMap<(PeerId, Uuid), Arc<Swarm>>,
-    /// The keys that this process has read.
+    /// The signing keys that this process has read.
     pub(crate) keys: BTreeMap<PeerId, Arc<SecretKey>>,
     pub(crate) version: u64,
 }
 
-impl Book {
-    /// The swarm that an agent's realm stands for, with the agent of ours that is in it.
+impl StoreSnapshot {
+    /// Finds a swarm by its local name, and our agent in it.
     pub(crate) fn by_realm(&self, realm: &Name) -> Option<(&PeerId, &Arc<Swarm>)> {
         self.swarms.iter().find(|(_, swarm)| swarm.realm == *realm).map(|((agent, _), swarm)| (agent, swarm))
     }
 
-    /// The swarms of one agent.
+    /// Returns the swarms of one agent.
     pub(crate) fn swarms_of<'b>(&'b self, agent: &'b PeerId) -> impl Iterator<Item = &'b Arc<Swarm>> + Clone {
         self.swarms.iter().filter(move |((owner, _), _)| owner == agent).map(|(_, swarm)| swarm)
     }
 }
 
-/// A change of the ledger that failed: nothing was written.
+/// Result of a change. If it is an error, nothing was written.
 pub(crate) type Change<T> = Result<T, SwarmError>;
 
-/// How often the ledger has been changed, by whichever process.
+/// Returns the version of the store: the number of changes by all processes.
 pub(crate) async fn version(hub: &Hub) -> Result<u64, HubError> {
     let noted = hub.get_note(Door::Swarm, VERSION, VERSION).await?;
     Ok(noted.and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 
-/// Reads the whole ledger. A note that cannot be read is left out and reported; its neighbours stay.
-pub(crate) async fn load(hub: &Hub) -> Result<Book, HubError> {
-    let mut book = Book { version: version(hub).await?, ..Book::default() };
+/// Loads the store. A damaged note is skipped and logged; the others are loaded.
+pub(crate) async fn load(hub: &Hub) -> Result<StoreSnapshot, HubError> {
+    let mut snapshot = StoreSnapshot { version: version(hub).await?, ..StoreSnapshot::default() };
     for (key, text) in hub.notes(Door::Swarm, IDENTITY).await? {
-        match read::<Identity>(&key, &text) {
-            Ok(identity) => drop(book.identities.insert(identity.agent.clone(), Arc::new(identity))),
-            Err(error) => tracing::error!(error = %error, "an agent of the swarms is left out"),
+        match parse_note::<Identity>(&key, &text) {
+            Ok(identity) => drop(snapshot.identities.insert(identity.agent.clone(), Arc::new(identity))),
+            Err(error) => tracing::error!(error = %error, "an agent's record was skipped"),
         }
     }
     for (key, text) in hub.notes(Door::Swarm, SWARM).await? {
         let owner = key.split_once('/').and_then(|(agent, _)| PeerId::parse(agent).ok());
-        match (owner, read::<Swarm>(&key, &text)) {
-            (Some(owner), Ok(swarm)) => drop(book.swarms.insert((owner, swarm.swarm_id), Arc::new(swarm))),
-            (_, Err(error)) => tracing::error!(error = %error, "a swarm is left out"),
-            (None, Ok(_)) => tracing::error!(key, "a swarm is left out: it belongs to nobody"),
+        match (owner, parse_note::<Swarm>(&key, &text)) {
+            (Some(owner), Ok(swarm)) => {
+                drop(snapshot.swarms.insert((owner, swarm.swarm_id), Arc::new(swarm)));
+            }
+            (_, Err(error)) => tracing::error!(error = %error, "a swarm's record was skipped"),
+            (None, Ok(_)) => tracing::error!(key, "a swarm's record was skipped: it has no owner"),
         }
     }
-    Ok(book)
+    Ok(snapshot)
 }
 
-/// Changes what is known of one agent; `None` in the place of it takes it away.
+/// Edits an agent's record. Setting it to `None` removes it.
 pub(crate) async fn edit_identity<T: Send + 'static>(
     hub: &Hub,
     agent: &PeerId,
@@ -79,7 +81,7 @@ pub(crate) async fn edit_identity<T: Send + 'static>(
     edit(hub, IDENTITY, agent.to_string(), change).await
 }
 
-/// Changes what is known of one swarm; `None` in the place of it takes it away.
+/// Edits a swarm's record. Setting it to `None` removes it.
 pub(crate) async fn edit_swarm<T: Send + 'static>(
     hub: &Hub,
     agent: &PeerId,
@@ -89,7 +91,7 @@ pub(crate) async fn edit_swarm<T: Send + 'static>(
     edit(hub, SWARM, format!("{agent}/{swarm}"), change).await
 }
 
-/// Reads, changes and writes one note in one transaction. Where the change fails, or changes nothing, nothing is written.
+/// Edits one note in a transaction. Writes nothing if the change fails or has no effect.
 async fn edit<V, T>(
     hub: &Hub,
     topic: &'static str,
@@ -102,7 +104,7 @@ where
 {
     let work = move |notes: &mut Notes<'_, '_>| -> Result<Change<T>, HubError> {
         let text = notes.get(topic, &key)?;
-        let before = match text.as_deref().map(|text| read::<V>(&key, text)).transpose() {
+        let before = match text.as_deref().map(|text| parse_note::<V>(&key, text)).transpose() {
             Ok(before) => before,
             Err(error) => return Ok(Err(error)),
         };
@@ -122,7 +124,7 @@ where
     hub.edit_notes(Door::Swarm, work).await?
 }
 
-fn read<V: DeserializeOwned>(key: &str, text: &str) -> Change<V> {
+fn parse_note<V: DeserializeOwned>(key: &str, text: &str) -> Change<V> {
     serde_json::from_str(text)
         .map_err(|error| SwarmError::Damaged { key: key.to_owned(), problem: error.to_string() })
 }

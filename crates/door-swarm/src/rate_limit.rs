@@ -1,4 +1,4 @@
-//! How often somebody may do something: §7.4.
+//! Rate limits (§7.4).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,14 +7,15 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-/// Most that are counted apart. Those beyond share one count, so that memory stays bounded and a flood of addresses slows
-/// down itself first.
-const MOST: usize = 16_384;
+/// Maximum number of separate counters. Further keys share one, so memory is bounded and a flood of addresses throttles
+/// itself first.
+const MAX_COUNTERS: usize = 16_384;
 
-/// A limit within any span of a given length. Counts per whole span, and weighs the one before by how much of it still
-/// lies within the last.
+/// Sliding-window rate limit per key.
+///
+/// Counts per fixed window and weighs the previous window by the part of it that still overlaps.
 #[derive(Debug)]
-pub(crate) struct Limit<K> {
+pub(crate) struct RateLimit<K> {
     most: Option<u32>,
     span: SignedDuration,
     counts: Mutex<Counts<K>>,
@@ -28,30 +29,30 @@ struct Counts<K> {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
-    /// The number of the current span.
+    /// Number of the current window.
     span: i64,
     now: u32,
     before: u32,
 }
 
-impl<K: Hash + Eq> Limit<K> {
-    /// `most` within `span`; 0 is no limit.
+impl<K: Hash + Eq> RateLimit<K> {
+    /// Allows `most` events within `span`; 0 means unlimited.
     pub(crate) fn new(most: u32, span: SignedDuration) -> Self {
         let counts = Counts { each: HashMap::new(), rest: Count::default() };
         Self { most: (most > 0).then_some(most), span, counts: Mutex::new(counts) }
     }
 
-    /// Counts one more, or says after how many seconds there is room again.
-    pub(crate) fn take(&self, key: K, now: Timestamp) -> Result<(), u32> {
+    /// Counts an event, or returns the number of seconds until the next one is allowed.
+    pub(crate) fn acquire(&self, key: K, now: Timestamp) -> Result<(), u32> {
         let Some(most) = self.most else { return Ok(()) };
         let length = i64::try_from(self.span.as_millis()).unwrap_or(i64::MAX).max(1);
         let (span, within) =
             (now.as_millisecond().div_euclid(length), now.as_millisecond().rem_euclid(length));
         let mut counts = self.counts.lock();
-        if counts.each.len() >= MOST && !counts.each.contains_key(&key) {
+        if counts.each.len() >= MAX_COUNTERS && !counts.each.contains_key(&key) {
             counts.each.retain(|_, count| count.span >= span - 1);
         }
-        let count = if counts.each.len() >= MOST && !counts.each.contains_key(&key) {
+        let count = if counts.each.len() >= MAX_COUNTERS && !counts.each.contains_key(&key) {
             &mut counts.rest
         } else {
             counts.each.entry(key).or_default()
@@ -63,7 +64,7 @@ impl<K: Hash + Eq> Limit<K> {
         let left = i128::from(length - within);
         let weighed = i128::from(count.before) * left / i128::from(length) + i128::from(count.now);
         if weighed >= i128::from(most) {
-            // Until the next span, or until enough of the last one has passed.
+            // Until the next window, or until enough of the previous one has passed.
             let seconds = (left + 999) / 1000;
             return Err(u32::try_from(seconds.max(1)).unwrap_or(u32::MAX));
         }
@@ -71,8 +72,8 @@ impl<K: Hash + Eq> Limit<K> {
         Ok(())
     }
 
-    /// Takes back one that was counted a moment ago and should not have been.
-    pub(crate) fn give_back(&self, key: &K, now: Timestamp) {
+    /// Takes back an event that should not have been counted.
+    pub(crate) fn release(&self, key: &K, now: Timestamp) {
         if self.most.is_none() {
             return;
         }
@@ -84,8 +85,8 @@ impl<K: Hash + Eq> Limit<K> {
     }
 }
 
-/// What an address is counted under: an IPv6 network of 64 bits is one customer.
-pub(crate) fn client_key(address: IpAddr) -> IpAddr {
+/// Returns the rate limit key of an address: an IPv6 /64 network counts as one client.
+pub(crate) fn rate_limit_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let mut segments = v6.segments();
@@ -97,5 +98,5 @@ pub(crate) fn client_key(address: IpAddr) -> IpAddr {
 }
 
 #[cfg(test)]
-#[path = "limits_tests.rs"]
+#[path = "rate_limit_tests.rs"]
 mod tests;

@@ -1,17 +1,17 @@
-//! JSON that has one meaning only: no key twice, no NUL, no endless nesting.
+//! Strict JSON parser: rejects duplicate keys, NUL and deep nesting.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Deeper than any message of the protocol, and far from what could exhaust a stack.
-const DEPTH: u32 = 32;
+/// Maximum nesting depth: deeper than any protocol message, and far from exhausting the stack.
+const MAX_DEPTH: u32 = 32;
 
-/// Reads a JSON text. What two readers could understand differently is refused.
+/// Parses JSON. Rejects texts that two parsers could read differently.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Strict { depth: DEPTH }.deserialize(&mut reader)?;
+    let value = Strict { depth: MAX_DEPTH }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
@@ -25,7 +25,7 @@ impl Strict {
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
         match self.depth.checked_sub(1) {
             Some(depth) => Ok(Self { depth }),
-            None => Err(E::custom(format_args!("nested deeper than {DEPTH} levels"))),
+            None => Err(E::custom(format_args!("nested deeper than {MAX_DEPTH} levels"))),
         }
     }
 }
@@ -102,5 +102,5 @@ impl<'de> Visitor<'de> for Strict {
 }
 
 #[cfg(test)]
-#[path = "strict_tests.rs"]
+#[path = "strict_json_tests.rs"]
 mod tests;

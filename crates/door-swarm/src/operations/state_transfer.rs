@@ -1,4 +1,4 @@
-//! Taking an agent's state elsewhere, and back (§9.5). Private keys are never part of it.
+//! Export and import of an agent's state (§9.5). Private keys are never included.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,79 +7,79 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
-use crate::book;
 use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::keys::PublicKey;
-use crate::ledger::{Identity, Known, Standing, Swarm, state_of};
-use crate::members::{Clash, LeftOut, Told, sift};
-use crate::stamp;
+use crate::members::{ExcludedMembers, MemberConflict, RosterEntry, filter_roster};
+use crate::model::{Identity, LearnedKey, MembershipStatus, Swarm, build_state};
 use crate::state::{MembershipState, StateError, StateMember, SwarmMembership};
+use crate::store;
 use crate::swarms::{STATE_FILE, Swarms, blocking, open_home};
+use crate::timestamp;
 
-/// What becomes of what is known already when a state is imported.
+/// How an import treats existing data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Merge {
-    /// It stays; what is new is added.
+pub enum ImportMode {
+    /// Keeps existing data and adds new entries.
     Add,
-    /// What the state does not have goes.
+    /// Removes entries that the imported state does not have.
     Replace,
-    /// Only swarms that the hub has never heard of are added, and nobody is muted for it: for a file that nobody has asked
-    /// to be read. What it says of others may be from before they were left.
-    Unheard,
+    /// Adds only swarms that are new to this hub, and no mutes: for a file that is read without a request. Its other
+    /// content may be outdated.
+    UnknownOnly,
 }
 
-/// Larger than any state within the limits.
-const LIMIT: u64 = 64 << 20;
+/// Maximum size of a state file: larger than any state within the limits.
+const MAX_STATE_BYTES: u64 = 64 << 20;
 
 /// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Imported {
-    /// How many swarms the state has brought.
+pub struct ImportSummary {
+    /// Number of swarms that were imported.
     pub swarms: usize,
-    /// Members whose pinned key was kept, though the state has another.
-    pub kept_keys: Vec<KeptKey>,
+    /// Members whose pinned key was kept although the state has another.
+    pub kept_keys: Vec<KeyConflict>,
     /// Members of the state that cannot be members here.
-    pub left_out: LeftOut,
+    pub left_out: ExcludedMembers,
 }
 
-/// A member whose pinned key was kept, though a state has another.
+/// A member whose pinned key was kept although a state has another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptKey {
+pub struct KeyConflict {
     /// The member.
     pub agent: PeerId,
-    /// The key that stays.
+    /// The pinned key, which stays in force.
     pub pinned: PublicKey,
-    /// The key that the state has.
+    /// The key in the state.
     pub found: PublicKey,
 }
 
-/// A state whose values are all parsed, and what was asked about it.
-struct Import {
+/// A parsed state and the options of its import.
+struct ImportRequest {
     state: MembershipState,
-    merge: Merge,
+    mode: ImportMode,
     /// Members whose key the state may replace.
     accepted: BTreeSet<PeerId>,
     now: Timestamp,
 }
 
 impl Swarms {
-    /// An agent's state, marked as an export.
+    /// Returns an agent's state, marked as an export.
     pub fn export(&self, agent: Option<&str>) -> Result<MembershipState, SwarmError> {
         let identity = self.identity(agent)?;
-        let book = self.book();
-        let state = state_of(&identity, book.swarms_of(&identity.agent).map(AsRef::as_ref));
+        let snapshot = self.snapshot();
+        let state = build_state(&identity, snapshot.swarms_of(&identity.agent).map(AsRef::as_ref));
         Ok(state.exported(self.hub().now()))
     }
 
-    /// Takes a state over. A pinned key stays, unless its member is among those to `accept`.
+    /// Imports a state. Pinned keys are kept except for members in `accept`.
     pub async fn import(
         &self,
         agent: Option<&str>,
         bytes: &[u8],
-        merge: Merge,
+        mode: ImportMode,
         accept: &[String],
-    ) -> Result<Imported, SwarmError> {
+    ) -> Result<ImportSummary, SwarmError> {
         let state = MembershipState::parse(bytes)?;
         let identity = self.identity(agent.or(Some(&state.agent_id)))?;
         if state.agent_id != identity.agent.as_str() {
@@ -92,53 +92,57 @@ impl Swarms {
             if !state.swarms.values().any(has_it) && !state.public_keys.contains_key(id) {
                 return Err(SwarmError::field(
                     "accept-key",
-                    format!("names '{id}', of which the file has no key; give the agent_id of a member"),
+                    format!("names '{id}', but the file has no key for it; use the agent_id of a member"),
                 ));
             }
             accepted.insert(PeerId::parse(id)?);
         }
         let now = self.hub().now();
-        self.take_over(&identity, Import { state, merge, accepted, now }).await
+        self.apply_import(&identity, ImportRequest { state, mode, accepted, now }).await
     }
 
-    /// Takes over what a file in the agent's folder says that the hub does not know, for instance when the hub is new.
-    pub(crate) async fn take_over_state(&self, agent: &PeerId, merge: Merge) -> Result<(), SwarmError> {
+    /// Imports unknown swarms from the state file in the agent's folder, for instance when the hub is new.
+    pub(crate) async fn import_state_file(&self, agent: &PeerId, mode: ImportMode) -> Result<(), SwarmError> {
         let identity = self.identity(Some(agent.as_str()))?;
         let home = identity.home.clone();
-        let found = blocking(move || Ok(open_home(&home)?.read(STATE_FILE, LIMIT)?)).await?;
+        let found = blocking(move || Ok(open_home(&home)?.read(STATE_FILE, MAX_STATE_BYTES)?)).await?;
         let Some(found) = found else { return Ok(()) };
         let state = MembershipState::parse(&found.bytes)?;
         if state.agent_id != agent.as_str() {
             return Ok(());
         }
-        let import = Import { state, merge, accepted: <_>::default(), now: self.hub().now() };
-        let imported = self.take_over(&identity, import).await?;
+        let import = ImportRequest { state, mode, accepted: <_>::default(), now: self.hub().now() };
+        let imported = self.apply_import(&identity, import).await?;
         for (id, reason) in &imported.left_out {
-            tracing::warn!(%agent, member = %id, "a member in state.json is left out: {reason}");
+            tracing::warn!(%agent, member = %id, "a member in state.json was excluded: {reason}");
         }
         for kept in &imported.kept_keys {
             tracing::warn!(
                 %agent, member = %kept.agent, pinned = %kept.pinned.fingerprint(), found = %kept.found.fingerprint(),
-                "state.json has another key of a member; the pinned one stays"
+                "state.json has another key for a member; the pinned key is kept"
             );
         }
         Ok(())
     }
 
-    async fn take_over(&self, identity: &Arc<Identity>, import: Import) -> Result<Imported, SwarmError> {
+    async fn apply_import(
+        &self,
+        identity: &Arc<Identity>,
+        import: ImportRequest,
+    ) -> Result<ImportSummary, SwarmError> {
         let (agent, now) = (&identity.agent, self.hub().now());
-        let mut imported = Imported::default();
-        // Everything is built before anything is changed: a state that is refused changes nothing.
+        let mut imported = ImportSummary::default();
+        // Build everything before the first change: a refused state must change nothing.
         let mut swarms = Vec::new();
         for membership in import.state.swarms.values() {
             swarms.extend(self.build_swarm(identity, membership, &import, &mut imported).await?);
         }
-        if import.merge == Merge::Replace {
-            for swarm in self.book().swarms_of(agent) {
+        if import.mode == ImportMode::Replace {
+            for swarm in self.snapshot().swarms_of(agent) {
                 if !import.state.swarms.contains_key(&swarm.swarm_id.to_string()) && swarm.is_active() {
-                    // Nobody is told: the agent goes on elsewhere.
-                    self.edit(agent, swarm.swarm_id, |swarm| {
-                        swarm.standing = Standing::Left;
+                    // Without an announcement: the agent continues elsewhere.
+                    self.edit_swarm(agent, swarm.swarm_id, |swarm| {
+                        swarm.status = MembershipStatus::Left;
                         Ok(())
                     })
                     .await?;
@@ -148,67 +152,67 @@ impl Swarms {
         imported.swarms = swarms.len();
         for swarm in swarms {
             let id = swarm.swarm_id;
-            book::edit_swarm(self.hub(), agent, id, move |place| {
-                *place = Some(swarm);
+            store::edit_swarm(self.hub(), agent, id, move |slot| {
+                *slot = Some(swarm);
                 Ok(())
             })
             .await?;
             self.refresh().await?;
-            self.say_announcements(agent, id).await?;
-            self.tell_directory(agent, id).await?;
+            self.send_announcements(agent, id).await?;
+            self.sync_directory(agent, id).await?;
         }
         self.edit_identity(agent, move |identity| {
-            take_over_lists(identity, &import, now);
+            import_lists(identity, &import, now);
             Ok(())
         })
         .await?;
         Ok(imported)
     }
 
-    /// The swarm that a state tells of, where it is to be taken over.
+    /// Builds a swarm of a state, if it is to be imported.
     async fn build_swarm(
         &self,
         identity: &Identity,
         membership: &SwarmMembership,
-        import: &Import,
-        imported: &mut Imported,
+        import: &ImportRequest,
+        imported: &mut ImportSummary,
     ) -> Result<Option<Swarm>, SwarmError> {
         let (agent, now) = (&identity.agent, self.hub().now());
         let Ok(id) = Uuid::try_parse(&membership.swarm_id) else { return Ok(None) };
         if !membership.members.iter().any(|member| member.agent_id == agent.as_str()) {
             return Ok(None);
         }
-        let known = self.book().swarms.get(&(agent.clone(), id)).cloned();
-        let is_kept = known.as_ref().is_some_and(|known| match import.merge {
-            Merge::Replace => false,
-            Merge::Add => known.is_active(),
-            Merge::Unheard => true,
+        let known = self.snapshot().swarms.get(&(agent.clone(), id)).cloned();
+        let is_kept = known.as_ref().is_some_and(|known| match import.mode {
+            ImportMode::Replace => false,
+            ImportMode::Add => known.is_active(),
+            ImportMode::UnknownOnly => true,
         });
         if is_kept {
             return Ok(None);
         }
         let master = PeerId::parse(&membership.master)?;
-        let refuse = |clash: Clash| StateError::Shape {
+        let refuse = |clash: MemberConflict| StateError::Shape {
             path: format!("swarms.{id}.members"),
             problem: clash.to_string(),
         };
-        let mut told = read_members(membership, now)?;
-        note_proofs(&mut told, known.as_deref(), master == *agent);
-        let (told, left_out) = sift(agent, &master, told).map_err(refuse)?;
-        // The count of a file is not known. From 0 the next message shows that the roster is behind, and it is asked for;
-        // a master has nobody to ask.
+        let mut entries = read_members(membership, now)?;
+        mark_provisional(&mut entries, known.as_deref(), master == *agent);
+        let (entries, left_out) = filter_roster(agent, &master, entries).map_err(refuse)?;
+        // The epoch of a file is unknown. With 0, the next message shows that the roster is behind, and it is
+        // requested; a master has no one to request it from.
         let counted = known.as_ref().filter(|_| master == *agent).map_or(0, |known| known.epoch);
         let kept = known.as_deref();
         let mut swarm = Swarm {
             swarm_id: id,
-            realm: self.free_realm(agent, id, None, &membership.name).await?,
+            realm: self.choose_realm(agent, id, None, &membership.name).await?,
             name: membership.name.clone(),
             master,
             epoch: counted,
             members: <_>::default(),
-            joined_at: stamp::parse(&membership.joined_at).unwrap_or(now),
+            joined_at: timestamp::parse(&membership.joined_at).unwrap_or(now),
             settings: membership.settings,
-            standing: Standing::Active,
+            status: MembershipStatus::Active,
             former: kept.map(|known| known.former.clone()).unwrap_or_default(),
             invites: kept.map(|known| known.invites.clone()).unwrap_or_default(),
             announced: <_>::default(),
@@ -221,7 +225,7 @@ impl Swarms {
             orders: kept.map(|known| known.orders.clone()).unwrap_or_default(),
             left_out,
         };
-        for member in told {
+        for member in entries {
             if let Some(reason) = swarm.import_member(identity, kept, import, member, imported) {
                 return Err(refuse(reason).into());
             }
@@ -232,18 +236,18 @@ impl Swarms {
 }
 
 impl Swarm {
-    /// Adds a member of a state, with the key that is pinned for it. Returned is a clash of our agent or the master.
+    /// Adds a member of a state with its pinned key. Returns a conflict of our agent or the master.
     fn import_member(
         &mut self,
         identity: &Identity,
         known: Option<&Self>,
-        import: &Import,
-        told: Told,
-        imported: &mut Imported,
-    ) -> Option<Clash> {
-        let Told { id, endpoint, public_key: found, joined_at, provisional } = told;
+        import: &ImportRequest,
+        entries: RosterEntry,
+        imported: &mut ImportSummary,
+    ) -> Option<MemberConflict> {
+        let RosterEntry { id, endpoint, public_key: found, joined_at, provisional } = entries;
         if self.banned.contains_key(&id) {
-            // A file does not undo a kick, whatever its dates say.
+            // A file does not undo a ban, whatever its dates say.
             self.left_out.insert(id.to_string(), "it was removed from the swarm; invite it again".to_owned());
             return None;
         }
@@ -255,7 +259,7 @@ impl Swarm {
         };
         let key = pinned.unwrap_or(&found).clone();
         if key != found && id != identity.agent {
-            imported.kept_keys.push(KeptKey { agent: id.clone(), pinned: key.clone(), found });
+            imported.kept_keys.push(KeyConflict { agent: id.clone(), pinned: key.clone(), found });
         }
         if let Err(clash) = self.members.check(&id, &key, provisional) {
             if id == self.master || id == identity.agent {
@@ -264,7 +268,7 @@ impl Swarm {
             self.left_out.insert(id.to_string(), clash.to_string());
             return None;
         }
-        self.insert_told(Told { id: id.clone(), endpoint, public_key: key, joined_at, provisional });
+        self.insert_entry(RosterEntry { id: id.clone(), endpoint, public_key: key, joined_at, provisional });
         if let (Some(kept), Some(member)) = (kept, self.members.get_mut(&id)) {
             let is_same = kept.public_key == member.public_key;
             let accepted = std::mem::replace(&mut member.public_key, kept.public_key.clone());
@@ -277,17 +281,17 @@ impl Swarm {
             member.confirmed_at = kept.confirmed_at.filter(|_| is_same);
             member.proved_by_message = kept.proved_by_message && is_same;
             member.signed_at = kept.signed_at.filter(|_| is_same);
-            member.endpoint_change = kept.change_to(&member.endpoint, import.now);
+            member.endpoint_change = kept.endpoint_change_to(&member.endpoint, import.now);
         }
         None
     }
 }
 
-/// Notes which members of a file are provisional: those that are known as such, those that share a key, and in a swarm
-/// of another master also those that are not known here.
-fn note_proofs(told: &mut [Told], known: Option<&Swarm>, is_led: bool) {
-    let keys: Vec<PublicKey> = told.iter().map(|member| member.public_key.clone()).collect();
-    for member in told {
+/// Marks members of a file as provisional: known provisional members, members that share a key and, in a swarm led by
+/// another agent, unknown members.
+fn mark_provisional(entries: &mut [RosterEntry], known: Option<&Swarm>, is_led: bool) {
+    let keys: Vec<PublicKey> = entries.iter().map(|member| member.public_key.clone()).collect();
+    for member in entries {
         let kept =
             known.and_then(|known| known.members.get(&member.id).or_else(|| known.former.get(&member.id)));
         let is_shared = keys.iter().filter(|key| **key == member.public_key).count() > 1;
@@ -299,26 +303,26 @@ fn note_proofs(told: &mut [Told], known: Option<&Swarm>, is_led: bool) {
 }
 
 /// Parses the members of a state.
-fn read_members(membership: &SwarmMembership, now: Timestamp) -> Result<Vec<Told>, SwarmError> {
+fn read_members(membership: &SwarmMembership, now: Timestamp) -> Result<Vec<RosterEntry>, SwarmError> {
     let read = |member: &StateMember| {
-        Ok(Told {
+        Ok(RosterEntry {
             id: PeerId::parse(&member.agent_id)?,
             endpoint: Endpoint::parse(&member.endpoint)?,
             public_key: PublicKey::parse(&member.public_key)?,
-            joined_at: stamp::parse(&member.joined_at).unwrap_or(now),
-            // A file does not tell: `note_proofs` decides.
+            joined_at: timestamp::parse(&member.joined_at).unwrap_or(now),
+            // Not in the file: `mark_provisional` decides.
             provisional: false,
         })
     };
     membership.members.iter().map(read).collect()
 }
 
-fn take_over_lists(identity: &mut Identity, import: &Import, now: Timestamp) {
-    let Import { state, merge, accepted, .. } = import;
-    if *merge == Merge::Unheard {
+fn import_lists(identity: &mut Identity, import: &ImportRequest, now: Timestamp) {
+    let ImportRequest { state, mode, accepted, .. } = import;
+    if *mode == ImportMode::UnknownOnly {
         return;
     }
-    if *merge == Merge::Replace {
+    if *mode == ImportMode::Replace {
         identity.muted_agents.clear();
         identity.muted_swarms.clear();
         identity.known_keys.retain(|id, _| state.public_keys.contains_key(id.as_str()));
@@ -329,8 +333,8 @@ fn take_over_lists(identity: &mut Identity, import: &Import, now: Timestamp) {
         let (Ok(id), Ok(public_key)) = (PeerId::parse(id), PublicKey::parse(&key.public_key)) else {
             continue;
         };
-        let fetched_at = stamp::parse(&key.fetched_at).unwrap_or(now);
-        let known = Known { public_key, fetched_at, endpoint: key.endpoint.clone() };
+        let fetched_at = timestamp::parse(&key.fetched_at).unwrap_or(now);
+        let known = LearnedKey { public_key, fetched_at, endpoint: key.endpoint.clone() };
         if accepted.contains(&id) {
             identity.known_keys.insert(id, known);
         } else {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::keys::SecretKey;
-use crate::ledger::Standing;
+use crate::model::MembershipStatus;
 use crate::roster::tests::swarm;
 
 fn at(second: i64) -> Timestamp {
@@ -36,19 +36,23 @@ fn uses_are_counted_per_agent_and_end() {
     let mut swarm = swarm();
     assert_eq!(swarm.admit(&candidate("dave", 10, Some(1)), at(1)), Ok(Admission::Joined));
     assert_eq!(swarm.admit(&candidate("dave", 10, Some(1)), at(1)), Ok(Admission::AlreadyMember));
-    assert_eq!(swarm.admit(&candidate("erin", 11, Some(1)), at(1)), Err(NotAdmitted::Exhausted));
+    assert_eq!(swarm.admit(&candidate("erin", 11, Some(1)), at(1)), Err(AdmissionError::Exhausted));
     assert_eq!(swarm.announcements.len(), 1);
     assert!(swarm.announcements[0].content.contains("\"agent_id\":\"dave\""));
     assert_eq!(swarm.epoch, 4);
 }
 
 #[test]
-fn whoever_was_kicked_needs_a_newer_invite() {
+fn kicked_member_needs_newer_invite() {
     let mut swarm = swarm();
     let (carol, by) = (PeerId::parse("carol").unwrap(), PeerId::parse("alice").unwrap());
     assert!(swarm.kick(&carol, None, &by, at(5)));
-    assert_eq!(swarm.admit(&candidate("carol", 3, None), at(6)), Err(NotAdmitted::Banned));
-    assert_eq!(swarm.admit(&candidate("karol", 3, None), at(6)), Err(NotAdmitted::Banned), "the key tells");
+    assert_eq!(swarm.admit(&candidate("carol", 3, None), at(6)), Err(AdmissionError::Banned));
+    assert_eq!(
+        swarm.admit(&candidate("karol", 3, None), at(6)),
+        Err(AdmissionError::Banned),
+        "the key tells"
+    );
     let mut newer = candidate("carol", 3, None);
     newer.invite.iat = at(7).as_second();
     newer.digest = "another".to_owned();
@@ -57,68 +61,68 @@ fn whoever_was_kicked_needs_a_newer_invite() {
 }
 
 #[test]
-fn members_invite_where_they_may_and_endless_strangers_do_not_count() {
+fn foreign_invite_needs_permission_and_expiry() {
     let mut swarm = swarm();
     let mut by_member = candidate("dave", 10, None);
     by_member.invite.issuer = Some(PeerId::parse("bob").unwrap());
-    assert_eq!(swarm.admit(&by_member, at(1)), Err(NotAdmitted::InvitesDisabled));
+    assert_eq!(swarm.admit(&by_member, at(1)), Err(AdmissionError::InvitesDisabled));
     swarm.settings.allow_member_invite = true;
     assert_eq!(swarm.admit(&by_member, at(1)), Ok(Admission::Joined));
     let mut endless = candidate("erin", 11, None);
     endless.invite.expires_at = None;
     endless.digest = "endless".to_owned();
-    assert_eq!(swarm.admit(&endless, at(1)), Err(NotAdmitted::Unknown));
+    assert_eq!(swarm.admit(&endless, at(1)), Err(AdmissionError::Unknown));
     let mut old = candidate("erin", 11, None);
     old.invite.iat = 1_000;
     old.digest = "old".to_owned();
-    assert_eq!(swarm.admit(&old, at(1)), Err(NotAdmitted::Unknown), "from before the count began");
+    assert_eq!(swarm.admit(&old, at(1)), Err(AdmissionError::Unknown), "from before the count began");
 }
 
 #[test]
-fn a_full_swarm_and_a_full_waiting_room_take_nobody() {
+fn full_swarm_and_pending_list_refuse() {
     let mut closed = swarm();
     closed.settings.require_approval = true;
     for n in 0..100_u8 {
         let asked = closed.admit(&candidate(&format!("agent-{n}"), n + 10, None), at(1));
         assert_eq!(asked, Ok(Admission::Pending));
     }
-    assert_eq!(closed.admit(&candidate("late", 200, None), at(1)), Err(NotAdmitted::TooManyPending));
+    assert_eq!(closed.admit(&candidate("late", 200, None), at(1)), Err(AdmissionError::TooManyPending));
     assert_eq!(
         closed.admit(&candidate("agent-5", 15, None), at(2)),
         Ok(Admission::Pending),
         "asking again is no harm"
     );
-    assert_eq!(closed.admit(&candidate("agent-5", 201, None), at(2)), Err(NotAdmitted::IdTaken));
-    assert_eq!(closed.standing, Standing::Active);
+    assert_eq!(closed.admit(&candidate("agent-5", 201, None), at(2)), Err(AdmissionError::IdTaken));
+    assert_eq!(closed.status, MembershipStatus::Active);
     assert_eq!(closed.members.len(), 3);
 }
 
 #[test]
-fn a_kick_ends_the_invite_by_which_the_kicked_came() {
+fn kick_revokes_used_invite() {
     let mut swarm = swarm();
     assert_eq!(swarm.admit(&candidate("dave", 10, None), at(1)), Ok(Admission::Joined));
     let by = PeerId::parse("alice").unwrap();
     assert!(swarm.kick(&PeerId::parse("dave").unwrap(), None, &by, at(5)));
     let other_name = candidate("david", 11, None);
-    assert_eq!(swarm.admit(&other_name, at(6)), Err(NotAdmitted::Revoked), "another name and another key");
+    assert_eq!(swarm.admit(&other_name, at(6)), Err(AdmissionError::Revoked), "another name and another key");
 }
 
-/// Whoever was asked to lead may take its time: the master leads until then.
+/// The member that was asked may take its time: the master leads until then.
 #[test]
-fn others_come_in_while_somebody_is_asked_to_lead() {
+fn joins_continue_during_transfer() {
     let mut swarm = swarm();
     let (to, asked) = (PeerId::parse("bob").unwrap(), Uuid::nil());
-    swarm.handover = Some(crate::ledger::Handover { to, asked, asked_at: at(0) });
+    swarm.handover = Some(crate::model::Handover { to, asked, asked_at: at(0) });
     assert_eq!(swarm.admit(&candidate("dave", 10, None), at(1)), Ok(Admission::Joined));
     assert_eq!(swarm.epoch, 4);
-    // Whoever is gone will not lead.
+    // A removed member cannot become master.
     assert!(swarm.kick(&PeerId::parse("bob").unwrap(), None, &PeerId::parse("alice").unwrap(), at(2)));
     assert_eq!(swarm.handover, None);
 }
 
-/// The master was away when a member left, and others have heard of it.
+/// The master was down when a member left, and other members know of it.
 #[test]
-fn member_that_left_is_announced_again() {
+fn departed_member_is_announced_again() {
     let mut swarm = swarm();
     let again = Candidate { has_left: true, ..candidate("carol", 3, None) };
     assert_eq!(swarm.admit(&again, at(9)), Ok(Admission::AlreadyMember), "its word alone changes nothing");
@@ -128,7 +132,7 @@ fn member_that_left_is_announced_again() {
     assert_eq!((swarm.epoch, swarm.announcements.len()), (4, 1));
     assert_eq!(swarm.members[&again.agent].joined_at, at(9));
     let other_key = Candidate { has_left: true, ..candidate("carol", 77, None) };
-    assert_eq!(swarm.admit(&signed(other_key, 10), at(10)), Err(NotAdmitted::IdTaken));
+    assert_eq!(swarm.admit(&signed(other_key, 10), at(10)), Err(AdmissionError::IdTaken));
 }
 
 /// The same request, signed as a whole with the key that it names.
@@ -144,19 +148,19 @@ fn at_host(candidate: Candidate, host: &str) -> Candidate {
 }
 
 #[test]
-fn endpoint_changes_by_current_key_alone() {
+fn endpoint_change_needs_current_key() {
     let mut swarm = swarm();
     let bob = PeerId::parse("bob").unwrap();
     swarm.members.get_mut(&bob).unwrap().signs_envelopes = true;
     let moved = at_host(candidate("bob", 2, None), "elsewhere");
     let partly = Candidate { proof: Some(Proof { at: at(1), is_whole: false }), ..moved.clone() };
     let refused = [
-        (moved.clone(), NotAdmitted::NotProven),
-        (Candidate { has_left: true, ..moved.clone() }, NotAdmitted::NotProven),
-        (partly, NotAdmitted::NotProven),
-        (signed(at_host(candidate("bob", 9, None), "elsewhere"), 1), NotAdmitted::IdTaken),
-        (at_host(candidate("alice", 1, None), "elsewhere"), NotAdmitted::NotProven),
-        (signed(at_host(candidate("alice", 1, None), "elsewhere"), 1), NotAdmitted::Replayed),
+        (moved.clone(), AdmissionError::NotProven),
+        (Candidate { has_left: true, ..moved.clone() }, AdmissionError::NotProven),
+        (partly, AdmissionError::NotProven),
+        (signed(at_host(candidate("bob", 9, None), "elsewhere"), 1), AdmissionError::IdTaken),
+        (at_host(candidate("alice", 1, None), "elsewhere"), AdmissionError::NotProven),
+        (signed(at_host(candidate("alice", 1, None), "elsewhere"), 1), AdmissionError::Replayed),
     ];
     for (request, expected) in refused {
         let mut tried = swarm.clone();
@@ -166,14 +170,14 @@ fn endpoint_changes_by_current_key_alone() {
     assert_eq!(swarm.admit(&signed(moved.clone(), 2), at(2)), Ok(Admission::Moved));
     assert_eq!(swarm.members[&bob].endpoint, moved.endpoint);
     assert!(swarm.announcements[0].content.contains("endpoint_changed"));
-    // The same again, and one from before, after it has moved back.
+    // A retry, and a replay from before it has moved back.
     assert_eq!(swarm.admit(&signed(candidate("bob", 2, None), 4), at(4)), Ok(Admission::Moved));
     for second in [2, 3, 4] {
-        assert_eq!(swarm.admit(&signed(moved.clone(), second), at(5)), Err(NotAdmitted::Replayed));
+        assert_eq!(swarm.admit(&signed(moved.clone(), second), at(5)), Err(AdmissionError::Replayed));
     }
-    // A person's decision counts from when it was made.
+    // A person's decision counts from its own time.
     swarm.change_endpoint(&bob, moved.endpoint.clone(), at(8));
-    assert_eq!(swarm.admit(&signed(candidate("bob", 2, None), 6), at(9)), Err(NotAdmitted::Replayed));
+    assert_eq!(swarm.admit(&signed(candidate("bob", 2, None), 6), at(9)), Err(AdmissionError::Replayed));
     assert_eq!(swarm.members[&bob].endpoint, moved.endpoint);
 }
 
@@ -181,41 +185,44 @@ fn endpoint_changes_by_current_key_alone() {
 fn invite_is_checked_before_membership() {
     let mut known = swarm();
     assert_eq!(known.admit(&candidate("dave", 10, Some(1)), at(1)), Ok(Admission::Joined));
-    // The only use is dave's: nobody else has it by taking its id.
+    // The only use is dave's: no other agent gets it by taking its id.
     let other = at_host(candidate("dave", 10, Some(1)), "elsewhere");
-    assert_eq!(known.admit(&other, at(2)), Err(NotAdmitted::Exhausted));
-    assert_eq!(known.admit(&candidate("dave", 11, Some(1)), at(2)), Err(NotAdmitted::Exhausted));
-    assert_eq!(known.admit(&candidate("bob", 2, Some(1)), at(2)), Err(NotAdmitted::Exhausted));
+    assert_eq!(known.admit(&other, at(2)), Err(AdmissionError::Exhausted));
+    assert_eq!(known.admit(&candidate("dave", 11, Some(1)), at(2)), Err(AdmissionError::Exhausted));
+    assert_eq!(known.admit(&candidate("bob", 2, Some(1)), at(2)), Err(AdmissionError::Exhausted));
     assert_eq!(known.admit(&signed(other, 3), at(3)), Ok(Admission::Moved));
-    known.drop_member(&PeerId::parse("dave").unwrap());
-    assert_eq!(known.admit(&candidate("dave", 10, Some(1)), at(4)), Err(NotAdmitted::Exhausted));
-    assert_eq!(known.admit(&signed(candidate("dave", 10, Some(1)), 3), at(4)), Err(NotAdmitted::Exhausted));
+    known.remove_member(&PeerId::parse("dave").unwrap());
+    assert_eq!(known.admit(&candidate("dave", 10, Some(1)), at(4)), Err(AdmissionError::Exhausted));
+    assert_eq!(
+        known.admit(&signed(candidate("dave", 10, Some(1)), 3), at(4)),
+        Err(AdmissionError::Exhausted)
+    );
     assert_eq!(known.admit(&signed(candidate("dave", 10, Some(1)), 4), at(4)), Ok(Admission::Joined));
     known.invites.get_mut("digest").unwrap().revoked = true;
     for request in [candidate("dave", 10, Some(1)), signed(candidate("bob", 2, None), 5)] {
-        assert_eq!(known.admit(&request, at(5)), Err(NotAdmitted::Revoked));
+        assert_eq!(known.admit(&request, at(5)), Err(AdmissionError::Revoked));
     }
 }
 
-/// An id that comes again with another key is another use.
+/// An id with a new key is a new use.
 #[test]
 fn reused_id_counts_as_a_use() {
     let mut swarm = swarm();
     for (seed, expected) in
-        [(10, Ok(Admission::Joined)), (11, Ok(Admission::Joined)), (12, Err(NotAdmitted::Exhausted))]
+        [(10, Ok(Admission::Joined)), (11, Ok(Admission::Joined)), (12, Err(AdmissionError::Exhausted))]
     {
         assert_eq!(swarm.admit(&candidate("dave", seed, Some(2)), at(1)), expected, "{seed}");
-        swarm.drop_member(&PeerId::parse("dave").unwrap());
+        swarm.remove_member(&PeerId::parse("dave").unwrap());
     }
 }
 
 #[test]
-fn squatter_gives_way_to_key_owner() {
+fn squatter_yields_to_key_owner() {
     let mut known = swarm();
     let (mallory, bob) = (PeerId::parse("mallory").unwrap(), PeerId::parse("dave").unwrap());
     assert_eq!(known.admit(&candidate("mallory", 10, Some(1)), at(1)), Ok(Admission::Joined));
     assert!(known.members[&mallory].provisional);
-    assert_eq!(known.admit(&candidate("dave", 10, None), at(2)), Err(NotAdmitted::Exhausted));
+    assert_eq!(known.admit(&candidate("dave", 10, None), at(2)), Err(AdmissionError::Exhausted));
     assert_eq!(known.admit(&signed(candidate("dave", 10, None), 2), at(2)), Ok(Admission::Joined));
     assert!(!known.members.contains_key(&mallory) && !known.members[&bob].provisional);
     assert!(known.banned.is_empty());
@@ -223,20 +230,20 @@ fn squatter_gives_way_to_key_owner() {
         .map(str::to_owned)
         .iter()
         .zip(&known.announcements)
-        .map(|(action, said)| said.content.contains(action))
+        .map(|(action, announcement)| announcement.content.contains(action))
         .collect();
     assert_eq!(told, [true; 3], "{:?}", known.announcements);
-    // Proven, it stays: also for one who signs with the same key under another name.
-    assert_eq!(known.admit(&signed(candidate("erin", 10, None), 9), at(9)), Err(NotAdmitted::Exhausted));
+    // Once proved, it stays, even against an agent that signs with the same key under another id.
+    assert_eq!(known.admit(&signed(candidate("erin", 10, None), 9), at(9)), Err(AdmissionError::Exhausted));
 
-    // On its own id, the owner puts the endpoint right.
+    // The owner corrects the endpoint under its own id.
     let mut known = swarm();
     let squat = at_host(candidate("dave", 10, None), "mallory");
     assert_eq!(known.admit(&squat, at(1)), Ok(Admission::Joined));
     assert_eq!(known.admit(&signed(candidate("dave", 10, None), 2), at(2)), Ok(Admission::Moved));
     assert_eq!(known.members[&bob].endpoint, candidate("dave", 10, None).endpoint);
-    // Somebody else's key does not take the id of a provisional member.
-    assert_eq!(known.admit(&signed(candidate("dave", 11, None), 3), at(3)), Err(NotAdmitted::IdTaken));
+    // A different key does not get the id of a provisional member.
+    assert_eq!(known.admit(&signed(candidate("dave", 11, None), 3), at(3)), Err(AdmissionError::IdTaken));
 }
 
 #[test]
@@ -246,17 +253,17 @@ fn ban_of_squatter_spares_key_owner() {
     assert_eq!(known.admit(&candidate("mallory", 10, None), at(1)), Ok(Admission::Joined));
     assert!(known.kick(&mallory, None, &by, at(5)));
     let other = |candidate: Candidate| Candidate { digest: "other".to_owned(), ..candidate };
-    assert_eq!(known.admit(&other(candidate("marge", 10, None)), at(6)), Err(NotAdmitted::Banned));
+    assert_eq!(known.admit(&other(candidate("marge", 10, None)), at(6)), Err(AdmissionError::Banned));
     assert_eq!(
         known.admit(&signed(other(candidate("mallory", 10, None)), 6), at(6)),
-        Err(NotAdmitted::Banned),
+        Err(AdmissionError::Banned),
         "the kick names the id"
     );
     assert_eq!(known.admit(&signed(other(candidate("dave", 10, None)), 6), at(6)), Ok(Admission::Joined));
 }
 
 #[test]
-fn waiting_squatter_gives_way_to_key_owner() {
+fn pending_squatter_yields_to_key_owner() {
     let mut closed = swarm();
     closed.settings.require_approval = true;
     let (mallory, dave) = (PeerId::parse("mallory").unwrap(), PeerId::parse("dave").unwrap());
@@ -265,23 +272,23 @@ fn waiting_squatter_gives_way_to_key_owner() {
     assert_eq!(closed.pending.len(), 2, "none of them has proved the key");
     assert_eq!(closed.admit(&signed(candidate("dave", 10, None), 1), at(1)), Ok(Admission::Pending));
     assert!(closed.pending.keys().eq([&dave]), "{:?}", closed.pending);
-    // On its own id, also after somebody else's request under it was denied.
+    // Under its own id, even after another agent's request under it was denied.
     let mut closed = swarm();
     closed.settings.require_approval = true;
     assert_eq!(closed.admit(&at_host(candidate("dave", 10, None), "mallory"), at(1)), Ok(Admission::Pending));
     closed.pending.get_mut(&dave).unwrap().denied = true;
-    assert_eq!(closed.admit(&candidate("dave", 10, None), at(2)), Err(NotAdmitted::Denied));
+    assert_eq!(closed.admit(&candidate("dave", 10, None), at(2)), Err(AdmissionError::Denied));
     assert_eq!(closed.admit(&signed(candidate("dave", 10, None), 2), at(2)), Ok(Admission::Pending));
     assert_eq!(closed.pending[&dave].endpoint, candidate("dave", 10, None).endpoint);
     // An approved squatter gives way to an approved owner.
-    assert_eq!(closed.approve(&mallory, at(3)), Err(NotAdmitted::Unknown));
-    closed.put_member(
+    assert_eq!(closed.approve(&mallory, at(3)), Err(AdmissionError::Unknown));
+    closed.insert_member(
         &mallory,
         closed.pending[&dave].endpoint.clone(),
         closed.pending[&dave].public_key.clone(),
         at(3),
     );
-    assert_eq!(closed.clone().approve(&dave, at(4)), Err(NotAdmitted::KeyTaken));
+    assert_eq!(closed.clone().approve(&dave, at(4)), Err(AdmissionError::KeyTaken));
     closed.members.get_mut(&mallory).unwrap().provisional = true;
     assert_eq!(closed.approve(&dave, at(4)), Ok(()));
     assert!(closed.members.contains_key(&dave) && !closed.members.contains_key(&mallory));
@@ -297,19 +304,23 @@ fn unsigned_owner_joins_beside_squatter() {
         assert_eq!(known.admit(&candidate(agent, 10, None), at(1)), Ok(Admission::Joined), "{agent}");
     }
     assert!(known.members[&mallory].provisional && known.members[&dave].provisional);
-    // Proven keys and the master's are not up for it.
+    // Proved keys, including the master's, cannot be contested.
     for (agent, seed) in [("erin", 1), ("erin", 2)] {
-        assert_eq!(known.admit(&candidate(agent, seed, None), at(1)), Err(NotAdmitted::KeyTaken), "{seed}");
+        assert_eq!(
+            known.admit(&candidate(agent, seed, None), at(1)),
+            Err(AdmissionError::KeyTaken),
+            "{seed}"
+        );
     }
     assert_eq!(known.settle_key(&alice, &dave, KeyProof::Message), [mallory]);
-    assert_eq!(known.admit(&candidate("mallory", 10, None), at(2)), Err(NotAdmitted::KeyTaken));
-    // A signed request covers more than a message does: it wins, under another id as well.
+    assert_eq!(known.admit(&candidate("mallory", 10, None), at(2)), Err(AdmissionError::KeyTaken));
+    // A signed request covers more than a message does, so it wins, even under another id.
     assert_eq!(known.admit(&signed(candidate("erin", 10, None), 3), at(3)), Ok(Admission::Joined));
     assert!(!known.members.contains_key(&dave));
-    assert_eq!(known.admit(&signed(candidate("frank", 10, None), 4), at(4)), Err(NotAdmitted::KeyTaken));
+    assert_eq!(known.admit(&signed(candidate("frank", 10, None), 4), at(4)), Err(AdmissionError::KeyTaken));
 }
 
-/// A signed request of one of several that name a key.
+/// One of several members that name a key sends a signed request.
 #[test]
 fn signed_request_ends_contest() {
     for has_left in [false, true] {
@@ -398,7 +409,7 @@ mod arbitrary_requests {
                     Step::Kick(n) => {
                         swarm.kick(&PeerId::parse(NAMES[*n]).unwrap(), None, &before.master, at(now));
                     }
-                    Step::Leave(n) => { swarm.drop_member(&PeerId::parse(NAMES[*n]).unwrap()); }
+                    Step::Leave(n) => { swarm.remove_member(&PeerId::parse(NAMES[*n]).unwrap()); }
                     Step::Revoke(n) => {
                         if let Some(invite) = swarm.invites.get_mut(&format!("invite-{n}")) { invite.revoked = true; }
                     }

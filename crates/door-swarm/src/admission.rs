@@ -1,66 +1,67 @@
-//! Admission: the rules of invites, bans, key proofs and approval, as a function of a swarm. Pure.
+//! Admission of new members: invites, bans, key proofs and approval, as pure functions of a swarm.
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
-use crate::contest::KeyProof;
+use crate::contested_key::KeyProof;
 use crate::endpoint::Endpoint;
 use crate::invite::Invite;
 use crate::keys::PublicKey;
-use crate::ledger::{Ban, InviteRecord, Member, PendingJoin, Swarm};
-use crate::members::Told;
+use crate::members::RosterEntry;
+use crate::model::{Ban, InviteRecord, Member, PendingJoin, Swarm};
 use crate::roster::millis;
-use crate::stamp;
-use crate::state::MOST_MEMBERS;
-use crate::wire::{Joined, MemberWord, SystemContent};
+use crate::state::MAX_MEMBERS;
+use crate::timestamp;
+use crate::wire::{MemberField, RosterMember, SystemContent};
 
-/// Most requests that wait for approval. Further ones are refused: a person reads this list.
-const MOST_PENDING: usize = 100;
+/// Maximum number of requests that wait for approval. A person reads this list, so further requests are refused.
+const MAX_PENDING: usize = 100;
 
-/// Most invites that are remembered. Those that have ended make room first.
-const MOST_INVITES: usize = 1000;
+/// Maximum number of stored invites. Expired invites are evicted first.
+const MAX_INVITES: usize = 1000;
 
-/// An agent that asks to join, after all checks that need no swarm.
+/// A join request that has passed every check that needs no swarm.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) agent: PeerId,
     pub(crate) endpoint: Endpoint,
     pub(crate) public_key: PublicKey,
     pub(crate) invite: Invite,
-    /// What the invite's uses are counted under.
+    /// Digest of the invite token, under which uses are counted.
     pub(crate) digest: String,
-    /// Whether it says that it had left: others may have heard of that though we have not.
+    /// True if the candidate says that it had left the swarm: other members may know of the departure before this hub
+    /// does.
     pub(crate) has_left: bool,
-    /// Its signature by `public_key`, verified; nothing for an unsigned request.
+    /// Verified signature by `public_key`; `None` for an unsigned request.
     pub(crate) proof: Option<Proof>,
 }
 
-/// A verified signature of a join request.
+/// The verified signature of a join request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Proof {
-    /// When it was signed, by the candidate's clock.
+    /// Signing time, by the candidate's clock.
     pub(crate) at: Timestamp,
-    /// True if it covers the whole request, endpoint and id included.
+    /// True if the signature covers the whole request, including endpoint and id.
     pub(crate) is_whole: bool,
 }
 
 /// The decision on a join request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// A new member.
+    /// The candidate is a new member.
     Joined,
-    /// A member already; its entry is unchanged.
+    /// The candidate already is a member; its entry is unchanged.
     AlreadyMember,
-    /// A member that has proved its key and has another endpoint now.
+    /// The candidate is a member, has proved its key and has a new endpoint.
     Moved,
-    /// The master has to approve.
+    /// The request waits for the master's approval.
     Pending,
 }
 
-/// Why an agent may not join.
+/// Reason why an agent may not join.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotAdmitted {
+pub(crate) enum AdmissionError {
     #[error("the agent_id is taken by a member with another key, or clashes with one; choose another")]
     IdTaken,
     #[error(
@@ -76,9 +77,9 @@ pub(crate) enum NotAdmitted {
     Replayed,
     #[error("the agent was removed from the swarm; ask the master for a new invite")]
     Banned,
-    #[error("the invite was taken back; ask for a new one")]
+    #[error("the invite was revoked; ask for a new one")]
     Revoked,
-    #[error("the invite has been used as often as it may be; ask for a new one")]
+    #[error("the invite has no uses left; ask for a new one")]
     Exhausted,
     #[error("the invite is not known here; ask for a new one")]
     Unknown,
@@ -86,14 +87,14 @@ pub(crate) enum NotAdmitted {
     InvitesDisabled,
     #[error("the request was denied by the master")]
     Denied,
-    #[error("the swarm has {MOST_MEMBERS} members, which is the most")]
+    #[error("the swarm has {MAX_MEMBERS} members, the maximum")]
     Full,
     #[error("too many requests wait for approval; try again later")]
     TooManyPending,
 }
 
 impl Candidate {
-    /// The entry that it asks for.
+    /// Builds the pending entry for this request.
     fn entry(&self, now: Timestamp) -> PendingJoin {
         PendingJoin {
             endpoint: self.endpoint.clone(),
@@ -107,11 +108,15 @@ impl Candidate {
 }
 
 impl Swarm {
-    /// Decides on a request to join, and counts the use of its invite with it.
+    /// Decides on a join request and counts the use of its invite.
     ///
-    /// Bans and the invite come first, for members too: without a good invite nothing is answered but the refusal. A
-    /// refusal may leave a part of the change behind, so callers work on a copy.
-    pub(crate) fn admit(&mut self, candidate: &Candidate, now: Timestamp) -> Result<Admission, NotAdmitted> {
+    /// Bans and the invite are checked first, also for members: without a valid invite the only answer is the refusal.
+    /// A refusal may leave a partial change behind, so callers work on a copy.
+    pub(crate) fn admit(
+        &mut self,
+        candidate: &Candidate,
+        now: Timestamp,
+    ) -> Result<Admission, AdmissionError> {
         self.check_bans(candidate)?;
         self.check_invite(candidate)?;
         if self.members.contains_key(&candidate.agent) {
@@ -123,49 +128,49 @@ impl Swarm {
         let signed_before =
             |former: &Member| former.signs_envelopes && former.public_key == candidate.public_key;
         if candidate.proof.is_none() && self.former.get(&candidate.agent).is_some_and(signed_before) {
-            return Err(NotAdmitted::NotProven);
+            return Err(AdmissionError::NotProven);
         }
         let squatters =
-            self.find_place(&candidate.agent, &candidate.public_key, candidate.proof.is_some())?;
+            self.check_id_and_key(&candidate.agent, &candidate.public_key, candidate.proof.is_some())?;
         self.record_use(candidate, now)?;
         if self.settings.require_approval {
-            self.wait_for_approval(candidate, now)?;
+            self.add_pending(candidate, now)?;
             return Ok(Admission::Pending);
         }
-        self.take_in(&candidate.agent, &squatters, candidate.entry(now), now);
+        self.insert_admitted(&candidate.agent, &squatters, candidate.entry(now), now);
         Ok(Admission::Joined)
     }
 
-    /// Decides on a request in the name of a member. Only its current key changes its entry.
-    fn admit_member(&mut self, candidate: &Candidate, now: Timestamp) -> Result<Admission, NotAdmitted> {
+    /// Decides on a request under the id of a member. Only the member's current key changes its entry.
+    fn admit_member(&mut self, candidate: &Candidate, now: Timestamp) -> Result<Admission, AdmissionError> {
         let id = &candidate.agent;
-        let Some(member) = self.members.get(id) else { return Err(NotAdmitted::IdTaken) };
+        let Some(member) = self.members.get(id) else { return Err(AdmissionError::IdTaken) };
         if member.public_key != candidate.public_key {
-            return Err(NotAdmitted::IdTaken);
+            return Err(AdmissionError::IdTaken);
         }
         let is_same = member.endpoint == candidate.endpoint;
-        // The master's own entry changes by its own settings alone.
+        // The master's own entry changes only through its own settings.
         let proof = candidate.proof.filter(|_| self.is_fresh(candidate) && *id != self.master);
         let Some(proof) = proof else {
             return if is_same {
                 Ok(Admission::AlreadyMember)
             } else if candidate.proof.is_some() {
-                Err(NotAdmitted::Replayed)
+                Err(AdmissionError::Replayed)
             } else {
-                Err(NotAdmitted::NotProven)
+                Err(AdmissionError::NotProven)
             };
         };
-        // Without a signature over all of it, the endpoint could have been put in later.
+        // If the signature does not cover the whole request, the endpoint could have been inserted later.
         if member.signs_envelopes && !proof.is_whole {
-            return if is_same { Ok(Admission::AlreadyMember) } else { Err(NotAdmitted::NotProven) };
+            return if is_same { Ok(Admission::AlreadyMember) } else { Err(AdmissionError::NotProven) };
         }
         let changed_at = member.endpoint_change.as_ref().map(|change| change.at);
         if !is_same && changed_at.is_some_and(|changed_at| millis(proof.at) <= millis(changed_at)) {
-            return Err(NotAdmitted::Replayed);
+            return Err(AdmissionError::Replayed);
         }
         if candidate.has_left {
             let squatters = self.find_yielding(&candidate.public_key, id);
-            self.take_in(id, &squatters, candidate.entry(now), now);
+            self.insert_admitted(id, &squatters, candidate.entry(now), now);
             return Ok(Admission::Joined);
         }
         if let Some(member) = self.members.get_mut(id) {
@@ -180,18 +185,18 @@ impl Swarm {
         Ok(Admission::Moved)
     }
 
-    /// Answers a signed request that is not new: nothing changes by it.
-    fn answer_replay(&self, candidate: &Candidate) -> Result<Admission, NotAdmitted> {
+    /// Answers a replayed signed request. Changes nothing.
+    fn answer_replay(&self, candidate: &Candidate) -> Result<Admission, AdmissionError> {
         let waiting = self.pending.get(&candidate.agent).filter(|waiting| {
             waiting.public_key == candidate.public_key && waiting.endpoint == candidate.endpoint
         });
         match waiting {
             Some(waiting) if !waiting.denied => Ok(Admission::Pending),
-            _ => Err(NotAdmitted::Replayed),
+            _ => Err(AdmissionError::Replayed),
         }
     }
 
-    /// True if the request was signed after every other request that is known of its key, under whatever id.
+    /// True if the request was signed after every other known request with the same key, under any id.
     fn is_fresh(&self, candidate: &Candidate) -> bool {
         let members = self.members.values().chain(self.former.values());
         let of_members = members.map(|member| (&member.public_key, member.signed_at));
@@ -201,47 +206,48 @@ impl Swarm {
         candidate.proof.is_some_and(|proof| last.is_none_or(|last| millis(last) < millis(proof.at)))
     }
 
-    fn check_bans(&self, candidate: &Candidate) -> Result<(), NotAdmitted> {
-        // The token counts whole seconds; what was noted when it was made is exact.
-        let noted = self.invites.get(&candidate.digest).map(|invite| invite.made_at);
+    fn check_bans(&self, candidate: &Candidate) -> Result<(), AdmissionError> {
+        // The token counts whole seconds; the stored creation time is exact.
+        let recorded = self.invites.get(&candidate.digest).map(|invite| invite.made_at);
         let told = || Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
-        let invited_at = noted.unwrap_or_else(told);
+        let invited_at = recorded.unwrap_or_else(told);
         let is_banned = |(id, ban): (&PeerId, &Ban)| {
-            // A provisional member may have named the key of another agent, which proves it.
+            // A provisional member may have named the key of another agent; that agent proves it.
             let by_key = ban.public_key.as_ref() == Some(&candidate.public_key)
                 && (!ban.provisional || candidate.proof.is_none());
-            (by_key || id.clashes_with(&candidate.agent)) && invited_at <= ban.at
+            (by_key || id.conflicts_with(&candidate.agent)) && invited_at <= ban.at
         };
-        if self.banned.iter().any(is_banned) { Err(NotAdmitted::Banned) } else { Ok(()) }
+        if self.banned.iter().any(is_banned) { Err(AdmissionError::Banned) } else { Ok(()) }
     }
 
     /// Checks that the invite is known, not revoked, and has a use left for this candidate.
-    fn check_invite(&self, candidate: &Candidate) -> Result<(), NotAdmitted> {
+    fn check_invite(&self, candidate: &Candidate) -> Result<(), AdmissionError> {
         let invite = &candidate.invite;
         if *invite.signer() != self.master && !self.settings.allow_member_invite {
-            return Err(NotAdmitted::InvitesDisabled);
+            return Err(AdmissionError::InvitesDisabled);
         }
         let Some(record) = self.invites.get(&candidate.digest) else {
-            // Made by another program with the same key, or by a member. Its uses are counted from now on, so it must
-            // be from after the count began, and must end.
+            // Another program with the same key, or a member, created this invite. Its uses are counted from now on, so
+            // it must be newer than the start of the count, and must expire.
             let is_old = invite.iat < self.invites_since.as_second();
             let is_endless = invite.ends_at().ok().flatten().is_none();
-            return if is_old || is_endless { Err(NotAdmitted::Unknown) } else { Ok(()) };
+            return if is_old || is_endless { Err(AdmissionError::Unknown) } else { Ok(()) };
         };
         if record.revoked {
-            return Err(NotAdmitted::Revoked);
+            return Err(AdmissionError::Revoked);
         }
         let uses = record.used_by.len() + usize::try_from(record.reused).unwrap_or(usize::MAX);
         let most = record.max_uses.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         if uses < most || self.find_user(candidate, record).is_some() {
             return Ok(());
         }
-        Err(NotAdmitted::Exhausted)
+        Err(AdmissionError::Exhausted)
     }
 
-    /// The id under which this very candidate has used an invite before.
+    /// Returns the id under which this candidate has already used an invite.
     ///
-    /// The id alone says nothing: it must prove the key, or present exactly the endpoint and key of its entry.
+    /// The id alone proves nothing: the candidate must prove the key, or present exactly the endpoint and key of its
+    /// entry.
     fn find_user(&self, candidate: &Candidate, record: &InviteRecord) -> Option<PeerId> {
         let Candidate { agent, endpoint, public_key, .. } = candidate;
         let is_fresh = self.is_fresh(candidate);
@@ -258,7 +264,8 @@ impl Swarm {
         own.or_else(squatters)
     }
 
-    /// Members and unsigned requests under another id that name the key which this candidate proves, and give way.
+    /// Returns members and unsigned requests under other ids that name the key which this candidate proves. They give
+    /// way.
     fn find_squatters<'s>(&'s self, candidate: &'s Candidate) -> impl Iterator<Item = &'s PeerId> {
         let members = self.members.iter().filter(|(_, member)| member.yields_to_signature());
         let members = members.map(|(id, member)| (id, &member.public_key));
@@ -271,17 +278,17 @@ impl Swarm {
         members.chain(waiting).filter(of_key).map(|(id, _)| id)
     }
 
-    /// Counts the use of an invite; the same agent uses it once however often it asks.
-    fn record_use(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), NotAdmitted> {
+    /// Counts the use of an invite. The same agent counts once, however often it asks.
+    fn record_use(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), AdmissionError> {
         let Candidate { invite, digest, agent, .. } = candidate;
         if !self.invites.contains_key(digest) {
             let made_at = Timestamp::from_second(invite.iat).unwrap_or(Timestamp::MIN);
             let ends_at = invite.ends_at().ok().flatten();
             let issuer = invite.signer().clone();
-            self.remember_invite(digest.clone(), issuer, made_at, ends_at, invite.max_uses, now)?;
+            self.record_invite(digest.clone(), issuer, made_at, ends_at, invite.max_uses, now)?;
         }
         let user = self.invites.get(digest).and_then(|record| self.find_user(candidate, record));
-        let Some(record) = self.invites.get_mut(digest) else { return Err(NotAdmitted::Unknown) };
+        let Some(record) = self.invites.get_mut(digest) else { return Err(AdmissionError::Unknown) };
         if let Some(user) = &user {
             record.used_by.remove(user);
         }
@@ -291,15 +298,15 @@ impl Swarm {
         Ok(())
     }
 
-    /// Checks that id and key are free; says which members give way to a candidate that proves the key.
+    /// Checks that id and key are free. Returns the members that give way to a candidate that proves the key.
     ///
     /// Without a proof no member gives way: the candidate may name a key that only provisional members name.
-    fn find_place(
+    fn check_id_and_key(
         &self,
         agent: &PeerId,
         key: &PublicKey,
         is_proven: bool,
-    ) -> Result<Vec<PeerId>, NotAdmitted> {
+    ) -> Result<Vec<PeerId>, AdmissionError> {
         let holds = |(id, member): (&PeerId, &Member)| {
             let gives_way = if is_proven { member.yields_to_signature() } else { member.provisional };
             member.public_key == *key && (*id == self.master || !gives_way)
@@ -307,21 +314,21 @@ impl Swarm {
         let squatters = if is_proven { self.find_yielding(key, agent) } else { Vec::new() };
         // A message that was signed for a former member can still be replayed.
         let is_ambiguous = self.former.keys().any(|id| id.is_ambiguous_with(agent));
-        let is_taken = |id: &PeerId| id.clashes_with(agent) && !squatters.contains(id);
+        let is_taken = |id: &PeerId| id.conflicts_with(agent) && !squatters.contains(id);
         if is_ambiguous || self.members.keys().any(is_taken) {
-            return Err(NotAdmitted::IdTaken);
+            return Err(AdmissionError::IdTaken);
         }
         if self.members.iter().any(holds) {
-            return Err(NotAdmitted::KeyTaken);
+            return Err(AdmissionError::KeyTaken);
         }
-        if self.members.len() - squatters.len() >= MOST_MEMBERS {
-            return Err(NotAdmitted::Full);
+        if self.members.len() - squatters.len() >= MAX_MEMBERS {
+            return Err(AdmissionError::Full);
         }
         Ok(squatters)
     }
 
-    /// Notes an invite. Where the list is full, those that have ended make room.
-    pub(crate) fn remember_invite(
+    /// Stores an invite. If the list is full, expired invites are evicted.
+    pub(crate) fn record_invite(
         &mut self,
         digest: String,
         issuer: PeerId,
@@ -329,12 +336,12 @@ impl Swarm {
         ends_at: Option<Timestamp>,
         max_uses: Option<u32>,
         now: Timestamp,
-    ) -> Result<(), NotAdmitted> {
-        if self.invites.len() >= MOST_INVITES {
+    ) -> Result<(), AdmissionError> {
+        if self.invites.len() >= MAX_INVITES {
             self.invites.retain(|_, invite| invite.ends_at.is_none_or(|end| end > now));
         }
-        if self.invites.len() >= MOST_INVITES {
-            return Err(NotAdmitted::Unknown);
+        if self.invites.len() >= MAX_INVITES {
+            return Err(AdmissionError::Unknown);
         }
         let record = InviteRecord {
             issuer,
@@ -349,9 +356,9 @@ impl Swarm {
         Ok(())
     }
 
-    /// Puts a request on the list of those that wait. Unsigned ones may name the same key, and give way to the agent that
+    /// Adds a request to the approval list. Unsigned requests may name the same key; they give way to the agent that
     /// proves it.
-    fn wait_for_approval(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), NotAdmitted> {
+    fn add_pending(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), AdmissionError> {
         let Candidate { agent, public_key, .. } = candidate;
         let is_proven = candidate.proof.is_some();
         let others = |id: &PeerId, waiting: &PendingJoin| id != agent && waiting.public_key == *public_key;
@@ -362,22 +369,22 @@ impl Swarm {
             others(id, waiting) && waiting.signed_at.is_some() && !waiting.denied
         };
         if self.pending.iter().any(is_held) {
-            return Err(NotAdmitted::KeyTaken);
+            return Err(AdmissionError::KeyTaken);
         }
         match self.pending.get(agent) {
             Some(known) if known.public_key != *public_key && !known.denied => {
-                return Err(NotAdmitted::IdTaken);
+                return Err(AdmissionError::IdTaken);
             }
-            // Its own signature puts its endpoint right, and a decision on another agent's request does not bind it.
+            // Its own signature corrects its endpoint, and a decision on another agent's request does not bind it.
             Some(known) if known.public_key == *public_key && is_proven && known.signed_at.is_none() => {}
             Some(known)
                 if known.public_key == *public_key && known.denied && known.invite == candidate.digest =>
             {
-                return Err(NotAdmitted::Denied);
+                return Err(AdmissionError::Denied);
             }
             Some(known) if !known.denied && !is_proven => return Ok(()),
-            None if self.pending.values().filter(|waiting| !waiting.denied).count() >= MOST_PENDING => {
-                return Err(NotAdmitted::TooManyPending);
+            None if self.pending.values().filter(|waiting| !waiting.denied).count() >= MAX_PENDING => {
+                return Err(AdmissionError::TooManyPending);
             }
             _ => {}
         }
@@ -385,28 +392,28 @@ impl Swarm {
         Ok(())
     }
 
-    /// Makes a request that waits a membership. For the master.
-    pub(crate) fn approve(&mut self, id: &PeerId, now: Timestamp) -> Result<(), NotAdmitted> {
-        let Some(entry) = self.pending.get(id).cloned() else { return Err(NotAdmitted::Unknown) };
+    /// Turns a pending request into a membership. For the master.
+    pub(crate) fn approve(&mut self, id: &PeerId, now: Timestamp) -> Result<(), AdmissionError> {
+        let Some(entry) = self.pending.get(id).cloned() else { return Err(AdmissionError::Unknown) };
         let invite = self.invites.get(&entry.invite);
         if invite.is_none_or(|invite| invite.revoked || invite.ends_at.is_some_and(|end| end <= now)) {
-            // The candidate learns the roster by asking again with it.
-            return Err(NotAdmitted::Revoked);
+            // The candidate learns the roster by asking again with this invite.
+            return Err(AdmissionError::Revoked);
         }
-        let squatters = self.find_place(id, &entry.public_key, entry.signed_at.is_some())?;
-        self.take_in(id, &squatters, entry, now);
+        let squatters = self.check_id_and_key(id, &entry.public_key, entry.signed_at.is_some())?;
+        self.insert_admitted(id, &squatters, entry, now);
         Ok(())
     }
 
-    /// Makes an agent a member, in place of squatters on its key, and announces it.
-    fn take_in(&mut self, id: &PeerId, squatters: &[PeerId], entry: PendingJoin, now: Timestamp) {
+    /// Makes an agent a member, replaces squatters on its key, and announces it.
+    fn insert_admitted(&mut self, id: &PeerId, squatters: &[PeerId], entry: PendingJoin, now: Timestamp) {
         for squatter in squatters {
             self.displace(squatter);
         }
         self.pending.remove(id);
         let PendingJoin { endpoint, public_key, signed_at, .. } = entry;
         let provisional = signed_at.is_none();
-        self.insert_told(Told { id: id.clone(), endpoint, public_key, joined_at: now, provisional });
+        self.insert_entry(RosterEntry { id: id.clone(), endpoint, public_key, joined_at: now, provisional });
         self.epoch += 1;
         if let Some(member) = self.members.get_mut(id) {
             member.signed_at = signed_at.or(member.signed_at);
@@ -417,9 +424,9 @@ impl Swarm {
         }
     }
 
-    /// Removes a member whose key another agent has proved. It is not banned.
+    /// Removes a member whose key another agent has proved. The member is not banned.
     pub(crate) fn displace(&mut self, id: &PeerId) {
-        self.drop_member(id);
+        self.remove_member(id);
         self.epoch += 1;
         let content = SystemContent {
             swarm_id: Some(self.swarm_id.to_string()),
@@ -431,10 +438,10 @@ impl Swarm {
         self.announce(Uuid::new_v4(), None, content.to_text());
     }
 
-    /// What the others are told of a new member, flat and nested.
+    /// Builds the announcement of a new member, with its facts both flat and nested.
     fn joined_content(&self, id: &PeerId, member: &Member) -> SystemContent {
-        let joined_at = Some(stamp::render(member.joined_at));
-        let full = Joined {
+        let joined_at = Some(timestamp::render(member.joined_at));
+        let full = RosterMember {
             agent_id: id.to_string(),
             endpoint: member.endpoint.to_string(),
             public_key: member.public_key.to_wire(),
@@ -447,7 +454,7 @@ impl Swarm {
             agent_id: Some(id.to_string()),
             endpoint: Some(member.endpoint.to_string()),
             joined_at,
-            member: Some(MemberWord::Full(full)),
+            member: Some(MemberField::Full(full)),
             epoch: Some(self.epoch),
             ..SystemContent::new("member_joined")
         }
@@ -455,5 +462,5 @@ impl Swarm {
 }
 
 #[cfg(test)]
-#[path = "admit_tests.rs"]
+#[path = "admission_tests.rs"]
 mod tests;

@@ -1,7 +1,7 @@
-//! What a hub knows of its own agents in swarms, and of each swarm: plain values, kept in the hub's notes.
+//! The stored model: local agents and their swarms, as plain values in the hub's notes.
 //!
-//! `state.json` tells other programs the part of it that the protocol has words for. What the protocol has no words
-//! for, such as how often an invite was used, is here alone.
+//! `state.json` shares the part that the protocol defines with other programs. The rest, such as the number of uses of
+//! an invite, is only here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::PublicKey;
-use crate::members::{LeftOut, Members, Told};
-use crate::roster::Orders;
-use crate::stamp;
+use crate::members::{ExcludedMembers, Members, RosterEntry};
+use crate::roster::AppliedUpdates;
 use crate::state::{KnownKey, MembershipState, StateMember, SwarmMembership, SwarmSettings};
-use crate::wire::Joined;
+use crate::timestamp;
+use crate::wire::RosterMember;
 
 /// An agent of this hub that takes part in swarms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Who it is, here and there.
+    /// Its id, which is also its local name.
     pub agent: PeerId,
-    /// Where others reach it.
+    /// Its own endpoint.
     pub endpoint: Endpoint,
     /// The folder of its key and its `state.json`.
     pub home: PathBuf,
-    /// Its key, as others know it.
+    /// Its public key, as other members know it.
     pub public_key: PublicKey,
-    /// Since when.
+    /// Creation time.
     pub created_at: Timestamp,
     /// Swarms whose messages are dropped.
     #[serde(default)]
@@ -39,123 +39,123 @@ pub struct Identity {
     /// Agents whose messages are dropped.
     #[serde(default)]
     pub muted_agents: BTreeSet<PeerId>,
-    /// Keys of agents that a state file brought along and that no roster knows.
+    /// Keys from an imported state file that no roster contains.
     #[serde(default)]
-    pub known_keys: BTreeMap<PeerId, Known>,
-    /// Swarms that it has asked to join and whose master has to approve.
+    pub known_keys: BTreeMap<PeerId, LearnedKey>,
+    /// Join requests that wait for the master's approval, by swarm.
     #[serde(default)]
-    pub joining: BTreeMap<Uuid, Joining>,
+    pub joining: BTreeMap<Uuid, OutgoingJoin>,
 }
 
 /// A key that was learned without a roster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
+pub struct LearnedKey {
     /// The key.
     pub public_key: PublicKey,
-    /// When it was learned.
+    /// Time when it was learned.
     pub fetched_at: Timestamp,
-    /// Where it can be confirmed.
+    /// URL that can confirm it.
     pub endpoint: Option<String>,
 }
 
-/// A request to join that waits for approval.
+/// A join request of a local agent that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Joining {
+pub struct OutgoingJoin {
     /// The link, with its token.
     pub link: String,
-    /// What the swarm is to be called here, if that was said.
+    /// The name for addresses that the user chose.
     pub realm: Option<Name>,
-    /// How often it was asked.
+    /// Number of attempts.
     pub asked: u32,
-    /// When to ask again.
+    /// Time of the next attempt.
     pub ask_at: Timestamp,
 }
 
-/// A swarm, as one agent of this hub knows it.
+/// A swarm, from the perspective of one agent of this hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Swarm {
-    /// The swarm.
+    /// The swarm's id.
     pub swarm_id: Uuid,
-    /// What follows the `@` in addresses of its members.
+    /// The part after the `@` in addresses of its members.
     pub realm: Name,
-    /// What its people call it.
+    /// Display name, chosen by its master.
     pub name: String,
-    /// Who leads it.
+    /// The master.
     pub master: PeerId,
-    /// How often its roster has changed, as far as the master counts.
+    /// Roster version: the number of changes that the master has counted. 0 if the master has no epochs.
     #[serde(default)]
     pub epoch: u64,
-    /// Everybody in it, our own agent included.
+    /// All members, including our own agent.
     pub members: Members,
-    /// When our agent joined.
+    /// Time when our agent joined.
     pub joined_at: Timestamp,
-    /// Its rules.
+    /// Rules of the swarm.
     #[serde(default)]
     pub settings: SwarmSettings,
-    /// Whether our agent still belongs to it.
-    #[serde(default)]
-    pub standing: Standing,
-    /// Who was in it and is no longer: they may still have to be told.
+    /// Membership status of our agent.
+    #[serde(default, rename = "standing")]
+    pub status: MembershipStatus,
+    /// Former members: announcements may still be addressed to them.
     #[serde(default)]
     pub former: BTreeMap<PeerId, Member>,
-    /// Invites by digest, for the master and for whoever made them.
+    /// Invites by digest, for the master and for their issuers.
     #[serde(default)]
     pub invites: BTreeMap<String, InviteRecord>,
-    /// Who was announced without a key that nobody has told yet.
+    /// Members that were announced without a key and whose endpoint has not returned one yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub announced: BTreeMap<PeerId, Announced>,
-    /// Who was kicked, and when: only an invite made after that lets them in again.
+    pub announced: BTreeMap<PeerId, KeylessMember>,
+    /// Kicked agents. Only an invite that was created after the ban admits them again.
     #[serde(default)]
     pub banned: BTreeMap<PeerId, Ban>,
-    /// Who waits for approval.
+    /// Candidates that wait for approval.
     #[serde(default)]
     pub pending: BTreeMap<PeerId, PendingJoin>,
-    /// What is still to be said to others, oldest first.
+    /// Announcements that are not submitted to the hub yet, oldest first.
     #[serde(default)]
     pub announcements: Vec<Announcement>,
-    /// How often our agent's key has changed since it joined, as far as that may still matter, oldest first.
+    /// Key rotations of our agent since it joined that peers may not know yet, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rotations: Vec<Rotation>,
-    /// The member that was asked to lead the swarm and has not answered yet.
+    /// The open request to another member to become master.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
-    /// Invites from before are not known here, so that nobody can say how often they were used.
+    /// Start of the invite count. Uses of earlier invites are unknown here.
     pub invites_since: Timestamp,
-    /// The orders that were applied, so that a replay changes nothing.
+    /// History of applied roster updates, for replay protection.
     #[serde(default)]
-    pub orders: Orders,
-    /// Members of a roster that cannot be members here.
-    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
-    pub left_out: LeftOut,
+    pub orders: AppliedUpdates,
+    /// Roster entries that cannot be members here.
+    #[serde(default, skip_serializing_if = "ExcludedMembers::is_empty")]
+    pub left_out: ExcludedMembers,
 }
 
 /// A member of a swarm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// What it is called here; its id, where that is a free name.
+    /// Local name: its id, if that is a valid and unused name.
     pub name: Name,
-    /// Where it is reached.
+    /// Its endpoint.
     pub endpoint: Endpoint,
-    /// Its key.
+    /// Its public key.
     pub public_key: PublicKey,
-    /// Since when it is a member.
+    /// Time when it joined.
     pub joined_at: Timestamp,
-    /// Whether it has begun to sign whole envelopes: from then on it always does.
+    /// True once it has signed a whole envelope: from then on it always must.
     #[serde(default)]
     pub signs_envelopes: bool,
-    /// When its key was last confirmed at its own endpoint.
+    /// Time when its own endpoint last confirmed the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_at: Option<Timestamp>,
-    /// Another key that its endpoint has named, which nobody with authority has confirmed.
+    /// A different key that its endpoint returned and that no authority has confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_key: Option<PublicKey>,
-    /// Keys that it has replaced by its own word, oldest first: no roster brings them back.
+    /// Keys that it replaced by its own signed message, oldest first: no roster restores them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaced_keys: Vec<PublicKey>,
-    /// True until it proves its key: it joined by an unsigned request, and gives way to an agent that proves the key.
+    /// True until it proves its key. It joined by an unsigned request and gives way to an agent that proves the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
-    /// True if a message to the master has proved its key: it gives way to an agent that signs its join request.
+    /// True if a message to the master has proved its key. It gives way to an agent that signs its join request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub proved_by_message: bool,
     /// Time of its newest signed join request, by its own clock. An older request is a replay.
@@ -169,135 +169,137 @@ pub struct Member {
 /// A change of a member's endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointChange {
-    /// When.
+    /// Time of the change.
     pub at: Timestamp,
     /// The endpoint before.
     pub from: Endpoint,
 }
 
-/// Whether our agent belongs to a swarm.
+/// Membership status of our agent in a swarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
-    /// It does.
+pub enum MembershipStatus {
+    /// A member.
     #[default]
     Active,
     /// It has left.
     Left,
     /// It was kicked.
     Kicked,
-    /// There is no swarm any more.
+    /// The swarm was dissolved.
     Dissolved,
 }
 
-/// What is known of an invite.
+/// A stored invite.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InviteRecord {
-    /// Who made it.
+    /// The inviting agent.
     pub issuer: PeerId,
-    /// When.
+    /// Creation time.
     pub made_at: Timestamp,
-    /// When it ends.
+    /// Expiry time.
     pub ends_at: Option<Timestamp>,
-    /// How many may use it.
+    /// Maximum number of uses.
     pub max_uses: Option<u32>,
-    /// Who has.
+    /// Agents that have used it.
     #[serde(default)]
     pub used_by: BTreeSet<PeerId>,
     /// Further uses by other agents under an id in `used_by`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reused: u32,
-    /// Whether it was taken back.
+    /// True if it was revoked.
     #[serde(default)]
     pub revoked: bool,
 }
 
-/// Somebody whom the master has announced without a key: its endpoint is asked for it until it has told it.
+/// A member that the master has announced without a key. Its endpoint is polled until it returns the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Announced {
-    /// Where it is reached, on the master's word.
+pub struct KeylessMember {
+    /// The endpoint, as announced by the master.
     pub endpoint: Endpoint,
-    /// Since when it is a member.
+    /// Time when it joined.
     pub joined_at: Timestamp,
-    /// How often it was asked in vain.
+    /// Number of failed attempts.
     pub asked: u32,
-    /// When to ask again.
+    /// Time of the next attempt.
     pub ask_at: Timestamp,
 }
 
-/// Somebody who was kicked.
+/// The ban of a kicked agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ban {
-    /// When.
+    /// Time of the ban.
     pub at: Timestamp,
-    /// With which key, so that another name does not help.
+    /// The banned key, so that a new id does not evade the ban.
     pub public_key: Option<PublicKey>,
-    /// True if it had not signed its join request: the ban does not apply to the agent that does so with the key.
+    /// True if the member had not signed its join request: the ban does not apply to the agent that signs with the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
 }
 
-/// Somebody who waits for approval.
+/// A candidate that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingJoin {
-    /// Where it is reached.
+    /// Its endpoint.
     pub endpoint: Endpoint,
-    /// Its key.
+    /// Its public key.
     pub public_key: PublicKey,
-    /// The invite.
+    /// Digest of its invite.
     pub invite: String,
-    /// When it asked.
+    /// Time of the request.
     pub asked_at: Timestamp,
-    /// When it signed the request, by its own clock; nothing where it did not, and its key is not proven.
+    /// Signing time of the request, by its own clock; `None` if it is unsigned and the key is not proven.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_at: Option<Timestamp>,
-    /// Whether it was denied; kept so that asking again changes nothing.
+    /// True if it was denied; kept so that a retry changes nothing.
     #[serde(default)]
     pub denied: bool,
 }
 
-/// Something that is still to be said to others.
+/// A pending announcement to other members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announcement {
-    /// Its id on the wire, made with it, so that saying it twice is saying it once.
+    /// Message id on the wire, generated once, so that a second submission is a duplicate.
     pub id: Uuid,
-    /// To whom; everybody where nobody is named.
+    /// The recipient; `None` means all members.
     pub to: Option<PeerId>,
-    /// What: the JSON of a system message.
+    /// The JSON of a system message.
     pub content: String,
 }
 
-/// A new key of our own agent. Who has not heard the news yet knows the one before it.
+/// A key rotation of our own agent. Peers that have not received the message yet know the old key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rotation {
-    /// The id of the news on the wire.
+    /// Message id of the `key_rotated` message.
     pub news: Uuid,
     /// The key before.
     pub old_key: PublicKey,
 }
 
-/// A member that was asked to lead the swarm. Our agent leads it until it has the answer and has told everybody: who leads
-/// is decided in one place, so that a question or an answer that gets lost leaves one master and not two.
+/// The open request to a member to become master.
+///
+/// Our agent leads the swarm until it has the answer and has announced the change. One side decides who leads, so a
+/// lost request or answer leaves one master and not two.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
-    /// Who.
+    /// The member.
     pub to: PeerId,
-    /// The id of the question on the wire.
+    /// Message id of the request.
     pub asked: Uuid,
-    /// When it was asked.
+    /// Time of the request.
     #[serde(default)]
     pub asked_at: Timestamp,
 }
 
 impl Identity {
-    /// The name of this agent in the hub.
+    /// Returns the local name of this agent.
     pub fn name(&self) -> Option<Name> {
         self.agent.name()
     }
 }
 
 impl Ban {
-    /// The ban of a member that is removed, or of an id alone.
+    /// Builds the ban of a member that is removed, or of an id alone.
     pub(crate) fn of(member: Option<&Member>, at: Timestamp) -> Self {
         Self {
             at,
@@ -308,18 +310,18 @@ impl Ban {
 }
 
 impl Swarm {
-    /// Whether our agent belongs to it.
+    /// True if our agent is a member.
     pub fn is_active(&self) -> bool {
-        self.standing == Standing::Active
+        self.status == MembershipStatus::Active
     }
 
-    /// A name for a member that no other one has here.
-    pub fn free_name(&self, id: &PeerId) -> Name {
+    /// Returns a local name that no other member has.
+    pub fn choose_name(&self, id: &PeerId) -> Name {
         let taken = |name: &Name| self.members.values().chain(self.former.values()).any(|m| m.name == *name);
         if let Some(name) = id.name().filter(|name| !taken(name)) {
             return name;
         }
-        // Ids that differ in case alone, or that are no names here: told apart by number.
+        // Ids that differ only in case, or that are not valid names, get a number.
         let stem: String =
             id.as_str().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(100).collect();
         (2..10_000_u32)
@@ -329,28 +331,28 @@ impl Swarm {
             .unwrap_or_else(Name::human)
     }
 
-    /// Adds or replaces a member that has proved its key. False where it clashes with another.
-    pub fn put_member(
+    /// Adds or replaces a member that has proved its key. Returns false if it conflicts with another.
+    pub fn insert_member(
         &mut self,
         id: &PeerId,
         endpoint: Endpoint,
         public_key: PublicKey,
         joined_at: Timestamp,
     ) -> bool {
-        self.insert_told(Told { id: id.clone(), endpoint, public_key, joined_at, provisional: false })
+        self.insert_entry(RosterEntry { id: id.clone(), endpoint, public_key, joined_at, provisional: false })
     }
 
-    /// Adds or replaces a member; one that is known keeps its name. False where it clashes with another.
-    pub(crate) fn insert_told(&mut self, told: Told) -> bool {
-        let Told { id, endpoint, public_key, joined_at, provisional } = told;
+    /// Adds or replaces a member; a known member keeps its local name. Returns false if it conflicts with another.
+    pub(crate) fn insert_entry(&mut self, told: RosterEntry) -> bool {
+        let RosterEntry { id, endpoint, public_key, joined_at, provisional } = told;
         let id = &id;
         let known = self.members.get(id).or_else(|| self.former.get(id));
-        let name = known.map_or_else(|| self.free_name(id), |known| known.name.clone());
+        let name = known.map_or_else(|| self.choose_name(id), |known| known.name.clone());
         let same = known.filter(|known| known.public_key == public_key);
         let signs = same.is_some_and(|known| known.signs_envelopes);
         let signed_at = same.and_then(|known| known.signed_at);
         let replaced_keys = same.map(|known| known.replaced_keys.clone()).unwrap_or_default();
-        let endpoint_change = known.and_then(|known| known.change_to(&endpoint, joined_at));
+        let endpoint_change = known.and_then(|known| known.endpoint_change_to(&endpoint, joined_at));
         let member = Member {
             name,
             endpoint,
@@ -365,8 +367,8 @@ impl Swarm {
             endpoint_change,
             replaced_keys,
         };
-        if let Err(clash) = self.members.insert(id.clone(), member) {
-            tracing::warn!(swarm = %self.realm, member = %id, "a member was not taken in: {clash}");
+        if let Err(conflict) = self.members.insert(id.clone(), member) {
+            tracing::warn!(swarm = %self.realm, member = %id, "a member was not added: {conflict}");
             return false;
         }
         self.former.remove(id);
@@ -376,13 +378,13 @@ impl Swarm {
         true
     }
 
-    /// Takes a member out; false where it was none.
-    pub fn drop_member(&mut self, id: &PeerId) -> bool {
+    /// Removes a member. Returns false if there was none.
+    pub fn remove_member(&mut self, id: &PeerId) -> bool {
         self.announced.remove(id);
         match self.members.remove(id) {
             Some(member) => {
                 self.former.insert(id.clone(), member);
-                // Whoever is gone leads nothing.
+                // A member that is gone cannot become master.
                 self.handover.take_if(|handover| handover.to == *id);
                 true
             }
@@ -390,23 +392,23 @@ impl Swarm {
         }
     }
 
-    /// The member that goes by a name here.
-    pub fn by_name(&self, name: &Name) -> Option<(&PeerId, &Member)> {
+    /// Finds a member by its local name.
+    pub fn member_by_name(&self, name: &Name) -> Option<(&PeerId, &Member)> {
         self.members.iter().find(|(_, member)| member.name == *name)
     }
 
-    /// Notes something to be said to others.
+    /// Queues an announcement.
     pub fn announce(&mut self, id: Uuid, to: Option<PeerId>, content: String) {
         self.announcements.push(Announcement { id, to, content });
     }
 
-    /// Its members as they stand in an answer or a roster.
-    pub fn roster(&self) -> Vec<Joined> {
-        let joined = |(id, member): (&PeerId, &Member)| Joined {
+    /// Renders the members for an answer or a roster.
+    pub fn roster(&self) -> Vec<RosterMember> {
+        let joined = |(id, member): (&PeerId, &Member)| RosterMember {
             agent_id: id.to_string(),
             endpoint: member.endpoint.to_string(),
             public_key: member.public_key.to_wire(),
-            joined_at: Some(stamp::render(member.joined_at)),
+            joined_at: Some(timestamp::render(member.joined_at)),
             provisional: member.provisional.then_some(true),
         };
         self.members.iter().map(joined).collect()
@@ -417,14 +419,14 @@ impl Swarm {
             agent_id: id.to_string(),
             endpoint: member.endpoint.to_string(),
             public_key: member.public_key.to_wire(),
-            joined_at: stamp::render(member.joined_at),
+            joined_at: timestamp::render(member.joined_at),
         };
         SwarmMembership {
             swarm_id: self.swarm_id.to_string(),
             name: self.name.clone(),
             master: self.master.to_string(),
             members: self.members.iter().map(member).collect(),
-            joined_at: stamp::render(self.joined_at),
+            joined_at: timestamp::render(self.joined_at),
             settings: self.settings,
         }
     }
@@ -435,8 +437,8 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// What `state.json` says of an agent and its swarms.
-pub(crate) fn state_of<'s>(
+/// Builds the `state.json` of an agent and its swarms.
+pub(crate) fn build_state<'s>(
     identity: &Identity,
     swarms: impl Iterator<Item = &'s Swarm> + Clone,
 ) -> MembershipState {
@@ -445,7 +447,7 @@ pub(crate) fn state_of<'s>(
     for (id, known) in &identity.known_keys {
         let key = KnownKey {
             public_key: known.public_key.to_wire(),
-            fetched_at: stamp::render(known.fetched_at),
+            fetched_at: timestamp::render(known.fetched_at),
             endpoint: known.endpoint.clone(),
         };
         state.public_keys.insert(id.to_string(), key);
@@ -454,7 +456,7 @@ pub(crate) fn state_of<'s>(
         for (id, member) in swarm.members.iter().filter(|(id, _)| **id != identity.agent) {
             let key = KnownKey {
                 public_key: member.public_key.to_wire(),
-                fetched_at: stamp::render(member.confirmed_at.unwrap_or(member.joined_at)),
+                fetched_at: timestamp::render(member.confirmed_at.unwrap_or(member.joined_at)),
                 endpoint: Some(member.endpoint.resource("info").to_string()),
             };
             state.public_keys.insert(id.to_string(), key);

@@ -1,15 +1,14 @@
-//! Times as the protocol writes them: UTC, milliseconds, `Z`.
+//! Timestamps of the protocol: UTC, milliseconds, `Z`.
 
 use jiff::Timestamp;
 
-/// A time in the one form that every implementation renders alike: 24 characters, milliseconds cut off.
+/// Formats a time in the one form that every implementation writes alike: 24 characters, truncated to milliseconds.
 pub(crate) fn render(at: Timestamp) -> String {
     let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
-/// The time that a text names. Only UTC, only full dates and times: an offset or a 24th hour is refused rather than
-/// guessed at.
+/// Parses a time. Accepts only UTC and full dates and times: an offset or hour 24 is refused instead of guessed.
 pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let (bare, rest) = text.split_at_checked(19)?;
     let shape = |(n, b): (usize, u8)| match n {
@@ -34,5 +33,5 @@ pub(crate) fn parse(text: &str) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
-#[path = "stamp_tests.rs"]
+#[path = "timestamp_tests.rs"]
 mod tests;

@@ -1,34 +1,35 @@
-//! What the swarm itself says: changes of the roster to the members, and news to our own agents.
+//! System messages of a swarm: roster changes for the members, and notices for local agents.
 
 use switchboard_core::{Address, AgentId, GroupId, ResolveError};
 use switchboard_hub::{HUB_NAME, HubError};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
-use crate::book;
 use crate::error::SwarmError;
-use crate::ledger::{Announcement, Swarm};
+use crate::model::{Announcement, Swarm};
+use crate::store;
 use crate::swarms::Swarms;
-use crate::translate::{Written, scope};
+use crate::translate::{OutgoingDraft, scope};
 use crate::wire::{MessageType, SystemContent};
 
 impl Swarms {
-    /// Hands what is still to be said to the hub, and notes that it was. Interrupted in between, it is said again under
-    /// the same id, which is saying it once.
-    pub(crate) async fn say_announcements(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
-        let book = self.book();
-        let Some(known) = book.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
+    /// Submits pending announcements to the hub and removes them from the store.
+    ///
+    /// After a crash in between, an announcement is submitted again under the same id and deduplicated.
+    pub(crate) async fn send_announcements(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
+        let snapshot = self.snapshot();
+        let Some(known) = snapshot.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
         if known.announcements.is_empty() {
             return Ok(());
         }
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         for announcement in &known.announcements {
-            self.say(agent, known, announcement).await?;
-            said.push(announcement.id);
+            self.send_announcement(agent, known, announcement).await?;
+            sent.push(announcement.id);
         }
-        book::edit_swarm(self.hub(), agent, swarm, move |place| {
-            if let Some(swarm) = place {
-                swarm.announcements.retain(|announcement| !said.contains(&announcement.id));
+        store::edit_swarm(self.hub(), agent, swarm, move |slot| {
+            if let Some(swarm) = slot {
+                swarm.announcements.retain(|announcement| !sent.contains(&announcement.id));
             }
             Ok(())
         })
@@ -36,28 +37,33 @@ impl Swarms {
         self.refresh().await.map(|_| ())
     }
 
-    async fn say(&self, agent: &PeerId, swarm: &Swarm, said: &Announcement) -> Result<(), SwarmError> {
+    async fn send_announcement(
+        &self,
+        agent: &PeerId,
+        swarm: &Swarm,
+        announcement: &Announcement,
+    ) -> Result<(), SwarmError> {
         let Some(from) = agent.name().map(AgentId::local) else { return Ok(()) };
         let realm = &swarm.realm;
-        let to = match &said.to {
+        let to = match &announcement.to {
             None => Address::Group(GroupId::Swarm(realm.clone())),
             Some(id) => match swarm.members.get(id).or_else(|| swarm.former.get(id)) {
                 Some(member) => AgentId { name: member.name.clone(), realm: Some(realm.clone()) }.into(),
                 None => return Ok(()),
             },
         };
-        let written = Written {
+        let outgoing = OutgoingDraft {
             id: self.hub().next_id(),
-            wire_id: said.id,
+            wire_id: announcement.id,
             from,
             to,
             kind: MessageType::System,
-            text: said.content.clone(),
+            text: announcement.content.clone(),
             now: self.hub().now(),
         };
-        let Some(draft) = written.into_draft(swarm.swarm_id) else { return Ok(()) };
+        let Some(draft) = outgoing.into_draft(swarm.swarm_id) else { return Ok(()) };
         match self.hub().submit(draft).await {
-            // Or there is nobody to tell, or the directory has forgotten them after a crash.
+            // Also a success: the swarm has no other member, or the directory lost them in a crash.
             Ok(_)
             | Err(HubError::Unresolved(
                 ResolveError::EmptyGroup { .. } | ResolveError::UnknownAgent { .. },
@@ -66,23 +72,30 @@ impl Swarms {
         }
     }
 
-    /// Says something to another agent of a swarm, without a place in the ledger: what is lost is asked for again.
-    pub(crate) async fn say_to(
+    /// Sends a system message to one agent of a swarm without storing it first. If it is lost, the recipient asks
+    /// again.
+    pub(crate) async fn send_system_message(
         &self,
         agent: &PeerId,
         swarm: &Swarm,
         to: &PeerId,
         content: String,
     ) -> Result<(), SwarmError> {
-        self.say(agent, swarm, &Announcement { id: Uuid::new_v4(), to: Some(to.clone()), content }).await
+        self.send_announcement(
+            agent,
+            swarm,
+            &Announcement { id: Uuid::new_v4(), to: Some(to.clone()), content },
+        )
+        .await
     }
 
-    /// Puts news of a swarm into the queue of our own agent (§5.7). It never keeps back what it is news of.
+    /// Adds a notice about a swarm to a local agent's mailbox (§5.7). A failure is logged and does not fail the change
+    /// itself.
     pub(crate) async fn notify(&self, agent: &PeerId, swarm: &Swarm, content: &SystemContent) {
         let (Some(me), Ok(hub)) = (agent.name(), HUB_NAME.parse::<AgentId>()) else { return };
         let Ok(sender) = PeerId::parse(HUB_NAME) else { return };
         let wire_id = Uuid::new_v4();
-        let written = Written {
+        let outgoing = OutgoingDraft {
             id: self.hub().next_id(),
             wire_id,
             from: hub,
@@ -91,11 +104,11 @@ impl Swarms {
             text: content.to_text(),
             now: self.hub().now(),
         };
-        let Some(mut draft) = written.into_draft(swarm.swarm_id) else { return };
+        let Some(mut draft) = outgoing.into_draft(swarm.swarm_id) else { return };
         draft.native.scope = scope(swarm.swarm_id, &sender, agent);
         draft.allow_unregistered = true;
         if let Err(error) = self.hub().submit_as_hub(draft).await {
-            tracing::warn!(error = %error, "news of a swarm could not be noted");
+            tracing::warn!(error = %error, "a swarm notice could not be stored");
         }
     }
 }

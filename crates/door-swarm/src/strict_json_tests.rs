@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn what_has_two_meanings_is_refused() {
+fn ambiguous_json_is_refused() {
     for (text, problem) in [
         (r#"{"a":1,"a":2}"#, "'a' occurs twice"),
         (r#"{"m":{"x":{"k":1,"k":1}}}"#, "'k' occurs twice"),
@@ -23,12 +23,12 @@ fn what_has_two_meanings_is_refused() {
 
 proptest! {
     #[test]
-    fn garbage_is_an_error_and_never_more(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn garbage_is_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = parse(&bytes);
     }
 
     #[test]
-    fn what_serde_writes_is_read_alike(keys in proptest::collection::btree_map("[a-z]{1,6}", ".{0,20}", 0..6)) {
+    fn serde_output_round_trips(keys in proptest::collection::btree_map("[a-z]{1,6}", ".{0,20}", 0..6)) {
         let keys: std::collections::BTreeMap<_, String> =
             keys.into_iter().map(|(key, value): (String, String)| (key, value.replace('\0', ""))).collect();
         let text = serde_json::to_string(&keys).unwrap();

@@ -1,4 +1,4 @@
-//! Joining a swarm: what our side of it asks and believes (§5.3).
+//! Client side of joining a swarm (§5.3): the request, and the checks of the answer.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -12,21 +12,21 @@ use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::invite::{InviteLink, Token};
-use crate::ledger::{Identity, Joining, Standing, Swarm};
-use crate::members::{Told, sift};
-use crate::roster::{ROSTER_BYTES, read_member};
+use crate::members::{RosterEntry, filter_roster};
+use crate::model::{Identity, MembershipStatus, OutgoingJoin, Swarm};
+use crate::roster::{MAX_ROSTER_BYTES, parse_member};
 use crate::signing::{ENVELOPE_SIGNATURE, Payload, sign_envelope};
-use crate::stamp;
-use crate::state::MOST_MEMBERS;
+use crate::state::MAX_MEMBERS;
 use crate::swarms::Swarms;
+use crate::timestamp;
 use crate::wire::{ErrorBody, JoinAccepted, JoinRequest, JoinSender, MessageType, PROTOCOL_VERSION};
 
-/// What became of a request to join.
+/// Outcome of a join request.
 #[derive(Debug, Clone)]
 pub enum JoinOutcome {
     /// Our agent is a member.
     Joined(Box<Swarm>),
-    /// The master has to approve; it is asked again from time to time while `serve` runs.
+    /// The master has to approve; `serve` retries the request from time to time.
     Pending {
         /// The swarm.
         swarm_id: Uuid,
@@ -44,26 +44,26 @@ impl Swarms {
         let identity = self.identity(agent)?;
         let token = link.open()?;
         token.invite.check_time(self.hub().now())?;
-        if let Some(known) = self.book().swarms.get(&(identity.agent.clone(), link.swarm_id))
+        if let Some(known) = self.snapshot().swarms.get(&(identity.agent.clone(), link.swarm_id))
             && known.is_active()
         {
             return Err(SwarmError::AlreadyMember { swarm: known.realm.clone() });
         }
-        // Found out before anybody is asked.
-        self.free_realm(&identity.agent, link.swarm_id, realm, "swarm").await?;
-        let answer = self.ask_to_join(&identity, link, &token).await?;
+        // Fail before the request is sent.
+        self.choose_realm(&identity.agent, link.swarm_id, realm, "swarm").await?;
+        let answer = self.request_join(&identity, link, &token).await?;
         if answer.status == StatusCode::ACCEPTED {
-            self.note_joining(&identity.agent, link, realm.cloned()).await?;
+            self.record_outgoing_join(&identity.agent, link, realm.cloned()).await?;
             return Ok(JoinOutcome::Pending { swarm_id: link.swarm_id });
         }
-        let accepted = read_accepted(&token.invite.endpoint, &answer)?;
-        let swarm = self.believe(&identity, &token, accepted, realm).await?;
-        let swarm = self.insert(&identity.agent, swarm).await?;
-        self.forget_joining(&identity.agent, link.swarm_id).await?;
+        let accepted = parse_accepted(&token.invite.endpoint, &answer)?;
+        let swarm = self.verify_answer(&identity, &token, accepted, realm).await?;
+        let swarm = self.insert_swarm(&identity.agent, swarm).await?;
+        self.remove_outgoing_join(&identity.agent, link.swarm_id).await?;
         Ok(JoinOutcome::Joined(Box::new(swarm)))
     }
 
-    async fn ask_to_join(
+    async fn request_join(
         &self,
         identity: &Identity,
         link: &InviteLink,
@@ -71,10 +71,10 @@ impl Swarms {
     ) -> Result<Response, SwarmError> {
         let invite = &token.invite;
         let key = self.key(&identity.agent).await?;
-        let (message_id, timestamp) = (Uuid::new_v4().to_string(), stamp::render(self.hub().now()));
+        let (message_id, timestamp) = (Uuid::new_v4().to_string(), timestamp::render(self.hub().now()));
         let (swarm_id, master) = (link.swarm_id.to_string(), invite.master.to_string());
-        let known = self.book().swarms.get(&(identity.agent.clone(), link.swarm_id)).cloned();
-        let has_left = known.is_some_and(|known| known.standing == Standing::Left);
+        let known = self.snapshot().swarms.get(&(identity.agent.clone(), link.swarm_id)).cloned();
+        let has_left = known.is_some_and(|known| known.status == MembershipStatus::Left);
         let proof = Payload {
             message_id: &message_id,
             timestamp: &timestamp,
@@ -99,19 +99,21 @@ impl Swarms {
             rejoin: has_left.then_some(true),
             metadata: None,
         };
-        // A struct of texts can always be written.
+        // A struct of strings always serializes.
         let mut request = serde_json::to_value(&request).unwrap_or_default();
-        // The protocol's signature leaves the endpoint open.
+        // The protocol's signature does not cover the endpoint.
         if let Some(signature) = sign_envelope(&key, &request) {
             request["metadata"] = json!({ ENVELOPE_SIGNATURE: signature });
         }
         let body = Bytes::from(request.to_string());
-        let limits = Limits { time: self.config().timeout, body: ROSTER_BYTES };
+        let limits = Limits { time: self.config().timeout, body: MAX_ROSTER_BYTES };
         self.post(&invite.endpoint, "join", &identity.agent, body, limits).await
     }
 
-    /// Posts to a resource of an endpoint. Servers whose routes begin with `/swarm` though the endpoint does not end so are
-    /// found at the second try.
+    /// Posts to a resource of an endpoint.
+    ///
+    /// On a 404 it retries below `/swarm`, for servers whose routes begin with `/swarm` although the endpoint does not
+    /// end with it.
     pub(crate) async fn post(
         &self,
         endpoint: &Endpoint,
@@ -126,17 +128,18 @@ impl Swarms {
         let first = url(endpoint.resource(resource))?;
         let answer = client.post_json(&first, headers(agent), body.clone(), limits).await?;
         match endpoint.resource_below_swarm(resource) {
-            // A 404 of the protocol has an error of the protocol in it: then the route was right.
-            Some(second) if answer.status == StatusCode::NOT_FOUND && error_of(&answer).is_none() => {
+            // A 404 with a protocol error comes from the right route.
+            Some(second) if answer.status == StatusCode::NOT_FOUND && protocol_error(&answer).is_none() => {
                 Ok(client.post_json(&url(second)?, headers(agent), body, limits).await?)
             }
             _ => Ok(answer),
         }
     }
 
-    /// What the answer to a join is believed: a roster in which the master is who the invite says, with a key that has
-    /// signed the invite, and our agent is who it is.
-    async fn believe(
+    /// Verifies the answer to a join request and builds the swarm from it.
+    ///
+    /// The roster must name the master of the invite, the key that signed the invite, and our agent with its own key.
+    async fn verify_answer(
         &self,
         identity: &Identity,
         token: &Token,
@@ -151,7 +154,7 @@ impl Swarms {
         if accepted.swarm_id != invite.swarm_id.to_string() {
             return Err(bad("it is about another swarm"));
         }
-        if accepted.members.len() > MOST_MEMBERS {
+        if accepted.members.len() > MAX_MEMBERS {
             return Err(bad("its roster is too long"));
         }
         let now = self.hub().now();
@@ -159,14 +162,14 @@ impl Swarms {
         let called: String = called.chars().filter(|c| !c.is_control()).take(256).collect();
         let mut swarm = Swarm {
             swarm_id: invite.swarm_id,
-            realm: self.free_realm(&identity.agent, invite.swarm_id, realm, &called).await?,
+            realm: self.choose_realm(&identity.agent, invite.swarm_id, realm, &called).await?,
             name: if called.is_empty() { "swarm".to_owned() } else { called },
             master: invite.master.clone(),
             epoch: accepted.epoch.unwrap_or(0),
             members: <_>::default(),
-            joined_at: accepted.joined_at.as_deref().and_then(stamp::parse).unwrap_or(now),
+            joined_at: accepted.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(now),
             settings: accepted.settings.unwrap_or_default(),
-            standing: Standing::Active,
+            status: MembershipStatus::Active,
             former: <_>::default(),
             invites: <_>::default(),
             announced: <_>::default(),
@@ -179,40 +182,40 @@ impl Swarms {
             orders: <_>::default(),
             left_out: <_>::default(),
         };
-        let mut told = Vec::new();
+        let mut entries = Vec::new();
         for member in &accepted.members {
-            match read_member(member, now) {
-                // A master that does not count checks no proof.
+            match parse_member(member, now) {
+                // A master without epochs checks no proofs.
                 Ok(member) => {
                     let provisional = member.provisional || accepted.epoch.is_none();
-                    told.push(Told { provisional, ..member });
+                    entries.push(RosterEntry { provisional, ..member });
                 }
-                // Other programs check less; one member of theirs does not keep our agent out.
+                // Other programs check less, and one invalid member must not keep our agent out.
                 Err(error) => {
                     let id = member.agent_id.chars().take(128).collect::<String>().escape_debug().to_string();
                     swarm.left_out.insert(id, error.to_string());
                 }
             }
         }
-        let (told, left_out) =
-            sift(&identity.agent, &invite.master, told).map_err(|clash| bad(&clash.to_string()))?;
-        for member in told {
+        let (entries, left_out) = filter_roster(&identity.agent, &invite.master, entries)
+            .map_err(|conflict| bad(&conflict.to_string()))?;
+        for member in entries {
             if swarm.members.contains_key(&member.id) {
                 return Err(bad("its roster names an agent twice"));
             }
             let checked = swarm.members.check(&member.id, &member.public_key, member.provisional);
-            checked.map_err(|clash| bad(&clash.to_string()))?;
-            swarm.insert_told(member);
+            checked.map_err(|conflict| bad(&conflict.to_string()))?;
+            swarm.insert_entry(member);
         }
         swarm.left_out.extend(left_out);
         for (id, reason) in &swarm.left_out {
-            tracing::warn!(swarm = %swarm.realm, member = %id, "a member of the swarm is left out: {reason}");
+            tracing::warn!(swarm = %swarm.realm, member = %id, "a roster entry was excluded: {reason}");
         }
-        let signer =
-            swarm.members.get(invite.signer()).ok_or_else(|| bad("its roster lacks whoever invited"))?;
-        token
-            .verify(&signer.public_key)
-            .map_err(|_| bad("its roster names another key than the one that signed the invite"))?;
+        let signer = swarm
+            .members
+            .get(invite.signer())
+            .ok_or_else(|| bad("its roster lacks the issuer of the invite"))?;
+        token.verify(&signer.public_key).map_err(|_| bad("the key in its roster did not sign the invite"))?;
         if !swarm.members.contains_key(&invite.master) {
             return Err(bad("its roster lacks the master"));
         }
@@ -223,7 +226,7 @@ impl Swarms {
         }
     }
 
-    async fn note_joining(
+    async fn record_outgoing_join(
         &self,
         agent: &PeerId,
         link: &InviteLink,
@@ -232,14 +235,14 @@ impl Swarms {
         let (id, link, now) = (link.swarm_id, link.reveal(), self.hub().now());
         self.edit_identity(agent, move |identity| {
             let asked = identity.joining.get(&id).map_or(0, |known| known.asked) + 1;
-            let ask_at = now.saturating_add(pause(asked)).unwrap_or(now);
-            identity.joining.insert(id, Joining { link, realm, asked, ask_at });
+            let ask_at = now.saturating_add(retry_delay(asked)).unwrap_or(now);
+            identity.joining.insert(id, OutgoingJoin { link, realm, asked, ask_at });
             Ok(())
         })
         .await
     }
 
-    async fn forget_joining(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
+    async fn remove_outgoing_join(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
         self.edit_identity(agent, move |identity| {
             identity.joining.remove(&swarm);
             Ok(())
@@ -247,17 +250,17 @@ impl Swarms {
         .await
     }
 
-    /// Asks again where an approval is waited for and it is time.
-    pub(crate) async fn ask_again(&self, now: Timestamp) {
+    /// Retries the join requests that are due.
+    pub(crate) async fn retry_pending_joins(&self, now: Timestamp) {
         for identity in self.identities() {
             for (id, joining) in identity.joining.iter().filter(|(_, joining)| joining.ask_at <= now) {
-                self.ask_once_more(&identity, *id, joining).await;
+                self.retry_join(&identity, *id, joining).await;
             }
         }
     }
 
-    /// Asks again to join a swarm whose master has to approve.
-    pub(crate) async fn ask_once_more(&self, identity: &Identity, id: Uuid, joining: &Joining) {
+    /// Retries the request to join a swarm whose master has to approve.
+    pub(crate) async fn retry_join(&self, identity: &Identity, id: Uuid, joining: &OutgoingJoin) {
         let Ok(link) = InviteLink::parse(&joining.link) else { return };
         let asked = self.join(Some(identity.agent.as_str()), &link, joining.realm.as_ref()).await;
         match asked {
@@ -267,27 +270,27 @@ impl Swarms {
             }
             Ok(JoinOutcome::Pending { .. }) => {}
             Err(error) if error.is_temporary() => {
-                let _ = self.note_joining(&identity.agent, &link, joining.realm.clone()).await;
+                let _ = self.record_outgoing_join(&identity.agent, &link, joining.realm.clone()).await;
             }
             Err(error) => {
                 if !matches!(error, SwarmError::AlreadyMember { .. }) {
-                    tracing::warn!(swarm = %id, error = %error, "the swarm will not be joined");
+                    tracing::warn!(swarm = %id, error = %error, "the join request failed");
                 }
-                let _ = self.forget_joining(&identity.agent, id).await;
+                let _ = self.remove_outgoing_join(&identity.agent, id).await;
             }
         }
     }
 }
 
-/// How long to wait before asking again: seldom enough for a limit of ten in an hour.
-fn pause(asked: u32) -> SignedDuration {
+/// Returns the retry delay: it stays below the limit of ten join requests per hour.
+fn retry_delay(asked: u32) -> SignedDuration {
     SignedDuration::from_mins(if asked < 3 { 1 } else { 10 })
 }
 
-/// The headers of every request (§6.2).
+/// Builds the headers of every request (§6.2).
 pub(crate) fn headers(agent: &PeerId) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    // An id has nothing in it that a header could not hold.
+    // An id has only characters that are valid in a header.
     if let Ok(id) = HeaderValue::from_str(agent.as_str()) {
         headers.insert("x-agent-id", id);
     }
@@ -295,15 +298,15 @@ pub(crate) fn headers(agent: &PeerId) -> HeaderMap {
     headers
 }
 
-/// The error of the protocol in an answer, where it has one. Both texts are the peer's, and are quoted.
-pub(crate) fn error_of(answer: &Response) -> Option<(String, String)> {
+/// Parses the protocol error in an answer, if there is one. Both texts are the peer's and are quoted.
+pub(crate) fn protocol_error(answer: &Response) -> Option<(String, String)> {
     let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
     Some((label_inline(&body.error.code), quote_inline(&body.error.message)))
 }
 
-fn read_accepted(endpoint: &Endpoint, answer: &Response) -> Result<JoinAccepted, SwarmError> {
+fn parse_accepted(endpoint: &Endpoint, answer: &Response) -> Result<JoinAccepted, SwarmError> {
     if answer.status != StatusCode::OK {
-        let (code, message) = error_of(answer).unwrap_or_default();
+        let (code, message) = protocol_error(answer).unwrap_or_default();
         return Err(SwarmError::Refused {
             endpoint: endpoint.to_string(),
             status: answer.status.as_u16(),
@@ -312,7 +315,7 @@ fn read_accepted(endpoint: &Endpoint, answer: &Response) -> Result<JoinAccepted,
         });
     }
     let bad = |problem: String| SwarmError::BadAnswer { endpoint: endpoint.to_string(), problem };
-    let value = crate::strict::parse(&answer.body).map_err(|error| bad(error.to_string()))?;
+    let value = crate::strict_json::parse(&answer.body).map_err(|error| bad(error.to_string()))?;
     let accepted: JoinAccepted =
         serde_path_to_error::deserialize(value).map_err(|error| bad(error.to_string()))?;
     if accepted.status == "accepted" {

@@ -1,31 +1,31 @@
-//! The whole roster, for a member that has missed something: in one message where it fits, and otherwise in parts.
+//! Full rosters, for a member that has missed updates: one message if it fits, otherwise several parts.
 //!
-//! A part says everything of the ids from one up to another, so that each can be taken over for itself. Messages to a
-//! member come in their order, and the last part brings the count, the master and the rules: whoever has not got it yet
-//! is still behind, and asks again.
+//! A part covers all ids of a range, so each part can be applied on its own. Messages to a member arrive in order, and
+//! the last part sets the epoch, the master and the settings: a member without it is still behind and requests the
+//! roster again.
 
 use std::collections::BTreeSet;
 
-use super::orders::NextPart;
-use super::{NoAuthority, Said, read_member};
+use super::updates::NextPart;
+use super::{UpdateContext, UpdateError, parse_member};
 use crate::agent_id::PeerId;
 use crate::keys::PublicKey;
-use crate::ledger::{Standing, Swarm};
-use crate::members::{Told, sift};
-use crate::state::MOST_MEMBERS;
-use crate::wire::{Joined, Roster};
+use crate::members::{RosterEntry, filter_roster};
+use crate::model::{MembershipStatus, Swarm};
+use crate::state::MAX_MEMBERS;
+use crate::wire::{Roster, RosterMember};
 
-/// Most bytes of the members in one message: half of what a request may have by default. As text within a message they
-/// grow by a tenth.
-const PART: usize = 128 * 1024;
+/// Maximum size of the members in one message: half of the default request limit. Escaping inside a message adds about
+/// a tenth.
+const MAX_PART_BYTES: usize = 128 * 1024;
 
-/// Most bytes of one member: an id of 128, an address of 2,048, a key of 2,048 in base64, and what stands between them.
-const MEMBER: usize = 128 + 2048 + 2732 + 128;
+/// Maximum size of one member: an id of 128 bytes, a URL of 2,048, a key of 2,048 in base64, and the JSON around them.
+const MAX_MEMBER_BYTES: usize = 128 + 2048 + 2732 + 128;
 
-/// Most bytes of a roster in one piece, as the answer to a request to join has it.
-pub(crate) const ROSTER_BYTES: usize = MOST_MEMBERS * MEMBER + 4096;
+/// Maximum size of an undivided roster, as in the answer to a join request.
+pub(crate) const MAX_ROSTER_BYTES: usize = MAX_MEMBERS * MAX_MEMBER_BYTES + 4096;
 
-/// The ids that a part is about.
+/// The range of ids that a part covers.
 #[derive(Debug, Clone, Copy)]
 struct Span<'a> {
     from: Option<&'a PeerId>,
@@ -39,56 +39,60 @@ impl Span<'_> {
 }
 
 impl Swarm {
-    /// Replaces the roster, or a part of it, by the master's word; false where it is not newer than ours.
+    /// Replaces the roster, or a part of it, by that of the master. Returns false if it is not newer.
     ///
-    /// A roster of the same count is newer only while orders before it are missing: members change their keys and leave by
-    /// their own word before the master has counted it, and such a roster would undo that.
-    pub(crate) fn replace_roster(&mut self, said: &Said<'_>, roster: &Roster) -> Result<bool, NoAuthority> {
-        self.only_master(said, "roster")?;
+    /// A roster with the current epoch counts as newer only while earlier updates are missing: members rotate keys and
+    /// leave by their own messages before the master has counted them, and such a roster would undo that.
+    pub(crate) fn replace_roster(
+        &mut self,
+        context: &UpdateContext<'_>,
+        roster: &Roster,
+    ) -> Result<bool, UpdateError> {
+        self.require_master(context, "roster")?;
         let is_wanted = roster.epoch > self.epoch || (roster.epoch == self.epoch && self.orders.is_behind);
         if !is_wanted {
             return Ok(false);
         }
-        let wrong = |field| NoAuthority::Field { field };
+        let wrong = |field| UpdateError::Field { field };
         let end = |text: &Option<String>, field| {
             text.as_deref().map(PeerId::parse).transpose().map_err(|_| wrong(field))
         };
         let (from, until) = (end(&roster.from, "from")?, end(&roster.until, "until")?);
         let span = Span { from: from.as_ref(), until: until.as_ref() };
         let master = PeerId::parse(&roster.master).map_err(|_| wrong("master"))?;
-        let mut told = self.read_roster(said, roster, span)?;
+        let mut told = self.read_roster(context, roster, span)?;
         for member in &mut told {
-            // A proof that this hub has seen counts, also where the master has not.
+            // A proof that this hub has seen counts even if the master has not seen it.
             member.provisional &= !self.has_signed(&member.id, &member.public_key);
         }
         let ids: BTreeSet<PeerId> = told.iter().map(|member| member.id.clone()).collect();
         let is_last = until.is_none();
         if is_last && !ids.contains(&master) && (span.has(&master) || !self.members.contains_key(&master)) {
-            return Err(NoAuthority::NotAMember);
+            return Err(UpdateError::NotAMember);
         }
-        if span.has(said.me) && !ids.contains(said.me) {
-            self.standing = Standing::Kicked;
+        if span.has(context.me) && !ids.contains(context.me) {
+            self.status = MembershipStatus::Kicked;
             return Ok(true);
         }
-        let others = self.members.iter().filter(|(id, _)| !span.has(id)).map(|(id, member)| Told {
+        let others = self.members.iter().filter(|(id, _)| !span.has(id)).map(|(id, member)| RosterEntry {
             id: id.clone(),
             endpoint: member.endpoint.clone(),
             public_key: member.public_key.clone(),
             joined_at: member.joined_at,
             provisional: member.provisional,
         });
-        let (members, left_out) = sift(said.me, &master, others.chain(told).collect())?;
+        let (members, left_out) = filter_roster(context.me, &master, others.chain(told).collect())?;
         let gone: Vec<PeerId> =
             self.members.keys().filter(|id| span.has(id) && !ids.contains(id)).cloned().collect();
         let unfit = left_out.keys().filter_map(|id| PeerId::parse(id).ok());
         for id in gone.into_iter().chain(unfit) {
-            self.drop_member(&id);
+            self.remove_member(&id);
         }
         if from.is_none() {
             self.left_out.clear();
         }
         self.left_out.extend(left_out);
-        self.put_told(said, members.into_iter().filter(|member| span.has(&member.id)).collect());
+        self.apply_entries(context, members.into_iter().filter(|member| span.has(&member.id)).collect());
         self.count_part(roster.epoch, from.as_ref(), until.as_ref(), |swarm| {
             swarm.master = master;
             swarm.settings = roster.settings;
@@ -96,25 +100,25 @@ impl Swarm {
         Ok(true)
     }
 
-    /// Parses the members of a roster and checks that they are few enough, of its part, and each there once.
+    /// Parses the members of a roster. Checks their number, that they are in range, and that none occurs twice.
     fn read_roster(
         &self,
-        said: &Said<'_>,
+        context: &UpdateContext<'_>,
         roster: &Roster,
         span: Span<'_>,
-    ) -> Result<Vec<Told>, NoAuthority> {
+    ) -> Result<Vec<RosterEntry>, UpdateError> {
         let others = || self.members.iter().filter(|(id, _)| !span.has(id));
-        if roster.members.len() + others().count() > MOST_MEMBERS {
-            return Err(NoAuthority::Field { field: "members" });
+        if roster.members.len() + others().count() > MAX_MEMBERS {
+            return Err(UpdateError::Field { field: "members" });
         }
-        let read = roster.members.iter().map(|member| read_member(member, said.now));
-        let told = read.collect::<Result<Vec<Told>, NoAuthority>>()?;
+        let read = roster.members.iter().map(|member| parse_member(member, context.now));
+        let told = read.collect::<Result<Vec<RosterEntry>, UpdateError>>()?;
         if !told.iter().all(|member| span.has(&member.id)) {
-            return Err(NoAuthority::Field { field: "members" });
+            return Err(UpdateError::Field { field: "members" });
         }
         let ids: BTreeSet<&PeerId> = told.iter().map(|member| &member.id).collect();
         if ids.len() < told.len() {
-            return Err(NoAuthority::Taken);
+            return Err(UpdateError::Taken);
         }
         Ok(told)
     }
@@ -124,46 +128,46 @@ impl Swarm {
         self.members.get(id).is_some_and(|known| known.signs_envelopes && known.public_key == *key)
     }
 
-    /// Makes these the members of their part. The own word of a member counts where it is later than the roster.
-    fn put_told(&mut self, said: &Said<'_>, told: Vec<Told>) {
+    /// Replaces the members in the range of a part. A member's own later message takes precedence over the roster.
+    fn apply_entries(&mut self, context: &UpdateContext<'_>, told: Vec<RosterEntry>) {
         let mut fresh = Vec::new();
-        for Told { id, endpoint, public_key, joined_at, provisional } in told {
-            let is_earlier = self.orders.rekeyed_at(&id).is_some_and(|rekeyed| said.at <= rekeyed);
-            let has_left = self.orders.left_at(&id).is_some_and(|left| said.at <= left)
+        for RosterEntry { id, endpoint, public_key, joined_at, provisional } in told {
+            let is_earlier = self.orders.rekeyed_at(&id).is_some_and(|rekeyed| context.at <= rekeyed);
+            let has_left = self.orders.departed_at(&id).is_some_and(|left| context.at <= left)
                 && self.former.get(&id).is_some_and(|former| joined_at <= former.joined_at);
             let Some(known) = self.members.get_mut(&id) else {
-                // The same membership again: its own word for its key counts as before.
+                // The same membership: the key of the member's own message still counts.
                 let former = self.former.get(&id).filter(|former| joined_at <= former.joined_at);
                 let former = former.filter(|former| former.replaced_keys.contains(&public_key));
                 let key = former.map_or(public_key, |former| former.public_key.clone());
                 if !has_left {
-                    fresh.push(Told { id, endpoint, public_key: key, joined_at, provisional });
+                    fresh.push(RosterEntry { id, endpoint, public_key: key, joined_at, provisional });
                 }
                 continue;
             };
-            // The master's word for a new key counts as the member's own does.
+            // A key rotation that the master announces counts like the member's own.
             let is_old_key = is_earlier || known.replaced_keys.contains(&public_key);
             if known.public_key != public_key && !is_old_key {
                 known.public_key = public_key;
                 known.signs_envelopes = false;
                 known.offered_key = None;
-                known.confirmed_at = Some(said.now);
+                known.confirmed_at = Some(context.now);
             }
             let moved_at = known.endpoint_change.as_ref().map(|change| change.at);
-            if moved_at.is_none_or(|moved_at| moved_at < said.at) {
-                known.move_to(endpoint, said.at);
+            if moved_at.is_none_or(|moved_at| moved_at < context.at) {
+                known.move_to(endpoint, context.at);
             }
             known.provisional = provisional;
-            // It may have left and come back since.
+            // It may have left and rejoined in the meantime.
             known.joined_at = known.joined_at.max(joined_at);
         }
-        // After the known ones, one of which may have had the key before.
+        // After the known members, one of which may have held the key before.
         for member in fresh {
-            self.insert_told(member);
+            self.insert_entry(member);
         }
     }
 
-    /// Notes that a part was taken over. The last one brings the count where all before it have come.
+    /// Records that a part was applied. The last part sets the epoch if all earlier parts were applied.
     fn count_part(
         &mut self,
         epoch: u64,
@@ -185,19 +189,19 @@ impl Swarm {
                 self.orders.is_behind = false;
                 finish(self);
             }
-            // Still behind: the roster is asked for again.
+            // Still behind: the roster is requested again.
             _ => {}
         }
     }
 
-    /// The whole roster, for a member that has missed something, in as many parts as it takes.
-    pub(crate) fn whole_roster(&self) -> Vec<Roster> {
-        let mut parts: Vec<Vec<Joined>> = vec![Vec::new()];
+    /// Renders the full roster, in as many parts as needed.
+    pub(crate) fn roster_parts(&self) -> Vec<Roster> {
+        let mut parts: Vec<Vec<RosterMember>> = vec![Vec::new()];
         let mut size = 0;
         for member in self.roster() {
-            // What is written here can be written as JSON.
-            let bytes = serde_json::to_vec(&member).map_or(MEMBER, |text| text.len());
-            if size + bytes > PART {
+            // A struct of strings always serializes.
+            let bytes = serde_json::to_vec(&member).map_or(MAX_MEMBER_BYTES, |text| text.len());
+            if size + bytes > MAX_PART_BYTES {
                 parts.push(Vec::new());
                 size = 0;
             }
@@ -227,5 +231,5 @@ impl Swarm {
 }
 
 #[cfg(test)]
-#[path = "whole_tests.rs"]
+#[path = "snapshot_tests.rs"]
 mod tests;

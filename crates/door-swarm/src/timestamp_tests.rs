@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_one_form_comes_back_as_it_was() {
+fn canonical_form_round_trips() {
     for text in ["2026-02-05T14:30:00.000Z", "2026-12-31T23:59:59.001Z"] {
         assert_eq!(render(parse(text).unwrap()), text);
     }
@@ -11,9 +11,9 @@ fn the_one_form_comes_back_as_it_was() {
     }
 }
 
-/// S4: other zones, leap seconds, a 24th hour.
+/// Other time zones, leap seconds, hour 24.
 #[test]
-fn other_times_are_refused() {
+fn other_forms_are_refused() {
     for text in [
         "",
         "2026-02-05",

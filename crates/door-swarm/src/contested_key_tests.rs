@@ -1,8 +1,8 @@
 use uuid::Uuid;
 
 use super::*;
-use crate::ledger::Ban;
-use crate::members::Told;
+use crate::members::RosterEntry;
+use crate::model::Ban;
 use crate::roster::tests::{at, endpoint, id, key, swarm};
 
 /// A swarm that alice leads, with two provisional members that name one key.
@@ -10,19 +10,19 @@ fn contested() -> Swarm {
     let mut swarm = swarm();
     swarm.joined_at = at(0);
     for (second, name) in [(5, "mallory"), (6, "dave")] {
-        let told = Told {
+        let told = RosterEntry {
             id: id(name),
             endpoint: endpoint(name),
             public_key: key(10).public(),
             joined_at: at(second),
             provisional: true,
         };
-        assert!(swarm.insert_told(told), "{name}");
+        assert!(swarm.insert_entry(told), "{name}");
     }
     swarm
 }
 
-/// A message of dave to alice, signed after it joined.
+/// A message from dave to alice, signed after dave joined.
 fn message() -> SignedMessage {
     SignedMessage {
         sender: id("dave"),
@@ -39,16 +39,19 @@ fn contests_name_members_and_command() {
     let swarm = contested();
     assert_eq!(swarm.rivals(&id("dave")), [&id("mallory")]);
     assert_eq!(swarm.rivals(&id("bob")), Vec::<&PeerId>::new());
-    let contests = swarm.contests();
-    assert_eq!(contests.len(), 1);
+    let contested_keys = swarm.contested_keys();
+    assert_eq!(contested_keys.len(), 1);
     assert_eq!(
-        contests[0].message(),
-        "'dave' and 'mallory' of 'research' name one key, and none has proved it"
+        contested_keys[0].message(),
+        "'dave' and 'mallory' of 'research' name the same key, and none has proved it"
     );
     for me in ["alice", "bob"] {
-        assert!(contests[0].hint(&id(me)).contains("switchboard swarm kick ID --swarm research"), "{me}");
+        assert!(
+            contested_keys[0].hint(&id(me)).contains("switchboard swarm kick ID --swarm research"),
+            "{me}"
+        );
     }
-    assert!(contests[0].hint(&id("bob")).contains("owner of 'alice'"));
+    assert!(contested_keys[0].hint(&id("bob")).contains("owner of 'alice'"));
 }
 
 #[test]
@@ -59,11 +62,11 @@ fn message_to_master_proves_key() {
     assert_eq!(swarm.settle_key(&alice, &dave, KeyProof::Message), [mallory]);
     let proven = &swarm.members[&dave];
     assert!(!proven.provisional && proven.proved_by_message && !swarm.members.contains_key(&id("mallory")));
-    assert!(swarm.banned.is_empty() && swarm.contests().is_empty());
+    assert!(swarm.banned.is_empty() && swarm.contested_keys().is_empty());
     assert!(swarm.announcements[0].content.contains("member_left"), "{:?}", swarm.announcements);
     assert_eq!(swarm.epoch, 5, "one for the removal, and one so that others ask for the roster");
     assert!(!swarm.is_key_proof(&alice, &message()), "it has proved its key");
-    // The key of a member that is removed later is not banned for the agent that signs with it.
+    // The ban of a removed provisional member does not cover the agent that signs with its key.
     assert!(Ban::of(Some(&swarm.members[&dave]), at(8)).provisional);
 }
 
@@ -89,30 +92,30 @@ fn resent_or_early_message_proves_nothing() {
     for (what, message) in messages {
         assert!(!swarm.is_key_proof(&alice, &message), "{what}");
     }
-    // Only the master is addressed alone by everybody's choice, and only it decides.
+    // Any member may send to the master alone, and only the master decides.
     let to_bob = other(&|message| message.recipient = "bob".to_owned());
     assert!(!swarm.is_key_proof(&id("bob"), &to_bob));
-    // A message that the squatter resends as the owner is the owner's, and proves it.
+    // A copy that the squatter resends under the owner's id is the owner's message, and proves the owner's key.
     assert!(swarm.is_key_proof(&alice, &message()));
 }
 
 #[test]
-fn message_from_before_new_master_proves_nothing() {
+fn message_before_master_change_proves_nothing() {
     let mut swarm = contested();
     (swarm.master, swarm.invites_since) = (id("bob"), at(20));
     let to_bob = |second| SignedMessage { recipient: "bob".to_owned(), at: at(second), ..message() };
     assert!(!swarm.is_key_proof(&id("bob"), &to_bob(19)));
     assert!(swarm.is_key_proof(&id("bob"), &to_bob(21)));
-    // Of a former membership, too.
-    swarm.drop_member(&id("dave"));
-    let again = Told {
+    // Also for a former membership.
+    swarm.remove_member(&id("dave"));
+    let again = RosterEntry {
         id: id("dave"),
         endpoint: endpoint("dave"),
         public_key: key(10).public(),
         joined_at: at(30),
         provisional: true,
     };
-    assert!(swarm.insert_told(again));
+    assert!(swarm.insert_entry(again));
     assert!(!swarm.is_key_proof(&id("bob"), &to_bob(21)));
     assert!(swarm.is_key_proof(&id("bob"), &to_bob(31)));
 }
@@ -127,10 +130,10 @@ fn members_hub_drops_squatter_itself() {
 }
 
 #[test]
-fn waiting_requests_give_way_to_proof() {
+fn pending_requests_yield_to_proof() {
     let (alice, dave, mallory) = (id("alice"), id("dave"), id("mallory"));
     let mut swarm = contested();
-    let waiting = |second: i64, is_signed: bool| crate::ledger::PendingJoin {
+    let waiting = |second: i64, is_signed: bool| crate::model::PendingJoin {
         endpoint: endpoint("elsewhere"),
         public_key: key(u8::try_from(second).unwrap()).public(),
         invite: Uuid::nil().to_string(),
@@ -147,7 +150,7 @@ fn waiting_requests_give_way_to_proof() {
 }
 
 #[test]
-fn proven_keys_are_held() {
+fn proved_keys_are_held() {
     let mut swarm = contested();
     let (carol, bob) = (id("carol"), id("bob"));
     assert_eq!(swarm.key_holder(&key(10).public(), &carol), None, "provisional members give way to a proof");

@@ -1,6 +1,7 @@
-//! Endpoint changes: on the member's own signed word, the master's, or a person's decision.
+//! Endpoint changes, requested by the member's signed message, by the master or by a person.
 //!
-//! The protocol has no word for one. `endpoint_changed` is an extension, which other programs take as plain news.
+//! The protocol has no message for them. `endpoint_changed` is an extension, which other programs treat as an unknown
+//! notice.
 
 use jiff::Timestamp;
 use switchboard_core::AgentId;
@@ -9,27 +10,28 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
-use crate::ledger::{EndpointChange, Identity, Member, Swarm};
-use crate::operations::member_of;
-use crate::roster::{Applied, NoAuthority, Said, millis};
+use crate::model::{EndpointChange, Identity, Member, Swarm};
+use crate::operations::resolve_member;
+use crate::roster::{UpdateContext, UpdateError, UpdateOutcome, millis};
 use crate::swarms::Swarms;
 use crate::wire::SystemContent;
 
-/// The system message that tells a member's new endpoint.
+/// Action of the system message that announces a member's new endpoint.
 const ENDPOINT_CHANGED: &str = "endpoint_changed";
 
-/// An endpoint that a person has set.
+/// Result of setting a member's endpoint.
 #[derive(Debug, Clone)]
-pub struct EndpointSet {
+pub struct EndpointUpdate {
     /// The member.
     pub id: PeerId,
-    /// True where our agent leads the swarm: all members are told. Otherwise the change is for this hub alone.
+    /// True if our agent leads the swarm, so that all members are notified. Otherwise the change applies to this hub
+    /// only.
     pub is_announced: bool,
 }
 
 impl Member {
-    /// The change that a move to `endpoint` is; the last one before it where the endpoint stays.
-    pub(crate) fn change_to(&self, endpoint: &Endpoint, at: Timestamp) -> Option<EndpointChange> {
+    /// Returns the change record of a move to `endpoint`; the previous record if the endpoint is unchanged.
+    pub(crate) fn endpoint_change_to(&self, endpoint: &Endpoint, at: Timestamp) -> Option<EndpointChange> {
         if self.endpoint == *endpoint {
             return self.endpoint_change.clone();
         }
@@ -38,7 +40,7 @@ impl Member {
 
     /// Changes the endpoint and records the change.
     pub(crate) fn move_to(&mut self, endpoint: Endpoint, at: Timestamp) {
-        self.endpoint_change = self.change_to(&endpoint, at);
+        self.endpoint_change = self.endpoint_change_to(&endpoint, at);
         self.endpoint = endpoint;
     }
 }
@@ -48,7 +50,7 @@ impl Swarm {
     pub(crate) fn change_endpoint(&mut self, id: &PeerId, endpoint: Endpoint, now: Timestamp) {
         self.epoch += 1;
         let epoch = Some(self.epoch);
-        self.tell_endpoint(id, endpoint, epoch, now);
+        self.announce_new_endpoint(id, endpoint, epoch, now);
     }
 
     /// Changes our own agent's endpoint and announces it.
@@ -56,12 +58,12 @@ impl Swarm {
         if self.master == *me {
             self.change_endpoint(me, endpoint, now);
         } else {
-            // The master counts changes, this one when it hears of it.
-            self.tell_endpoint(me, endpoint, None, now);
+            // The master increments the epoch when it receives the message.
+            self.announce_new_endpoint(me, endpoint, None, now);
         }
     }
 
-    fn tell_endpoint(&mut self, id: &PeerId, endpoint: Endpoint, epoch: Option<u64>, now: Timestamp) {
+    fn announce_new_endpoint(&mut self, id: &PeerId, endpoint: Endpoint, epoch: Option<u64>, now: Timestamp) {
         let content = SystemContent {
             kind: Some("system".to_owned()),
             swarm_id: Some(self.swarm_id.to_string()),
@@ -76,58 +78,59 @@ impl Swarm {
         self.announce(Uuid::new_v4(), None, content.to_text());
     }
 
-    /// A member's new endpoint, on its own word or on the master's.
+    /// Applies a member's new endpoint, announced by the member itself or by the master.
     pub(crate) fn on_endpoint_changed(
         &mut self,
-        said: &Said<'_>,
+        context: &UpdateContext<'_>,
         content: &SystemContent,
-    ) -> Result<Applied, NoAuthority> {
-        let id = content.subject().map_or(Ok(said.sender.clone()), PeerId::parse);
-        let id = id.map_err(|_| NoAuthority::Field { field: "agent_id" })?;
-        if id != *said.sender {
-            self.only_master(said, ENDPOINT_CHANGED)?;
+    ) -> Result<UpdateOutcome, UpdateError> {
+        let id = content.subject().map_or(Ok(context.sender.clone()), PeerId::parse);
+        let id = id.map_err(|_| UpdateError::Field { field: "agent_id" })?;
+        if id != *context.sender {
+            self.require_master(context, ENDPOINT_CHANGED)?;
         }
         let endpoint = content.endpoint.as_deref().map(Endpoint::parse);
-        let Some(Ok(endpoint)) = endpoint else { return Err(NoAuthority::Field { field: "endpoint" }) };
-        let is_counted = *said.sender == self.master && content.epoch.is_some();
-        let mut step = Applied::Changed;
+        let Some(Ok(endpoint)) = endpoint else { return Err(UpdateError::Field { field: "endpoint" }) };
+        let is_counted = *context.sender == self.master && content.epoch.is_some();
+        let mut step = UpdateOutcome::Changed;
         if is_counted {
-            let Some(counted) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+            let Some(counted) = self.advance_epoch(content.epoch) else { return Ok(UpdateOutcome::Nothing) };
             step = counted;
         }
-        let unchanged = if step == Applied::Behind { Applied::Behind } else { Applied::Nothing };
+        let unchanged =
+            if step == UpdateOutcome::Behind { UpdateOutcome::Behind } else { UpdateOutcome::Nothing };
         let Some(member) = self.members.get_mut(&id).filter(|member| member.endpoint != endpoint) else {
             return Ok(unchanged);
         };
-        // Where no count orders the changes, their times do: a replayed one moves no member back.
+        // Without an epoch, the signing times order the changes: a replay moves no member back.
         let last = member.endpoint_change.as_ref().map_or(member.joined_at, |last| last.at);
-        if !is_counted && millis(said.at) <= millis(last.max(member.joined_at)) {
+        if !is_counted && millis(context.at) <= millis(last.max(member.joined_at)) {
             return Ok(unchanged);
         }
         let told = endpoint.to_string();
-        member.move_to(endpoint, said.at);
-        if id == *said.sender {
+        member.move_to(endpoint, context.at);
+        if id == *context.sender {
             let told = SystemContent {
                 agent_id: Some(id.to_string()),
                 endpoint: Some(told),
                 ..SystemContent::new(ENDPOINT_CHANGED)
             };
-            self.pass_on(said, told);
+            self.announce_as_master(context, told);
         }
         Ok(step)
     }
 }
 
 impl Swarms {
-    /// Sets a member's endpoint on a person's word: for everybody where our agent leads, and for this hub otherwise.
+    /// Sets a member's endpoint by a person's decision: for all members if our agent leads, otherwise for this hub.
     pub async fn set_endpoint(
         &self,
         swarm: Option<&str>,
         member: &str,
         endpoint: &str,
-    ) -> Result<EndpointSet, SwarmError> {
-        let (agent, swarm) = self.find_active(swarm)?;
-        let id = member_of(&swarm, member)?;
+    ) -> Result<EndpointUpdate, SwarmError> {
+        let (agent, swarm) = self.find_active_swarm(swarm)?;
+        let id = resolve_member(&swarm, member)?;
         let endpoint = Endpoint::parse(endpoint)?;
         if id == agent {
             let problem = format!(
@@ -136,7 +139,7 @@ impl Swarms {
             return Err(SwarmError::field("member", problem));
         }
         let (subject, now, is_announced) = (id.clone(), self.hub().now(), swarm.master == agent);
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
+        self.edit_swarm(&agent, swarm.swarm_id, move |swarm| {
             match swarm.members.get_mut(&subject).filter(|member| member.endpoint != endpoint) {
                 Some(_) if is_announced => swarm.change_endpoint(&subject, endpoint, now),
                 Some(member) => member.move_to(endpoint, now),
@@ -146,18 +149,18 @@ impl Swarms {
         })
         .await?;
         self.retry_waiting(&agent, swarm.swarm_id, &id).await?;
-        Ok(EndpointSet { id, is_announced })
+        Ok(EndpointUpdate { id, is_announced })
     }
 
-    /// Has messages that wait for a member tried at its new endpoint.
+    /// Makes messages that wait for a member due now, at its new endpoint.
     pub(crate) async fn retry_waiting(
         &self,
         agent: &PeerId,
         swarm: Uuid,
         member: &PeerId,
     ) -> Result<(), SwarmError> {
-        let book = self.book();
-        let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
+        let snapshot = self.snapshot();
+        let Some(swarm) = snapshot.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
         let Some(known) = swarm.members.get(member) else { return Ok(()) };
         self.hub()
             .retry_peer_now(AgentId { name: known.name.clone(), realm: Some(swarm.realm.clone()) })
@@ -174,22 +177,22 @@ impl Swarms {
                 swarm.change_own_endpoint(&me, endpoint, now);
                 Ok(())
             };
-            self.edit(&identity.agent, swarm, change).await?;
+            self.edit_swarm(&identity.agent, swarm, change).await?;
         }
         Ok(())
     }
 
-    /// Swarms whose roster has another endpoint for our agent than its own.
+    /// Returns the swarms whose roster has an outdated endpoint for our agent.
     pub(crate) fn outdated_entries(&self, identity: &Identity) -> Vec<Uuid> {
-        let book = self.book();
+        let snapshot = self.snapshot();
         let differs = |swarm: &&std::sync::Arc<Swarm>| {
             let own = swarm.members.get(&identity.agent);
             swarm.is_active() && own.is_some_and(|own| own.endpoint != identity.endpoint)
         };
-        book.swarms_of(&identity.agent).filter(differs).map(|swarm| swarm.swarm_id).collect()
+        snapshot.swarms_of(&identity.agent).filter(differs).map(|swarm| swarm.swarm_id).collect()
     }
 }
 
 #[cfg(test)]
-#[path = "moves_tests.rs"]
+#[path = "endpoint_change_tests.rs"]
 mod tests;
