@@ -1,4 +1,4 @@
-//! What was done with claims, reservations and stops, and who has left, for whoever watches.
+//! Log of what agents did with claims, reservations and stopped messages, and of agents that left.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -6,33 +6,33 @@ use switchboard_core::AgentId;
 use switchboard_sys::clock::from_micros;
 
 use crate::error::HubError;
-use crate::store::writer::Work;
+use crate::store::writer::Transaction;
 
-/// How many are kept. It is a record for those who watch, not the history of the work.
+/// Entries that are retained. The log serves dashboards; it is not the history of the work.
 const KEPT: i64 = 10_000;
 
-/// Something that an agent did that is no message.
+/// An action of an agent that is not a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activity {
-    /// Its place among the others; the cursor of a listing.
+    /// Number of the entry; the cursor of a listing.
     pub id: i64,
-    /// The last message of the journal before it.
+    /// Number of the last message that the journal had before it.
     pub after: i64,
-    /// When.
+    /// Time of the action.
     pub at: Timestamp,
-    /// Who.
+    /// The agent that acted.
     pub agent: AgentId,
-    /// What: `claimed`, `renewed`, `released`, `reserved`, `unreserved`, `resumed` or `left`.
+    /// The action: `claimed`, `renewed`, `released`, `reserved`, `unreserved`, `resumed` or `left`.
     pub what: String,
-    /// With what: a task, a pattern, a message.
+    /// Object of the action: a task, a pattern or a message.
     pub thing: String,
-    /// What else there is to say.
+    /// Further detail, such as the number of a claim.
     pub detail: Option<String>,
 }
 
-/// Notes what an agent did.
+/// Appends an action to the log.
 pub(crate) fn note(
-    tx: &mut Work<'_>,
+    tx: &mut Transaction<'_>,
     agent: &AgentId,
     what: &str,
     thing: &str,
@@ -49,7 +49,7 @@ pub(crate) fn note(
     Ok(())
 }
 
-/// What was done after a cursor, or after a message of the journal, in order.
+/// Lists actions after a cursor, or after a message of the journal, in order.
 pub(crate) fn list(db: &Connection, after: i64, seq: i64, limit: usize) -> Result<Vec<Activity>, HubError> {
     let mut statement = db.prepare_cached(
         "SELECT id, after, at, agent, what, thing, detail FROM activity WHERE id > ?1 AND after >= ?2 ORDER BY id LIMIT ?3",
@@ -57,13 +57,13 @@ pub(crate) fn list(db: &Connection, after: i64, seq: i64, limit: usize) -> Resul
     let mut rows = statement.query([after, seq, i64::try_from(limit).unwrap_or(i64::MAX)])?;
     let mut list = Vec::new();
     while let Some(row) = rows.next()? {
-        // One that cannot be read is left out: nothing depends on it.
+        // An unreadable entry is skipped: nothing depends on it.
         list.extend(read(row));
     }
     Ok(list)
 }
 
-/// The cursor behind everything that was done.
+/// Returns the cursor after the last action.
 pub(crate) fn last(db: &Connection) -> Result<i64, HubError> {
     Ok(db.query_row("SELECT coalesce(max(id), 0) FROM activity", [], |row| row.get(0))?)
 }

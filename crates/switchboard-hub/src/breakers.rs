@@ -1,9 +1,9 @@
-//! No storms and no surprises on the bill: what is stopped, who is told, and how it goes on.
+//! Circuit breakers against message storms and exceeded budgets.
 //!
-//! A message that a rule stops is journaled and not delivered. Its sender is told at once, the person once for each
-//! subject, which is what the rule counts by: a conversation, a pair of agents, or an agent; of a budget once for each
-//! hour or day that it is for. A person lets a subject go on: what was stopped is delivered, and its rule counts anew
-//! from there.
+//! A message that a breaker stops is journaled and not delivered. Its sender is notified at once, and the
+//! person once for each subject, which is what the breaker counts by: a conversation, a pair of agents, or an
+//! agent. For a budget, the person is notified once per hour or day that it covers. A person resumes a subject:
+//! its stopped messages are delivered, and its breaker counts from there.
 
 mod resume;
 
@@ -17,31 +17,31 @@ use switchboard_core::{
 
 pub use self::resume::{ResumedMessage, StoppedMessage};
 pub(crate) use self::resume::{list, resume};
+use crate::delivery::notice;
 use crate::directory::HUB_NAME;
 use crate::error::HubError;
 use crate::events::HubEvent;
-use crate::notice;
+use crate::journal::submit::PlannedDelivery;
 use crate::store::rows;
-use crate::store::writer::Work;
-use crate::submit::Decided;
+use crate::store::writer::Transaction;
 
-/// How long spending is remembered: a little more than anything is counted for.
-const REMEMBERED: i64 = 25 * 60;
+/// Minutes for which spending is retained: one hour more than the longest budget, a day.
+const SPENDING_RETENTION: i64 = 25 * 60;
 
-/// How long a sender who has no answer otherwise has to wait to be told of the next stop: in a storm, one notice for
-/// each of its drops would be another storm.
-const SENDER_TOLD: SignedDuration = SignedDuration::from_mins(1);
+/// Rate limit on stop notices to a sender that gets no other answer. In a storm, one notice for each stopped
+/// message would be another storm.
+const SENDER_NOTICE_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 
-/// What the rules have to say of a message.
+/// Breakers that a message has tripped.
 #[derive(Debug, Default)]
-pub(crate) struct Stops {
-    /// Why nobody gets it.
-    whole: Option<Stop>,
-    /// Why some do not.
-    some: Vec<Stop>,
+pub(crate) struct Tripped {
+    /// Breaker that stops the whole message.
+    message: Option<Stop>,
+    /// Breakers that stop single deliveries.
+    deliveries: Vec<Stop>,
 }
 
-/// The subject of the rules that count by conversation.
+/// Returns the subject of breakers that count by conversation.
 pub(crate) fn thread_subject(thread: MessageId) -> String {
     format!("thread:{thread}")
 }
@@ -61,12 +61,13 @@ fn subject(stop: &Stop, message: &Message) -> String {
 fn pair_subject(one: &AgentId, other: &AgentId) -> String {
     let mut pair = [one.key(), other.key()];
     pair.sort_unstable();
-    // No name has a bar in it.
+    // A name contains no bar.
     format!("pair:{}|{}", pair[0], pair[1])
 }
 
-/// From where on a subject counts: the last message before a person let it go on.
-pub(crate) fn resumed(tx: &Work<'_>, subject: &str) -> Result<i64, HubError> {
+/// Returns the journal number after which a subject counts: that of the last message before a person resumed
+/// it.
+pub(crate) fn resumed_after(tx: &Transaction<'_>, subject: &str) -> Result<i64, HubError> {
     let seq = tx
         .db
         .prepare_cached("SELECT seq FROM resumed WHERE subject = ?1")?
@@ -75,27 +76,31 @@ pub(crate) fn resumed(tx: &Work<'_>, subject: &str) -> Result<i64, HubError> {
     Ok(seq.unwrap_or(0))
 }
 
-/// Decides which of the planned deliveries are not made.
-pub(crate) fn check(tx: &Work<'_>, message: &Message, planned: &mut [Decided]) -> Result<Stops, HubError> {
-    let mut stops = Stops::default();
+/// Decides which of the planned deliveries are stopped.
+pub(crate) fn check(
+    tx: &Transaction<'_>,
+    message: &Message,
+    planned: &mut [PlannedDelivery],
+) -> Result<Tripped, HubError> {
+    let mut tripped = Tripped::default();
     let by_person = message.from.is_human() && message.origin.verified;
     let is_read_back = !planned.is_empty() && planned.iter().all(|(_, decided)| decided.is_some());
     if by_person || is_read_back {
-        return Ok(stops);
+        return Ok(tripped);
     }
-    stops.whole = match in_a_loop(tx, message, planned)? {
+    tripped.message = match check_loop(tx, message, planned)? {
         Some(stop) => Some(stop),
-        // Most hubs have no budgets, and this is on the way of every message.
-        None if tx.config.budgets.is_unlimited() => return Ok(stops),
-        None => over_budget(tx, message, planned)?,
+        // Most hubs have no budgets, and every message takes this path.
+        None if tx.config.budgets.is_unlimited() => return Ok(tripped),
+        None => check_sender_budget(tx, message, planned)?,
     };
     for (planned, decided) in planned.iter_mut().filter(|(_, decided)| decided.is_none()) {
-        let stop = match &stops.whole {
+        let stop = match &tripped.message {
             Some(stop) => Some(stop.to_string()),
-            None => match too_dear(tx, message, &planned.agent)? {
+            None => match check_recipient_budget(tx, message, &planned.agent)? {
                 Some(stop) => {
                     let reason = stop.to_string();
-                    stops.some.push(stop);
+                    tripped.deliveries.push(stop);
                     Some(reason)
                 }
                 None => None,
@@ -103,18 +108,22 @@ pub(crate) fn check(tx: &Work<'_>, message: &Message, planned: &mut [Decided]) -
         };
         *decided = stop.map(|reason| (DeliveryState::Refused, reason));
     }
-    if stops.whole.is_none() && stops.some.len() == planned.len() {
-        stops.whole = stops.some.pop();
+    if tripped.message.is_none() && tripped.deliveries.len() == planned.len() {
+        tripped.message = tripped.deliveries.pop();
     }
-    Ok(stops)
+    Ok(tripped)
 }
 
-/// Whether a rule against storms stops this message.
-fn in_a_loop(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Option<Stop>, HubError> {
+/// Checks the loop breakers (storm protection) for a message.
+fn check_loop(
+    tx: &Transaction<'_>,
+    message: &Message,
+    planned: &[PlannedDelivery],
+) -> Result<Option<Stop>, HubError> {
     if message.in_reply_to.is_none() {
         return Ok(None);
     }
-    // By the names that the agents have now: another name must not lift a limit.
+    // Agents count under their current names: a rename must not reset a limit.
     let directory = &tx.directory.value;
     let mut message = message.clone();
     message.from = directory.canonical(&message.from);
@@ -135,8 +144,9 @@ fn in_a_loop(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Op
             check_loops(message, &planned.agent, recent, tx.config.loops)
         };
         let stop = match check(count(0)?) {
-            // A person's word starts anew. It is looked for only where that makes a difference.
-            Err(Stop::Pair { .. }) => check(count(persons_word(tx, message.thread)?)?),
+            // A message from the person resets the count. The query for it runs only where it makes a
+            // difference.
+            Err(Stop::Pair { .. }) => check(count(last_person_message(tx, message.thread)?)?),
             checked => checked,
         };
         if let Err(stop) = stop {
@@ -146,8 +156,8 @@ fn in_a_loop(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Op
     Ok(None)
 }
 
-/// The last message of the person in a conversation, or that began it; 0 where there is none.
-pub(crate) fn persons_word(tx: &Work<'_>, thread: MessageId) -> Result<i64, HubError> {
+/// Returns the number of the person's last message in a conversation; 0 if there is none.
+pub(crate) fn last_person_message(tx: &Transaction<'_>, thread: MessageId) -> Result<i64, HubError> {
     Ok(tx
         .db
         .prepare_cached(
@@ -157,11 +167,11 @@ pub(crate) fn persons_word(tx: &Work<'_>, thread: MessageId) -> Result<i64, HubE
         .query_row(params![thread.as_bytes(), AgentId::human().to_string()], |row| row.get(0))?)
 }
 
-fn pair_replies(tx: &Work<'_>, one: &AgentId, other: &AgentId, after: i64) -> Result<u32, HubError> {
+fn pair_replies(tx: &Transaction<'_>, one: &AgentId, other: &AgentId, after: i64) -> Result<u32, HubError> {
     let since = tx.now.saturating_sub(LoopLimits::PAIR_WINDOW).unwrap_or(tx.now);
-    let resumed = resumed(tx, &pair_subject(one, other))?.max(after);
+    let resumed = resumed_after(tx, &pair_subject(one, other))?.max(after);
     let (one, other) = (names_of(tx, one), names_of(tx, other));
-    // What lies ahead was written before the clock was set back.
+    // Times in the future were written before the clock was set back.
     Ok(tx
         .db
         .prepare_cached(
@@ -175,9 +185,9 @@ fn pair_replies(tx: &Work<'_>, one: &AgentId, other: &AgentId, after: i64) -> Re
         )?)
 }
 
-/// The replies of a conversation since a person last spoke in it, counted no further than they matter.
-fn thread_replies(tx: &Work<'_>, message: &Message) -> Result<u32, HubError> {
-    let resumed = resumed(tx, &thread_subject(message.thread))?;
+/// Counts the replies in a conversation since the person last wrote in it, up to the limit.
+fn thread_replies(tx: &Transaction<'_>, message: &Message) -> Result<u32, HubError> {
+    let resumed = resumed_after(tx, &thread_subject(message.thread))?;
     let mut statement = tx.db.prepare_cached(
         "SELECT verified AND sender = ?2 FROM messages WHERE thread = ?1 AND thread <> id AND seq > ?3 \
          AND sender <> ?4 ORDER BY seq DESC LIMIT ?5",
@@ -200,8 +210,8 @@ fn thread_replies(tx: &Work<'_>, message: &Message) -> Result<u32, HubError> {
     Ok(count)
 }
 
-/// All names of an agent, as a JSON list.
-fn names_of(tx: &Work<'_>, agent: &AgentId) -> String {
+/// Returns all names of an agent, as a JSON list.
+fn names_of(tx: &Transaction<'_>, agent: &AgentId) -> String {
     let local = agent.realm.is_none();
     let aliases = tx.directory.value.aliases().filter(|(_, of)| local && **of == agent.name);
     let mut names = vec![agent.to_string()];
@@ -209,9 +219,13 @@ fn names_of(tx: &Work<'_>, agent: &AgentId) -> String {
     rows::json(&names)
 }
 
-/// Whether the sender's budget stops a message.
-fn over_budget(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Option<Stop>, HubError> {
-    // What an agent has to say to the person ends the chain, and may be that it has no budget left.
+/// Checks the sender's budget for a message.
+fn check_sender_budget(
+    tx: &Transaction<'_>,
+    message: &Message,
+    planned: &[PlannedDelivery],
+) -> Result<Option<Stop>, HubError> {
+    // A message to the person ends the chain, and may report that the budget is used up.
     if planned.iter().all(|(planned, _)| planned.agent.is_human()) {
         return Ok(None);
     }
@@ -225,8 +239,12 @@ fn over_budget(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<
     Ok(check_budget(&sender, spent, budget).err())
 }
 
-/// Whether the budget of one that it is for stops a message: it would be used up by reading it.
-fn too_dear(tx: &Work<'_>, message: &Message, agent: &AgentId) -> Result<Option<Stop>, HubError> {
+/// Checks the budget of a recipient for a message, which reading it would use up.
+fn check_recipient_budget(
+    tx: &Transaction<'_>,
+    message: &Message,
+    agent: &AgentId,
+) -> Result<Option<Stop>, HubError> {
     let budget = Budget { messages_per_hour: None, ..tx.config.budgets.of(agent) };
     if !budget.is_limited() {
         return Ok(None);
@@ -235,8 +253,8 @@ fn too_dear(tx: &Work<'_>, message: &Message, agent: &AgentId) -> Result<Option<
     Ok(check_budget(agent, Spent { messages: 0, tokens }, budget).err())
 }
 
-/// What an agent has spent in the last hour and day, or since a person let it go on.
-fn spent(tx: &Work<'_>, agent: &AgentId) -> Result<Spent, HubError> {
+/// Returns what an agent has spent in the last hour and day, or since a person resumed it.
+fn spent(tx: &Transaction<'_>, agent: &AgentId) -> Result<Spent, HubError> {
     let minute = |time: Timestamp| time.as_second().div_euclid(60);
     let before = |span| minute(tx.now.saturating_sub(span).unwrap_or(tx.now));
     let resumed: i64 = tx
@@ -245,7 +263,7 @@ fn spent(tx: &Work<'_>, agent: &AgentId) -> Result<Spent, HubError> {
         .query_row([agent_subject(agent)], |row| row.get(0))
         .optional()?
         .map_or(i64::MIN, |at: i64| at.div_euclid(60_000_000));
-    // What lies ahead was written before the clock was set back.
+    // Times in the future were written before the clock was set back.
     Ok(tx
         .db
         .prepare_cached(
@@ -258,8 +276,12 @@ fn spent(tx: &Work<'_>, agent: &AgentId) -> Result<Spent, HubError> {
         )?)
 }
 
-/// Counts a message that goes out: for its sender, and for those that get it, as far as they have a budget.
-pub(crate) fn spend(tx: &Work<'_>, message: &Message, deliveries: &[Delivery]) -> Result<(), HubError> {
+/// Charges a sent message to its sender and its recipients, if they have budgets.
+pub(crate) fn record_spending(
+    tx: &Transaction<'_>,
+    message: &Message,
+    deliveries: &[Delivery],
+) -> Result<(), HubError> {
     if tx.config.budgets.is_unlimited() {
         return Ok(());
     }
@@ -278,8 +300,13 @@ pub(crate) fn spend(tx: &Work<'_>, message: &Message, deliveries: &[Delivery]) -
     Ok(())
 }
 
-/// Adds to what an agent has spent.
-pub(crate) fn charge(tx: &Work<'_>, agent: &AgentId, messages: u64, tokens: u64) -> Result<(), HubError> {
+/// Adds to an agent's spending.
+pub(crate) fn charge(
+    tx: &Transaction<'_>,
+    agent: &AgentId,
+    messages: u64,
+    tokens: u64,
+) -> Result<(), HubError> {
     let minute = tx.now.as_second().div_euclid(60);
     let name = agent.to_string();
     tx.db
@@ -290,47 +317,53 @@ pub(crate) fn charge(tx: &Work<'_>, agent: &AgentId, messages: u64, tokens: u64)
         .execute(params![name, minute, messages, i64::try_from(tokens).unwrap_or(i64::MAX)])?;
     tx.db
         .prepare_cached("DELETE FROM spending WHERE agent = ?1 AND minute < ?2")?
-        .execute(params![name, minute - REMEMBERED])?;
+        .execute(params![name, minute - SPENDING_RETENTION])?;
     Ok(())
 }
 
-/// Writes down what was stopped and tells those concerned; returns why nobody gets the message, if so.
-pub(crate) fn note(
-    tx: &mut Work<'_>,
+/// Records stopped deliveries and notifies those concerned; returns the breaker that stops the whole message,
+/// if any.
+pub(crate) fn record(
+    tx: &mut Transaction<'_>,
     seq: i64,
     message: &Message,
-    stops: Stops,
+    tripped: Tripped,
 ) -> Result<Option<Stop>, HubError> {
-    for stop in stops.whole.iter().chain(&stops.some) {
+    for stop in tripped.message.iter().chain(&tripped.deliveries) {
         let (subject, reason) = (subject(stop, message), stop.to_string());
-        let person_knows = person_knows(tx, message, stop, &subject)?;
-        let sender_knows = sender_knows(tx, message, stop)?;
+        let is_person_notified = is_person_notified(tx, message, stop, &subject)?;
+        let is_sender_notified = is_sender_notified(tx, message, stop)?;
         tx.db
             .prepare_cached("INSERT OR IGNORE INTO stops (seq, subject, reason, at) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![seq, subject, reason, tx.now.as_microsecond()])?;
-        if !person_knows {
-            tell_person(tx, message, stop)?;
+        if !is_person_notified {
+            notify_person(tx, message, stop)?;
         }
-        if !sender_knows {
+        if !is_sender_notified {
             let body = format!(
-                "Your message to {} was stopped: {stop}. It is kept, and delivered when the person lets it go on.",
+                "Your message to {} was stopped: {stop}. It is stored, and delivered when the person resumes it.",
                 message.to
             );
             notice::write_to_sender(tx, message, body, Map::new())?;
         }
-        tx.after.events.push(HubEvent::Stopped { id: message.id, from: message.from.clone(), reason });
+        tx.post_commit.events.push(HubEvent::Stopped { id: message.id, from: message.from.clone(), reason });
     }
-    Ok(stops.whole)
+    Ok(tripped.message)
 }
 
-/// Whether the person knows. They hear of a storm, not of each of its drops; and again after they let it go on.
-fn person_knows(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) -> Result<bool, HubError> {
+/// True if the person was already notified of a storm or budget. They are notified again after they resumed it.
+fn is_person_notified(
+    tx: &Transaction<'_>,
+    message: &Message,
+    stop: &Stop,
+    subject: &str,
+) -> Result<bool, HubError> {
     let window = match stop {
         Stop::Messages { .. } => Budget::HOUR,
         Stop::Tokens { .. } => Budget::DAY,
         Stop::Hops { .. } | Stop::Cycle { .. } | Stop::Thread { .. } | Stop::Pair { .. } => {
-            let resumed = resumed(tx, subject)?;
-            // Notices of mail that nobody has looked at carry metadata, and are another matter.
+            let resumed = resumed_after(tx, subject)?;
+            // Unread reminders carry metadata, and do not count here.
             return Ok(tx.db.query_row(
                 "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2 AND verified \
                  AND metadata IS NULL AND seq > ?3)",
@@ -339,7 +372,8 @@ fn person_knows(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) ->
             )?);
         }
     };
-    // By when they were told, not by what was stopped last: an agent that never pauses would be told of once for ever.
+    // Counted from the last notice, not from the last stop: with an agent that never pauses, the person would
+    // be notified once and never again.
     let since = tx.now.saturating_sub(window).unwrap_or(tx.now).as_microsecond();
     Ok(tx
         .db
@@ -351,9 +385,10 @@ fn person_knows(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) ->
         .query_row(params![subject, since, HUB_NAME, AgentId::human().to_string()], |row| row.get(0))?)
 }
 
-/// Whether the sender was told a moment ago of another message: of the same conversation, or beyond the same budget.
-fn sender_knows(tx: &Work<'_>, message: &Message, stop: &Stop) -> Result<bool, HubError> {
-    let since = tx.now.saturating_sub(SENDER_TOLD).unwrap_or(tx.now).as_microsecond();
+/// True if the sender was recently notified of another message of the same conversation, or beyond the same
+/// budget.
+fn is_sender_notified(tx: &Transaction<'_>, message: &Message, stop: &Stop) -> Result<bool, HubError> {
+    let since = tx.now.saturating_sub(SENDER_NOTICE_INTERVAL).unwrap_or(tx.now).as_microsecond();
     let sender = tx.directory.value.canonical(&message.from).to_string();
     let thread = (!stop.is_of_a_budget()).then_some(message.thread);
     Ok(tx
@@ -375,15 +410,11 @@ fn sender_knows(tx: &Work<'_>, message: &Message, stop: &Stop) -> Result<bool, H
         )?)
 }
 
-fn tell_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
+fn notify_person(tx: &mut Transaction<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
     let id = stopped.id;
-    let or = if stop.yields_to_a_word() {
-        " A word of yours in the thread lets the agents go on without it."
-    } else {
-        ""
-    };
+    let or = if stop.yields_to_a_word() { " Or write in the thread: that resets the limit." } else { "" };
     let body = format!(
-        "Stopped a message from {} to {}: {stop}. The message is kept. To let it go on: switchboard resume {id}.{or}",
+        "Stopped a message from {} to {}: {stop}. The message is stored. To deliver it: switchboard resume {id}.{or}",
         stopped.from, stopped.to
     );
     notice::write(tx, stopped, AgentId::human(), body, Map::new())?;

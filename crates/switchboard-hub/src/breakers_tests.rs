@@ -39,7 +39,7 @@ async fn storm(hub: &TestHub) -> crate::Accepted {
 }
 
 #[tokio::test]
-async fn x9_a_message_budget_stops_the_sender_tells_the_person_once_and_ends_with_the_hour() {
+async fn message_budget_stops_sender_for_an_hour() {
     let (test, hub) = with(everyone(Some(3), None), &["a", "b"]).await;
     for _ in 0..3 {
         assert_eq!(send(&hub, "a", "b", "task").await.stopped, None);
@@ -49,7 +49,7 @@ async fn x9_a_message_budget_stops_the_sender_tells_the_person_once_and_ends_wit
         assert_eq!(stopped.stopped, Some(Stop::Messages { agent: agent_id("a"), count: 4, budget: 3 }));
         assert_eq!(stopped.deliveries[0].state, DeliveryState::Refused);
     }
-    // Others are not affected, and neither is what is for the person.
+    // Others are not affected, and neither are messages to the person.
     assert_eq!(send(&hub, "b", "a", "mine").await.stopped, None);
     assert_eq!(send(&hub, "a", "human", "help").await.stopped, None);
     let told = notices(&hub).await;
@@ -59,13 +59,13 @@ async fn x9_a_message_budget_stops_the_sender_tells_the_person_once_and_ends_wit
     for _ in 0..3 {
         assert_eq!(send(&hub, "a", "b", "task").await.stopped, None);
     }
-    // The next hour is another matter, and the person hears of it.
+    // The budget renews with the hour, and the person is notified again.
     assert!(send(&hub, "a", "b", "task").await.stopped.is_some());
     assert_eq!(notices(&hub).await.len(), 2);
 }
 
 #[tokio::test]
-async fn x9_the_person_hears_of_a_budget_every_hour_however_steadily_it_is_exceeded() {
+async fn person_is_notified_of_budget_every_hour() {
     let (test, hub) = with(everyone(Some(1), None), &["a", "b"]).await;
     let mut stopped = 0;
     for _ in 0..30 {
@@ -79,7 +79,7 @@ async fn x9_the_person_hears_of_a_budget_every_hour_however_steadily_it_is_excee
 }
 
 #[tokio::test]
-async fn x9_a_token_budget_counts_what_is_written_read_and_reported() {
+async fn token_budget_counts_writes_reads_and_reports() {
     let (test, hub) = with(everyone(None, Some(100)), &["a", "b", "c"]).await;
     send(&hub, "a", "b", &"x".repeat(200)).await;
     hub.record_tokens(agent_id("B"), 40).await.expect("noted");
@@ -97,7 +97,7 @@ async fn x9_a_token_budget_counts_what_is_written_read_and_reported() {
 }
 
 #[tokio::test]
-async fn x9_one_member_without_budget_does_not_stop_the_others() {
+async fn exhausted_member_does_not_stop_others() {
     let own = Budget { messages_per_hour: None, tokens_per_day: Some(1) };
     let budgets = Budgets { agents: BTreeMap::from([(name("c"), own)]), ..Budgets::default() };
     let (test, hub) = with(budgets, &["a", "b", "c"]).await;
@@ -114,7 +114,7 @@ async fn x9_one_member_without_budget_does_not_stop_the_others() {
 }
 
 #[tokio::test]
-async fn x9_what_is_resumed_is_delivered_and_the_chain_begins_anew() {
+async fn resumed_message_is_delivered_and_chain_resets() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut last = storm(&hub).await;
     let stopped = hub.hub.stopped().await.expect("read");
@@ -133,7 +133,7 @@ async fn x9_what_is_resumed_is_delivered_and_the_chain_begins_anew() {
     assert_eq!(receipt.standing(), Standing::Delivered);
     assert_eq!(receipt.deliveries[0].milestones.ended, None);
 
-    // Eight more hops are fine, and then the person hears of it again.
+    // Eight more hops pass, and then the person is notified again.
     for (from, to) in [("a", "b"), ("b", "a")].into_iter().cycle().take(8) {
         last = hub.reply(from, to, last.id).await;
         assert_eq!(last.stopped, None);
@@ -143,7 +143,7 @@ async fn x9_what_is_resumed_is_delivered_and_the_chain_begins_anew() {
 }
 
 #[tokio::test]
-async fn x9_a_pair_that_is_resumed_counts_anew_within_the_same_minute() {
+async fn resumed_pair_counts_from_zero() {
     let hub = TestHub::with(&["a", "b"]).await;
     let start = hub.send("a", "b", "start").await;
     for _ in 0..10 {
@@ -159,7 +159,7 @@ async fn x9_a_pair_that_is_resumed_counts_anew_within_the_same_minute() {
 }
 
 #[tokio::test]
-async fn x9_a_conversation_has_a_limit_that_the_person_lifts_by_speaking() {
+async fn thread_limit_resets_when_person_writes() {
     let hub = TestHub::with(&["a", "b", "c"]).await;
     let start = hub.send("a", "b", "start").await;
     let limit = LoopLimits::default().thread;
@@ -180,7 +180,7 @@ async fn x9_a_conversation_has_a_limit_that_the_person_lifts_by_speaking() {
 }
 
 #[tokio::test]
-async fn x9_a_sender_who_had_no_answer_is_told_by_a_message() {
+async fn sender_without_answer_gets_stop_notice() {
     let hub = TestHub::with(&["a", "b"]).await;
     let last = storm(&hub).await;
     assert_eq!(notices(&hub.hub).await.iter().map(|(to, _)| to.as_str()).collect::<Vec<_>>(), ["human"]);
@@ -202,7 +202,7 @@ async fn x9_a_sender_who_had_no_answer_is_told_by_a_message() {
 }
 
 #[tokio::test]
-async fn c6_a_persons_word_lets_a_pair_go_on() {
+async fn message_of_person_resets_pair_limit() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut last = hub.send("a", "b", "question").await;
     for _ in 0..10 {
@@ -216,9 +216,10 @@ async fn c6_a_persons_word_lets_a_pair_go_on() {
     assert_eq!(hub.reply("b", "a", asked.id).await.stopped, None);
 }
 
-/// Whichever message of the conversation they answer: what the person said need not have come to both of them.
+/// The reset applies whichever message the agents reply to: the person's message may not have reached both of
+/// them.
 #[tokio::test]
-async fn c6_a_persons_word_in_the_thread_starts_the_chain_anew() {
+async fn message_of_person_resets_reply_chain() {
     let hub = TestHub::with(&["a", "b"]).await;
     let last = storm(&hub).await;
     hub.clock.advance(seconds(61));
@@ -236,7 +237,7 @@ async fn c6_a_persons_word_in_the_thread_starts_the_chain_anew() {
 }
 
 #[tokio::test]
-async fn x9_a_sender_without_an_answer_is_told_of_later_stops_too() {
+async fn sender_without_answer_gets_later_stop_notices() {
     let hub = TestHub::with(&["a", "b"]).await;
     let last = storm(&hub).await;
     let by_file = |parent| {

@@ -1,10 +1,12 @@
-//! Tasks that agents take on: one has each, for as long as its lease lasts.
+//! Task claims: an exclusive, fenced lease on a task.
 //!
-//! The database orders all who claim at once, in whichever process they are, so one of them wins. Every claim has a
-//! number, its fence, that is higher than all before it for the same task. Whoever does something under a claim names
-//! the number, and a holder who slept past the end of the lease is refused.
+//! The database orders concurrent claims of all processes, so one of them wins. Every claim has a fencing
+//! number (its fence) that is higher than all earlier ones for the same task. An action under a claim names the
+//! fence, so a holder that slept past the end of the lease is refused.
 
-mod everywhere;
+mod global;
+pub(crate) mod reservations;
+pub(crate) mod work_tree;
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -12,57 +14,60 @@ use serde_json::Value;
 use switchboard_core::{AgentId, Message, TaskName};
 use switchboard_sys::clock::from_micros;
 
-pub use self::everywhere::{ClaimAction, ClaimAnswer, ClaimRequest};
-pub(crate) use self::everywhere::{PATIENCE, answer, answer_of, ask, asks, withdraw};
+pub(crate) use self::global::{
+    ANSWER_TIMEOUT, apply_answer, enqueue_request, find_answer, pending_requests, withdraw,
+};
+pub use self::global::{ClaimAction, ClaimAnswer, ClaimRequest};
 use crate::activity;
 use crate::error::HubError;
-use crate::store::writer::Work;
+use crate::store::writer::Transaction;
 
-/// The key of a message's metadata that names the claim it is written under.
+/// Metadata key of a message that names the claim it is written under.
 pub(crate) const KEY: &str = "claim";
 
-/// How long a claim lasts where nobody says.
+/// Default lease of a claim.
 pub const CLAIM_LEASE: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long a claim or a reservation lasts at most before it has to be renewed.
-pub const LONGEST_LEASE: SignedDuration = SignedDuration::from_hours(24);
+/// Longest lease of a claim or reservation before it has to be renewed, so that a lost holder blocks others for
+/// a day at most.
+pub const MAX_LEASE_DURATION: SignedDuration = SignedDuration::from_hours(24);
 
-/// A task that somebody has taken on.
+/// Claim of an agent on a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskClaim {
     /// The task.
     pub task: TaskName,
-    /// Who has it.
+    /// The agent that holds it.
     pub holder: AgentId,
-    /// The number of the claim.
+    /// Fence: the number of the claim.
     pub fence: i64,
-    /// What the holder says of it.
+    /// Note of the holder.
     pub note: Option<String>,
-    /// Since when.
+    /// Time of the claim.
     pub claimed_at: Timestamp,
-    /// Until when, unless it is renewed.
+    /// End of the lease, unless it is renewed.
     pub until: Timestamp,
 }
 
 const COLUMNS: &str = "task, holder, fence, note, claimed_at, until";
 
-/// Gives a task to an agent, or says who has it.
+/// Claims a task for an agent, or fails with the holder.
 pub(crate) fn claim(
-    tx: &mut Work<'_>,
+    tx: &mut Transaction<'_>,
     task: TaskName,
     agent: &AgentId,
     lease: SignedDuration,
     note: Option<String>,
 ) -> Result<TaskClaim, HubError> {
     let holder = tx.directory.value.canonical(agent);
-    everywhere::not_held(tx, &task, &holder)?;
+    global::check_unclaimed(tx, &task, &holder)?;
     let fence = next_fence(tx, &task)?;
     let until = tx.now.saturating_add(bounded(lease)).unwrap_or(tx.now);
-    give(tx, TaskClaim { task, holder, fence, note, claimed_at: tx.now, until }, false)
+    grant(tx, TaskClaim { task, holder, fence, note, claimed_at: tx.now, until }, false)
 }
 
-/// A number above all that the task's claims have had.
-fn next_fence(tx: &Work<'_>, task: &TaskName) -> Result<i64, HubError> {
+/// Returns a number above all fences that the task has had.
+fn next_fence(tx: &Transaction<'_>, task: &TaskName) -> Result<i64, HubError> {
     let last: Option<i64> = tx
         .db
         .prepare_cached("SELECT fence FROM claims WHERE task = ?1")?
@@ -71,8 +76,8 @@ fn next_fence(tx: &Work<'_>, task: &TaskName) -> Result<i64, HubError> {
     Ok(last.unwrap_or(0) + 1)
 }
 
-/// Writes down who has a task from now on.
-fn give(tx: &mut Work<'_>, claim: TaskClaim, everywhere: bool) -> Result<TaskClaim, HubError> {
+/// Writes a claim.
+fn grant(tx: &mut Transaction<'_>, claim: TaskClaim, global: bool) -> Result<TaskClaim, HubError> {
     let TaskClaim { task, holder, fence, note, claimed_at, until } = &claim;
     tx.db
         .prepare_cached(
@@ -88,22 +93,22 @@ fn give(tx: &mut Work<'_>, claim: TaskClaim, everywhere: bool) -> Result<TaskCla
             claimed_at.as_microsecond(),
             until.as_microsecond() - claimed_at.as_microsecond(),
             until.as_microsecond(),
-            everywhere,
+            global,
         ])?;
-    tell(tx, holder, "claimed", task, *fence)?;
+    log_activity(tx, holder, "claimed", task, *fence)?;
     Ok(claim)
 }
 
-/// Whether a task was last claimed among all linked hubs.
-pub(crate) fn is_everywhere(db: &Connection, task: &TaskName) -> Result<bool, HubError> {
-    let everywhere = db
+/// True if the task was last claimed among all linked hubs.
+pub(crate) fn is_global(db: &Connection, task: &TaskName) -> Result<bool, HubError> {
+    let global = db
         .prepare_cached("SELECT everywhere FROM claims WHERE task = ?1")?
         .query_row([task.as_str()], |row| row.get(0))
         .optional()?;
-    Ok(everywhere.unwrap_or(false))
+    Ok(global.unwrap_or(false))
 }
 
-/// How long the claim of a task was last given for.
+/// Returns the lease that the last claim of a task asked for.
 pub(crate) fn lease_of(db: &Connection, task: &TaskName) -> Result<Option<SignedDuration>, HubError> {
     let lease = db
         .prepare_cached("SELECT lease FROM claims WHERE task = ?1")?
@@ -112,9 +117,9 @@ pub(crate) fn lease_of(db: &Connection, task: &TaskName) -> Result<Option<Signed
     Ok(lease.map(SignedDuration::from_micros))
 }
 
-/// Begins the lease of a claim anew.
+/// Renews the lease of a claim.
 pub(crate) fn renew(
-    tx: &mut Work<'_>,
+    tx: &mut Transaction<'_>,
     task: &TaskName,
     agent: &AgentId,
     fence: i64,
@@ -128,13 +133,13 @@ pub(crate) fn renew(
         micros(lease),
         until.as_microsecond()
     ])?;
-    tell(tx, &held.holder, "renewed", task, fence)?;
+    log_activity(tx, &held.holder, "renewed", task, fence)?;
     Ok(TaskClaim { until, ..held })
 }
 
-/// Gives a task back.
+/// Releases a claim.
 pub(crate) fn release(
-    tx: &mut Work<'_>,
+    tx: &mut Transaction<'_>,
     task: &TaskName,
     agent: &AgentId,
     fence: i64,
@@ -143,13 +148,13 @@ pub(crate) fn release(
     tx.db
         .prepare_cached("UPDATE claims SET holder = NULL, until = ?2 WHERE task = ?1")?
         .execute(params![task.as_str(), tx.now.as_microsecond()])?;
-    tell(tx, &held.holder, "released", task, fence)?;
+    log_activity(tx, &held.holder, "released", task, fence)?;
     Ok(TaskClaim { until: tx.now, ..held })
 }
 
-/// The claim of this number, while it is in force and that agent's.
+/// Returns the claim with this fence if it is in force and held by this agent.
 pub(crate) fn check(
-    tx: &Work<'_>,
+    tx: &Transaction<'_>,
     task: &TaskName,
     agent: &AgentId,
     fence: i64,
@@ -165,10 +170,10 @@ pub(crate) fn check(
     }
 }
 
-/// Checks the claim that a message names, where it names one.
-pub(crate) fn check_message(tx: &Work<'_>, message: &Message) -> Result<(), HubError> {
+/// Checks the claim that a message names, if it names one.
+pub(crate) fn check_message(tx: &Transaction<'_>, message: &Message) -> Result<(), HubError> {
     let Some(Value::Object(named)) = message.metadata.get(KEY) else { return Ok(()) };
-    // Somebody else's word, or somebody's word for something else.
+    // The claim of another owner's agent, or metadata with another meaning.
     if message.from.realm.is_some() || !(named.contains_key("task") || named.contains_key("fence")) {
         return Ok(());
     }
@@ -177,7 +182,7 @@ pub(crate) fn check_message(tx: &Work<'_>, message: &Message) -> Result<(), HubE
     check(tx, &task, &message.from, fence).map(|_| ())
 }
 
-/// Who has which task at a moment, by the name of the task.
+/// Lists the claims in force at a moment, by task name.
 pub(crate) fn list(db: &Connection, now: Timestamp) -> Result<Vec<TaskClaim>, HubError> {
     let mut statement = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM claims WHERE holder IS NOT NULL AND until > ?1 AND until - lease <= ?1 ORDER BY task"
@@ -190,11 +195,11 @@ pub(crate) fn list(db: &Connection, now: Timestamp) -> Result<Vec<TaskClaim>, Hu
     Ok(claims)
 }
 
-/// The claim of a task that is in force.
+/// Returns the claim of a task that is in force.
 ///
-/// One that ends later than its lease allows was made before the clock was set back. It has ended: its holder is
-/// refused then, which does no harm, while nobody must be kept waiting for years.
-fn in_force(tx: &Work<'_>, task: &TaskName) -> Result<Option<TaskClaim>, HubError> {
+/// A claim that ends later than its lease allows was made before the clock was set back. It counts as ended:
+/// refusing its holder does no harm, and no other agent has to wait for years.
+fn in_force(tx: &Transaction<'_>, task: &TaskName) -> Result<Option<TaskClaim>, HubError> {
     let found = tx
         .db
         .prepare_cached(&format!(
@@ -217,21 +222,29 @@ fn read(row: &Row<'_>) -> Option<TaskClaim> {
     })
 }
 
-/// Refuses a lease that is longer than any may last. A holder who is given less than asked for would overstay.
+/// Refuses a lease that is longer than the maximum. A holder that silently got less than it asked for would
+/// overstay.
 pub(crate) fn check_lease(lease: SignedDuration) -> Result<(), HubError> {
-    if lease > LONGEST_LEASE { Err(HubError::LeaseTooLong { lease }) } else { Ok(()) }
+    if lease > MAX_LEASE_DURATION { Err(HubError::LeaseTooLong { lease }) } else { Ok(()) }
 }
 
-/// A lease that is neither nothing nor for ever: what other hubs and older databases hold is bounded as well.
+/// Clamps a lease to between one second and the maximum: leases from other hubs and older databases are bounded
+/// as well.
 pub(crate) fn bounded(lease: SignedDuration) -> SignedDuration {
-    lease.clamp(SignedDuration::from_secs(1), LONGEST_LEASE)
+    lease.clamp(SignedDuration::from_secs(1), MAX_LEASE_DURATION)
 }
 
 pub(crate) fn micros(lease: SignedDuration) -> i64 {
     i64::try_from(lease.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn tell(tx: &mut Work<'_>, agent: &AgentId, what: &str, task: &TaskName, fence: i64) -> Result<(), HubError> {
+fn log_activity(
+    tx: &mut Transaction<'_>,
+    agent: &AgentId,
+    what: &str,
+    task: &TaskName,
+    fence: i64,
+) -> Result<(), HubError> {
     activity::note(tx, agent, what, task.as_str(), Some(&format!("claim {fence}")))
 }
 

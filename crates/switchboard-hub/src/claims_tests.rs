@@ -20,9 +20,9 @@ fn is_stale<T>(result: &Result<T, HubError>) -> bool {
 }
 
 #[tokio::test]
-async fn x5_of_64_agents_that_claim_one_task_at_once_one_wins_a_thousand_times() {
+async fn concurrent_claims_have_one_winner() {
     let hub = TestHub::with(&[]).await;
-    // As two processes would: each has its own writer on the same database.
+    // Like two processes: each has its own writer on the same database.
     let hubs = [hub.hub.clone(), hub.another().await];
     for round in 0..1000 {
         let mut asking = JoinSet::new();
@@ -48,7 +48,7 @@ async fn x5_of_64_agents_that_claim_one_task_at_once_one_wins_a_thousand_times()
 }
 
 #[tokio::test]
-async fn x5_a_holder_who_slept_past_the_lease_is_refused_whatever_it_does() {
+async fn expired_holder_is_refused_everywhere() {
     let hub = TestHub::with(&["a", "b"]).await;
     let first = claim(&hub.hub, "T-1", "a").await.expect("claimed");
     assert_eq!((first.fence, first.until), (1, hub.hub.now() + CLAIM_LEASE));
@@ -59,7 +59,7 @@ async fn x5_a_holder_who_slept_past_the_lease_is_refused_whatever_it_does() {
 
     hub.clock.advance(CLAIM_LEASE);
     assert_eq!(hub.hub.claims().await.expect("read"), []);
-    // Also before anybody else has it.
+    // Even before another agent has claimed it.
     assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id("a"), 1, Some(CLAIM_LEASE)).await));
     let second = claim(&hub.hub, "T-1", "b").await.expect("claimed");
     assert_eq!(second.fence, 2);
@@ -70,7 +70,7 @@ async fn x5_a_holder_who_slept_past_the_lease_is_refused_whatever_it_does() {
     };
     let late = hub.hub.submit(write("a", 1)).await;
     let problem = late.as_ref().err().map(ToString::to_string);
-    assert_eq!(problem.as_deref(), Some("claim 1 of the task 'T-1' is not in force: it is b's now"));
+    assert_eq!(problem.as_deref(), Some("claim 1 of the task 'T-1' is not in force: b holds it now"));
     for (agent, fence) in [("a", 1), ("a", 2), ("b", 1), ("b", 3)] {
         assert!(is_stale(&hub.hub.submit(write(agent, fence)).await), "{agent} {fence}");
         assert!(is_stale(&hub.hub.check_claim(task("T-1"), agent_id(agent), fence).await));
@@ -80,7 +80,7 @@ async fn x5_a_holder_who_slept_past_the_lease_is_refused_whatever_it_does() {
     let accepted = write("b", 2);
     hub.hub.submit(accepted.clone()).await.expect("accepted");
     hub.hub.release_claim(task("T-1"), agent_id("b"), 2).await.expect("released");
-    // Accepted once is accepted, also when it is sent again later.
+    // A duplicate of an accepted message stays accepted.
     assert!(hub.hub.submit(accepted).await.expect("accepted").duplicate);
     assert!(is_stale(&hub.hub.submit(write("b", 2)).await));
     assert_eq!(claim(&hub.hub, "T-1", "a").await.expect("claimed").fence, 3);
@@ -100,7 +100,7 @@ async fn lease_longer_than_a_day_is_refused() {
 }
 
 #[tokio::test]
-async fn x5_renewed_in_time_a_claim_goes_on() {
+async fn claim_renewed_in_time_stays_in_force() {
     let hub = TestHub::with(&["a", "b"]).await;
     claim(&hub.hub, "T", "a").await.expect("claimed");
     for _ in 0..5 {
@@ -111,19 +111,20 @@ async fn x5_renewed_in_time_a_claim_goes_on() {
         assert!(claim(&hub.hub, "T", "b").await.is_err());
     }
     assert_eq!(hub.hub.claims().await.expect("read").len(), 1);
-    let day = hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(LONGEST_LEASE)).await.expect("renewed");
-    assert_eq!(day.until, hub.hub.now() + LONGEST_LEASE);
-    // Where nobody says, as long as it was given for.
+    let day =
+        hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(MAX_LEASE_DURATION)).await.expect("renewed");
+    assert_eq!(day.until, hub.hub.now() + MAX_LEASE_DURATION);
+    // By default for as long as it was last leased.
     hub.clock.advance(seconds(3600));
     let again = hub.hub.renew_claim(task("T"), agent_id("a"), 1, None).await.expect("renewed");
-    assert_eq!(again.until, hub.hub.now() + LONGEST_LEASE);
+    assert_eq!(again.until, hub.hub.now() + MAX_LEASE_DURATION);
     let nobody = hub.hub.release_claim(task("T-2"), agent_id("a"), 1).await.expect_err("refused");
-    let words = "claim 1 of the task 'T-2' is not in force: nobody here has claimed that task";
+    let words = "claim 1 of the task 'T-2' is not in force: no agent of this hub has claimed it";
     assert_eq!(nobody.to_string(), words);
 }
 
 #[tokio::test]
-async fn f24_a_clock_that_was_set_back_ends_a_claim_instead_of_keeping_it_for_years() {
+async fn clock_set_back_ends_claim() {
     let hub = TestHub::with(&["a", "b"]).await;
     hub.clock.advance(seconds(10 * 365 * 86_400));
     claim(&hub.hub, "T", "a").await.expect("claimed");
@@ -133,7 +134,7 @@ async fn f24_a_clock_that_was_set_back_ends_a_claim_instead_of_keeping_it_for_ye
 }
 
 #[tokio::test]
-async fn x7_a_claim_is_the_agents_under_any_of_its_names_and_survives_a_restart() {
+async fn claim_survives_rename_and_restart() {
     let hub = TestHub::with(&["old"]).await;
     claim(&hub.hub, "T", "old").await.expect("claimed");
     let (folder, clock) = hub.close().await;
@@ -148,7 +149,7 @@ async fn x7_a_claim_is_the_agents_under_any_of_its_names_and_survives_a_restart(
 }
 
 #[tokio::test]
-async fn a_claim_that_cannot_be_read_is_refused_and_other_data_of_that_name_is_not() {
+async fn malformed_claim_metadata_is_refused() {
     let hub = TestHub::with(&["a", "b"]).await;
     for (claim, is_fine) in [
         (json!({ "task": "T" }), false),
@@ -164,8 +165,8 @@ async fn a_claim_that_cannot_be_read_is_refused_and_other_data_of_that_name_is_n
     }
 }
 
-/// What the process with the link does, with a server that says yes, or no.
-fn link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
+/// Plays the process with the link, with a server that grants or refuses.
+fn fake_link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
     let hub = hub.clone();
     tokio::spawn(async move {
         let mut changes = hub.changes();
@@ -184,20 +185,20 @@ fn link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn x5_a_claim_among_all_hubs_is_what_the_link_says() {
+async fn global_claim_follows_answer_of_link() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let far = link(&hub.another().await, true);
+    let far = fake_link(&hub.another().await, true);
     let lease = CLAIM_LEASE;
     let lost = hub.hub.claim_globally(task("T"), agent_id("a"), lease, None).await.expect_err("held");
-    assert!(lost.to_string().starts_with("the task 'T' is far@office's until"), "{lost}");
+    assert!(lost.to_string().starts_with("the task 'T' is claimed by far@office until"), "{lost}");
     assert_eq!(hub.hub.claims().await.expect("read"), []);
     far.abort();
 
-    let near = link(&hub.another().await, false);
+    let near = fake_link(&hub.another().await, false);
     let won = hub.hub.claim_globally(task("T"), agent_id("a"), lease, Some("x".into())).await.expect("won");
     assert_eq!((won.fence, won.note.as_deref()), (11, Some("x")));
     assert_eq!(hub.hub.claims().await.expect("read"), [won]);
-    // It is one claim, and what is done with it goes by the link.
+    // It is one claim, and all actions on it go through the link.
     assert!(matches!(claim(&hub.hub, "T", "b").await, Err(HubError::ClaimHeld { .. })));
     hub.clock.advance(seconds(60));
     let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 11, Some(lease)).await.expect("renewed");
@@ -209,7 +210,7 @@ async fn x5_a_claim_among_all_hubs_is_what_the_link_says() {
 }
 
 #[tokio::test]
-async fn x5_the_link_takes_back_what_nobody_waits_for_or_somebody_here_has() {
+async fn link_undoes_late_or_conflicting_claim() {
     let hub = TestHub::with(&["a", "b"]).await;
     let asking = {
         let hub = hub.hub.clone();

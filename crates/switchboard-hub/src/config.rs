@@ -1,4 +1,4 @@
-//! What can be set about the hub.
+//! Settings of the hub.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use switchboard_sys::clock::Clock;
 
 use crate::store::binding::HubKey;
 
-/// The hub's settings, resolved.
+/// Resolved settings of the hub.
 #[derive(Debug, Clone)]
 pub struct HubConfig {
     /// The folder that holds `hub.db`.
     pub folder: PathBuf,
-    /// Key that the database is bound with; without one, any database is taken.
+    /// Key that the database is bound with; without a key, any database is accepted.
     pub key: Option<HubKey>,
     /// Most bytes in a message's body.
     pub body_limit: usize,
     /// Most bytes in a message's metadata, as JSON.
     pub metadata_limit: usize,
-    /// Where reply chains between agents are stopped.
+    /// Limits on reply chains between agents.
     pub loops: LoopLimits,
-    /// What agents may write and use.
+    /// Budgets of agents: messages and tokens.
     pub budgets: Budgets,
-    /// How delivery attempts are spaced.
+    /// Backoff between delivery attempts.
     pub retry: RetryPolicy,
     /// When a silent agent counts as stale and as offline.
     pub presence: PresenceTimeouts,
-    /// How long a door has for one delivery before another process may take it over.
+    /// Lease on a delivery: how long a door has before another process may take the delivery over.
     pub lease: Duration,
-    /// After how long a sender is told that nobody has looked at a message; `None`: never.
+    /// Time after which a sender is reminded that a message is unread; `None` sends no reminders.
     pub unread_reminder_after: Option<Duration>,
-    /// What a person has joined that would otherwise be apart.
+    /// Aliases and forwards that the person has set up.
     pub links: Arc<Links>,
-    /// Where the time comes from.
+    /// Source of the time.
     pub clock: Clock,
 }
 
@@ -50,7 +50,8 @@ impl HubConfig {
             budgets: Budgets::default(),
             retry: RetryPolicy::default(),
             presence: PresenceTimeouts::default(),
-            // A mailbox takes milliseconds and a slow peer has 30 s; a dead process is noticed at once anyway.
+            // A mailbox takes milliseconds and a slow peer has 30 s; the lease of a dead process is released at
+            // once anyway.
             lease: Duration::from_mins(1),
             unread_reminder_after: None,
             links: Arc::default(),

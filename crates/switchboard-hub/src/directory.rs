@@ -1,7 +1,7 @@
-//! The directory on disk: agents, aliases, teams.
+//! The directory on disk: agents, aliases and teams.
 
 mod peers;
-mod residents;
+mod remote_agents;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -12,53 +12,54 @@ use crate::activity;
 use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::store::rows;
-use crate::store::writer::Work;
+use crate::store::writer::Transaction;
 
 pub use self::peers::Peer;
 pub(crate) use self::peers::put_peers;
-pub(crate) use self::residents::put_remote_agents;
+pub(crate) use self::remote_agents::put_remote_agents;
 
-/// The name the hub itself writes under, in notices to the person.
+/// Name under which the hub itself writes notices.
 pub const HUB_NAME: &str = "switchboard";
 
-/// What an agent did that was removed.
+/// Activity of an agent that was removed.
 const LEFT: &str = "left";
 
-/// An agent to be registered. Registering a known agent again changes only what is given.
+/// Registration of an agent. Registering a known agent again changes only the given fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {
     /// Its name.
     pub name: Name,
-    /// What it is there for.
+    /// Its role.
     pub role: Option<String>,
-    /// The team it belongs to; the team is made where it does not exist.
+    /// Its team; created if it does not exist.
     pub team: Option<Name>,
-    /// Ways to reach it, added to those already known.
+    /// Routes to it, added to those already known.
     pub routes: Vec<Route>,
 }
 
 impl Registration {
-    /// An agent reached through its mailbox, with nothing more said about it.
+    /// Registers an agent with a mailbox and nothing else.
     pub fn mailbox(name: Name) -> Self {
         let routes = vec![Route::Mailbox { agent: name.clone() }];
         Self { name, role: None, team: None, routes }
     }
 }
 
-/// An agent of another hub, as that hub tells of it.
+/// Agent of another hub, as that hub describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteAgent {
-    /// Its name over there.
+    /// Its name in that hub.
     pub name: Name,
-    /// What it is there for.
+    /// Its role.
     pub role: Option<String>,
-    /// The team it belongs to.
+    /// Its team.
     pub team: Option<Name>,
-    /// The channels it reads.
+    /// Channels that it reads.
     pub channels: Vec<Name>,
 }
 
-/// Rises with every change, so that each process knows when to read the directory again.
+/// Returns the version of the directory. It rises with every change, so that each process knows when to reload
+/// its cache.
 pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
     db.prepare_cached("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'directory'")?
         .query_row([], |row| row.get(0))
@@ -66,7 +67,7 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
         .map(|version| version.unwrap_or(0))
 }
 
-/// The name an agent goes by now, for one of its former names; any other name as it is.
+/// Resolves a former name of an agent to its current name; returns any other name unchanged.
 pub(crate) fn canonical(db: &Connection, agent: &AgentId) -> rusqlite::Result<AgentId> {
     if agent.realm.is_some() {
         return Ok(agent.clone());
@@ -80,7 +81,7 @@ pub(crate) fn canonical(db: &Connection, agent: &AgentId) -> rusqlite::Result<Ag
     Ok(current.and_then(|name| Name::parse(&name).ok()).map_or_else(|| agent.clone(), AgentId::local))
 }
 
-/// The whole directory. A row that cannot be read is left out and reported; its neighbours stay.
+/// Loads the directory. An unreadable row is skipped and logged.
 pub(crate) fn load(db: &Connection) -> rusqlite::Result<Directory> {
     let mut directory = Directory::default();
     let mut agents = db.prepare("SELECT name, role, team, routes, registered_at FROM agents")?;
@@ -136,9 +137,9 @@ fn team(row: &Row<'_>) -> Option<TeamRecord> {
     })
 }
 
-/// Adds an agent, or adds to what is known of it.
-pub(crate) fn register(tx: &mut Work<'_>, new: Registration) -> Result<AgentRecord, HubError> {
-    not_reserved(&new.name)?;
+/// Registers an agent, or updates its registration.
+pub(crate) fn register(tx: &mut Transaction<'_>, new: Registration) -> Result<AgentRecord, HubError> {
+    check_reserved(&new.name)?;
     let directory = tx.directory.value.clone();
     let known = directory.agent(&AgentId::local(new.name.clone()));
     let name = known.map_or(&new.name, |record| &record.id.name);
@@ -154,7 +155,7 @@ pub(crate) fn register(tx: &mut Work<'_>, new: Registration) -> Result<AgentReco
                 },
             )?;
         }
-        has_room(&directory, team, name)?;
+        check_room(&directory, team, name)?;
     }
     let mut record = known.cloned().unwrap_or_else(|| AgentRecord {
         id: AgentId::local(new.name.clone()),
@@ -176,13 +177,13 @@ pub(crate) fn register(tx: &mut Work<'_>, new: Registration) -> Result<AgentReco
     }
     if known != Some(&record) {
         put_agent(tx, &record)?;
-        changed(tx)?;
+        bump_version(tx)?;
     }
     Ok(record)
 }
 
-/// Removes an agent, its other names and its membership. Its mail stays.
-pub(crate) fn deregister(tx: &mut Work<'_>, name: &Name) -> Result<bool, HubError> {
+/// Removes an agent, its aliases and its membership. Its mail stays.
+pub(crate) fn deregister(tx: &mut Transaction<'_>, name: &Name) -> Result<bool, HubError> {
     let Some(record) = tx.directory.value.agent(&AgentId::local(name.clone())).cloned() else {
         return Ok(false);
     };
@@ -190,11 +191,11 @@ pub(crate) fn deregister(tx: &mut Work<'_>, name: &Name) -> Result<bool, HubErro
     tx.db.execute("DELETE FROM agents WHERE name = ?1", [&name])?;
     tx.db.execute("DELETE FROM aliases WHERE agent = ?1", [&name])?;
     activity::note(tx, &record.id, LEFT, "", None)?;
-    changed(tx)?;
+    bump_version(tx)?;
     Ok(true)
 }
 
-/// When an agent that is not known any more was removed, as far as that is remembered.
+/// Returns when an agent was removed, as far as the activity log goes back.
 pub(crate) fn retired_at(db: &Connection, agent: &AgentId) -> Result<Option<Timestamp>, HubError> {
     let at = db
         .prepare_cached("SELECT max(at) FROM activity WHERE what = ?1 AND agent = ?2 COLLATE NOCASE")?
@@ -202,19 +203,19 @@ pub(crate) fn retired_at(db: &Connection, agent: &AgentId) -> Result<Option<Time
     Ok(at.map(from_micros))
 }
 
-/// Takes away one way to reach an agent, for instance a session that ended.
-pub(crate) fn remove_route(tx: &mut Work<'_>, name: &Name, route: &Route) -> Result<(), HubError> {
+/// Removes a route to an agent, for instance to a session that ended.
+pub(crate) fn remove_route(tx: &mut Transaction<'_>, name: &Name, route: &Route) -> Result<(), HubError> {
     if let Some(mut record) = tx.directory.value.agent(&AgentId::local(name.clone())).cloned() {
         record.routes.retain(|known| known != route);
         put_agent(tx, &record)?;
-        changed(tx)?;
+        bump_version(tx)?;
     }
     Ok(())
 }
 
-/// Gives an agent another name. The old one goes on leading to it, and its waiting mail goes along.
-pub(crate) fn rename(tx: &mut Work<'_>, from: &Name, to: &Name) -> Result<AgentRecord, HubError> {
-    not_reserved(to)?;
+/// Renames an agent. The old name becomes an alias, and its waiting mail moves along.
+pub(crate) fn rename(tx: &mut Transaction<'_>, from: &Name, to: &Name) -> Result<AgentRecord, HubError> {
+    check_reserved(to)?;
     let directory = tx.directory.value.clone();
     let known = known_agent(&directory, from)?;
     let (old, new) = (known.id.name.clone(), AgentId::local(to.clone()));
@@ -249,13 +250,13 @@ pub(crate) fn rename(tx: &mut Work<'_>, from: &Name, to: &Name) -> Result<AgentR
         tx.db.execute(&sql, [old.as_str(), to.as_str()])?;
     }
     put_agent(tx, &record)?;
-    changed(tx)?;
+    bump_version(tx)?;
     Ok(record)
 }
 
-/// Makes a team, or changes its title.
+/// Creates a team, or changes its title.
 pub(crate) fn create_team(
-    tx: &mut Work<'_>,
+    tx: &mut Transaction<'_>,
     id: Name,
     title: Option<String>,
     composite: bool,
@@ -275,12 +276,16 @@ pub(crate) fn create_team(
         id: known.map_or(id, |t| t.id),
     };
     put_team(tx, &record)?;
-    changed(tx)?;
+    bump_version(tx)?;
     Ok(record)
 }
 
-/// Puts an agent into a team, or out of any.
-pub(crate) fn assign(tx: &mut Work<'_>, agent: &Name, team: Option<&Name>) -> Result<AgentRecord, HubError> {
+/// Assigns an agent to a team, or to none.
+pub(crate) fn assign(
+    tx: &mut Transaction<'_>,
+    agent: &Name,
+    team: Option<&Name>,
+) -> Result<AgentRecord, HubError> {
     let directory = tx.directory.value.clone();
     let mut record = known_agent(&directory, agent)?.clone();
     record.team = match team {
@@ -290,18 +295,18 @@ pub(crate) fn assign(tx: &mut Work<'_>, agent: &Name, team: Option<&Name>) -> Re
                 let near = nearest(team.as_str(), directory.teams().map(|t| t.id.as_str()));
                 return Err(ResolveError::UnknownTeam { team: team.clone(), near }.into());
             };
-            has_room(&directory, &team.id, &record.id.name)?;
+            check_room(&directory, &team.id, &record.id.name)?;
             Some(team.id.clone())
         }
     };
     put_agent(tx, &record)?;
-    changed(tx)?;
+    bump_version(tx)?;
     Ok(record)
 }
 
-/// Says what an agent is there for, or that it has no role.
+/// Sets or clears the role of an agent.
 pub(crate) fn set_role(
-    tx: &mut Work<'_>,
+    tx: &mut Transaction<'_>,
     agent: &Name,
     role: Option<String>,
 ) -> Result<AgentRecord, HubError> {
@@ -309,7 +314,7 @@ pub(crate) fn set_role(
     if record.role != role {
         record.role = role;
         put_agent(tx, &record)?;
-        changed(tx)?;
+        bump_version(tx)?;
     }
     Ok(record)
 }
@@ -323,7 +328,7 @@ fn known_agent<'d>(directory: &'d Directory, name: &Name) -> Result<&'d AgentRec
     })
 }
 
-fn not_reserved(name: &Name) -> Result<(), HubError> {
+fn check_reserved(name: &Name) -> Result<(), HubError> {
     if name.is_human() {
         return Err(HubError::ReservedName { name: name.clone(), reserved_for: "the person" });
     }
@@ -334,7 +339,7 @@ fn not_reserved(name: &Name) -> Result<(), HubError> {
 }
 
 /// A composite team is one agent that plays the whole team: it takes no second member.
-fn has_room(directory: &Directory, team: &Name, newcomer: &Name) -> Result<(), HubError> {
+fn check_room(directory: &Directory, team: &Name, newcomer: &Name) -> Result<(), HubError> {
     if !directory.team(team).is_some_and(|team| team.composite) {
         return Ok(());
     }
@@ -344,7 +349,7 @@ fn has_room(directory: &Directory, team: &Name, newcomer: &Name) -> Result<(), H
     }
 }
 
-fn put_agent(tx: &Work<'_>, record: &AgentRecord) -> Result<(), HubError> {
+fn put_agent(tx: &Transaction<'_>, record: &AgentRecord) -> Result<(), HubError> {
     let team = record.team.as_ref().map(Name::as_str);
     tx.db.execute(
         "INSERT OR REPLACE INTO agents (name, role, team, routes, registered_at) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -359,7 +364,7 @@ fn put_agent(tx: &Work<'_>, record: &AgentRecord) -> Result<(), HubError> {
     Ok(())
 }
 
-fn put_team(tx: &Work<'_>, record: &TeamRecord) -> Result<(), HubError> {
+fn put_team(tx: &Transaction<'_>, record: &TeamRecord) -> Result<(), HubError> {
     let created: Timestamp = record.created_at;
     tx.db.execute(
         "INSERT OR REPLACE INTO teams (id, title, composite, created_at) VALUES (?1, ?2, ?3, ?4)",
@@ -368,10 +373,10 @@ fn put_team(tx: &Work<'_>, record: &TeamRecord) -> Result<(), HubError> {
     Ok(())
 }
 
-fn changed(tx: &mut Work<'_>) -> Result<(), HubError> {
+fn bump_version(tx: &mut Transaction<'_>) -> Result<(), HubError> {
     let next = version(tx.db)? + 1;
     tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('directory', ?1)", [next.to_string()])?;
     tx.directory.refresh(tx.db)?;
-    tx.after.events.push(HubEvent::Directory);
+    tx.post_commit.events.push(HubEvent::Directory);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in the hub.
+//! Errors of the hub.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,21 +8,22 @@ use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName
 use switchboard_sys::files::FileError;
 use switchboard_sys::service_lease::LeaseError;
 
-use crate::claims::LONGEST_LEASE;
-use crate::reservations::Reservation;
+use crate::claims::MAX_LEASE_DURATION;
+use crate::claims::reservations::Reservation;
 
-/// Why the hub did not do what was asked. Nothing was accepted, unless it is said to be [unsure](HubError::OutcomeUnknown).
+/// Error of a hub operation. Nothing was accepted, except where the outcome is
+/// [unknown](HubError::OutcomeUnknown).
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The address leads to nobody.
+    /// The address has no recipient.
     #[error(transparent)]
     Unresolved(#[from] ResolveError),
-    /// The same native id came before with other content; the first stays.
+    /// The native id was already used for other content; the first message stays.
     #[error("the id '{native_id}' was already used for another message ({first})")]
     Conflict {
-        /// The id as its protocol spells it.
+        /// The id as the protocol spells it.
         native_id: String,
-        /// The message that came first.
+        /// The first message.
         first: MessageId,
     },
     /// The body is larger than allowed.
@@ -41,49 +42,49 @@ pub enum HubError {
         /// Bytes allowed.
         limit: usize,
     },
-    /// Somebody has the task.
-    #[error("the task '{task}' is {holder}'s until {until:.0}")]
+    /// Another claim on the task is in force.
+    #[error("the task '{task}' is claimed by {holder} until {until:.0}")]
     ClaimHeld {
         /// The task.
         task: TaskName,
-        /// Who has it.
+        /// The holder.
         holder: AgentId,
-        /// Until when, unless it is renewed.
+        /// End of the lease, unless it is renewed.
         until: Timestamp,
-        /// The number of the claim, where it is the asking agent's own.
+        /// Fence of the claim, if the requesting agent itself holds it.
         own: Option<i64>,
     },
-    /// The claim is not in force any more, and what was to be done under it was not done.
+    /// The claim is no longer in force, so the action under it was refused.
     #[error("claim {fence} of the task '{task}' is not in force: {}", stale(.holder.as_ref(), *.was_claimed))]
     StaleClaim {
         /// The task.
         task: TaskName,
-        /// The number as given.
+        /// The fence as given.
         fence: i64,
-        /// Who has the task now.
+        /// The current holder.
         holder: Option<AgentId>,
-        /// Whether anybody ever had it.
+        /// True if the task was ever claimed.
         was_claimed: bool,
     },
-    /// The claim is among all linked hubs, and the link does not answer.
-    #[error("no link with other hubs answers, and the task '{task}' is claimed among them")]
+    /// The claim is global (among all linked hubs), and no link answers.
+    #[error("the task '{task}' is claimed among linked hubs, and no link answers")]
     NoLink {
         /// The task.
         task: TaskName,
     },
-    /// A claim or reservation is asked for longer than any may last.
-    #[error("a lease of {lease:#} is too long: a claim or reservation lasts {} h at most", LONGEST_LEASE.as_hours())]
+    /// The requested lease of a claim or reservation is too long.
+    #[error("a lease of {lease:#} is too long: a claim or reservation lasts {} h at most", MAX_LEASE_DURATION.as_hours())]
     LeaseTooLong {
-        /// How long it was to last.
+        /// The requested lease.
         lease: SignedDuration,
     },
-    /// A claim that a message names cannot be read.
+    /// The claim in a message's metadata is malformed.
     #[error("the metadata 'claim' of the message must be {{\"task\": NAME, \"fence\": NUMBER}}")]
     BadClaim,
-    /// Somebody else works at these files.
-    #[error("{}", .taken.iter().map(|(pattern, by)| format!("'{pattern}' overlaps '{}', which is {}'s until {:.0}", sanitize_inline(&by.pattern), by.holder, by.until)).collect::<Vec<_>>().join("; "))]
+    /// Another agent has reserved these files.
+    #[error("{}", .taken.iter().map(|(pattern, by)| format!("'{pattern}' overlaps '{}', reserved by {} until {:.0}", sanitize_inline(&by.pattern), by.holder, by.until)).collect::<Vec<_>>().join("; "))]
     FilesReserved {
-        /// Each pattern as asked for, and what it overlaps.
+        /// Each requested pattern and the reservation that it overlaps.
         taken: Vec<(Pattern, Reservation)>,
     },
     /// There is no such message.
@@ -97,15 +98,15 @@ pub enum HubError {
     NotTheRecipient {
         /// The message.
         id: MessageId,
-        /// Who asked.
+        /// The requesting agent.
         agent: AgentId,
     },
-    /// The name stands for the person or for the hub itself: no agent is registered or writes under it.
-    #[error("'{name}' is kept for {reserved_for}, and no agent can have it")]
+    /// The name is reserved for the person or the hub: no agent is registered or writes under it.
+    #[error("the name '{name}' is reserved for {reserved_for}")]
     ReservedName {
         /// The name.
         name: Name,
-        /// Whom it is kept for.
+        /// Whom it is reserved for.
         reserved_for: &'static str,
     },
     /// The name is in use.
@@ -114,7 +115,7 @@ pub enum HubError {
         /// The name.
         name: Name,
     },
-    /// The team takes no further member.
+    /// A composite team has its one member already.
     #[error("'{team}' is a composite team, played by {member} alone")]
     CompositeTeam {
         /// The team.
@@ -122,7 +123,7 @@ pub enum HubError {
         /// Its one member.
         member: Name,
     },
-    /// Several agents cannot play a team of one.
+    /// A team with several members cannot become composite.
     #[error("'{team}' cannot become a composite team: it has {} members ({})", .members.len(), .members.iter().map(Name::as_str).collect::<Vec<_>>().join(", "))]
     SeveralMembers {
         /// The team.
@@ -130,8 +131,8 @@ pub enum HubError {
         /// Its members.
         members: Vec<Name>,
     },
-    /// The reader's cursor points before what retention has removed.
-    #[error("the cursor {cursor} is older than what is kept; the oldest kept is {oldest}")]
+    /// The cursor lies before entries that retention has removed.
+    #[error("the cursor {cursor} has expired; the oldest available is {oldest}")]
     CursorExpired {
         /// The cursor as given.
         cursor: i64,
@@ -143,7 +144,7 @@ pub enum HubError {
     ServiceTaken {
         /// The service.
         service: String,
-        /// Who runs it.
+        /// The process that runs it.
         holder: String,
     },
     /// The store was written by a newer Switchboard.
@@ -153,18 +154,18 @@ pub enum HubError {
         path: PathBuf,
         /// Its schema.
         found: i64,
-        /// Ours.
+        /// The newest schema that this program supports.
         known: i64,
     },
-    /// The store was written by an older Switchboard, and cannot be brought up to date while others use it.
-    #[error("{path} has schema {found}, and another process keeps it from being upgraded")]
+    /// The store has an older schema, and other processes that use it prevent the upgrade.
+    #[error("{path} has schema {found}, and cannot be upgraded while another process uses it")]
     OlderSchema {
         /// The database.
         path: PathBuf,
         /// Its schema.
         found: i64,
     },
-    /// The database cannot be read, and another process has it open, so it cannot be moved aside.
+    /// The database is damaged, and cannot be moved aside while another process has it open.
     #[error("{path} is damaged and another process has it open")]
     DamagedInUse {
         /// The database.
@@ -176,7 +177,7 @@ pub enum HubError {
         /// The database.
         path: PathBuf,
     },
-    /// The database came from elsewhere, and another process has the hub open, so it cannot be moved.
+    /// The database is foreign, and cannot be moved while another process has the hub open.
     #[error("{path} came from elsewhere and another process has the hub open")]
     ForeignInUse {
         /// The database.
@@ -194,26 +195,26 @@ pub enum HubError {
         /// The file.
         path: PathBuf,
     },
-    /// There is no such database to adopt.
+    /// No such database to adopt.
     #[error("there is no database {path} to adopt")]
     NoForeignDatabase {
         /// The database.
         path: PathBuf,
     },
-    /// The database is another user's, whose key is not at hand.
+    /// The database belongs to another user, whose key is not available.
     #[error("{path} belongs to the user {owner}, and is not bound to you")]
     OthersDatabase {
         /// The database.
         path: PathBuf,
-        /// The number of its owner.
+        /// User id of its owner.
         owner: u32,
     },
-    /// The key that databases are bound with cannot be read or made.
+    /// The key that binds databases cannot be read or created.
     #[error("the hub's key {path} cannot be used: {problem}")]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         problem: String,
     },
     /// A row of the journal does not match its checksum.
@@ -225,37 +226,37 @@ pub enum HubError {
     /// The disk is full.
     #[error("the disk is full: nothing was accepted")]
     NoSpace {
-        /// What was being written.
+        /// The error of SQLite.
         #[source]
         source: Arc<rusqlite::Error>,
     },
-    /// The store cannot be written: its disk or its folder is read-only.
+    /// The store is read-only: its disk or its folder.
     #[error("the store is read-only: nothing was accepted")]
     ReadOnly {
-        /// What was being written.
+        /// The error of SQLite.
         #[source]
         source: Arc<rusqlite::Error>,
     },
     /// The database was deleted, or replaced, while this process had it open.
-    #[error("the store was deleted: {} is gone or another file, and nothing was accepted", .path.display())]
+    #[error("the store was deleted: {} is missing or was replaced, and nothing was accepted", .path.display())]
     StoreDeleted {
         /// The database.
         path: PathBuf,
     },
-    /// The journal was recovered, and agents may be missing that are read back from files.
-    #[error("the journal was recovered and agents are still read back from files: nothing was done")]
+    /// After a recovery, agents may be missing until they are read back from files.
+    #[error("the journal was recovered and agents are still being restored from files: retry in a moment")]
     Rebuilding,
-    /// The disk failed after the message was written, and the message could not be taken back.
-    #[error("the disk failed while the message was written, and whether it was kept is not known")]
+    /// The disk failed after the message was written, and the rollback failed as well.
+    #[error("the disk failed while the message was written: whether it was accepted is not known")]
     OutcomeUnknown {
-        /// What was being written.
+        /// The error of SQLite.
         #[source]
         source: Arc<rusqlite::Error>,
     },
-    /// The database said no.
+    /// SQLite reported an error.
     #[error("the journal could not be read or written")]
     Store {
-        /// What SQLite said.
+        /// The error of SQLite.
         #[source]
         source: Arc<rusqlite::Error>,
     },
@@ -267,12 +268,12 @@ pub enum HubError {
     Closed,
 }
 
-/// Why a claim is not in force.
+/// Describes why a claim is not in force.
 fn stale(holder: Option<&AgentId>, was_claimed: bool) -> String {
     match holder {
-        Some(holder) => format!("it is {holder}'s now"),
+        Some(holder) => format!("{holder} holds it now"),
         None if was_claimed => "it has ended".to_owned(),
-        None => "nobody here has claimed that task".to_owned(),
+        None => "no agent of this hub has claimed it".to_owned(),
     }
 }
 
@@ -302,8 +303,7 @@ impl From<Arc<rusqlite::Error>> for HubError {
 }
 
 impl HubError {
-    /// Whether the disk is read-only, full or failing, so that what was asked could not be written. What is there can
-    /// still be read.
+    /// True if the disk is read-only, full or failing, so that a write failed. Reads still work.
     pub fn is_disk(&self) -> bool {
         use rusqlite::ErrorCode::{CannotOpen, SystemIoFailure};
         match self {
@@ -318,12 +318,12 @@ impl HubError {
 }
 
 impl HubError {
-    /// Whether the database itself is damaged, rather than the request or the disk.
+    /// True if the database itself is damaged, rather than the request or the disk.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Store { source } if is_damage(source))
     }
 
-    /// What SQLite said, where the database itself failed and not what was asked of it.
+    /// Returns SQLite's error, if the database itself failed and not the request.
     pub(crate) fn of_database(&self) -> Option<&Arc<rusqlite::Error>> {
         match self {
             Self::Store { source }
@@ -336,8 +336,8 @@ impl HubError {
         }
     }
 
-    /// The same for a further one of those whom one failure concerns.
-    pub(crate) fn again(&self) -> Self {
+    /// Duplicates the error, for each of several callers that one failure affects.
+    pub(crate) fn duplicate(&self) -> Self {
         match self {
             Self::Store { source } | Self::NoSpace { source } | Self::ReadOnly { source } => {
                 source.clone().into()
@@ -346,12 +346,12 @@ impl HubError {
             Self::DamagedInUse { path } => Self::DamagedInUse { path: path.clone() },
             Self::SideFileInUse { path } => Self::SideFileInUse { path: path.clone() },
             Self::File(error) => error.again().into(),
-            // All else that keeps work from being done at all.
+            // Any other failure that keeps work from being done at all.
             _ => Self::Closed,
         }
     }
 
-    /// Whether the same request may succeed a little later.
+    /// True if a retry of the same request may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::NoSpace { .. }
@@ -379,8 +379,8 @@ impl HubError {
     }
 }
 
-/// Whether an error is a reason to look at the database more closely: damage, or a statement of ours
-/// that does not fit the tables, which is what a list of tables that was damaged looks like.
+/// True if an error is a reason to check the database: damage, or an SQL statement that does not fit the
+/// tables, which is how a damaged list of tables shows itself.
 pub(crate) fn is_suspicious(error: &rusqlite::Error) -> bool {
     let misfit = match error {
         rusqlite::Error::SqlInputError { .. } => true,

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn faults_of_the_disk_are_told_from_others() {
+fn disk_faults_are_distinguished_from_others() {
     let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None);
     let locked =
         rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY), None);

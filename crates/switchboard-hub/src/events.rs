@@ -1,20 +1,20 @@
-//! What happens in the hub, for whoever wants to watch.
+//! Events of the hub, for subscribers.
 
 use std::sync::{Arc, OnceLock};
 
 use switchboard_core::{AgentId, Delivery, MessageId, Presence};
 use tokio::sync::broadcast;
 
-/// How many events a slow subscriber may lag behind. Beyond that the oldest are dropped for it alone,
-/// it is told so ([`broadcast::error::RecvError::Lagged`]), and reads the journal instead.
+/// Events that a slow subscriber may lag behind. Beyond that, the oldest are dropped for this subscriber alone;
+/// it gets [`broadcast::error::RecvError::Lagged`] and reads the journal instead.
 const BUFFER: usize = 4096;
 
-/// Something happened. A closed set: dashboard, `tail` and the link to other hubs all see the same.
+/// Event of the hub. A closed set: dashboard, `tail` and the link to other hubs all see the same events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HubEvent {
-    /// A message is in the journal, by whichever process.
+    /// A process, this one or another, has accepted a message.
     Accepted {
-        /// Its place in the journal.
+        /// Its number in the journal.
         seq: i64,
         /// The message.
         id: MessageId,
@@ -23,21 +23,21 @@ pub enum HubEvent {
     Delivery(Box<Delivery>),
     /// An agent, alias, route or team was added, changed or removed in this process.
     Directory,
-    /// An agent gave a sign of life to this process.
+    /// This process received a heartbeat of an agent.
     Presence(Box<Presence>),
-    /// A reply chain between agents was stopped.
+    /// A breaker stopped a message.
     Stopped {
-        /// The message that went no further.
+        /// The stopped message.
         id: MessageId,
-        /// Who wrote it.
+        /// Its sender.
         from: AgentId,
-        /// Why.
+        /// Reason for the stop.
         reason: String,
     },
 }
 
-/// Where events are sent and subscribed to. The places for them, 450 kB, are made for the first subscriber: most
-/// processes never have one.
+/// Channel that publishes events to subscribers. Its buffer, 450 kB, is allocated for the first subscriber:
+/// most processes never have one.
 #[derive(Debug, Clone)]
 pub(crate) struct Events(Arc<OnceLock<broadcast::Sender<HubEvent>>>);
 
@@ -47,7 +47,7 @@ impl Events {
     }
 
     pub(crate) fn send(&self, event: HubEvent) {
-        // Nobody listening is no fault.
+        // Sending fails only without subscribers.
         if let Some(events) = self.0.get() {
             let _ = events.send(event);
         }

@@ -1,20 +1,20 @@
-//! The handle on everything: opening and closing, the way in and out, and what the rest stands on.
+//! The handle to the hub: opening and closing, submission, doors and change notification.
 
 mod adoption;
+mod coordination;
+mod directory;
+mod display_lease;
 mod doors;
-mod leased;
-mod link;
-mod mail;
+mod messages;
 mod notes;
-mod people;
-mod queued;
-mod showing;
-mod unseen;
+mod pending_submit;
+mod relay;
+mod submit_leased;
+mod unread_reminders;
 mod view;
-mod work;
 
 pub use self::notes::Notes;
-pub use self::queued::Queued;
+pub use self::pending_submit::Queued;
 pub use self::view::View;
 
 use std::path::PathBuf;
@@ -36,38 +36,38 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use self::showing::DisplayLease;
-use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
+pub use self::display_lease::DisplayLease;
+use crate::change_signal::{ChangeSignal, POLL_INTERVAL, SLOW_POLL_INTERVAL, SignalWatcher};
 use crate::config::HubConfig;
+use crate::delivery::outbox::{self, Doors, Outbound};
+use crate::delivery::unread_reminders::start_reminding;
 use crate::error::{HubError, is_damage, is_suspicious};
 use crate::events::{Events, HubEvent};
-use crate::extent::Extent;
-use crate::maintenance;
-use crate::outbox::{self, Doors, Outbound};
+use crate::journal::extent::Extent;
+use crate::journal::maintenance;
+use crate::journal::reads;
+use crate::journal::search;
+use crate::journal::submit::{self, Accepted, Draft, Prepared, RelayedMessage};
 use crate::presence::PresenceBoard;
-use crate::reads;
 use crate::store::binding::HubKey;
-use crate::store::cut_log::is_short_read;
 use crate::store::degraded;
-use crate::store::open::wait_for_others;
+use crate::store::open::set_busy_wait;
 use crate::store::open_store::OpenStore;
 use crate::store::readers::Readers;
 use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
-use crate::store::search;
-use crate::store::writer::{CachedDirectory, Running, Setup, Work, Writer};
-use crate::submit::{self, Accepted, Draft, Prepared, RelayedMessage};
-use crate::unseen::begin as begin_judging;
+use crate::store::wal_monitor::is_short_read;
+use crate::store::writer::{CachedDirectory, RunningWriter, Setup, Transaction, Writer};
 
-pub use self::work::Selection;
+pub use self::coordination::Selection;
 
-/// How often a hub with an open door looks for retries, expired mail and leases of the dead.
+/// Interval at which a hub with an open door looks for retries, expired messages and leases of dead processes.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long a short command waits for its own work before it starts to listen to other processes, which takes a thread and
-/// a watch on a file. Its own work takes a few milliseconds.
-const UNTIL_LISTENING: Duration = Duration::from_millis(20);
+/// Delay before a short command starts to watch other processes, which takes a thread and a file watcher. Its
+/// own work takes a few milliseconds.
+const WATCH_DELAY: Duration = Duration::from_millis(20);
 
-/// The running hub. Clones are handles on the same one.
+/// The running hub. Cloning it is shallow: clones share one state.
 #[derive(Clone)]
 pub struct Hub {
     inner: Arc<Inner>,
@@ -77,13 +77,13 @@ struct Inner {
     config: HubConfig,
     folder: Dir,
     writer: Writer,
-    running_writer: Mutex<Option<Running>>,
+    running_writer: Mutex<Option<RunningWriter>>,
     store: Arc<OpenStore>,
     directory: Mutex<CachedDirectory>,
     doors: Doors,
     events: Events,
-    bell: Bell,
-    ear: Mutex<Option<Ear>>,
+    signal: ChangeSignal,
+    signal_watcher: Mutex<Option<SignalWatcher>>,
     presence: PresenceBoard,
     ids: Mutex<IdClock>,
     following: AtomicBool,
@@ -99,22 +99,22 @@ struct Inner {
 
 /// Tells when the journal may have changed, whichever process changed it.
 pub struct Changes {
-    heard: watch::Receiver<u64>,
+    signal: watch::Receiver<u64>,
     pause: Duration,
-    /// The hub, while it does not listen to other processes yet.
-    deaf: Option<Hub>,
+    /// The hub, until it watches other processes.
+    unwatched: Option<Hub>,
 }
 
 impl Changes {
-    /// Returns when something was written, or after a quarter of a second where that may go unheard, and two
-    /// seconds where it hardly can: look and ask again.
+    /// Returns after a write, or after a quarter of a second where file events may be missed, or two seconds
+    /// where they hardly can: the caller then polls.
     pub async fn next(&mut self) {
-        // The far end lives as long as the hub; without it the pause still holds.
-        let changed = tokio::time::timeout(self.pause, self.heard.changed()).await;
+        // The sender lives as long as the hub; without it, the pause still holds.
+        let changed = tokio::time::timeout(self.pause, self.signal.changed()).await;
         if changed.is_err()
-            && let Some(hub) = self.deaf.take()
+            && let Some(hub) = self.unwatched.take()
         {
-            self.pause = hub.listen_for_changes();
+            self.pause = hub.start_watching();
         }
     }
 }
@@ -134,7 +134,7 @@ impl Hub {
         let key = config.key.as_ref();
         let opened = recover::lock_and_open(&folder, key).or_else(|why| degraded::open(&folder, key, why));
         let (lock, Opened { connection, moved_aside, quarantined, planted }) = opened?;
-        let bell = Bell::open(&folder)?;
+        let signal = ChangeSignal::open(&folder)?;
         let (doors, events) = (Doors::new(config.clock.clone()), Events::new());
         let database = folder.path().join(DATABASE);
         let connection = Arc::new(Mutex::new(connection));
@@ -149,7 +149,7 @@ impl Hub {
             config: config.clone(),
             doors: doors.clone(),
             events: events.clone(),
-            bell: bell.clone(),
+            signal: signal.clone(),
             store: store.clone(),
         };
         let (writer, running) =
@@ -166,8 +166,8 @@ impl Hub {
             directory: Mutex::new(directory),
             doors,
             events,
-            bell,
-            ear: Mutex::default(),
+            signal,
+            signal_watcher: Mutex::default(),
             presence: PresenceBoard::default(),
             ids: Mutex::default(),
             following: AtomicBool::new(false),
@@ -183,18 +183,19 @@ impl Hub {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Looks at the database in a folder without opening the hub; changes nothing.
+    /// Checks the database in a folder without opening the hub; changes nothing.
     pub async fn check(folder: Dir, key: Option<HubKey>, extent: Extent) -> Result<DatabaseState, HubError> {
         let check = move || recover::check(&folder, key.as_ref(), extent);
         blocking::run(check).await.map_err(|_| HubError::Closed)?
     }
 
-    /// Has the next one that opens the hub look as closely as [`Hub::check`] does, and move a damaged database aside.
+    /// Makes the next process that opens the hub check the database as closely as [`Hub::check`] does, and move
+    /// a damaged one aside.
     pub fn mark_suspect(folder: &Dir) {
         recover::mark_suspect(folder);
     }
 
-    /// Stops taking work, finishes what was taken, and lets go of the database.
+    /// Accepts no more work, finishes what was queued, and closes the database.
     pub async fn shut_down(&self) {
         self.index_portion().await;
         self.inner.shutdown.cancel();
@@ -209,17 +210,17 @@ impl Hub {
         self.inner.store.readers.close();
     }
 
-    /// What keeps the store from being written now; `None` where it can be. Everything in it can be read all the same.
+    /// Reports why the store cannot be written now; `None` if it can. Reads work either way.
     pub fn disk_trouble(&self) -> Option<DiskTrouble> {
         disk::probe(&self.inner.folder)
     }
 
-    /// Whether the store was recovered since this was last asked, so that doors should read back what their files hold.
+    /// True once after each recovery of the store, so that doors read back what their files hold.
     pub fn consume_recovery(&self) -> bool {
         self.inner.store.consume_recovery()
     }
 
-    /// Returns once the store was recovered; [`Hub::consume_recovery`] then says so.
+    /// Waits for a recovery of the store; [`Hub::consume_recovery`] then returns true.
     pub async fn wait_for_recovery(&self) {
         self.inner.store.wait_for_recovery().await;
     }
@@ -229,64 +230,65 @@ impl Hub {
         self.inner.store.is_rebuilding()
     }
 
-    /// Takes the right to be the one process that runs a service, or says who has it.
+    /// Leases a service exclusively, or fails with its holder.
     pub fn lease_service(&self, name: &str) -> Result<ServiceLease, HubError> {
         Ok(service_lease::claim(&self.inner.folder, name, None)?)
     }
 
-    /// Claims a service for a session. A lease that was claimed with the same key is taken over, although its process is
-    /// still there: it may be stopped.
+    /// Leases a service for a session. A lease that was acquired with the same key is taken over, although its
+    /// process still exists: it may be stopped.
     pub fn lease_service_with(&self, name: &str, key: &LeaseKey) -> Result<ServiceLease, HubError> {
         Ok(service_lease::claim(&self.inner.folder, name, Some(key))?)
     }
 
-    /// Takes a share in a service, which keeps everybody from having it alone; nothing where somebody has.
+    /// Acquires a shared lease on a service, which excludes an exclusive one; `None` if another process holds
+    /// it exclusively.
     pub fn share_service(&self, name: &str) -> Result<Option<ServiceLease>, HubError> {
         Ok(service_lease::share(&self.inner.folder, name)?)
     }
 
-    /// Who runs a service now, in words; `None` where nobody does.
+    /// Describes the process that runs a service; `None` if none does.
     pub fn service_holder(&self, name: &str) -> Result<Option<String>, HubError> {
         Ok(service_lease::holder(&self.inner.folder, name)?)
     }
 
-    /// The settings it was opened with.
+    /// The settings that it was opened with.
     pub fn config(&self) -> &HubConfig {
         &self.inner.config
     }
 
-    /// The folder that holds the database.
+    /// The folder with the database.
     pub fn folder(&self) -> &Dir {
         &self.inner.folder
     }
 
-    /// The time, by the hub's clock.
+    /// Returns the time of the hub's clock.
     pub fn now(&self) -> Timestamp {
         self.inner.config.clock.now()
     }
 
-    /// Whether the folder is on a disk of this machine, so that a look at a file takes microseconds.
+    /// True if the folder is on a local disk, so that a file access takes microseconds.
     pub fn is_local(&self) -> bool {
         self.inner.is_local
     }
 
-    /// Where a database from elsewhere was moved to when this hub was opened.
+    /// Path that a foreign database was moved to when this hub was opened.
     pub fn quarantined(&self) -> Option<&PathBuf> {
         self.inner.quarantined.as_ref()
     }
 
-    /// Where a damaged database was moved to when this hub was opened.
+    /// Path that a damaged database was moved to when this hub was opened.
     pub fn moved_aside(&self) -> Option<&PathBuf> {
         self.inner.moved_aside.as_ref()
     }
 
-    /// A new id, greater than all before it from this process.
+    /// Returns a new message id, greater than all earlier ones of this process.
     pub fn next_id(&self) -> MessageId {
         self.inner.ids.lock().next(self.now(), fastrand::u128(..))
     }
 
-    /// A plain message that is written now and came by no route: its door calls it by the hub's own id, and nobody vouches for
-    /// its sender yet.
+    /// Creates a draft with the current time, no route and the hub's own id as native id. Its sender is not
+    /// verified yet.
     pub fn draft(
         &self,
         door: Door,
@@ -317,22 +319,22 @@ impl Hub {
         }
     }
 
-    /// Takes a message in. It is on disk when this returns `Ok`, and was not accepted otherwise.
+    /// Submits a message. It is on disk when this returns `Ok`; otherwise it was not accepted.
     pub async fn submit(&self, draft: Draft) -> Result<Accepted, HubError> {
         self.queue(draft).await?.accepted().await
     }
 
-    /// Queues a message for the journal. What is queued one after the other is journaled in that order.
+    /// Queues a message for the journal. Messages are journaled in the order in which they were queued.
     pub async fn queue(&self, draft: Draft) -> Result<Queued, HubError> {
         let config = &self.inner.config;
         self.queue_one(Prepared::new(draft, config.body_limit, config.metadata_limit)?).await
     }
 
-    /// The same for what a door has to say in the hub's own name, [`crate::HUB_NAME`], which nobody else writes under.
+    /// Submits a message in the hub's own name, [`crate::HUB_NAME`], which is reserved.
     pub async fn submit_as_hub(&self, draft: Draft) -> Result<Accepted, HubError> {
         let config = &self.inner.config;
         let prepared = Prepared::new(draft, config.body_limit, config.metadata_limit)?;
-        self.queue_one(prepared.in_the_hubs_name()).await?.accepted().await
+        self.queue_one(prepared.in_hub_name()).await?.accepted().await
     }
 
     async fn queue_one(&self, prepared: Prepared) -> Result<Queued, HubError> {
@@ -341,7 +343,7 @@ impl Hub {
         Ok(Queued { hub: self.clone(), pending })
     }
 
-    /// Whether this process has taken in, shown or ended a message.
+    /// True if this process has accepted, displayed or ended a message.
     pub fn has_changed_mail(&self) -> bool {
         self.inner.changed_mail.load(Ordering::Relaxed)
     }
@@ -350,14 +352,14 @@ impl Hub {
         self.inner.changed_mail.store(true, Ordering::Relaxed);
     }
 
-    /// Takes many messages in, in this order, with few waits for the disk. Each has its own answer.
+    /// Submits many messages in order, with few waits for the disk. Each has its own result.
     pub async fn submit_all(&self, drafts: Vec<Draft>) -> Vec<Result<Accepted, HubError>> {
         let config = &self.inner.config;
         let prepare = |draft| Prepared::new(draft, config.body_limit, config.metadata_limit);
         self.submit_prepared(drafts.into_iter().map(prepare)).await
     }
 
-    /// The same for messages that other hubs passed on.
+    /// Submits messages that other hubs have relayed.
     pub async fn submit_relayed(&self, passed: Vec<RelayedMessage>) -> Vec<Result<Accepted, HubError>> {
         let config = &self.inner.config;
         let prepare = |passed| Prepared::relayed(passed, config.body_limit, config.metadata_limit);
@@ -388,18 +390,19 @@ impl Hub {
         answers
     }
 
-    /// Opens a door: from now on this process works off that door's deliveries.
+    /// Opens a door: from now on this process makes that door's deliveries.
     pub async fn open_door(&self, door: Door) -> Result<Outbound, HubError> {
         let doors = self.inner.doors.clone();
         let opening = self.write(move |tx| {
-            outbox::bound_times(tx)?;
-            outbox::release_gone(tx)?;
-            begin_judging(tx)?;
-            // Not before: what was queued last would be handed over before what had been taken by a process that is gone.
+            outbox::clamp_future_times(tx)?;
+            outbox::release_orphaned(tx)?;
+            start_reminding(tx)?;
+            // The order matters: a door that opens first would get what was queued last before the deliveries
+            // of dead processes.
             Ok(doors.open(door))
         });
         let outbound = match opening.await {
-            // The tick does the rest, once the disk can be written again.
+            // The tick catches up once the disk can be written again.
             Err(error) if error.is_disk() => {
                 tracing::warn!(%error, %door, "nothing can be delivered yet");
                 self.inner.doors.open(door)
@@ -415,67 +418,68 @@ impl Hub {
         Ok(outbound)
     }
 
-    /// Subscribes to what happens. The first subscriber makes the hub follow the other processes too.
+    /// Subscribes to events. The first subscriber makes the hub watch the other processes too.
     pub async fn subscribe(&self) -> Result<broadcast::Receiver<HubEvent>, HubError> {
         let events = self.inner.events.subscribe();
         if !self.inner.following.swap(true, Ordering::Relaxed) {
             let last = self.read(reads::last).await;
-            // The next subscriber tries again.
+            // The next subscriber retries.
             let last = last.inspect_err(|_| self.inner.following.store(false, Ordering::Relaxed))?;
             let (hub, changes) = (self.clone(), self.changes());
-            let following = async move { hub.follow(changes, last).await };
+            let following = async move { hub.publish_accepted(changes, last).await };
             let shutdown = self.inner.shutdown.clone();
             self.inner.tasks.spawn(async move { shutdown.run_until_cancelled_owned(following).await });
         }
         Ok(events)
     }
 
-    /// Tells when the journal may have changed, whichever process changed it.
+    /// Returns a watcher of changes to the journal by any process.
     pub fn changes(&self) -> Changes {
-        let heard = self.inner.bell.listen();
+        let signal = self.inner.signal.subscribe();
         if blocking::is_inline() {
-            return Changes { heard, pause: UNTIL_LISTENING, deaf: Some(self.clone()) };
+            return Changes { signal, pause: WATCH_DELAY, unwatched: Some(self.clone()) };
         }
-        Changes { heard, pause: self.listen_for_changes(), deaf: None }
+        Changes { signal, pause: self.start_watching(), unwatched: None }
     }
 
-    /// Begins to hear other processes; returns how long to wait for them until the next look.
-    fn listen_for_changes(&self) -> Duration {
+    /// Starts to watch other processes; returns the poll interval.
+    fn start_watching(&self) -> Duration {
         let is_sure =
-            self.listen_to_the_bell() && platform::filesystem(self.inner.folder.path()) == Filesystem::Local;
-        if is_sure { LOOK_SELDOM } else { LOOK_EVERY }
+            self.watch_signal() && platform::filesystem(self.inner.folder.path()) == Filesystem::Local;
+        if is_sure { SLOW_POLL_INTERVAL } else { POLL_INTERVAL }
     }
 
-    /// Begins to hear other processes, where this one does not already; says whether it does.
-    fn listen_to_the_bell(&self) -> bool {
-        self.inner.ear.lock().get_or_insert_with(|| self.inner.bell.hear_others()).hears()
+    /// Starts to watch other processes unless it already does; true if file events are available.
+    fn watch_signal(&self) -> bool {
+        self.inner.signal_watcher.lock().get_or_insert_with(|| self.inner.signal.watch_others()).is_active()
     }
 
     async fn tick(&self) {
         if blocking::is_inline() {
-            // Most short commands have ended by then.
+            // Most short commands have ended before the first tick.
             tokio::time::sleep(TICK).await;
         }
-        let mut beat = tokio::time::interval(TICK);
-        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // What this process writes itself is looked through by the transaction that writes it.
-        self.listen_to_the_bell();
-        let mut heard = self.inner.bell.listen_to_others();
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // The transactions of this process look for due deliveries themselves.
+        self.watch_signal();
+        let mut signal = self.inner.signal.subscribe_to_others();
         for round in 0_u64.. {
-            while tokio::select! { _ = beat.tick() => false, rung = heard.changed() => rung.is_ok() } {
-                self.claim_if_due().await;
+            while tokio::select! { _ = ticks.tick() => false, notified = signal.changed() => notified.is_ok() }
+            {
+                self.lease_due_deliveries().await;
             }
-            // Even an empty job makes the writer look for what is due.
+            // Even an empty job makes the writer look for due deliveries.
             self.inner.writer.post(move |tx| {
                 outbox::expire_due(tx, 256)?;
                 if round % 10 == 0 {
-                    outbox::bound_times(tx)?;
-                    outbox::release_gone(tx)?;
+                    outbox::clamp_future_times(tx)?;
+                    outbox::release_orphaned(tx)?;
                 }
                 Ok(())
             });
-            self.tell_unseen().await;
-            let missing = match self.glance(search::missing) {
+            self.send_unread_reminders().await;
+            let missing = match self.try_read(search::missing) {
                 Some(missing) => missing,
                 None => self.read(search::missing).await.unwrap_or(0),
             };
@@ -485,15 +489,15 @@ impl Hub {
         }
     }
 
-    /// Makes the writer look when another process has left something for a door that is open here.
-    /// Only then: the write lock is left to those who have something to write.
-    async fn claim_if_due(&self) {
+    /// Wakes the writer if another process has left a due delivery for a door that is open here. Otherwise the
+    /// write lock stays free for processes that have something to write.
+    async fn lease_due_deliveries(&self) {
         if self.inner.writer.has_queued() {
             return;
         }
         let (doors, now) = (self.inner.doors.all_open(), self.now());
         let is_due = move |db: &Connection| outbox::is_due(db, &doors, now);
-        let is_due = match self.glance(&is_due) {
+        let is_due = match self.try_read(&is_due) {
             Some(is_due) => is_due,
             None => self.read(is_due).await.unwrap_or(false),
         };
@@ -502,11 +506,11 @@ impl Hub {
         }
     }
 
-    /// Turns what any process appended to the journal into events.
-    async fn follow(&self, mut changes: Changes, mut last: i64) {
+    /// Publishes an event for each message that any process appended.
+    async fn publish_accepted(&self, mut changes: Changes, mut last: i64) {
         loop {
             changes.next().await;
-            // In steps, so that a reader is never handed more than its buffer holds at once.
+            // In pages, so that a subscriber never gets more events at once than its buffer holds.
             while let Ok(page) = self.read(move |db| maintenance::ids_after(db, last)).await {
                 let Some((newest, _)) = page.last() else { break };
                 last = *newest;
@@ -521,14 +525,14 @@ impl Hub {
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send + 'static,
     {
         let result = self.inner.writer.write(work).await;
         self.note_damage(&result);
         result
     }
 
-    /// Runs `work` on a reading connection, away from the tasks that must not wait.
+    /// Runs `work` on a read connection, off the async threads.
     pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
@@ -538,29 +542,29 @@ impl Hub {
         blocking::run(move || hub.read_blocking(work)).await.map_err(|_| HubError::Closed)?
     }
 
-    /// Runs `work` at once on this thread, where nothing can keep it waiting; otherwise the answer is `None`,
-    /// also where it fails, and [`Hub::read`] is to be asked.
+    /// Runs `work` inline on this thread if nothing can block it. `None` if something can, or if it fails: then
+    /// the caller uses [`Hub::read`].
     ///
-    /// For looks at a few rows, which take a tenth of the time that it takes to have another thread look. A
-    /// reader waits for no writer; it could wait for a process that opens or closes the database, and that
-    /// SQLite is told not to do here.
-    fn glance<T>(&self, work: impl FnOnce(&Connection) -> Result<T, HubError>) -> Option<T> {
+    /// For reads of a few rows, which take a tenth of the time of a switch to another thread. A reader never
+    /// waits for the writer. It could wait for a process that opens or closes the database, so SQLite's busy
+    /// wait is off here.
+    fn try_read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, HubError>) -> Option<T> {
         if !self.inner.is_local {
             return None;
         }
-        let glanced = self.inner.store.readers.lend_at_once(|connection| {
-            wait_for_others(connection, false).ok()?;
+        let found = self.inner.store.readers.try_lend(|connection| {
+            set_busy_wait(connection, false).ok()?;
             let result = work(connection).ok();
-            wait_for_others(connection, true).ok()?;
+            set_busy_wait(connection, true).ok()?;
             result
         });
-        glanced.flatten()
+        found.flatten()
     }
 
-    /// Runs `work` on a reading connection, on a thread that may wait.
+    /// Runs `work` on a read connection, on a thread that may block.
     fn read_blocking<T>(&self, work: impl FnOnce(&Connection) -> Result<T, HubError>) -> Result<T, HubError> {
         let store = &self.inner.store;
-        store.place.check()?;
+        store.database_file.check()?;
         let result = store.readers.lend(|connection| work(connection))?;
         self.note_damage(&result);
         result
@@ -576,7 +580,7 @@ impl Hub {
             && (is_damage(source) || is_short_read(source))
         {
             self.inner.store.suspect_log();
-            // Even an empty job makes the writer look at its files.
+            // Even an empty job makes the writer check its files.
             self.inner.writer.post(|_| Ok(()));
         }
     }

@@ -22,8 +22,8 @@ async fn found(hub: &Hub, words: &str) -> Vec<String> {
     page.items.into_iter().map(|stored| stored.message.body).collect()
 }
 
-/// Keeps the writer busy until the sender is dropped, so that what is submitted meanwhile piles up.
-fn hold_the_writer(hub: &Hub) -> std::sync::mpsc::SyncSender<()> {
+/// Blocks the writer until the sender is dropped, so that submissions pile up.
+fn block_writer(hub: &Hub) -> std::sync::mpsc::SyncSender<()> {
     let (gate, opened) = std::sync::mpsc::sync_channel::<()>(0);
     let (begun, held) = std::sync::mpsc::channel();
     hub.inner.writer.post(move |_| {
@@ -31,14 +31,14 @@ fn hold_the_writer(hub: &Hub) -> std::sync::mpsc::SyncSender<()> {
         let _ = opened.recv();
         Ok(())
     });
-    // From here on everything queued waits for the next transaction, all of it together.
+    // From here on, all jobs queue for the next transaction.
     held.recv().expect("the writer has begun");
     gate
 }
 
-/// Submits all drafts at once, behind a writer that is held until every one of them is queued.
+/// Submits all drafts at once, with the writer blocked until all of them are queued.
 async fn submit_together(hub: &Hub, drafts: Vec<Draft>) -> Vec<Result<Accepted, HubError>> {
-    let gate = hold_the_writer(hub);
+    let gate = block_writer(hub);
     let (count, queued) = (drafts.len(), Arc::new(AtomicUsize::new(0)));
     let tasks: Vec<_> = drafts
         .into_iter()
@@ -63,15 +63,15 @@ async fn submit_together(hub: &Hub, drafts: Vec<Draft>) -> Vec<Result<Accepted, 
 }
 
 #[tokio::test]
-async fn many_submits_at_once_share_a_transaction() {
+async fn concurrent_submits_share_a_transaction() {
     let hub = TestHub::with(&["a", "b"]).await;
     let drafts = (0..64).map(|n| hub.draft("a", "b", &n.to_string())).collect();
-    let mut rings = hub.hub.inner.bell.listen();
-    let before = *rings.borrow();
+    let mut notifications = hub.hub.inner.signal.subscribe();
+    let before = *notifications.borrow();
     let answers = submit_together(&hub.hub, drafts).await;
-    // The bell rings after the answers, at most once for each commit: of 32 messages, and of the job that held the
-    // writer.
-    let commits = *rings.wait_for(|rung| *rung > before).await.expect("a ring") - before;
+    // The notification follows the answers, at most once per commit: of 32 messages, and of the job that
+    // blocked the writer.
+    let commits = *notifications.wait_for(|count| *count > before).await.expect("a ring") - before;
     assert!((1..=3).contains(&commits), "{commits} commits for 64 messages");
     let seqs: Vec<_> = answers.iter().map(|answer| answer.as_ref().expect("accepted").seq).collect();
     assert!(seqs.is_sorted_by(|one, next| one + 1 == *next), "in the order they came: {seqs:?}");
@@ -79,7 +79,7 @@ async fn many_submits_at_once_share_a_transaction() {
 }
 
 #[tokio::test]
-async fn a_job_that_fails_does_not_undo_its_neighbours() {
+async fn failed_job_does_not_roll_back_neighbours() {
     let hub = TestHub::with(&["a", "b"]).await;
     let drafts = (0..30).map(|n| hub.draft("a", if n % 3 == 0 { "nobody" } else { "b" }, &n.to_string()));
     let answers = submit_together(&hub.hub, drafts.collect()).await;
@@ -89,7 +89,7 @@ async fn a_job_that_fails_does_not_undo_its_neighbours() {
     let kept: Vec<_> = (0..30).filter(|n| n % 3 != 0).map(|n| n.to_string()).collect();
     assert_eq!(bodies(&hub.hub).await, kept);
 
-    // Also one that had written something before it failed.
+    // Also a job that wrote something before it failed.
     let failed = hub.hub.write(|tx| {
         tx.db.execute("DELETE FROM messages", [])?;
         Err::<(), _>(HubError::Closed)
@@ -102,10 +102,10 @@ async fn a_job_that_fails_does_not_undo_its_neighbours() {
 }
 
 #[tokio::test]
-async fn d6_when_the_whole_transaction_is_lost_everyone_in_it_is_told_and_nothing_is_kept() {
+async fn lost_transaction_fails_all_its_jobs() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let gate = hold_the_writer(&hub.hub);
-    // SQLite gives up a transaction on its own when the disk is full.
+    let gate = block_writer(&hub.hub);
+    // SQLite rolls a transaction back on its own when the disk is full.
     let full = || {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
         HubError::from(rusqlite::Error::SqliteFailure(code, None))
@@ -131,7 +131,7 @@ async fn d6_when_the_whole_transaction_is_lost_everyone_in_it_is_told_and_nothin
 }
 
 #[tokio::test]
-async fn what_was_queued_before_shutting_down_is_written_and_what_comes_after_is_refused() {
+async fn shutdown_writes_queued_jobs_and_refuses_later() {
     let hub = TestHub::with(&["a", "b"]).await;
     let (sent, ()) = tokio::join!(hub.hub.submit(hub.draft("a", "b", "before")), hub.hub.shut_down());
     sent.expect("accepted");
@@ -142,7 +142,7 @@ async fn what_was_queued_before_shutting_down_is_written_and_what_comes_after_is
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn four_hubs_on_one_folder_lose_nothing_double_nothing_and_keep_each_senders_order() {
+async fn four_hubs_preserve_order_of_each_sender() {
     let hub = TestHub::with(&["b"]).await;
     let hubs = [hub.hub.clone(), hub.another().await, hub.another().await, hub.another().await];
     let mut tasks = JoinSet::new();
@@ -170,7 +170,7 @@ async fn four_hubs_on_one_folder_lose_nothing_double_nothing_and_keep_each_sende
 }
 
 #[tokio::test]
-async fn a_change_of_the_directory_in_one_hub_counts_in_the_next_submit_of_another() {
+async fn directory_change_reaches_next_submit_elsewhere() {
     let hub = TestHub::with(&["a"]).await;
     let other = hub.another().await;
     let unknown = other.submit(draft(&other, "a", "late", "hi")).await;
@@ -184,35 +184,35 @@ async fn a_change_of_the_directory_in_one_hub_counts_in_the_next_submit_of_anoth
 }
 
 #[tokio::test]
-async fn a_submit_in_one_hub_wakes_those_who_wait_in_another() {
+async fn submit_wakes_waiters_of_other_hubs() {
     let hub = TestHub::with(&["a", "b"]).await;
     let other = hub.another().await;
     let mut changes = other.changes();
-    changes.heard.mark_unchanged();
+    changes.signal.mark_unchanged();
     hub.send("a", "b", "hi").await;
-    // Not `next`, which would come back by itself after a while.
-    soon(changes.heard.changed()).await.expect("rung");
-    changes.heard.mark_changed();
+    // Not `next`, which would return after a while anyway.
+    soon(changes.signal.changed()).await.expect("rung");
+    changes.signal.mark_changed();
     soon(changes.next()).await;
 }
 
 #[tokio::test]
-async fn an_idle_hub_does_not_ring() {
+async fn idle_hub_sends_no_notification() {
     let hub = TestHub::with(&["a", "b"]).await;
     let quiet = || async { hub.hub.write(|_| Ok(())).await.expect("nothing written") };
-    // The ring for what was written comes after its answer, but before the next one's.
+    // The notification of a write follows its answer, but precedes the next one's.
     quiet().await;
-    let mut rings = hub.hub.inner.bell.listen();
+    let mut notifications = hub.hub.inner.signal.subscribe();
     quiet().await;
     hub.hub.expire_due().await.expect("nothing expired");
     quiet().await;
-    assert!(!rings.has_changed().expect("open"), "nothing was written");
+    assert!(!notifications.has_changed().expect("open"), "nothing was written");
     hub.send("a", "b", "hi").await;
-    soon(rings.changed()).await.expect("open");
+    soon(notifications.changed()).await.expect("open");
 }
 
 #[tokio::test]
-async fn subscribers_hear_of_every_message_in_order_whichever_hub_took_it() {
+async fn subscribers_get_every_message_in_order() {
     let hub = TestHub::with(&["a", "b"]).await;
     let other = hub.another().await;
     hub.send("a", "b", "before").await;
@@ -232,7 +232,7 @@ async fn subscribers_hear_of_every_message_in_order_whichever_hub_took_it() {
 }
 
 #[tokio::test]
-async fn registering_again_adds_and_case_twins_are_one_agent() {
+async fn registration_adds_routes_and_ignores_case() {
     let hub = TestHub::with(&[]).await;
     let first = hub.hub.register(role("Codex", "lead", Some("crew"))).await.expect("registered");
     hub.clock.advance(seconds(5));
@@ -251,7 +251,7 @@ async fn registering_again_adds_and_case_twins_are_one_agent() {
 }
 
 #[tokio::test]
-async fn the_names_of_the_person_and_of_the_hub_cannot_be_registered() {
+async fn reserved_names_cannot_be_registered() {
     let hub = TestHub::with(&["a"]).await;
     for reserved in ["human", "Human", "switchboard", "SwitchBoard"] {
         let error = hub.hub.register(Registration::mailbox(name(reserved))).await.expect_err("refused");
@@ -262,7 +262,7 @@ async fn the_names_of_the_person_and_of_the_hub_cannot_be_registered() {
 }
 
 #[tokio::test]
-async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_its_old_name() {
+async fn renamed_agent_keeps_mail_and_old_name() {
     let hub = TestHub::with(&["a", "old"]).await;
     let waiting = hub.send("a", "old", "waiting").await;
     hub.deliver_all().await;
@@ -279,7 +279,7 @@ async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_its_old_name() {
         assert_eq!(receipt.deliveries[0].agent, agent_id("new"));
         assert_eq!(receipt.deliveries[0].route, Route::Mailbox { agent: name("new") });
     }
-    // Its session may not have heard of its new name yet.
+    // Its session may not know its new name yet.
     for known_as in ["new", "old"] {
         let agent = agent_id(known_as);
         let query = MailboxQuery { agent: agent.clone(), after: 0, limit: 10, part: Part::Waiting };
@@ -308,7 +308,7 @@ async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_its_old_name() {
 }
 
 #[tokio::test]
-async fn a_composite_team_has_one_member_and_others_have_many() {
+async fn composite_team_has_one_member() {
     let hub = TestHub::with(&["a", "b"]).await;
     let team = hub.hub.create_team(name("solo"), Some("Solo act".into()), true).await.expect("made");
     assert_eq!((team.title.as_str(), team.composite), ("Solo act", true));
@@ -319,7 +319,7 @@ async fn a_composite_team_has_one_member_and_others_have_many() {
     let full = hub.hub.register(role("c", "x", Some("solo"))).await.expect_err("full");
     assert!(matches!(full, HubError::CompositeTeam { .. }), "{full:?}");
     assert!(hub.hub.directory().await.expect("read").agent(&agent_id("c")).is_none());
-    // The one member is still itself after it was renamed, and under its old name.
+    // The one member counts as itself after a rename, and under its old name.
     hub.hub.rename(name("a"), name("z")).await.expect("renamed");
     hub.hub.register(role("a", "x", Some("solo"))).await.expect("still the same member");
     hub.hub.assign(name("z"), None).await.expect("left");
@@ -335,7 +335,7 @@ async fn a_composite_team_has_one_member_and_others_have_many() {
 }
 
 #[tokio::test]
-async fn x8_a_removed_agent_is_retired_and_its_mail_stays() {
+async fn removed_agent_is_retired_with_its_mail() {
     let hub = TestHub::with(&["a", "old"]).await;
     hub.hub.rename(name("old"), name("b")).await.expect("renamed");
     hub.send("a", "b", "kept").await;
@@ -387,7 +387,7 @@ async fn search_finds_messages_that_hold_all_words_newest_first() {
 }
 
 #[tokio::test]
-async fn what_looks_like_a_query_is_words_like_any_other() {
+async fn query_operators_are_searched_as_text() {
     let hub = TestHub::with(&["a", "b"]).await;
     hub.send("a", "b", "either OR neither NOT near NEAR body: col* (x) and \"quoted\"").await;
     hub.send("a", "b", "plain").await;
@@ -436,7 +436,7 @@ async fn search_catches_up_with_many_messages_of_several_hubs() {
 }
 
 #[tokio::test]
-async fn the_journal_is_read_in_pages_by_cursor() {
+async fn journal_is_read_in_pages_by_cursor() {
     let hub = TestHub::with(&["a", "b"]).await;
     for n in 0..25 {
         hub.send("a", "b", &n.to_string()).await;
@@ -455,7 +455,7 @@ async fn the_journal_is_read_in_pages_by_cursor() {
     assert_eq!((none.items.len(), none.more), (0, false));
 }
 
-/// What an attacker, or a slip, may have put in the place of one of our files.
+/// Entry that an attacker or a mistake puts in place of one of our files.
 #[derive(Debug, Clone, Copy)]
 enum Trap {
     Symlink,
@@ -465,7 +465,7 @@ enum Trap {
 }
 
 #[tokio::test]
-async fn f12_a_link_or_pipe_in_the_place_of_our_files_is_refused_and_not_written_through() {
+async fn symbolic_link_or_pipe_as_file_is_refused() {
     for file in ["hub.lock", "hub.bell"] {
         for trap in [Trap::Symlink, Trap::DanglingSymlink, Trap::HardLink, Trap::Fifo] {
             let folder = tempfile::tempdir().expect("a folder");
@@ -502,7 +502,7 @@ async fn f12_a_link_or_pipe_in_the_place_of_our_files_is_refused_and_not_written
 }
 
 #[tokio::test]
-async fn f12_a_link_or_pipe_in_the_place_of_the_database_is_refused_and_not_written_through() {
+async fn symbolic_link_or_pipe_as_database_is_refused() {
     for file in ["hub.db", "hub.db-wal"] {
         let hub = TestHub::with(&["a", "b"]).await;
         hub.send("a", "b", "kept").await;
@@ -528,7 +528,7 @@ async fn f12_a_link_or_pipe_in_the_place_of_the_database_is_refused_and_not_writ
 }
 
 #[tokio::test]
-async fn the_database_is_readable_by_its_owner_alone() {
+async fn database_is_readable_by_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let hub = TestHub::with(&["a", "b"]).await;
     hub.send("a", "b", "hi").await;
@@ -539,7 +539,7 @@ async fn the_database_is_readable_by_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn a_service_has_one_holder_who_can_be_asked_for() {
+async fn service_has_one_reported_holder() {
     let test = TestHub::with(&[]).await;
     let hub = &test.hub;
     assert_eq!(hub.service_holder("terminal.codex").expect("asked"), None);
@@ -554,7 +554,7 @@ async fn a_service_has_one_holder_who_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_shared_is_nobody_s_alone() {
+async fn shared_service_cannot_be_leased_exclusively() {
     let test = TestHub::with(&[]).await;
     let hub = &test.hub;
     let one = hub.share_service("session.codex").expect("asked").expect("shared");
@@ -567,7 +567,7 @@ async fn a_service_that_is_shared_is_nobody_s_alone() {
 }
 
 #[test]
-fn who_is_known_and_what_waits_needs_no_other_thread() {
+fn directory_and_count_are_read_inline() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async {

@@ -2,10 +2,10 @@
 
 use switchboard_core::Mark;
 
-/// Makes a mark of the system's random numbers.
+/// Generates a mark from the system's random numbers.
 pub fn fresh_mark() -> Mark {
-    // A system without random numbers cannot start the TLS and keys of this program either; the generator of this
-    // process is unpredictable enough for those who only see what it renders.
+    // A system without random numbers cannot start the TLS and keys of this program either. The fallback
+    // generator is unpredictable enough for those who see only what it renders.
     Mark::from_random(getrandom::u64().unwrap_or_else(|_| fastrand::u64(..)))
 }
 

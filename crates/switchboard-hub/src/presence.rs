@@ -1,4 +1,4 @@
-//! The presence board: who gave a sign of life when. In memory, never journaled.
+//! Presence board: the last heartbeat of each agent. In memory, never journaled.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,18 +7,18 @@ use parking_lot::Mutex;
 use switchboard_core::{AgentId, Heartbeat, Presence, PresenceTimeouts, Silence};
 use tokio::sync::watch;
 
-/// The last heartbeat of every agent heard by this process.
+/// Last heartbeat of each agent that this process knows of.
 #[derive(Debug, Default)]
 pub(crate) struct PresenceBoard {
     beats: Mutex<HashMap<AgentId, Heartbeat>>,
-    /// Agents whose signs of life cannot be read now.
+    /// Agents whose heartbeats cannot be read now.
     unobserved: Mutex<HashSet<AgentId>>,
-    /// Counts what agents of this hub begin to do.
+    /// Counts status changes of agents of this hub.
     changes: watch::Sender<u64>,
 }
 
 impl PresenceBoard {
-    /// Takes a heartbeat; an older one than is known changes nothing.
+    /// Records a heartbeat; one that is older than the last is ignored.
     pub(crate) fn record(&self, beat: Heartbeat) {
         let mut beats = self.beats.lock();
         let known = beats.get(&beat.agent);
@@ -33,7 +33,7 @@ impl PresenceBoard {
         }
     }
 
-    /// Changes whenever an agent of this hub does something else than before.
+    /// Subscribes to status changes of agents of this hub.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -42,7 +42,7 @@ impl PresenceBoard {
         self.beats.lock().remove(agent);
     }
 
-    /// Replaces the agents whose signs of life cannot be read.
+    /// Replaces the set of agents whose heartbeats cannot be read.
     pub(crate) fn set_unobserved(&self, agents: HashSet<AgentId>) {
         *self.unobserved.lock() = agents;
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::{Accepted, Draft, Hub, HubConfig, MailboxQuery, Part, Registration, Stored};
 
-/// A hub whose clock is set by hand, and its folder.
+/// A hub with a manual clock, and its folder.
 pub(crate) struct TestHub {
     pub(crate) hub: Hub,
     pub(crate) clock: Clock,
@@ -44,7 +44,7 @@ impl TestHub {
         open(self.path(), &self.clock).await
     }
 
-    /// The database as some other program sees it.
+    /// Opens the database as another program would.
     pub(crate) fn sql(&self) -> Connection {
         let connection = Connection::open(self.database()).expect("the database opens");
         connection.busy_timeout(Duration::from_secs(30)).expect("set");
@@ -75,7 +75,7 @@ impl TestHub {
     pub(crate) async fn deliver_all(&self) {
         let mut door = self.hub.open_door(Door::Workspace).await.expect("opened");
         let pending = "SELECT count(*) FROM deliveries WHERE (state < 2 OR state = 6)";
-        // What has expired is handed over to nobody, and need not wait for the next look at it.
+        // Expired messages are not handed over and need not wait for the next poll.
         self.hub.expire_due().await.expect("looked");
         while self.sql().query_row(pending, [], |row| row.get::<_, i64>(0)).expect("counted") > 0 {
             for handoff in soon(door.next(256)).await {
@@ -139,7 +139,7 @@ pub(crate) async fn bodies(hub: &Hub) -> Vec<String> {
     journal(hub).await.into_iter().map(|stored| stored.message.body).collect()
 }
 
-/// Waits for something that must happen; far longer than it takes, so that only a hang fails.
+/// Waits for a future that must complete; far longer than needed, so that only a hang fails.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_mins(1), future).await.expect("it happens soon")
 }

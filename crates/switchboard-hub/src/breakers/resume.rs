@@ -1,4 +1,4 @@
-//! What is stopped, and how a person lets it go on.
+//! Stopped messages, and how a person resumes them.
 
 use std::collections::BTreeSet;
 
@@ -10,35 +10,36 @@ use switchboard_sys::clock::from_micros;
 use super::thread_subject;
 use crate::error::HubError;
 use crate::events::HubEvent;
-use crate::reads;
+use crate::journal::reads;
 use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, Stored};
-use crate::store::writer::Work;
+use crate::store::writer::Transaction;
 
-/// A message that a rule has stopped.
+/// Message that a breaker has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoppedMessage {
     /// The message.
     pub stored: Stored,
-    /// What the rule counts by, as the hub writes it; the same for all that are let go on together.
+    /// Subject that the breaker counts by, as stored; a person resumes all messages of a subject together.
     pub subject: String,
-    /// Why it was stopped.
+    /// Reason for the stop.
     pub reason: String,
-    /// When.
+    /// Time of the stop.
     pub at: Timestamp,
 }
 
-/// A message that goes on.
+/// Message that was resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResumedMessage {
-    /// What was stopped.
+    /// The stopped message.
     pub stopped: StoppedMessage,
-    /// The deliveries that are made now.
+    /// Deliveries that are queued now.
     pub deliveries: Vec<Delivery>,
-    /// Those that are not: other hubs were told long ago that there is nothing for them.
+    /// Deliveries that cannot be resumed: the link has already passed the message, and other hubs got nothing
+    /// for them.
     pub lost: Vec<Delivery>,
 }
 
-/// What is stopped now, oldest first.
+/// Lists the stopped messages, oldest first.
 pub(crate) fn list(db: &Connection) -> Result<Vec<StoppedMessage>, HubError> {
     let mut statement = db.prepare(&format!(
         "SELECT {MESSAGE_COLUMNS}, s.subject, s.reason, s.at FROM stops s JOIN messages m ON m.seq = s.seq ORDER BY s.seq"
@@ -64,40 +65,43 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<StoppedMessage>, HubError> {
     Ok(stopped)
 }
 
-/// Lets the subjects go on that stopped any of the messages that are meant. Their other messages go on as well.
+/// Resumes the subjects of the selected messages. Other messages of these subjects are resumed as well.
 pub(crate) fn resume(
-    tx: &mut Work<'_>,
-    is_meant: impl Fn(&StoppedMessage) -> bool,
+    tx: &mut Transaction<'_>,
+    is_selected: impl Fn(&StoppedMessage) -> bool,
 ) -> Result<Vec<ResumedMessage>, HubError> {
     let stopped = list(tx.db)?;
-    let meant: BTreeSet<String> =
-        stopped.iter().filter(|one| is_meant(one)).map(|one| one.subject.clone()).collect();
+    let selected: BTreeSet<String> = stopped
+        .iter()
+        .filter(|message| is_selected(message))
+        .map(|message| message.subject.clone())
+        .collect();
     let last = tx.last_seq()?;
-    for subject in &meant {
-        go_on(tx, subject, last)?;
+    for subject in &selected {
+        reset_counter(tx, subject, last)?;
     }
     let mut resumed = Vec::new();
-    for one in stopped.into_iter().filter(|one| meant.contains(&one.subject)) {
-        // A chain of replies goes on in a conversation, whatever stopped it there.
-        go_on(tx, &thread_subject(one.stored.message.thread), last)?;
-        resumed.push(release(tx, one)?);
+    for message in stopped.into_iter().filter(|message| selected.contains(&message.subject)) {
+        // A reply chain in the conversation continues, whichever breaker stopped it.
+        reset_counter(tx, &thread_subject(message.stored.message.thread), last)?;
+        resumed.push(release(tx, message)?);
     }
-    for subject in &meant {
+    for subject in &selected {
         tx.db.prepare_cached("DELETE FROM stops WHERE subject = ?1")?.execute([subject])?;
     }
     Ok(resumed)
 }
 
-/// Has a subject's rule count from now on.
-fn go_on(tx: &Work<'_>, subject: &str, last: i64) -> Result<(), HubError> {
+/// Resets the count of a subject.
+fn reset_counter(tx: &Transaction<'_>, subject: &str, last: i64) -> Result<(), HubError> {
     tx.db
         .prepare_cached("INSERT OR REPLACE INTO resumed (subject, seq, at) VALUES (?1, ?2, ?3)")?
         .execute(params![subject, last, tx.now.as_microsecond()])?;
     Ok(())
 }
 
-/// Queues the deliveries of a message that were not made for this reason.
-fn release(tx: &mut Work<'_>, stopped: StoppedMessage) -> Result<ResumedMessage, HubError> {
+/// Queues the deliveries of a message that were stopped for this reason.
+fn release(tx: &mut Transaction<'_>, stopped: StoppedMessage) -> Result<ResumedMessage, HubError> {
     let message = &stopped.stored.message;
     let (mut deliveries, mut lost) = (Vec::new(), Vec::new());
     for mut delivery in reads::deliveries(tx.db, stopped.stored.seq, message.id)? {
@@ -121,14 +125,14 @@ fn release(tx: &mut Work<'_>, stopped: StoppedMessage) -> Result<ResumedMessage,
         delivery.state = DeliveryState::Queued;
         delivery.note = None;
         delivery.milestones.ended = None;
-        tx.after.events.push(HubEvent::Delivery(Box::new(delivery.clone())));
+        tx.post_commit.events.push(HubEvent::Delivery(Box::new(delivery.clone())));
         deliveries.push(delivery);
     }
     Ok(ResumedMessage { stopped, deliveries, lost })
 }
 
 impl StoppedMessage {
-    /// Whether an agent wrote it, is to get it, or is what the rule counts by.
+    /// True if an agent is its sender, its recipient, or the subject of the breaker.
     pub fn concerns(&self, agent: &AgentId) -> bool {
         let message = &self.stored.message;
         let key = agent.key();

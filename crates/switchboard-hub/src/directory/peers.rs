@@ -1,28 +1,33 @@
-//! The members of swarms, as far as they live elsewhere.
+//! Directory entries of swarm members elsewhere.
 
 use rusqlite::{Connection, params};
 use switchboard_core::{AgentId, AgentRecord, Directory, Name, Route};
 
-use super::{changed, put_agent};
+use super::{bump_version, put_agent};
 use crate::error::HubError;
-use crate::store::writer::Work;
+use crate::store::writer::Transaction;
 
-/// Keys of the swarms that this hub is in.
+/// Prefix of the `meta` keys of the swarms that this hub is in.
 const SWARM: &str = "swarm ";
 
-/// A member of a swarm.
+/// Member of a swarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// What it is called here.
+    /// Its name in this hub.
     pub name: Name,
-    /// What it is there for, where that is known.
+    /// Its role, if known.
     pub role: Option<String>,
 }
 
-/// Makes these the other members of a swarm; `None` where this hub is no longer in it. Says whether that changed anything.
+/// Replaces the other members of a swarm; `None` if this hub has left it. Returns true if that changed
+/// anything.
 ///
-/// They are known as `name@swarm`, so that no agent of ours is ever taken for one of theirs.
-pub(crate) fn put_peers(tx: &mut Work<'_>, swarm: &Name, peers: Option<&[Peer]>) -> Result<bool, HubError> {
+/// They are known as `name@swarm`, so that no agent of ours is ever mistaken for one of theirs.
+pub(crate) fn put_peers(
+    tx: &mut Transaction<'_>,
+    swarm: &Name,
+    peers: Option<&[Peer]>,
+) -> Result<bool, HubError> {
     let directory = tx.directory.value.clone();
     let mut has_changed = put_swarm(tx, swarm, peers.is_some())?;
     let peers = peers.unwrap_or_default();
@@ -49,15 +54,15 @@ pub(crate) fn put_peers(tx: &mut Work<'_>, swarm: &Name, peers: Option<&[Peer]>)
         }
     }
     if has_changed {
-        changed(tx)?;
+        bump_version(tx)?;
     }
     Ok(has_changed)
 }
 
-/// Notes whether this hub is in a swarm; says whether that changed anything.
-fn put_swarm(tx: &Work<'_>, swarm: &Name, is_member: bool) -> rusqlite::Result<bool> {
+/// Records whether this hub is in a swarm; returns true if that changed anything.
+fn put_swarm(tx: &Transaction<'_>, swarm: &Name, is_member: bool) -> rusqlite::Result<bool> {
     let key = format!("{SWARM}{}", swarm.as_str().to_lowercase());
-    let changed = if is_member {
+    let rows_changed = if is_member {
         tx.db.execute(
             "INSERT OR IGNORE INTO meta (key, value) VALUES (?1, ?2)",
             params![key, swarm.as_str()],
@@ -65,10 +70,10 @@ fn put_swarm(tx: &Work<'_>, swarm: &Name, is_member: bool) -> rusqlite::Result<b
     } else {
         tx.db.execute("DELETE FROM meta WHERE key = ?1", params![key])?
     };
-    Ok(changed > 0)
+    Ok(rows_changed > 0)
 }
 
-/// Reads the swarms that this hub is in.
+/// Loads the swarms that this hub is in.
 pub(super) fn load_swarms(db: &Connection, directory: &mut Directory) -> rusqlite::Result<()> {
     let mut swarms = db.prepare("SELECT value FROM meta WHERE key GLOB ?1 || '*'")?;
     let mut rows = swarms.query([SWARM])?;

@@ -8,7 +8,7 @@ fn peer(text: &str) -> Peer {
 }
 
 #[tokio::test]
-async fn members_of_a_swarm_are_reached_by_name_and_all_at_once() {
+async fn swarm_members_are_reached_singly_and_together() {
     let hub = TestHub::with(&["codex", "alice"]).await;
     let research = name("research");
     let told = vec![peer("alice"), peer("bob")];
@@ -49,7 +49,7 @@ async fn swarm_without_others_is_known() {
 }
 
 #[tokio::test]
-async fn what_a_peer_has_not_got_is_told_in_order_and_hurried() {
+async fn undelivered_messages_to_peer_retry_in_order() {
     let hub = TestHub::with(&["codex"]).await;
     hub.hub.put_peers(name("research"), Some(vec![peer("alice"), peer("bob")])).await.expect("noted");
     let mut door = hub.hub.open_door(switchboard_core::Door::Swarm).await.expect("opened");
@@ -69,9 +69,9 @@ async fn what_a_peer_has_not_got_is_told_in_order_and_hurried() {
     assert_eq!(again[0].message.body, "one", "due at once, by a clock that stands still, in its order");
 }
 
-/// The queue under the names that the protocol gives its columns.
+/// The queue view has the column names of the protocol.
 #[tokio::test]
-async fn what_peers_sent_is_in_the_queue_of_the_protocol() {
+async fn message_of_peer_is_in_protocol_queue() {
     let hub = TestHub::with(&["codex"]).await;
     let mut draft = hub.draft("alice@research", "codex", "hello");
     draft.native = switchboard_core::NativeId {

@@ -1,4 +1,4 @@
-//! Databases that came from elsewhere: listed, shown and adopted; side files that were planted beside ours.
+//! Foreign databases: listed, described and adopted; and side files that were planted beside ours.
 
 use std::path::PathBuf;
 
@@ -16,23 +16,23 @@ impl Hub {
         blocking(move || adopt::list(&folder, Some(&key))).await
     }
 
-    /// Where files were moved to that were planted beside the database before this hub was opened.
+    /// Paths that planted side files were moved to before this hub was opened.
     pub fn planted_files(&self) -> &[PathBuf] {
         &self.inner.planted
     }
 
-    /// Names the files in a folder that were planted beside its database and moved aside.
+    /// Names the planted side files in a folder that were moved aside.
     pub async fn planted_side_files(folder: Dir) -> Result<Vec<String>, HubError> {
         blocking(move || side_files::list(&folder)).await
     }
 
-    /// Looks at whose messages a foreign database holds.
+    /// Describes a foreign database by the senders of its messages.
     pub async fn describe_foreign(folder: Dir, name: String) -> Result<ForeignDatabase, HubError> {
         blocking(move || adopt::describe(&folder, &name)).await
     }
 
-    /// Binds a foreign database to this user and machine and puts it in place; returns where the one went that was
-    /// there meanwhile. A person has to have decided that: from then on its messages are believed.
+    /// Binds a foreign database to this user and machine and puts it in place; returns the path that the
+    /// previous one was moved to. Requires a person's decision: from then on its messages are trusted.
     pub async fn adopt(folder: Dir, name: String, key: HubKey) -> Result<Option<PathBuf>, HubError> {
         blocking(move || adopt::adopt(&folder, &name, &key)).await
     }

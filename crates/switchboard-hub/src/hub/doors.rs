@@ -1,4 +1,4 @@
-//! The doors of this process at their end: what was accepted is delivered, or stays queued.
+//! Door shutdown: accepted messages are delivered, or stay queued.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,23 +8,24 @@ use switchboard_sys::service_lease;
 use tokio_util::sync::CancellationToken;
 
 use super::Hub;
+use crate::delivery::outbox;
 use crate::error::HubError;
-use crate::outbox;
 
-/// The service of the process that has all doors open.
+/// Service name of the process that has all doors open.
 const SERVE: &str = "serve";
 
-/// How long a door is drained at its shutdown. Clients of the TypeScript SDK kill a server four seconds after they have
-/// closed its stdin.
+/// Time limit for draining a door at shutdown. Clients of the TypeScript SDK kill a server four seconds after
+/// they have closed its stdin.
 const DRAIN: Duration = Duration::from_secs(3);
 
 impl Hub {
-    /// Takes no further deliveries; those already handed over can still be reported on.
+    /// Closes all doors to new deliveries; outcomes of those already handed over can still be reported.
     pub fn close_doors(&self) {
         self.inner.doors.close();
     }
 
-    /// Runs `deliveries`, the work of a door on its [`Outbound`](crate::Outbound), until `shutdown`; then drains the door.
+    /// Runs `deliveries`, a door's loop over its [`Outbound`](crate::Outbound), until `shutdown`; then drains
+    /// the door.
     pub async fn run_door(
         &self,
         door: Door,
@@ -43,8 +44,8 @@ impl Hub {
         }
     }
 
-    /// Runs `deliveries` until the door has nothing due, for `limit` at most. What remains goes back to the queue; returns
-    /// true if that is nothing.
+    /// Runs `deliveries` until the door has nothing due, for at most `limit`. The rest returns to the queue;
+    /// true if there is no rest.
     pub async fn drain_door(
         &self,
         door: Door,
@@ -53,7 +54,7 @@ impl Hub {
     ) -> bool {
         let close_when_idle = async {
             let mut changes = self.changes();
-            // A hub that cannot be read delivers nothing either.
+            // An unreadable hub delivers nothing either.
             while self.has_due(door).await.unwrap_or(false) {
                 changes.next().await;
             }
@@ -71,14 +72,14 @@ impl Hub {
         is_drained
     }
 
-    /// True if a delivery of this door waits to be handed over.
+    /// True if a delivery of this door is due.
     pub async fn has_due(&self, door: Door) -> Result<bool, HubError> {
         let now = self.now();
         self.read(move |db| outbox::is_due(db, &[door], now)).await
     }
 
-    /// True if a process that has ended left deliveries of this door in the queue, and no process works on them: `serve` does
-    /// not run, or is stopped.
+    /// True if dead processes left deliveries of this door in the queue and no process works on them: `serve`
+    /// does not run, or is stopped.
     pub async fn has_abandoned_deliveries(&self, door: Door) -> Result<bool, HubError> {
         let now = self.now();
         let waits =

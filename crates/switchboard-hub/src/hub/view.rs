@@ -1,4 +1,4 @@
-//! Several reads as of one moment, in one read transaction.
+//! Consistent reads of several things in one read transaction.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use rusqlite::Connection;
 use switchboard_core::{AgentId, Directory, Door};
 
 use super::Hub;
-use super::people::read_directory;
+use super::directory::read_directory;
 use crate::error::HubError;
-use crate::maintenance;
-use crate::reads::{self, MailboxMessage, MailboxQuery, Page, Part};
+use crate::journal::maintenance;
+use crate::journal::reads::{self, MailboxMessage, MailboxQuery, Page, Part};
 
-/// The hub as of one moment. Everything read through it comes from one read transaction.
+/// Snapshot of the hub. All reads through it belong to one read transaction.
 pub struct View<'a> {
     db: &'a Connection,
     directory: Arc<Directory>,
@@ -20,18 +20,18 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// Everyone who is known.
+    /// The directory.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 
-    /// How many messages an agent has in a part of its mailbox; counting stops at `most`.
+    /// Counts the messages in a part of an agent's mailbox, up to `most`.
     pub fn count(&self, agent: &AgentId, part: Part, most: usize) -> Result<usize, HubError> {
         reads::count(self.db, &self.directory.canonical(agent), part, most, self.now)
     }
 
-    /// A page of an agent's mailbox; `None` if its messages have more than `most_bytes`. Such a page takes too long to
-    /// read and check on a thread that must not wait: read it with [`Hub::mailbox`].
+    /// Returns a page of an agent's mailbox; `None` if its messages have more than `most_bytes`. Such a page
+    /// takes too long to read and check on a thread that must not block: read it with [`Hub::mailbox`].
     pub fn mailbox(
         &self,
         query: &MailboxQuery,
@@ -41,33 +41,33 @@ impl View<'_> {
         reads::mailbox_within(self.db, &query, self.now, most_bytes)
     }
 
-    /// One note of a door.
+    /// Returns one note of a door.
     pub fn get_note(&self, door: Door, topic: &str, key: &str) -> Result<Option<String>, HubError> {
         maintenance::get_note(self.db, door, topic, key)
     }
 
-    /// What a door noted under a topic, oldest first.
+    /// Lists a door's notes under a topic, oldest first.
     pub fn notes(&self, door: Door, topic: &str) -> Result<Vec<(String, String)>, HubError> {
         maintenance::notes(self.db, door, topic)
     }
 }
 
 impl Hub {
-    /// Reads several things in one read transaction: on this thread if nothing can keep it waiting, otherwise on
-    /// another. `work` may run twice, and reads few rows.
+    /// Reads from one snapshot: on this thread if nothing can block it, otherwise on another. `work` may run
+    /// twice, and should read few rows.
     pub async fn view<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
         F: Fn(&View<'_>) -> Result<T, HubError> + Send + 'static,
     {
         let (cached, now) = (&self.inner.directory, self.now());
-        let glanced = self.glance(|db| {
+        let found = self.try_read(|db| {
             in_one_transaction(db, || {
                 let directory = read_directory(cached, db)?;
                 work(&View { db, directory, now })
             })
         });
-        if let Some(seen) = glanced {
+        if let Some(seen) = found {
             return Ok(seen);
         }
         let hub = self.clone();

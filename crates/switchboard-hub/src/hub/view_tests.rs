@@ -29,7 +29,7 @@ async fn view_shows_what_others_committed_before() {
     other.shut_down().await;
 }
 
-/// All reads of a view see one moment, also while another process writes.
+/// All reads of a view use one snapshot, even while another process writes.
 #[tokio::test]
 async fn view_reads_in_one_transaction() {
     let test = TestHub::with(&["codex"]).await;
@@ -49,7 +49,7 @@ async fn view_reads_in_one_transaction() {
 }
 
 #[tokio::test]
-async fn view_leaves_large_pages_to_others() {
+async fn view_leaves_large_pages_to_mailbox() {
     let test = TestHub::with(&["codex"]).await;
     test.send("claude", "codex", &"x".repeat(1000)).await;
     test.deliver_all().await;

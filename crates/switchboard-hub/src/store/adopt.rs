@@ -1,4 +1,4 @@
-//! Adoption of a database that came from elsewhere, by the decision of a person.
+//! Quarantine of a foreign database, and its adoption by the decision of a person.
 
 use std::path::PathBuf;
 
@@ -9,37 +9,37 @@ use switchboard_sys::files::{Dir, Moved};
 use crate::error::HubError;
 use crate::store::binding::{self, HubKey};
 use crate::store::open::{AtClose, open_for_reading};
-use crate::store::recover::{DATABASE, alone_or, orphan_log, share};
+use crate::store::recover::{DATABASE, lock_exclusive_or, lock_shared, set_orphaned_log_aside};
 use crate::store::side_files::{self, LOG};
 
-/// First part of the name that a quarantined database has.
+/// Name prefix of a quarantined database.
 const QUARANTINED: &str = "hub.db.foreign.";
 
-/// A database that is not bound to this user and machine, and whose messages it holds.
+/// Database that is not bound to this user and machine, with the senders of its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignDatabase {
     /// Its file in the folder of the hub.
     pub name: String,
-    /// The senders, those with the most messages first.
+    /// The senders, most messages first.
     pub senders: Vec<ForeignSender>,
 }
 
-/// Messages of one sender in a foreign database.
+/// A sender in a foreign database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignSender {
-    /// The sender, as the database has it.
+    /// The sender, as stored.
     pub sender: String,
-    /// How many messages there are.
+    /// Number of messages.
     pub messages: u64,
-    /// How many of them count as the sender's own word once the database is adopted.
+    /// Number of messages that count as verified once the database is adopted.
     pub verified: u64,
-    /// When the first was accepted.
+    /// Acceptance time of the first.
     pub first: Timestamp,
-    /// When the last was accepted.
+    /// Acceptance time of the last.
     pub last: Timestamp,
 }
 
-/// Moves a foreign database aside, under a name that says so; returns where to. Needs the lock alone.
+/// Quarantines a foreign database under a new name; returns its path. Requires the exclusive lock.
 pub(super) fn quarantine(folder: &Dir, key: Option<&HubKey>) -> Result<PathBuf, HubError> {
     let name = format!("{QUARANTINED}{:08x}", fastrand::u32(..));
     separate(folder, key)?;
@@ -47,7 +47,7 @@ pub(super) fn quarantine(folder: &Dir, key: Option<&HubKey>) -> Result<PathBuf, 
     Ok(folder.path().join(name))
 }
 
-/// The names of the foreign databases in a folder: the one in place, then those in quarantine.
+/// Lists the foreign databases in a folder: the one in place, then those in quarantine.
 pub(crate) fn list(folder: &Dir, key: Option<&HubKey>) -> Result<Vec<String>, HubError> {
     let mut names = Vec::new();
     match binding::verify(folder, key) {
@@ -62,12 +62,12 @@ pub(crate) fn list(folder: &Dir, key: Option<&HubKey>) -> Result<Vec<String>, Hu
     Ok(names)
 }
 
-/// Looks at whose messages a foreign database holds.
+/// Describes a foreign database by the senders of its messages.
 pub(crate) fn describe(folder: &Dir, name: &str) -> Result<ForeignDatabase, HubError> {
-    // Says what it is instead of a file.
+    // Fails with the type of the entry if it is not a file.
     drop(folder.open_own(name)?);
-    // A rollback journal can name any file to be deleted, and none of ours has one.
-    side_files::set_aside(folder, &format!("{name}-journal"))?;
+    // A rollback journal can name any file for deletion, and none of our databases has one.
+    side_files::move_aside(folder, &format!("{name}-journal"))?;
     let db = open_for_reading(&folder.path().join(name), AtClose::RemoveLog)?;
     let senders = senders(&db)?;
     Ok(ForeignDatabase { name: name.to_owned(), senders })
@@ -91,17 +91,18 @@ fn senders(db: &Connection) -> Result<Vec<ForeignSender>, HubError> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Binds a foreign database and puts it in place; returns where the one went that was there meanwhile.
+/// Binds a foreign database and puts it in place; returns the path that the previous one was moved to.
 pub(crate) fn adopt(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>, HubError> {
     let lock = folder.open_own("hub.lock")?;
-    alone_or(&lock, || false).ok_or_else(|| HubError::ForeignInUse { path: folder.path().join(DATABASE) })?;
+    lock_exclusive_or(&lock, || false)
+        .ok_or_else(|| HubError::ForeignInUse { path: folder.path().join(DATABASE) })?;
     let adopted = adopt_alone(folder, name, key);
-    share(&lock);
+    lock_shared(&lock);
     adopted
 }
 
 fn adopt_alone(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>, HubError> {
-    side_files::set_aside(folder, &format!("{name}-journal"))?;
+    side_files::move_aside(folder, &format!("{name}-journal"))?;
     if name == DATABASE {
         separate(folder, Some(key))?;
         checkpoint(folder, name)?;
@@ -112,7 +113,7 @@ fn adopt_alone(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>
     if folder.stat(name)?.is_none_or(|found| !found.is_regular) {
         return Err(HubError::NoForeignDatabase { path: folder.path().join(name) });
     }
-    // Its log goes into it, so that one file is moved and not three.
+    // Its log is checkpointed into it, so that one file is moved and not three.
     checkpoint(folder, name)?;
     binding::bind(folder, &[name, DATABASE], Some(key))?;
     let replaced = format!("{DATABASE}.replaced.{:08x}", fastrand::u32(..));
@@ -125,14 +126,14 @@ fn adopt_alone(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>
     Ok(was_there.then(|| folder.path().join(replaced)))
 }
 
-/// Moves a log of ours away from a database that has taken the place of ours: their pages do not belong together.
+/// Moves our own log away from a foreign database that has replaced ours: their pages do not belong together.
 fn separate(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
-    side_files::set_aside(folder, side_files::JOURNAL)?;
+    side_files::move_aside(folder, side_files::JOURNAL)?;
     let Some(key) = key else { return Ok(()) };
-    if binding::are_bound(folder, &[LOG], key)? { orphan_log(folder) } else { Ok(()) }
+    if binding::are_bound(folder, &[LOG], key)? { set_orphaned_log_aside(folder) } else { Ok(()) }
 }
 
-/// Writes the log of a database into it and removes the log.
+/// Checkpoints a database and removes its log.
 fn checkpoint(folder: &Dir, name: &str) -> Result<(), HubError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let db = Connection::open_with_flags(folder.path().join(name), flags)?;
@@ -140,7 +141,7 @@ fn checkpoint(folder: &Dir, name: &str) -> Result<(), HubError> {
     db.close().map_err(|(_, error)| error.into())
 }
 
-/// The database first: a log without its database is cleared away by the next to open.
+/// The database is moved first: the next process to open cleans up a log without its database.
 fn move_database(folder: &Dir, from: &str, to: &str) -> Result<(), HubError> {
     for suffix in ["", "-wal", "-shm"] {
         folder.move_new(&format!("{from}{suffix}"), folder, &format!("{to}{suffix}"))?;

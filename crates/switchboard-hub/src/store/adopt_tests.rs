@@ -16,7 +16,7 @@ async fn knows_codex(hub: &Hub) -> bool {
     hub.directory().await.expect("read").agent(&"codex".parse().expect("a name")).is_some()
 }
 
-/// A folder whose database was bound with the key of one, and the key of another.
+/// A folder whose database was bound with one key, and another key.
 async fn from_elsewhere() -> (tempfile::TempDir, HubKey) {
     let folder = tempfile::tempdir().expect("a folder");
     let hub = Hub::open(keyed(folder.path(), &key(folder.path(), "theirs"))).await.expect("open");
@@ -43,7 +43,7 @@ async fn foreign_database_is_quarantined_once() {
 }
 
 #[tokio::test]
-async fn many_that_open_at_once_quarantine_once() {
+async fn concurrent_opens_quarantine_once() {
     let (folder, key) = from_elsewhere().await;
     let opening = (0..6).map(|_| tokio::spawn(Hub::open(keyed(folder.path(), &key))));
     let mut quarantined = 0;
@@ -57,7 +57,7 @@ async fn many_that_open_at_once_quarantine_once() {
 }
 
 #[tokio::test]
-async fn adopted_database_takes_its_place() {
+async fn adopted_database_replaces_current() {
     let (folder, key) = from_elsewhere().await;
     let dir = Dir::open_root(folder.path()).expect("it opens");
     Hub::open(keyed(folder.path(), &key)).await.expect("open").shut_down().await;

@@ -1,13 +1,14 @@
-//! Binding of a database to its user and machine.
+//! Binding of a database to its user and machine, by a MAC.
 //!
-//! A database says whose word a message is, so one that came with a repository must not be believed. `hub.db.binding`
-//! holds a MAC over the database file (inode and birth time) and the machine, made with a key that lies in the user's own
-//! folder. The user's number is not in it: it is another one in a container of the same user. A checkout, a copy and a restored backup are other files, so their MAC does not verify; a
-//! moved folder keeps its files and needs nothing.
+//! A database decides whose message a message is, so one that came with a repository must not be trusted.
+//! `hub.db.binding` holds a MAC over the database file (inode and birth time) and the machine, made with a key
+//! in the user's own folder. The user id is not in it: it differs in a container of the same user. A checkout,
+//! a copy and a restored backup are other files, so their MAC does not verify; a moved folder keeps its files
+//! and stays valid.
 //!
 //! The write-ahead log and its index are bound in the same way: see [`super::side_files`].
 //!
-//! The MAC of a new file is on disk before the file gets its name as the database or its first page, so that no crash
+//! The MAC of a new file is on disk before the file gets its final name or its first page, so that no crash
 //! leaves a database of ours without one.
 
 use std::fmt::{self, Write as _};
@@ -25,7 +26,7 @@ use crate::error::HubError;
 use crate::store::recover::DATABASE;
 use crate::store::side_files::SIDE_FILES;
 
-/// The file that holds the MACs, one a line.
+/// File with the MACs, one per line.
 pub(crate) const BINDING: &str = "hub.db.binding";
 
 /// The key's name in the user's folder.
@@ -34,13 +35,13 @@ const KEY: &str = "hub.key";
 /// Bytes in a key.
 const KEY_LENGTH: usize = 32;
 
-/// More than the three lines that a binding has.
+/// More bytes than the three lines of a binding have.
 const LIMIT: u64 = 4096;
 
-/// First bytes of what a MAC is made over.
+/// Domain separation prefix of the MAC's input.
 const PURPOSE: &[u8] = b"switchboard hub.db binding 1\0";
 
-/// Key that binds databases to a user, kept outside of every workspace.
+/// Key that binds databases to a user, stored outside of every workspace.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HubKey([u8; KEY_LENGTH]);
 
@@ -51,7 +52,7 @@ impl fmt::Debug for HubKey {
 }
 
 impl HubKey {
-    /// Reads the key in a folder of the user's; draws it first where there is none.
+    /// Loads the key from the user's folder; generates it if there is none.
     pub fn load_or_create(folder: &Path) -> Result<Self, HubError> {
         let path = folder.join(KEY);
         let bad = |problem: String| HubError::Key { path: path.clone(), problem };
@@ -65,14 +66,14 @@ impl HubKey {
         getrandom::fill(&mut key).map_err(|error| bad(error.to_string()))?;
         match dir.create_new(KEY, &key, Durability::Synced) {
             Ok(Created::Created) => Ok(Self(key)),
-            // Another process was quicker.
+            // Another process created it first.
             Ok(Created::AlreadyThere) => Self::load(folder)?.ok_or_else(|| bad("it was removed".to_owned())),
             Err(FileError::Io { source, .. }) => Err(bad(source.to_string())),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Reads the key in a folder of the user's, where there is one.
+    /// Loads the key from the user's folder, if there is one.
     pub fn load(folder: &Path) -> Result<Option<Self>, HubError> {
         if !folder.is_dir() {
             return Ok(None);
@@ -107,7 +108,7 @@ impl HubKey {
     }
 }
 
-/// Writes the binding of these files of a folder, in place of what was bound before. It is on disk on return.
+/// Replaces the binding by one of these files. It is on disk on return.
 pub(crate) fn bind(folder: &Dir, names: &[&str], key: Option<&HubKey>) -> Result<(), HubError> {
     let Some(key) = key else { return Ok(()) };
     let mut macs = Vec::new();
@@ -129,7 +130,7 @@ fn lines(macs: &[[u8; 32]]) -> String {
     lines
 }
 
-/// The MACs of a binding; none where it is missing or mangled.
+/// Reads the MACs of a binding; none if it is missing or malformed.
 fn read(folder: &Dir) -> Result<Vec<[u8; 32]>, HubError> {
     let bound = folder.read(BINDING, LIMIT)?;
     let bound = bound.and_then(|bound| String::from_utf8(bound.bytes).ok()).unwrap_or_default();
@@ -140,11 +141,11 @@ fn is_listed(bound: &[[u8; 32]], mac: &[u8; 32]) -> bool {
     bound.iter().any(|line| is_same(line, mac))
 }
 
-/// Adds the bindings of the log and its index to that of a database that is bound already.
+/// Adds the log and its index to the binding of a bound database.
 pub(super) fn bind_side_files(folder: &Dir, names: &[&str], key: &HubKey) -> Result<(), HubError> {
     let bound = read(folder)?;
     let foreign = || HubError::ForeignDatabase { path: folder.path().join(DATABASE) };
-    // The line that is there is kept: the file may have been replaced since it was verified.
+    // The existing line is retained: the file may have been replaced since it was verified.
     let database = identify(folder, DATABASE)?.map(|identity| key.sign(&identity.message));
     let mut macs = vec![database.filter(|mac| is_listed(&bound, mac)).ok_or_else(foreign)?];
     for name in names {
@@ -153,7 +154,7 @@ pub(super) fn bind_side_files(folder: &Dir, names: &[&str], key: &HubKey) -> Res
     Ok(folder.replace(BINDING, lines(&macs).as_bytes(), 0o600)?)
 }
 
-/// True if each of these is a regular file with one name and bound.
+/// True if each of these is a regular file, has one name and is bound.
 pub(super) fn are_bound(folder: &Dir, names: &[&str], key: &HubKey) -> Result<bool, HubError> {
     let bound = read(folder)?;
     for name in names {
@@ -181,7 +182,7 @@ pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError>
     Err(HubError::ForeignDatabase { path })
 }
 
-/// A file as a MAC names it.
+/// Identity of a file, as covered by a MAC.
 struct Identity {
     owner: u32,
     /// A regular file that has no other name.
@@ -196,7 +197,7 @@ fn identify(folder: &Dir, name: &str) -> Result<Option<Identity>, HubError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(folder.io::<std::io::Error>("examine", name)(error).into()),
     };
-    // Where numbers change from mount to mount, the key and the machine have to do.
+    // Where inode numbers change from mount to mount, the key and the machine have to suffice.
     let (inode, born) = if platform::has_stable_inodes(folder.path()) {
         let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
         (found.ino(), born.unwrap_or_default().as_nanos())
@@ -225,7 +226,7 @@ fn decode(line: &str) -> Option<[u8; 32]> {
     Some(mac)
 }
 
-/// Compares without telling by its time where two MACs differ.
+/// Compares two MACs in constant time.
 fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
 }

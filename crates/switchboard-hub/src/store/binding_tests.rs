@@ -23,7 +23,7 @@ fn mac_is_hmac_sha256() {
 }
 
 #[test]
-fn key_is_drawn_once_and_private() {
+fn key_is_generated_once_and_private() {
     let (folder, _) = folder();
     let place = folder.path().join("config/switchboard");
     let keys: Vec<HubKey> = std::thread::scope(|scope| {

@@ -1,7 +1,8 @@
-//! Opening a store that cannot be written: on a read-only mount, in a read-only folder, on a full disk.
+//! Degraded mode: a store that cannot be written, on a read-only mount, in a read-only folder or on a full
+//! disk.
 //!
-//! SQLite reads a database in WAL mode through the index of its log, which it writes to. With `readonly_shm` it makes an index
-//! in memory instead, so that nothing is written and no other process is in the way.
+//! SQLite reads a WAL database through the index of its log, which it writes to. With `readonly_shm` it builds
+//! an index in memory instead, so that nothing is written and no other process is blocked.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,13 +15,13 @@ use switchboard_sys::files::Dir;
 
 use crate::error::HubError;
 use crate::store::binding::{self, HubKey};
-use crate::store::open::{check_schema, wait_for_others};
+use crate::store::open::{check_schema, set_busy_wait};
 use crate::store::recover::{DATABASE, LOCK, Opened};
 use crate::store::side_files;
 use crate::store::writer::Setup;
 
-/// Opens a store for reading after the attempt to open it for writing failed with `why`. Fails with that where the
-/// disk is not the reason, or where there is nothing to read.
+/// Opens a store for reading after the attempt to open it for writing failed with `why`. Fails with `why` if
+/// the disk is not the reason, or if there is nothing to read.
 pub(crate) fn open(
     folder: &Dir,
     key: Option<&HubKey>,
@@ -36,7 +37,7 @@ pub(crate) fn open(
     }
     let Ok(connection) = open_read_only(folder, key) else { return Err(why) };
     tracing::debug!(error = %why, "the store cannot be written and is opened for reading");
-    Ok((lock, Opened::in_place(connection)))
+    Ok((lock, Opened::new(connection)))
 }
 
 /// Opens the database of a store without writing anything.
@@ -46,7 +47,7 @@ pub(crate) fn open_read_only(folder: &Dir, key: Option<&HubKey>) -> Result<Conne
         return Err(HubError::ForeignSideFile { path: folder.path().join(name) });
     }
     let is_complete = folder.stat(side_files::LOG)?.is_none_or(|found| found.len == 0);
-    // Without a log the database is complete by itself; with one, its index tells where its frames are.
+    // Without a log, the database is complete by itself; with one, the log's index locates its frames.
     let way = if is_complete { "immutable=1" } else { "readonly_shm=1" };
     let uri = format!("file:{}?mode=ro&{way}", encoded(&folder.path().join(DATABASE)));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
@@ -54,7 +55,7 @@ pub(crate) fn open_read_only(folder: &Dir, key: Option<&HubKey>) -> Result<Conne
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(uri, flags)?;
-    wait_for_others(&mut connection, true)?;
+    set_busy_wait(&mut connection, true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -63,21 +64,23 @@ pub(crate) fn open_read_only(folder: &Dir, key: Option<&HubKey>) -> Result<Conne
     Ok(connection)
 }
 
-/// True if a connection cannot write the store: it was opened for reading, or it is the placeholder of a failed reopening.
+/// True if a connection cannot write the store: it was opened for reading, or it is the placeholder of a failed
+/// reopen.
 pub(crate) fn is_read_only(connection: &Connection) -> bool {
     connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(false) || connection.path().is_none_or(str::is_empty)
 }
 
-/// The error of every write to a degraded store.
+/// Builds the error of every write to a degraded store.
 fn refusal() -> HubError {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
     rusqlite::Error::SqliteFailure(code, None).into()
 }
 
-/// Opens a store for writing again that was opened for reading, once its disk can be written. Fails with the reason why
-/// the store cannot be written yet.
+/// Reopens a degraded store for writing once its disk can be written. Fails with the reason why the store
+/// cannot be written yet.
 ///
-/// The connections of a process share what SQLite knows of the log's index, so all that only read are closed first.
+/// The connections of a process share SQLite's state of the log's index, so all read-only ones are closed
+/// first.
 pub(crate) fn regain(connection: &mut Connection, setup: &Setup) -> Result<(), HubError> {
     if !is_read_only(connection) {
         return Ok(());
@@ -98,7 +101,7 @@ pub(crate) fn regain(connection: &mut Connection, setup: &Setup) -> Result<(), H
     if is_read_only(connection) { Err(refusal()) } else { Ok(()) }
 }
 
-/// A path as SQLite reads it in a URI.
+/// Percent-encodes a path for an SQLite URI.
 fn encoded(path: &Path) -> String {
     let mut text = String::new();
     for byte in path.as_os_str().as_bytes() {

@@ -21,7 +21,7 @@ fn bodies(connection: &Connection) -> Vec<String> {
 
 #[tokio::test]
 async fn log_is_read_while_others_write_and_after_them() {
-    // Whatever SQLite could take for a part of a URI.
+    // Characters that SQLite could read as a part of a URI.
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().join("50% a?b#c");
     std::fs::create_dir(&folder).expect("made");
@@ -39,7 +39,7 @@ async fn log_is_read_while_others_write_and_after_them() {
 }
 
 #[tokio::test]
-async fn database_without_log_is_read_as_it_is() {
+async fn database_without_log_is_readable() {
     let folder = tempfile::tempdir().expect("a folder");
     filled(folder.path(), None).await.shut_down().await;
     let dir = Dir::open_root(folder.path()).expect("opens");

@@ -1,4 +1,4 @@
-//! The connections to read by.
+//! Pool of read connections.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,21 +14,22 @@ use crate::store::degraded::open_read_only;
 use crate::store::open::{AtClose, open_for_reading};
 use crate::store::side_files;
 
-/// How many connections are kept. More may be open for a moment.
-const KEPT: usize = 4;
+/// Idle connections that are retained. More may be open for a moment.
+const MAX_IDLE: usize = 4;
 
-/// How long a reader waits for a connection that somebody else has, before it opens one more. Most reads are over
-/// sooner, and a connection takes as long to open and a hundred kilobytes for as long as the process lives.
-const PATIENCE: Duration = Duration::from_millis(1);
+/// How long a reader waits for a busy connection before it opens one more. Most reads end sooner, while a new
+/// connection takes as long to open and uses a hundred kilobytes for the life of the process.
+const WAIT_FOR_IDLE: Duration = Duration::from_millis(1);
 
-/// The connections of one process.
+/// Read connections of one process.
 #[derive(Debug)]
 pub(crate) struct Readers {
     database: PathBuf,
-    /// What has to verify before one more is opened: the file may have been replaced meanwhile.
+    /// Binding that is verified before a connection is opened: the file may have been replaced meanwhile.
     binding: Option<(Dir, HubKey)>,
-    /// The writer's connection, where writer and readers take turns on one thread. A second one would only cost time to open.
-    of_writer: Option<Arc<Mutex<Connection>>>,
+    /// The writer's connection, if writer and readers take turns on one thread. A second one would only cost
+    /// time to open.
+    writer_connection: Option<Arc<Mutex<Connection>>>,
     state: Mutex<State>,
     returned: Condvar,
 }
@@ -37,28 +38,34 @@ pub(crate) struct Readers {
 struct State {
     idle: Vec<Connection>,
     lent: usize,
-    /// True while all are closed and none may be opened.
+    /// True while all are closed and none may open.
     is_paused: bool,
 }
 
 impl Readers {
     pub(crate) fn of(database: PathBuf) -> Self {
-        Self { database, binding: None, of_writer: None, state: Mutex::default(), returned: Condvar::new() }
+        Self {
+            database,
+            binding: None,
+            writer_connection: None,
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        }
     }
 
-    /// The same for a database that is bound with this key.
+    /// Sets the key that the database is bound with.
     pub(crate) fn bound(self, folder: Dir, key: Option<HubKey>) -> Self {
         Self { binding: key.map(|key| (folder, key)), ..self }
     }
 
-    /// Reads by the writer's connection instead of opening more.
+    /// Makes reads use the writer's connection instead of new ones.
     pub(crate) fn share_with_writer(self, connection: Arc<Mutex<Connection>>) -> Self {
-        Self { of_writer: Some(connection), ..self }
+        Self { writer_connection: Some(connection), ..self }
     }
 
-    /// Opens one more; one that writes nothing at all where the disk does not allow more.
+    /// Opens one more connection; a read-only one if the disk allows no other.
     fn open(&self) -> Result<Connection, HubError> {
-        let opened = self.open_beside_writers();
+        let opened = self.open_reader();
         match (&opened, &self.binding, self.database.parent()) {
             (Err(error), Some((folder, key)), _) if error.is_disk() => {
                 open_read_only(folder, Some(key)).or(opened)
@@ -70,7 +77,7 @@ impl Readers {
         }
     }
 
-    fn open_beside_writers(&self) -> Result<Connection, HubError> {
+    fn open_reader(&self) -> Result<Connection, HubError> {
         if let Some((folder, key)) = &self.binding {
             binding::verify(folder, Some(key))?;
             side_files::verify(folder, Some(key))?;
@@ -81,21 +88,21 @@ impl Readers {
         open_for_reading(&self.database, AtClose::RemoveLog)
     }
 
-    /// Runs `work` with a connection, if one is there.
-    pub(crate) fn lend_at_once<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Option<T> {
-        if let Some(connection) = &self.of_writer {
+    /// Runs `work` with a connection if one is idle.
+    pub(crate) fn try_lend<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Option<T> {
+        if let Some(connection) = &self.writer_connection {
             return Some(work(&mut *connection.try_lock()?));
         }
         let mut state = self.state.lock();
         let connection = state.idle.pop()?;
         state.lent += 1;
         drop(state);
-        Some(self.lend_this(connection, work))
+        Some(self.lend_connection(connection, work))
     }
 
-    /// Runs `work` with a connection, which is opened where none is there. May wait.
+    /// Runs `work` with a connection, opened if none is idle. May block.
     pub(crate) fn lend<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Result<T, HubError> {
-        if let Some(connection) = &self.of_writer {
+        if let Some(connection) = &self.writer_connection {
             return Ok(work(&mut connection.lock()));
         }
         let mut state = self.state.lock();
@@ -103,7 +110,7 @@ impl Readers {
             self.returned.wait(&mut state);
         }
         if state.idle.is_empty() && state.lent > 0 {
-            self.returned.wait_for(&mut state, PATIENCE);
+            self.returned.wait_for(&mut state, WAIT_FOR_IDLE);
         }
         state.lent += 1;
         let connection = match state.idle.pop() {
@@ -114,18 +121,18 @@ impl Readers {
             })?,
         };
         drop(state);
-        Ok(self.lend_this(connection, work))
+        Ok(self.lend_connection(connection, work))
     }
 
-    fn lend_this<T>(&self, mut connection: Connection, work: impl FnOnce(&mut Connection) -> T) -> T {
+    fn lend_connection<T>(&self, mut connection: Connection, work: impl FnOnce(&mut Connection) -> T) -> T {
         let mut loan = Loan { readers: self, returned: None };
         let result = work(&mut connection);
         loan.returned = Some(connection);
         result
     }
 
-    /// Runs `work` while this process has no connection to read by: waits until lent ones are returned, and lends
-    /// none meanwhile.
+    /// Runs `work` while this process has no read connection open: waits until lent ones return, and lends none
+    /// meanwhile.
     pub(crate) fn while_closed<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut state = self.state.lock();
         state.is_paused = true;
@@ -140,13 +147,13 @@ impl Readers {
         result
     }
 
-    /// Closes those that nobody has.
+    /// Closes the idle connections.
     pub(crate) fn close(&self) {
         self.state.lock().idle.clear();
     }
 }
 
-/// A connection that is lent. Dropped when it is returned, and when the work panics: then it is closed.
+/// Guard of a lent connection: returns it to the pool on drop. After a panic, the connection is closed.
 struct Loan<'r> {
     readers: &'r Readers,
     returned: Option<Connection>,
@@ -160,9 +167,9 @@ impl Drop for Loan<'_> {
             drop(self.returned.take());
             self.readers.returned.notify_all();
         } else if let Some(connection) = self.returned.take()
-            // One that is still in a transaction would go on to show the past.
+            // A connection that is still in a transaction would continue to read an old snapshot.
             && connection.is_autocommit()
-            && state.idle.len() < KEPT
+            && state.idle.len() < MAX_IDLE
         {
             state.idle.push(connection);
         }

@@ -9,9 +9,9 @@ fn readers() -> (tempfile::TempDir, Readers) {
 }
 
 #[test]
-fn what_is_returned_is_lent_again() {
+fn returned_connection_is_lent_again() {
     let (_folder, readers) = readers();
-    assert!(readers.lend_at_once(|_| ()).is_none());
+    assert!(readers.try_lend(|_| ()).is_none());
     for _ in 0..3 {
         let tables: u32 = readers
             .lend(|connection| {
@@ -20,19 +20,19 @@ fn what_is_returned_is_lent_again() {
             .unwrap()
             .unwrap();
         assert!(tables > 0);
-        assert!(readers.lend_at_once(|_| ()).is_some());
+        assert!(readers.try_lend(|_| ()).is_some());
     }
     assert_eq!(readers.state.lock().idle.len(), 1);
 }
 
 #[test]
-fn nobody_waits_long_for_a_connection_that_another_keeps() {
+fn busy_connection_delays_readers_only_briefly() {
     let (_folder, readers) = readers();
     readers
         .lend(|_| {
-            assert!(readers.lend_at_once(|_| ()).is_none());
+            assert!(readers.try_lend(|_| ()).is_none());
             readers.lend(|_| ()).unwrap();
-            assert!(readers.lend_at_once(|_| ()).is_some());
+            assert!(readers.try_lend(|_| ()).is_some());
         })
         .unwrap();
     let state = readers.state.lock();
@@ -40,16 +40,16 @@ fn nobody_waits_long_for_a_connection_that_another_keeps() {
 }
 
 #[test]
-fn a_database_that_cannot_be_opened_leaves_nothing_lent() {
+fn failed_open_leaves_nothing_lent() {
     let folder = tempfile::tempdir().unwrap();
     let readers = Readers::of(folder.path().join("nowhere").join("hub.db"));
     assert!(readers.lend(|_| ()).is_err());
     assert_eq!(readers.state.lock().lent, 0);
 }
 
-/// D3: the repair of a cut log waits until every connection is returned.
+/// The recovery of a truncated log waits until every connection is returned.
 #[test]
-fn d3_panicking_read_leaves_nothing_lent() {
+fn panicking_read_leaves_nothing_lent() {
     let (_folder, readers) = readers();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         readers.lend(|_| panic!("on purpose")).unwrap();

@@ -1,7 +1,7 @@
-//! A damaged database is moved aside, loudly, and what can be read of it is taken over.
+//! Recovery: a damaged database is moved aside, and its readable rows are copied into a new one.
 //!
-//! The rest comes back from the files that the doors keep: see [`crate::Hub::needs_rebuild`]. A database of an older
-//! schema takes the same way, except that nothing is lost on it.
+//! The rest is read back from the doors' files: see [`crate::Hub::needs_rebuild`]. A database of an older
+//! schema is upgraded in the same way, except that nothing is lost.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,86 +10,87 @@ use std::time::Duration;
 use rusqlite::Connection;
 use switchboard_sys::files::{Created, Dir, Durability};
 
-use crate::bell;
+use crate::change_signal;
 use crate::error::{HubError, is_suspicious};
-use crate::extent::Extent;
-use crate::maintenance;
+use crate::journal::extent::Extent;
+use crate::journal::maintenance;
 use crate::store::adopt::quarantine;
 use crate::store::binding::{self, HubKey};
 use crate::store::degraded::open_read_only;
 use crate::store::open::{
-    Age, AtClose, age, check_tables, damage, has_our_tables, open_for_reading, open_for_salvage,
-    open_for_writing, write_header,
+    AtClose, SchemaVersion, check_tables, damage, has_expected_tables, open_for_reading, open_for_salvage,
+    open_for_writing, read_schema_version, write_header,
 };
-use crate::store::refused::write_anew;
-use crate::store::salvage::{GRAFTED, keep_rebuilt, open_damaged, salvage};
+use crate::store::rollback::rewrite;
+use crate::store::salvage::{GRAFTED, copy_rebuilt_flag, open_damaged, salvage};
 use crate::store::side_files::{self, Renewed};
 
 /// The database's file name.
 pub(crate) const DATABASE: &str = "hub.db";
 
-/// The lock that every process with an open hub holds shared, and one that moves the database alone.
+/// Lock file that every process with an open hub holds shared, and a process that moves the database
+/// exclusively.
 pub(crate) const LOCK: &str = "hub.lock";
 
-/// Present when a process met damage while it worked, or ended without having put right what a failing disk had left: the
-/// next one to open looks closely.
+/// Exists after a process met damage while it worked, or ended without a repair after a disk failure: the next
+/// process to open checks the database closely.
 const SUSPECT: &str = "hub.db.suspect";
 
-/// The new database while it is filled from a damaged one. It may be thrown away at any time.
+/// The new database while it is filled from a damaged one. It may be discarded at any time.
 pub(super) const UNFINISHED: &str = "hub.db.unfinished";
 
-/// The new database once it is complete, until it has taken the place of the damaged one.
+/// The complete new database, until it has replaced the damaged one.
 const READY: &str = "hub.db.ready";
 
-/// The database, opened; and where the one went that could not be used.
+/// The opened database, and where unusable files were moved to.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
-    /// A damaged one.
+    /// Path of a damaged database.
     pub(crate) moved_aside: Option<PathBuf>,
-    /// One from elsewhere.
+    /// Path of a foreign database.
     pub(crate) quarantined: Option<PathBuf>,
-    /// Files that were planted beside it.
+    /// Paths of planted side files.
     pub(crate) planted: Vec<PathBuf>,
 }
 
 impl Opened {
-    pub(super) fn in_place(connection: Connection) -> Self {
+    pub(super) fn new(connection: Connection) -> Self {
         Self { connection, moved_aside: None, quarantined: None, planted: Vec::new() }
     }
 }
 
-/// What a database looks like from outside, before anybody opens it to work with it.
+/// State of a database, examined without opening the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseState {
-    /// There is none.
+    /// It does not exist.
     Missing,
-    /// A close look has nothing to complain about.
+    /// A close check found no fault.
     Sound,
-    /// It is sound, and of an earlier version; the next hub to open it upgrades it.
+    /// It is sound, but of an earlier version; the next hub to open it upgrades it.
     Older {
         /// The number of its schema.
         schema: i64,
     },
-    /// It is not bound to this user and machine; the next hub to open it moves it aside.
+    /// It is foreign: not bound to this user and machine; the next hub to open it moves it aside.
     Foreign,
-    /// A file of SQLite beside it is not ours; the next hub to open it moves that aside.
+    /// A side file of SQLite is not ours; the next hub to open it moves the file aside.
     PlantedFile {
         /// The file.
         name: String,
     },
-    /// It cannot be read as it is; the next hub to open it moves it aside.
+    /// It is damaged; the next hub to open it moves it aside.
     Damaged {
-        /// What SQLite said.
+        /// The error of SQLite.
         problem: String,
     },
 }
 
-/// Looks at the database in a folder and changes nothing.
+/// Checks the database in a folder; changes nothing.
 pub(crate) fn check(folder: &Dir, key: Option<&HubKey>, extent: Extent) -> Result<DatabaseState, HubError> {
     match folder.stat(DATABASE)? {
         None => return Ok(DatabaseState::Missing),
         Some(found) if found.is_regular && found.len == 0 => return Ok(DatabaseState::Missing),
-        // Says what it is instead of a file.
+        // Fails with the type of the entry if it is not a file.
         Some(found) if !found.is_regular => drop(folder.open_own(DATABASE)?),
         Some(_) => {}
     }
@@ -100,46 +101,46 @@ pub(crate) fn check(folder: &Dir, key: Option<&HubKey>, extent: Extent) -> Resul
     if let Some(name) = side_files::find_planted(folder, key)? {
         return Ok(DatabaseState::PlantedFile { name: name.to_owned() });
     }
-    // Without a log of ours, SQLite makes one for as long as this takes.
+    // Without a log of ours, SQLite creates one for the duration of the check.
     let at_close =
         if side_files::verify(folder, key).is_ok() { AtClose::with(key) } else { AtClose::RemoveLog };
     let opened = match open_for_reading(&folder.path().join(DATABASE), at_close) {
         Err(error) if error.is_disk() => open_read_only(folder, key).map_err(|_| error),
         opened => opened,
     };
-    let looked = opened.and_then(|db| Ok((complaint(&db, extent)?, age(&db)?)));
-    match looked {
+    let examined = opened.and_then(|db| Ok((first_fault(&db, extent)?, read_schema_version(&db)?)));
+    match examined {
         Ok((Some(problem), _)) => Ok(DatabaseState::Damaged { problem }),
-        Ok((None, Age::Older(schema))) => Ok(DatabaseState::Older { schema }),
+        Ok((None, SchemaVersion::Older(schema))) => Ok(DatabaseState::Older { schema }),
         Ok((None, _)) => Ok(DatabaseState::Sound),
         Err(error) if error.is_damage() => Ok(DatabaseState::Damaged { problem: error.to_string() }),
         Err(error) => Err(error),
     }
 }
 
-/// What a close look complains about first: SQLite's own check, and what that does not look at.
-fn complaint(db: &Connection, extent: Extent) -> Result<Option<String>, HubError> {
+/// Returns the first fault that a close check finds: by SQLite's own check, and in what that does not cover.
+fn first_fault(db: &Connection, extent: Extent) -> Result<Option<String>, HubError> {
     const TABLES: &str = "its list of tables is not the one it was made with";
-    // Where the table of messages cannot be read either, the whole is looked at.
+    // If the table of messages is unreadable as well, the whole database is checked.
     let is_whole = extent.after(db).unwrap_or(0) == 0;
-    let verdict = if is_whole { integrity(db)? } else { integrity_of_few(db)? };
+    let verdict = if is_whole { integrity(db)? } else { integrity_of_small_tables(db)? };
     if verdict != "ok" {
         return Ok(Some(verdict));
     }
-    let is_sound = match age(db)? {
-        Age::Ours => has_our_tables(db)?,
-        Age::Older(_) => check_tables(db).is_ok(),
-        Age::New | Age::Newer(_) => return Ok(None),
-        Age::Lost => return Ok(Some("the number of its schema is lost".to_owned())),
+    let is_sound = match read_schema_version(db)? {
+        SchemaVersion::Current => has_expected_tables(db)?,
+        SchemaVersion::Older(_) => check_tables(db).is_ok(),
+        SchemaVersion::Empty | SchemaVersion::Newer(_) => return Ok(None),
+        SchemaVersion::Invalid => return Ok(Some("the number of its schema is lost".to_owned())),
     };
     if !is_sound {
         return Ok(Some(TABLES.to_owned()));
     }
     let can_search = db.execute_batch("SELECT rowid FROM search WHERE search MATCH 'a' LIMIT 1").is_ok();
-    Ok((!can_search).then(|| "its index of words cannot be read".to_owned()))
+    Ok((!can_search).then(|| "its search index cannot be read".to_owned()))
 }
 
-/// Takes a share of the store's lock and opens the database.
+/// Acquires the shared lock of the store and opens the database.
 pub(crate) fn lock_and_open(folder: &Dir, key: Option<&HubKey>) -> Result<(Option<File>, Opened), HubError> {
     let lock = folder.open_own(LOCK)?;
     lock.lock_shared().map_err(folder.io("lock", LOCK))?;
@@ -147,20 +148,20 @@ pub(crate) fn lock_and_open(folder: &Dir, key: Option<&HubKey>) -> Result<(Optio
     Ok((Some(lock), opened))
 }
 
-/// Opens the database, or moves it aside and makes a new one where it cannot be read or came from elsewhere.
+/// Opens the database. Moves it aside and creates a new one if it is unreadable or foreign.
 ///
-/// `lock` is held shared by every process that has the hub open; only a process that holds it alone
-/// may move the database.
+/// Every process that has the hub open holds `lock` shared; only a process that holds it exclusively may move
+/// the database.
 pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -> Result<Opened, HubError> {
     let path = folder.path().join(DATABASE);
     let mut first = open_checked(folder, &path, key);
     let mut renewed = Renewed::default();
     if let Err(HubError::ForeignSideFile { .. }) = first {
-        renewed = side_files::renew_alone(folder, lock, key)?;
+        renewed = side_files::renew_exclusively(folder, lock, key)?;
         first = open_checked(folder, &path, key);
-        share(lock);
+        lock_shared(lock);
     }
-    let mut opened = settle(folder, lock, key, &path, first)?;
+    let mut opened = recover_or_replace(folder, lock, key, &path, first)?;
     if renewed.lost_log {
         // The doors read the content of the lost log back from their files.
         maintenance::forget_rebuilt(&opened.connection)?;
@@ -169,8 +170,8 @@ pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -
     Ok(opened)
 }
 
-/// Deals with what the first attempt to open the database met.
-fn settle(
+/// Recovers or replaces the database, depending on the error of the first attempt to open it.
+fn recover_or_replace(
     folder: &Dir,
     lock: &File,
     key: Option<&HubKey>,
@@ -178,53 +179,53 @@ fn settle(
     first: Result<Connection, HubError>,
 ) -> Result<Opened, HubError> {
     match first {
-        Ok(connection) => return Ok(Opened::in_place(connection)),
+        Ok(connection) => return Ok(Opened::new(connection)),
         Err(error) if error.is_damage() => {
             tracing::error!(path = %path.display(), "the journal is damaged");
-            alone(lock).ok_or(HubError::DamagedInUse { path: path.to_owned() })?;
+            try_lock_exclusive(lock).ok_or(HubError::DamagedInUse { path: path.to_owned() })?;
         }
-        Err(older @ HubError::OlderSchema { .. }) => alone(lock).ok_or(older)?,
+        Err(older @ HubError::OlderSchema { .. }) => try_lock_exclusive(lock).ok_or(older)?,
         Err(HubError::ForeignDatabase { path }) => {
             let is_over = || binding::verify(folder, key).is_ok();
-            alone_or(lock, is_over).ok_or(HubError::ForeignInUse { path })?;
+            lock_exclusive_or(lock, is_over).ok_or(HubError::ForeignInUse { path })?;
         }
         Err(error) => return Err(error),
     }
     let opened = match open_checked(folder, path, key) {
-        // Another process was quicker.
-        Ok(connection) => Ok(Opened::in_place(connection)),
-        Err(HubError::OlderSchema { found, .. }) => replace(folder, path, Some(found), key),
-        Err(HubError::ForeignDatabase { .. }) => begin_after_quarantine(folder, path, key),
+        // Another process has done it already.
+        Ok(connection) => Ok(Opened::new(connection)),
+        Err(HubError::OlderSchema { found, .. }) => rebuild_database(folder, path, Some(found), key),
+        Err(HubError::ForeignDatabase { .. }) => create_after_quarantine(folder, path, key),
         // Nothing is salvaged from a database with foreign pages.
         Err(HubError::ForeignSideFile { path }) => Err(HubError::SideFileInUse { path }),
-        Err(_) => replace(folder, path, None, key),
+        Err(_) => rebuild_database(folder, path, None, key),
     };
-    share(lock);
+    lock_shared(lock);
     opened
 }
 
-/// Moves a foreign database aside and begins a new one.
-fn begin_after_quarantine(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Opened, HubError> {
+/// Quarantines a foreign database and creates a new one.
+fn create_after_quarantine(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Opened, HubError> {
     let aside = quarantine(folder, key)?;
     folder.remove(SUSPECT)?;
     tracing::debug!(quarantined = %aside.display(), "the journal came from elsewhere");
     let connection = open_checked(folder, path, key)?;
-    Ok(Opened { quarantined: Some(aside), ..Opened::in_place(connection) })
+    Ok(Opened { quarantined: Some(aside), ..Opened::new(connection) })
 }
 
-/// Takes the lock alone, where nobody else has the hub open.
-pub(super) fn alone(lock: &File) -> Option<()> {
+/// Acquires the lock exclusively if no other process has the hub open.
+pub(super) fn try_lock_exclusive(lock: &File) -> Option<()> {
     lock.unlock().and_then(|()| lock.try_lock().map_err(Into::into)).ok()
 }
 
-/// Takes the lock alone, with patience for others that meet the same database; shares it where one of them was quicker, so
-/// that the reason to be alone is over.
-pub(super) fn alone_or(lock: &File, is_over: impl Fn() -> bool) -> Option<()> {
+/// Acquires the lock exclusively, with retries for other processes that found the same database. Returns with
+/// the lock shared if one of them has resolved the reason meanwhile.
+pub(super) fn lock_exclusive_or(lock: &File, is_over: impl Fn() -> bool) -> Option<()> {
     for _ in 0..100 {
-        if alone(lock).is_some() {
+        if try_lock_exclusive(lock).is_some() {
             return Some(());
         }
-        // Waits for one that is at it.
+        // Waits for the process that works on it.
         lock.lock_shared().ok()?;
         if is_over() {
             return Some(());
@@ -235,14 +236,15 @@ pub(super) fn alone_or(lock: &File, is_over: impl Fn() -> bool) -> Option<()> {
     None
 }
 
-/// Shares a lock that was held alone. Between the two calls another process may come in, which does no harm.
-pub(super) fn share(lock: &File) {
+/// Downgrades an exclusive lock to a shared one. Another process may get it between the two calls, which is
+/// harmless.
+pub(super) fn lock_shared(lock: &File) {
     if lock.unlock().and_then(|()| lock.lock_shared()).is_err() {
         tracing::warn!("the lock on the hub could not be taken again");
     }
 }
 
-/// Notes that damage was met, so that the next open looks closely instead of trusting the header.
+/// Records that damage was met, so that the next open checks closely instead of trusting the header.
 pub(crate) fn mark_suspect(folder: &Dir) {
     if let Err(error) = folder.replace(SUSPECT, b"", 0o600) {
         tracing::warn!(error = %error, "the damage could not be noted");
@@ -250,21 +252,21 @@ pub(crate) fn mark_suspect(folder: &Dir) {
 }
 
 fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Connection, HubError> {
-    let turn = prepare(folder, key)?;
+    let opening_lock = prepare(folder, key)?;
     binding::verify(folder, key)?;
-    if turn.is_some() {
+    if opening_lock.is_some() {
         side_files::verify(folder, key)?;
     }
     let connection = open_verified(folder, path, key)?;
-    drop(turn);
+    drop(opening_lock);
     if folder.stat(SUSPECT)?.is_some() {
-        if let Some(problem) = complaint(&connection, Extent::Everything)? {
+        if let Some(problem) = first_fault(&connection, Extent::Everything)? {
             return Err(damage(&problem));
         }
         let log = folder.open_own(&format!("{DATABASE}-wal"))?;
-        write_anew(&connection, &log)?;
+        rewrite(&connection, &log)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        // SQLite ends a damaged log at its first damaged frame and says nothing.
+        // SQLite truncates a damaged log at its first damaged frame without an error.
         maintenance::forget_rebuilt(&connection)?;
         folder.remove(SUSPECT)?;
         tracing::info!("the journal was in doubt; messages that it lost are read back from files");
@@ -279,7 +281,7 @@ pub(super) fn open_verified(folder: &Dir, path: &Path, key: Option<&HubKey>) -> 
     Ok(connection)
 }
 
-/// The first complaint of SQLite's own check, or `ok`. That it cannot be made is a complaint too.
+/// Returns the first complaint of SQLite's own check, or `ok`. A check that cannot run is a complaint too.
 fn integrity(connection: &Connection) -> Result<String, HubError> {
     match connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)) {
         Err(error) if is_suspicious(&error) => Ok(error.to_string()),
@@ -287,8 +289,8 @@ fn integrity(connection: &Connection) -> Result<String, HubError> {
     }
 }
 
-/// The same for the tables that stay small. Every row of a larger one would be read.
-fn integrity_of_few(connection: &Connection) -> Result<String, HubError> {
+/// Checks the tables that stay small. In a larger one, every row would be read.
+fn integrity_of_small_tables(connection: &Connection) -> Result<String, HubError> {
     for table in ["meta", "agents", "aliases", "teams", "claims"] {
         let check = format!("PRAGMA quick_check('{table}')");
         let verdict = match connection.query_row(&check, [], |row| row.get(0)) {
@@ -302,72 +304,77 @@ fn integrity_of_few(connection: &Connection) -> Result<String, HubError> {
     Ok("ok".to_owned())
 }
 
-/// Makes an empty database file that only its owner can read, and clears what would spoil it.
+/// Creates an empty database file that only its owner can read, and removes leftovers that would damage it.
 ///
-/// The answer is to be kept until the database has been opened: where it is new, one does that at a time.
-/// `None` says that the side files are verified.
+/// The caller holds the returned lock until it has opened the database: if it is new, one process does that at
+/// a time. `None` means that the side files are verified.
 ///
-/// Otherwise the log of a database that another process has just made could be cleared away, and SQLite gives
-/// up where two make the same new database theirs.
+/// Without the lock, one process could remove the log of a database that another has just created, and SQLite
+/// fails if two processes initialize the same new database.
 fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError> {
     let is_in_place =
         folder.stat(DATABASE)?.is_some_and(|found| found.len > 0) && folder.stat(READY)?.is_none();
     if is_in_place && side_files::verify(folder, key).is_ok() {
         return Ok(None);
     }
-    // Any file of ours will do that nobody locks otherwise.
-    let turn = folder.open_own(bell::NAME)?;
-    turn.lock().map_err(folder.io("lock", bell::NAME))?;
+    // Any file of ours serves that no process locks otherwise.
+    let opening_lock = folder.open_own(change_signal::NAME)?;
+    opening_lock.lock().map_err(folder.io("lock", change_signal::NAME))?;
     if let Some(found) = folder.stat(DATABASE)? {
-        // Either it has taken its place and still has its other name, or the damaged one was not yet
-        // moved and everything begins anew.
+        // Either it is in place and still has its other name, or the damaged one was not yet moved and the
+        // recovery starts over.
         folder.remove(READY)?;
         if found.len == 0 {
-            orphan_log(folder)?;
+            set_orphaned_log_aside(folder)?;
             binding::bind(folder, &[DATABASE], key)?;
-            begin(folder, key)?;
+            initialize(folder, key)?;
         }
-        return Ok(Some(turn));
+        return Ok(Some(opening_lock));
     }
-    orphan_log(folder)?;
+    set_orphaned_log_aside(folder)?;
     folder.move_new(READY, folder, DATABASE)?;
     if folder.create_new(DATABASE, b"", Durability::Later)? == Created::Created {
         binding::bind(folder, &[DATABASE], key)?;
     }
-    begin(folder, key)?;
-    Ok(Some(turn))
+    initialize(folder, key)?;
+    Ok(Some(opening_lock))
 }
 
-/// Prepares a database that has just got its place, and that no process has open, for opening.
-fn begin(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
+/// Initializes a database that was just put in place and that no process has open.
+fn initialize(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     if folder.stat(DATABASE)?.is_some_and(|found| found.len == 0) {
-        side_files::set_aside(folder, side_files::JOURNAL)?;
+        side_files::move_aside(folder, side_files::JOURNAL)?;
         write_header(folder, DATABASE)?;
     }
     side_files::renew(folder, key)?;
     Ok(())
 }
 
-/// Moves a log without its database aside: it belongs to one that is gone, and SQLite would replay it.
-pub(super) fn orphan_log(folder: &Dir) -> Result<(), HubError> {
+/// Moves a log without its database aside: it belongs to a lost one, and SQLite would replay it.
+pub(super) fn set_orphaned_log_aside(folder: &Dir) -> Result<(), HubError> {
     let mark = fastrand::u32(..);
     for (name, suffix) in side_files::SIDE_FILES.into_iter().zip(["-wal", "-shm"]) {
         match folder.stat(name)? {
             Some(found) if found.is_regular && found.len > 0 => {
                 folder.move_new(name, folder, &format!("{DATABASE}.orphan.{mark:08x}{suffix}"))?;
             }
-            _ => drop(side_files::set_aside(folder, name)?),
+            _ => drop(side_files::move_aside(folder, name)?),
         }
     }
     Ok(())
 }
 
-/// Fills a new database from a damaged one, or from one of an older schema, and then moves that aside under a name
-/// that says so.
+/// Rebuilds a database from a damaged one, or from one of an older schema, and then moves that aside under a
+/// descriptive name.
 ///
-/// In this order, so that nothing is lost when it is interrupted: until the new one is complete, the
-/// old one stays where it is.
-fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) -> Result<Opened, HubError> {
+/// In this order, so that an interruption loses nothing: until the new one is complete, the old one stays in
+/// place.
+fn rebuild_database(
+    folder: &Dir,
+    path: &Path,
+    older: Option<i64>,
+    key: Option<&HubKey>,
+) -> Result<Opened, HubError> {
     for stale in [UNFINISHED, GRAFTED, READY] {
         remove_database(folder, stale)?;
     }
@@ -384,20 +391,20 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) 
         Some(old) => Some(salvage(old, &mut connection)?),
         None => None,
     };
-    let upgraded = older.filter(|_| saved.is_some_and(|saved| saved.whole));
+    let upgraded = older.filter(|_| saved.is_some_and(|saved| saved.complete));
     if let (Some(_), Some(old)) = (upgraded, &old) {
-        keep_rebuilt(old, &connection)?;
+        copy_rebuilt_flag(old, &connection)?;
     }
     drop(old);
     connection.close().map_err(|(_, error)| error)?;
     remove_database(folder, GRAFTED)?;
-    // Both, because the old one stays in place when this is interrupted.
+    // Both, because the old one stays in place if this is interrupted.
     binding::bind(folder, &[UNFINISHED, DATABASE], key)?;
     folder.move_new(UNFINISHED, folder, READY)?;
 
     let why = upgraded.map_or_else(|| "damaged".to_owned(), |schema| format!("schema{schema}"));
     let mark = format!("{DATABASE}.{why}.{:08x}", fastrand::u32(..));
-    // The database first: without it, what is left of it is cleared away and the new one takes its place.
+    // The database is moved first: without it, leftovers are cleaned up and the new one is put in place.
     for suffix in ["", "-wal", "-shm"] {
         let name = format!("{DATABASE}{suffix}");
         if folder.stat(&name)?.is_some_and(|found| found.len > 0 || suffix.is_empty()) {
@@ -407,15 +414,15 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) 
         }
     }
     folder.remove(SUSPECT)?;
-    let turn = prepare(folder, key)?;
+    let opening_lock = prepare(folder, key)?;
     let connection = open_verified(folder, path, key)?;
-    drop(turn);
+    drop(opening_lock);
     let aside = folder.path().join(&mark);
     let saved = saved.map(|saved| saved.rows);
     match (upgraded, saved) {
         (Some(schema), saved) => {
             tracing::info!(schema, saved, kept = %aside.display(), "the journal was upgraded");
-            return Ok(Opened::in_place(connection));
+            return Ok(Opened::new(connection));
         }
         (None, Some(saved)) => tracing::error!(
             damaged = %aside.display(),
@@ -427,7 +434,7 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) 
             "the damaged journal was moved aside; nothing could be read of it"
         ),
     }
-    Ok(Opened { moved_aside: Some(aside), ..Opened::in_place(connection) })
+    Ok(Opened { moved_aside: Some(aside), ..Opened::new(connection) })
 }
 
 fn remove_database(folder: &Dir, name: &str) -> Result<(), HubError> {

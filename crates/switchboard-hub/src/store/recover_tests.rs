@@ -10,7 +10,7 @@ use switchboard_sys::clock::Clock;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::open::{has_our_tables, sign};
+use crate::store::open::{has_expected_tables, sign};
 use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, soon};
 use crate::{Draft, Hub, Part};
 
@@ -45,7 +45,7 @@ fn copy_of(folder: &Path) -> TempDir {
     copy
 }
 
-/// Everything that can be read, which must be what was written.
+/// Reads all readable messages, which must be as they were written.
 async fn read_all(hub: &Hub, written: &BTreeMap<MessageId, String>) -> Result<BTreeSet<MessageId>, HubError> {
     let page = hub.journal(0, 100_000).await?;
     let mut ids = BTreeSet::new();
@@ -56,7 +56,7 @@ async fn read_all(hub: &Hub, written: &BTreeMap<MessageId, String>) -> Result<BT
     Ok(ids)
 }
 
-/// Opens until the damage was dealt with: the first to meet it notes it, the next one looks closely.
+/// Opens until the damage is repaired: the first open records it, the next one checks closely.
 async fn open_until_readable(
     folder: &Path,
     clock: &Clock,
@@ -94,7 +94,7 @@ fn aside(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn f25_a_database_of_garbage_is_moved_aside_and_a_new_one_begun() {
+async fn garbage_database_is_moved_aside() {
     let folder = tempfile::tempdir().expect("a folder");
     let garbage: Vec<u8> = (0..20_000_u32).map(|n| n.to_le_bytes()[0] ^ 0x5a).collect();
     fs::write(folder.path().join("hub.db"), &garbage).expect("written");
@@ -108,7 +108,7 @@ async fn f25_a_database_of_garbage_is_moved_aside_and_a_new_one_begun() {
 }
 
 #[tokio::test]
-async fn f25_a_database_of_no_length_is_a_new_one() {
+async fn empty_database_is_new() {
     let (folder, clock, _) = closed_with(3).await;
     fs::write(folder.path().join("hub.db"), "").expect("emptied");
     let hub = open(folder.path(), &clock).await;
@@ -117,7 +117,7 @@ async fn f25_a_database_of_no_length_is_a_new_one() {
 }
 
 #[tokio::test]
-async fn f25_a_deleted_database_does_not_take_over_the_log_it_left() {
+async fn orphaned_log_is_not_replayed() {
     let hub = TestHub::with(&["a", "b"]).await;
     hub.send("a", "b", "old").await;
     let kept = tempfile::tempdir().expect("a folder");
@@ -136,7 +136,7 @@ async fn f25_a_deleted_database_does_not_take_over_the_log_it_left() {
 }
 
 #[tokio::test]
-async fn f25_a_truncated_database_keeps_what_lies_before_the_cut() {
+async fn truncated_database_keeps_earlier_messages() {
     let (folder, clock, written) = closed_with(200).await;
     let whole = fs::read(folder.path().join("hub.db")).expect("read");
     for part in [1, 3, 5, 7] {
@@ -153,7 +153,7 @@ async fn f25_a_truncated_database_keeps_what_lies_before_the_cut() {
 }
 
 #[tokio::test]
-async fn f25_a_damaged_header_costs_no_message() {
+async fn damaged_header_costs_no_message() {
     let (folder, clock, written) = closed_with(60).await;
     for (at, bytes) in [(0, &b"garbage garbage!"[..]), (16, &[0xff; 84]), (100, &[0xff; 8]), (0, &[0; 4096])]
     {
@@ -170,13 +170,13 @@ async fn f25_a_damaged_header_costs_no_message() {
 }
 
 #[tokio::test]
-async fn f26_a_flipped_bit_anywhere_never_costs_more_than_what_it_hit() {
+async fn flipped_bit_costs_only_what_it_hit() {
     let (folder, clock, written) = closed_with(200).await;
     let size = fs::metadata(folder.path().join("hub.db")).expect("there").len();
     let mut random = fastrand::Rng::with_seed(20_260_301);
     for round in 0..40 {
         let copy = copy_of(folder.path());
-        // Every other one where it hurts most: the list of tables, and the roots of all of them.
+        // Every other round hits the list of tables and the roots of all tables.
         let span = if round % 2 == 0 { size } else { 23 * 4096 };
         let at = random.u64(..span);
         let bit = 1_u8 << random.u8(..8);
@@ -190,7 +190,7 @@ async fn f26_a_flipped_bit_anywhere_never_costs_more_than_what_it_hit() {
             format!("round {round}: bit {bit:#x} of byte {at} (page {}, {})", at / 4096 + 1, at % 4096);
         match open_until_readable(copy.path(), &clock, &written).await {
             Ok((hub, ids)) => {
-                // A row on a page of the table whose structure was hit may go with it, a page at most.
+                // A row on a page whose structure was hit may be lost too, a page at most.
                 let lost = written.len() - ids.len();
                 assert!(lost <= 10, "{what}: {lost} messages lost");
                 hub.shut_down().await;
@@ -202,14 +202,14 @@ async fn f26_a_flipped_bit_anywhere_never_costs_more_than_what_it_hit() {
 }
 
 #[tokio::test]
-async fn f26_a_flip_inside_one_body_is_that_one_message_and_no_other() {
+async fn flipped_bit_in_body_damages_one_message() {
     let (folder, clock, written) = closed_with(200).await;
     let path = folder.path().join("hub.db");
     let whole = fs::read(&path).expect("read");
     for wanted in ["message 7 ", "message 121 ", "message 199 "] {
         let copy = copy_of(folder.path());
         let file = fs::File::options().write(true).open(copy.path().join("hub.db")).expect("opened");
-        // More than once where a page was split and still has what was moved from it.
+        // More than once if a page was split and still has what was moved from it.
         for (at, window) in whole.windows(wanted.len()).enumerate() {
             if window == wanted.as_bytes() {
                 file.write_all_at(b"M", at as u64).expect("flipped");
@@ -227,7 +227,7 @@ async fn f26_a_flip_inside_one_body_is_that_one_message_and_no_other() {
 }
 
 #[tokio::test]
-async fn f26_several_damaged_pages_cost_only_the_messages_on_them() {
+async fn damaged_pages_cost_only_their_messages() {
     let (folder, clock, written) = closed_with(200).await;
     let pages: Vec<usize> = {
         let db = Connection::open(folder.path().join("hub.db")).expect("opens");
@@ -259,7 +259,7 @@ async fn f26_several_damaged_pages_cost_only_the_messages_on_them() {
 }
 
 #[tokio::test]
-async fn f25_numbers_native_ids_and_the_end_of_retention_survive_recovery() {
+async fn numbers_and_native_ids_survive_recovery() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut sent = Vec::new();
     for n in 0..10 {
@@ -278,7 +278,7 @@ async fn f25_numbers_native_ids_and_the_end_of_retention_survive_recovery() {
     sql.execute("DELETE FROM deliveries WHERE id / 65536 = ?1", [sent[6].1.seq]).expect("changed");
     drop(sql);
     let (folder, clock) = hub.close().await;
-    condemn(folder.path());
+    mark_damaged(folder.path());
 
     let hub = open(folder.path(), &clock).await;
     assert!(hub.moved_aside().is_some());
@@ -297,17 +297,17 @@ async fn f25_numbers_native_ids_and_the_end_of_retention_survive_recovery() {
 }
 
 #[tokio::test]
-async fn f25_a_list_of_tables_that_reads_otherwise_is_damage_and_costs_no_message() {
+async fn altered_table_list_costs_no_message() {
     let (folder, clock, written) = closed_with(20).await;
     let whole = fs::read(folder.path().join("hub.db")).expect("read");
-    // Each of these is one flipped bit, and a list that SQLite takes without complaint.
+    // Each is one flipped bit, and yields a list that SQLite accepts without complaint.
     for (word, flipped) in [
         ("seq         INTEGER PRIMARY", "seq         INTEGER PRILARY"),
         ("recipient   TEXT", "recipienu   TEXT"),
     ] {
         let copy = copy_of(folder.path());
         let file = fs::File::options().write(true).open(copy.path().join("hub.db")).expect("opened");
-        // The page it was first on still has it, too.
+        // The page that held it first still has it, too.
         for (at, window) in whole.windows(word.len()).enumerate() {
             if window == word.as_bytes() {
                 file.write_all_at(flipped.as_bytes(), at as u64).expect("flipped");
@@ -322,24 +322,24 @@ async fn f25_a_list_of_tables_that_reads_otherwise_is_damage_and_costs_no_messag
 }
 
 #[tokio::test]
-async fn f25_a_recovery_that_was_interrupted_is_finished_or_begun_again() {
+async fn interrupted_recovery_is_finished_or_restarted() {
     let (folder, clock, written) = closed_with(20).await;
     let file = |folder: &TempDir, name: &str| folder.path().join(name);
 
     // While the new one was filled.
     let filling = copy_of(folder.path());
-    condemn(filling.path());
+    mark_damaged(filling.path());
     fs::write(file(&filling, UNFINISHED), "half a database").expect("written");
     fs::write(file(&filling, GRAFTED), "half a copy").expect("written");
-    // When it was complete, and the damaged one still in its place.
+    // When it was complete and the damaged one still in place.
     let complete = copy_of(folder.path());
-    condemn(complete.path());
+    mark_damaged(complete.path());
     fs::write(file(&complete, READY), "not looked at").expect("written");
     // After the damaged one was moved, with its log still there.
     let moved = copy_of(folder.path());
     fs::rename(file(&moved, "hub.db"), file(&moved, READY)).expect("moved");
     fs::write(file(&moved, "hub.db-wal"), "the log of another").expect("written");
-    // When the new one had its name and not yet lost the other.
+    // When the new one had its final name and not yet lost the other.
     let linked = copy_of(folder.path());
     fs::hard_link(file(&linked, "hub.db"), file(&linked, READY)).expect("linked");
 
@@ -359,7 +359,7 @@ async fn f25_a_recovery_that_was_interrupted_is_finished_or_begun_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn f21_many_that_open_a_new_folder_at_once_share_one_database() {
+async fn concurrent_opens_of_new_folder_share_database() {
     for _ in 0..10 {
         let folder = tempfile::tempdir().expect("a folder");
         let clock = Clock::by_hand(crate::test_hub::noon());
@@ -381,8 +381,8 @@ async fn f21_many_that_open_a_new_folder_at_once_share_one_database() {
     }
 }
 
-/// Makes the next open treat the database as damaged, while everything in it can still be read.
-fn condemn(folder: &Path) {
+/// Makes the next open treat the database as damaged, while all of it is still readable.
+fn mark_damaged(folder: &Path) {
     let db = Connection::open(folder.join("hub.db")).expect("opens");
     // An index that does not agree with its table is what `integrity_check` looks for.
     db.execute_batch(
@@ -396,7 +396,7 @@ fn condemn(folder: &Path) {
 }
 
 #[tokio::test]
-async fn f25_recovery_takes_over_everything_that_can_be_read() {
+async fn recovery_copies_everything_readable() {
     let (folder, clock, written) = closed_with(50).await;
     let before = {
         let hub = open(folder.path(), &clock).await;
@@ -407,7 +407,7 @@ async fn f25_recovery_takes_over_everything_that_can_be_read() {
         hub.shut_down().await;
         before
     };
-    condemn(folder.path());
+    mark_damaged(folder.path());
     let hub = open(folder.path(), &clock).await;
     assert!(hub.moved_aside().is_some());
     assert!(!folder.path().join(SUSPECT).exists());
@@ -426,7 +426,7 @@ async fn f25_recovery_takes_over_everything_that_can_be_read() {
 }
 
 #[tokio::test]
-async fn a_suspicion_that_proves_unfounded_is_dropped() {
+async fn unfounded_suspicion_is_cleared() {
     let (folder, clock, written) = closed_with(5).await;
     fs::write(folder.path().join(SUSPECT), "").expect("noted");
     let hub = open(folder.path(), &clock).await;
@@ -437,10 +437,10 @@ async fn a_suspicion_that_proves_unfounded_is_dropped() {
 }
 
 #[tokio::test]
-async fn f21_a_damaged_database_that_another_hub_has_open_is_left_in_place() {
+async fn damaged_database_in_use_stays() {
     let (folder, clock, _) = closed_with(5).await;
     let busy = open(folder.path(), &clock).await;
-    condemn(folder.path());
+    mark_damaged(folder.path());
     let refused = Hub::open(config(folder.path(), &clock)).await;
     let error = refused.err().expect("refused");
     assert!(matches!(error, HubError::DamagedInUse { .. }), "{error:?}");
@@ -452,9 +452,9 @@ async fn f21_a_damaged_database_that_another_hub_has_open_is_left_in_place() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn f21_of_many_that_open_a_damaged_database_at_once_one_moves_it_and_all_see_the_same() {
+async fn concurrent_opens_move_damaged_database_once() {
     let (folder, clock, written) = closed_with(30).await;
-    condemn(folder.path());
+    mark_damaged(folder.path());
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..6 {
         let (path, clock) = (folder.path().to_owned(), clock.clone());
@@ -477,7 +477,7 @@ async fn f21_of_many_that_open_a_damaged_database_at_once_one_moves_it_and_all_s
 }
 
 #[tokio::test]
-async fn d1_a_database_of_a_newer_schema_is_refused_and_left_as_it_is() {
+async fn newer_schema_is_refused_unchanged() {
     let (folder, clock, _) = closed_with(3).await;
     let path = folder.path().join("hub.db");
     Connection::open(&path).expect("opens").pragma_update(None, "user_version", 7).expect("set");
@@ -489,7 +489,7 @@ async fn d1_a_database_of_a_newer_schema_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn f25_a_lost_schema_number_is_damage_and_costs_no_message() {
+async fn lost_schema_number_costs_no_message() {
     let (folder, clock, written) = closed_with(10).await;
     for number in [0, -5, 1 << 30] {
         let copy = copy_of(folder.path());
@@ -503,8 +503,8 @@ async fn f25_a_lost_schema_number_is_damage_and_costs_no_message() {
     }
 }
 
-/// Turns a closed hub's database into the one that the program before the chain of hashes would have made.
-fn make_old(folder: &Path) {
+/// Downgrades a closed hub's database to the schema from before the hash chain.
+fn downgrade_schema(folder: &Path) {
     let (path, new) = (folder.join("hub.db"), folder.join("hub.db.new"));
     fs::rename(&path, &new).expect("moved");
     let db = Connection::open(&path).expect("opens");
@@ -530,9 +530,9 @@ fn make_old(folder: &Path) {
 }
 
 #[tokio::test]
-async fn d1_a_database_of_the_older_schema_is_upgraded_whole_and_the_old_one_kept() {
+async fn older_schema_is_upgraded_completely() {
     let (folder, clock, written) = closed_with(10).await;
-    make_old(folder.path());
+    downgrade_schema(folder.path());
     let looked =
         check(&Dir::open_root(folder.path()).expect("opens"), None, Extent::Everything).expect("looked");
     assert_eq!((looked, aside(folder.path()).len()), (DatabaseState::Older { schema: 1 }, 0));
@@ -556,8 +556,8 @@ async fn d1_a_database_of_the_older_schema_is_upgraded_whole_and_the_old_one_kep
     assert_eq!((journal(&again).await.len(), aside(folder.path()).len()), (11, kept.len()));
 }
 
-/// Turns a closed hub's database into one of schema 2, which differed in how its indexes tell what is pending.
-fn make_schema_2(folder: &Path) {
+/// Downgrades a closed hub's database to schema 2, whose indexes select pending deliveries differently.
+fn downgrade_to_schema_2(folder: &Path) {
     let db = Connection::open(folder.join("hub.db")).expect("opens");
     db.execute_batch(
         "DROP INDEX deliveries_due; DROP INDEX deliveries_expiring; DROP INDEX deliveries_to_peers; \
@@ -572,7 +572,7 @@ fn make_schema_2(folder: &Path) {
 }
 
 #[tokio::test]
-async fn d1_a_database_of_the_schema_before_this_one_keeps_its_chain_and_its_claims() {
+async fn previous_schema_keeps_chain_and_claims() {
     let (folder, clock, written) = closed_with(10).await;
     let hub = open(folder.path(), &clock).await;
     let task = TaskName::parse("build").expect("a task");
@@ -580,7 +580,7 @@ async fn d1_a_database_of_the_schema_before_this_one_keeps_its_chain_and_its_cla
         hub.claim_task(task, agent_id("a"), SignedDuration::from_hours(1), None).await.expect("claimed");
     hub.shut_down().await;
     drop(hub);
-    make_schema_2(folder.path());
+    downgrade_to_schema_2(folder.path());
     let hub = open(folder.path(), &clock).await;
     assert_eq!(hub.moved_aside(), None);
     assert_eq!(read_all(&hub, &written).await.expect("read").len(), 10);
@@ -591,13 +591,13 @@ async fn d1_a_database_of_the_schema_before_this_one_keeps_its_chain_and_its_cla
     assert_eq!(hub.claims().await.expect("read"), [claim]);
     hub.shut_down().await;
     let db = Connection::open(folder.path().join("hub.db")).expect("opens");
-    assert!(has_our_tables(&db).expect("read"));
+    assert!(has_expected_tables(&db).expect("read"));
 }
 
 #[tokio::test]
-async fn d1_a_damaged_database_of_the_older_schema_is_salvaged_as_damaged() {
+async fn damaged_older_schema_is_salvaged() {
     let (folder, clock, written) = closed_with(10).await;
-    make_old(folder.path());
+    downgrade_schema(folder.path());
     let db = Connection::open(folder.path().join("hub.db")).expect("opens");
     db.execute("UPDATE messages SET body = 'flipped' WHERE seq = 4", []).expect("damaged");
     drop(db);
@@ -608,11 +608,11 @@ async fn d1_a_damaged_database_of_the_older_schema_is_salvaged_as_damaged() {
     assert_eq!(hub.audit(None).await.expect("read").bad, 0);
 }
 
-/// D2: a process of an older version goes on with its database, and none of a newer one writes behind its back.
+/// A process of an older version continues with its database, and a newer one does not upgrade it underneath.
 #[tokio::test]
-async fn d1_an_older_database_that_another_process_has_open_is_left_as_it_is() {
+async fn older_database_in_use_is_left_unchanged() {
     let (folder, clock, _) = closed_with(3).await;
-    make_old(folder.path());
+    downgrade_schema(folder.path());
     let lock = fs::File::open(folder.path().join("hub.lock")).expect("opens");
     lock.lock_shared().expect("locked");
     let error = Hub::open(config(folder.path(), &clock)).await.err().expect("refused");

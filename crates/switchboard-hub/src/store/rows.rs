@@ -1,4 +1,4 @@
-//! Rows of the database as nouns of the core, and back.
+//! Conversion between database rows and types of the core.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,18 @@ use switchboard_core::{
 use switchboard_sys::clock::from_micros;
 
 use crate::error::HubError;
-use crate::store::chain::{self, RowHash};
+use crate::journal::chain::{self, RowHash};
 
-/// A message's deliveries have the ids `seq * SPREAD + n`.
+/// Deliveries of a message have the ids `seq * SPREAD + n`.
 pub(crate) const SPREAD: i64 = 1 << 16;
 
-/// The ids of the deliveries of a message: from the first to below the second. A number so high that it
-/// can only be damage has none.
+/// Returns the id range of a message's deliveries: from the first to below the second. A number so high that it
+/// can only be damage yields an empty range.
 pub(crate) fn delivery_ids(seq: i64) -> [i64; 2] {
     [seq.saturating_mul(SPREAD), seq.saturating_add(1).saturating_mul(SPREAD)]
 }
 
-/// The state of a delivery as the journal writes it.
+/// Returns the stored number of a delivery state.
 pub(crate) fn state_number(state: DeliveryState) -> i64 {
     match state {
         DeliveryState::Queued => 0,
@@ -47,13 +47,13 @@ fn state_from(number: i64, due_at: i64) -> DeliveryState {
         4 => DeliveryState::Acknowledged,
         6 => DeliveryState::Failed { retry_at: from_micros(due_at) },
         7 => DeliveryState::Expired,
-        // A number we do not write: the safe reading is one that nothing follows.
+        // An unknown number is read as a final state, which is the safe reading.
         _ => DeliveryState::Refused,
     }
 }
 
-/// The checksum of a message's content: what makes two messages with one native id the same message,
-/// and what shows that a stored row was damaged.
+/// Computes the digest of a message's content: it decides whether two messages with one native id are the same,
+/// and reveals damage of a stored row.
 pub(crate) fn digest(message: &Message) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
@@ -70,7 +70,7 @@ pub(crate) fn digest(message: &Message) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The hash of all that a row says: of the content by its digest, of identity, times, origin and place in the
+/// Hashes all fields of a row: the digest of the content, and identity, times, origin and place in the
 /// conversation, which the digest leaves out.
 pub(crate) fn content(message: &Message, accepted_at: Timestamp, digest: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
@@ -95,32 +95,33 @@ pub(crate) fn content(message: &Message, accepted_at: Timestamp, digest: &[u8; 3
     hash.finalize().into()
 }
 
-/// The checksum of a row. Eight bytes are enough against accidents, and it protects against nobody who can write.
+/// Returns the seal, the checksum of a row. Eight bytes suffice against accidents; the seal is no protection
+/// against tampering.
 pub(crate) fn seal(content: &[u8; 32]) -> [u8; 8] {
     let mut seal = [0; 8];
     seal.copy_from_slice(&content[..8]);
     seal
 }
 
-/// Metadata as the journal writes it; nothing where there is none. Keys are sorted by `serde_json`.
+/// Serializes metadata for the journal; `None` if it is empty. `serde_json` sorts the keys.
 pub(crate) fn metadata_text(metadata: &Map<String, Value>) -> Option<String> {
     (!metadata.is_empty()).then(|| Value::Object(metadata.clone()).to_string())
 }
 
-/// The columns of `messages` in the order in which [`Stored::read`] takes them.
+/// Columns of `messages` in the order that [`Stored::read`] expects.
 pub(crate) const MESSAGE_COLUMNS: &str = "m.seq, m.id, m.sender, m.recipient, m.kind, m.body, m.in_reply_to, \
      m.thread, m.sent_at, m.accepted_at, m.expires_at, m.metadata, m.door, m.scope, m.native_id, m.verified, \
      m.route, m.via, m.signed, m.digest, m.seal";
 
-/// How many columns [`MESSAGE_COLUMNS`] names.
+/// Number of columns in [`MESSAGE_COLUMNS`].
 pub(crate) const MESSAGE_WIDTH: usize = 21;
 
-/// A message as it stands in the journal.
+/// Message of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its place in the order of acceptance; the cursor of every listing.
+    /// Its number in order of acceptance; the cursor of every listing.
     pub seq: i64,
-    /// When it was accepted, by the hub's clock.
+    /// Time of acceptance by the hub's clock.
     pub accepted_at: Timestamp,
     /// The message.
     pub message: Message,
@@ -151,7 +152,7 @@ impl Stored {
         }
     }
 
-    /// Reads a row of [`MESSAGE_COLUMNS`] as it is, and its digest as far as that is one.
+    /// Reads a row of [`MESSAGE_COLUMNS`] without checks, and its digest if that is well-formed.
     pub(crate) fn parse(row: &Row<'_>) -> Option<(Self, Option<[u8; 32]>)> {
         let seq: i64 = row.get(0).ok()?;
         let text = |column| row.get::<_, String>(column).ok();
@@ -190,7 +191,7 @@ impl Stored {
     }
 }
 
-/// The two inserts that every message takes, prepared once per transaction.
+/// Insert statements for messages and deliveries, prepared once per transaction.
 pub(crate) struct Inserts<'t> {
     message: CachedStatement<'t>,
     delivery: CachedStatement<'t>,
@@ -211,8 +212,8 @@ impl<'t> Inserts<'t> {
         Ok(Self { message, delivery })
     }
 
-    /// Writes a message as a row that follows the one with the hash `previous`, and returns its own hash; `digest`
-    /// is the checksum made by [`digest`].
+    /// Inserts a message after the row with the hash `previous`, and returns its own hash; `digest` comes from
+    /// [`digest`].
     pub(crate) fn message(
         &mut self,
         seq: i64,
@@ -256,7 +257,7 @@ impl<'t> Inserts<'t> {
         Ok(chain)
     }
 
-    /// Writes a delivery as a row.
+    /// Inserts a delivery.
     pub(crate) fn delivery(
         &mut self,
         delivery: &Delivery,
@@ -289,7 +290,7 @@ impl<'t> Inserts<'t> {
     }
 }
 
-/// An agent's id as the journal writes it, without a copy for the agents of this hub.
+/// Returns an agent's id as stored, without a copy for agents of this hub.
 fn agent_text(agent: &AgentId) -> Cow<'_, str> {
     match &agent.realm {
         None => agent.name.as_str().into(),
@@ -297,17 +298,17 @@ fn agent_text(agent: &AgentId) -> Cow<'_, str> {
     }
 }
 
-/// A route, or a list of hops, as the journal writes it. Neither can fail to serialise.
+/// Serializes a route, or a list of hops. Neither can fail.
 pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The columns of `deliveries` in the order in which [`delivery`] takes them.
+/// Columns of `deliveries` in the order that [`delivery`] expects.
 pub(crate) const DELIVERY_COLUMNS: &str = "d.id, d.agent, d.route, d.state, d.attempts, d.due_at, d.note, \
      d.queued_at, d.in_flight_at, d.delivered_at, d.seen_at, d.acknowledged_at, d.ended_at";
 
-/// Reads a row of [`DELIVERY_COLUMNS`] that begin at column `at`. What cannot be read is damage of this
-/// one message, so that a listing can go on with the next.
+/// Reads a row of [`DELIVERY_COLUMNS`] from column `at` on. An unreadable field counts as damage of this one
+/// message, so that a listing can continue with the next.
 pub(crate) fn delivery(row: &Row<'_>, at: usize, message: MessageId) -> Result<Delivery, HubError> {
     let read = || -> Option<Delivery> {
         let time = |column: usize| row.get::<_, Option<i64>>(at + column).map(|t| t.map(from_micros)).ok();

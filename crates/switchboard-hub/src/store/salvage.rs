@@ -1,4 +1,4 @@
-//! What can still be read of a damaged database is copied into a new one.
+//! Salvage: copies the readable rows of a damaged database into a new one.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,18 +10,19 @@ use rusqlite::{Connection, Row};
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::Dir;
 
+use crate::delivery::missing_deliveries;
+use crate::directory;
 use crate::error::HubError;
-use crate::store::chain;
-use crate::store::open::{has_our_tables, open_for_salvage};
+use crate::journal::chain;
+use crate::store::open::{has_expected_tables, open_for_salvage};
 use crate::store::recover::{DATABASE, UNFINISHED};
 use crate::store::rows::{MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
-use crate::{directory, lost};
 
-/// A copy of a damaged database that was given a new list of tables.
+/// Copy of a damaged database with a new list of tables.
 pub(super) const GRAFTED: &str = "hub.db.grafted";
 
-/// The tables that are taken over, and the columns that order them. Those that are ordered by a number
-/// have the distance between the numbers of two messages in them.
+/// Tables that are copied, and the columns that order them. A table that is ordered by a number has the
+/// distance between the numbers of two messages in it.
 const TABLES: [(&str, &str, Option<i64>); 14] = [
     ("messages", "seq", Some(1)),
     ("deliveries", "id", Some(SPREAD)),
@@ -39,32 +40,32 @@ const TABLES: [(&str, &str, Option<i64>); 14] = [
     ("activity", "id", None),
 ];
 
-/// The highest number that a message can have: 2^40 messages are 35 years at a thousand a second.
-/// What is beyond is damage.
+/// Highest plausible number of a message: 2^40 messages are 35 years at a thousand a second. A larger one is
+/// damage.
 const HIGHEST: i64 = 1 << 40;
 
-/// Most numbers that are looked for one by one, where the order of a table is lost. A minute's work.
+/// Most numbers that are probed one by one if the order of a table is lost. A minute's work.
 const MOST_PROBES: i64 = 10_000_000;
 
-/// The damaged database, ready to be read; nothing where there is nothing to read in it.
+/// Opens the damaged database for reading; `None` if nothing in it is readable.
 pub(super) fn open_damaged(folder: &Dir, path: &Path, new: &Path) -> Result<Option<Connection>, HubError> {
     if let Ok(old) = open_for_salvage(path)
-        && has_our_tables(&old)?
+        && has_expected_tables(&old)?
     {
         return Ok(Some(old));
     }
     graft(folder, path, new)?;
     let grafted = open_for_salvage(&folder.path().join(GRAFTED));
     match grafted {
-        Ok(old) if has_our_tables(&old)? => Ok(Some(old)),
+        Ok(old) if has_expected_tables(&old)? => Ok(Some(old)),
         _ => Ok(None),
     }
 }
 
-/// Copies the damaged database and gives the copy the header and list of tables of the new one.
+/// Copies the damaged database and replaces header and list of tables in the copy by those of the new one.
 ///
-/// These are the pages that everything else is found by, and they are the same in all our databases:
-/// the tables are made in the same order, before anything is put into them.
+/// All other pages are found through these, and they are the same in all our databases: the tables are created
+/// in the same order, before any row is inserted.
 fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
     for suffix in ["", "-wal"] {
         let (from, to) = (format!("{DATABASE}{suffix}"), format!("{GRAFTED}{suffix}"));
@@ -82,7 +83,7 @@ fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
     let size = page_size(&fresh);
     let length = folder.stat(DATABASE)?.map_or(0, |found| found.len);
     let pages = u32::try_from(length / size.max(1) as u64).unwrap_or(u32::MAX);
-    // The header counts the pages, and the free ones, at these places: file format, section 1.3.
+    // The header stores the page counts at these offsets: file format, section 1.3.
     for number in schema_pages(&fresh, size) {
         let start = (number - 1) * size;
         let Some(page) = fresh.get_mut(start..start + size) else { continue };
@@ -96,7 +97,7 @@ fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
     Ok(())
 }
 
-/// File format, section 1.3.2: two bytes at 16; 1 stands for 65536.
+/// Reads the page size. File format, section 1.3.2: two bytes at 16; 1 stands for 65536.
 fn page_size(database: &[u8]) -> usize {
     match database.get(16..18) {
         Some(&[0, 1]) => 1 << 16,
@@ -105,7 +106,7 @@ fn page_size(database: &[u8]) -> usize {
     }
 }
 
-/// The pages of the list of tables: the first one and its children. File format, section 1.6.
+/// Finds the pages of the list of tables: the first one and its children. File format, section 1.6.
 fn schema_pages(database: &[u8], size: usize) -> Vec<usize> {
     const INTERIOR: u8 = 5;
     let mut pages = vec![1];
@@ -121,20 +122,20 @@ fn schema_pages(database: &[u8], size: usize) -> Vec<usize> {
     pages
 }
 
-/// What became of a database that was copied.
+/// Result of a salvage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Salvaged {
-    /// Rows that were taken over.
+    /// Rows that were copied.
     pub(super) rows: usize,
-    /// Whether that is all that there was.
-    pub(super) whole: bool,
+    /// True if nothing was lost.
+    pub(super) complete: bool,
 }
 
-/// Copies every row that can still be read: from both ends of each table towards the damage, and what
-/// lies between two damaged places one by one. A table that an older schema has not got is left empty.
+/// Copies every readable row: from both ends of each table towards the damage, and the rows between two damaged
+/// regions one by one. A table that an older schema does not have stays empty.
 pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged, HubError> {
     let new = new.transaction()?;
-    let (mut saved, mut whole) = (0, true);
+    let (mut saved, mut complete) = (0, true);
     for (table, key, step) in TABLES {
         if !has_table(old, table) {
             continue;
@@ -145,8 +146,8 @@ pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged
         };
         let up = copy(old, &new, table, &order("ASC"), [])?;
         saved += up.saved;
-        whole &= up.whole && up.skipped == 0;
-        if up.whole {
+        complete &= up.complete && up.skipped == 0;
+        if up.complete {
             continue;
         }
         tracing::warn!(table, "a table is damaged; some of it may be lost");
@@ -162,7 +163,7 @@ pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged
     }
     let floor = highest(old).max(highest(&new));
     new.execute("INSERT INTO meta (key, value) VALUES ('floor', ?1)", [floor.to_string()])?;
-    if let Some(pruned) = number(old, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'pruned'") {
+    if let Some(pruned) = read_number(old, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'pruned'") {
         new.execute("INSERT INTO meta (key, value) VALUES ('pruned', ?1)", [pruned.to_string()])?;
     }
     new.execute_batch(
@@ -175,14 +176,14 @@ pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged
          INSERT INTO mailboxes (agent, unseen, waiting) \
          SELECT agent, sum(state = 2), count(*) FROM deliveries WHERE state IN (2, 3) GROUP BY agent;",
     )?;
-    lost::restore_all(&new, &directory::load(&new)?)?;
-    chain::mend(&new, Clock::system().now())?;
+    missing_deliveries::restore_all(&new, &directory::load(&new)?)?;
+    chain::repair(&new, Clock::system().now())?;
     new.commit()?;
-    Ok(Salvaged { rows: saved, whole })
+    Ok(Salvaged { rows: saved, complete })
 }
 
-/// Takes over that the doors have read back their files, for a database of which nothing was lost.
-pub(super) fn keep_rebuilt(old: &Connection, new: &Connection) -> Result<(), HubError> {
+/// Copies the flag that the doors have read back their files, for an upgrade without loss.
+pub(super) fn copy_rebuilt_flag(old: &Connection, new: &Connection) -> Result<(), HubError> {
     let rebuilt: bool =
         old.query_row("SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'rebuilt')", [], |row| row.get(0))?;
     if rebuilt {
@@ -191,42 +192,42 @@ pub(super) fn keep_rebuilt(old: &Connection, new: &Connection) -> Result<(), Hub
     Ok(())
 }
 
-/// Whether a database has a table, as far as it can be read.
+/// True if a database has a table, as far as it is readable.
 fn has_table(db: &Connection, table: &str) -> bool {
     let found =
         db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [table], |_| Ok(()));
     !matches!(found, Err(rusqlite::Error::QueryReturnedNoRows))
 }
 
-/// The highest number that was ever given to a message, as far as any table can tell.
+/// Returns the highest message number that was ever assigned, by any readable table.
 fn highest(db: &Connection) -> i64 {
-    let tellers = [
+    let sources = [
         "SELECT max(seq) FROM messages",
         "SELECT max(id) / 65536 FROM deliveries",
         "SELECT max(seq) FROM native_ids",
         "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'pruned'",
         "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'floor'",
     ];
-    tellers.iter().filter_map(|teller| number(db, teller)).max().unwrap_or(0)
+    sources.iter().filter_map(|source| read_number(db, source)).max().unwrap_or(0)
 }
 
-/// One number that is a message's, where it can be read.
-fn number(db: &Connection, sql: &str) -> Option<i64> {
+/// Reads a plausible message number.
+fn read_number(db: &Connection, sql: &str) -> Option<i64> {
     db.query_row(sql, [], |row| row.get::<_, i64>(0)).ok().filter(|number| (0..HIGHEST).contains(number))
 }
 
-/// What became of a copy.
+/// Result of copying a table.
 struct Copied {
     saved: usize,
-    /// Rows that could be reached and not be read.
+    /// Rows that were reached but not readable.
     skipped: usize,
-    /// The number of the last row that was reached, in tables that are ordered by one.
+    /// Number of the last row that was reached, in tables that are ordered by one.
     last: Option<i64>,
-    /// Whether the end was reached.
-    whole: bool,
+    /// True if the end was reached.
+    complete: bool,
 }
 
-/// Copies the rows that `rest` of a query selects, as far as they can be read. It fails only when the new
+/// Copies the rows that the rest of a query selects, as far as they are readable. It fails only if the new
 /// database cannot be written.
 fn copy(
     old: &Connection,
@@ -235,8 +236,8 @@ fn copy(
     rest: &str,
     values: impl rusqlite::Params,
 ) -> Result<Copied, HubError> {
-    let mut copied = Copied { saved: 0, skipped: 0, last: None, whole: false };
-    // Messages are checked against their checksum on the way; the columns used for that come first.
+    let mut copied = Copied { saved: 0, skipped: 0, last: None, complete: false };
+    // Messages are checked against their checksums on the way; the columns for that come first.
     let is_messages = table == "messages";
     let columns = if is_messages { format!("{MESSAGE_COLUMNS}, m.*") } else { "m.*".to_owned() };
     let skip = if is_messages { MESSAGE_WIDTH } else { 0 };
@@ -252,7 +253,7 @@ fn copy(
         let row = match rows.next() {
             Ok(Some(row)) => row,
             Ok(None) => {
-                copied.whole = true;
+                copied.complete = true;
                 return Ok(copied);
             }
             Err(_) => return Ok(copied),

@@ -1,12 +1,12 @@
-//! The files that SQLite keeps beside the database: write-ahead log, its index, rollback journal.
+//! Side files of SQLite beside the database: write-ahead log, its index, rollback journal.
 //!
-//! SQLite replays any log or journal that lies beside a database, pages of any content, so a planted one is as good
-//! as a planted database. The log and its index are made here, empty, and bound before SQLite opens them, and are
-//! kept for the life of the database. The database never has a rollback journal. Any other file under these names is moved
-//! aside under a name that says so, and SQLite never sees it.
+//! SQLite replays any log or journal beside a database, with pages of any content, so a planted one is
+//! equivalent to a planted database. This module creates the log and its index, empty, and binds them before
+//! SQLite opens them. They are retained for the life of the database. The database never has a rollback
+//! journal. Any other file under these names is moved aside under a descriptive name, and SQLite never sees it.
 //!
-//! The binding of an empty log is on disk before the first page is written to it, so a log with content of ours is always
-//! bound; an unbound empty one is what an interrupted start left.
+//! The binding of an empty log is on disk before the first page is written to it, so a log with content of ours
+//! is always bound; an unbound empty one is the remains of an interrupted start.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,7 @@ use switchboard_sys::files::{Dir, Durability};
 
 use crate::error::HubError;
 use crate::store::binding::{self, BINDING, HubKey};
-use crate::store::recover::{DATABASE, alone_or, mark_suspect, share};
+use crate::store::recover::{DATABASE, lock_exclusive_or, lock_shared, mark_suspect};
 
 /// The write-ahead log.
 pub(crate) const LOG: &str = "hub.db-wal";
@@ -30,11 +30,11 @@ pub(super) const INDEX: &str = "hub.db-shm";
 /// The side files that are bound.
 pub(super) const SIDE_FILES: [&str; 2] = [LOG, INDEX];
 
-/// The rollback journal, which a database in WAL mode has not got.
+/// The rollback journal, which a WAL database does not have.
 pub(super) const JOURNAL: &str = "hub.db-journal";
 
-/// Refuses side files that are not ours. To be called before SQLite opens the database and again after that, so that a
-/// replacement meanwhile is noticed before the first page is read.
+/// Refuses side files that are not ours. To be called before and after SQLite opens the database, so that a
+/// replacement in between is detected before the first page is read.
 pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     let foreign = |name: &str| Err(HubError::ForeignSideFile { path: folder.path().join(name) });
     if folder.stat(JOURNAL)?.is_some() {
@@ -52,7 +52,7 @@ pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError>
     Ok(())
 }
 
-/// The side file that another program planted; `None` where all are ours, missing or empty.
+/// Finds a planted side file; `None` if all are ours, missing or empty.
 pub(crate) fn find_planted(folder: &Dir, key: Option<&HubKey>) -> Result<Option<&'static str>, HubError> {
     if folder.stat(JOURNAL)?.is_some() {
         return Ok(Some(JOURNAL));
@@ -73,29 +73,33 @@ pub(crate) fn find_planted(folder: &Dir, key: Option<&HubKey>) -> Result<Option<
 pub(crate) struct Renewed {
     /// Where planted files were moved to.
     pub(crate) moved_aside: Vec<PathBuf>,
-    /// True if a log stood in the place of ours, whose content is lost.
+    /// True if a foreign log had replaced ours, whose content is lost.
     pub(crate) lost_log: bool,
 }
 
-/// Moves foreign side files aside and binds new ones, where no other process has the database open. The lock is to be
-/// shared again once the database has been looked at: the others wait for that.
-pub(crate) fn renew_alone(folder: &Dir, lock: &File, key: Option<&HubKey>) -> Result<Renewed, HubError> {
-    if alone_or(lock, || verify(folder, key).is_ok()).is_none() {
+/// Renews foreign side files if no other process has the database open. The caller downgrades the lock once the
+/// database was checked, because other processes wait for that.
+pub(crate) fn renew_exclusively(
+    folder: &Dir,
+    lock: &File,
+    key: Option<&HubKey>,
+) -> Result<Renewed, HubError> {
+    if lock_exclusive_or(lock, || verify(folder, key).is_ok()).is_none() {
         return Err(match verify(folder, key) {
             Err(HubError::ForeignSideFile { path }) => HubError::SideFileInUse { path },
-            // It was put right a moment ago, or something else is wrong.
+            // It was resolved a moment ago, or something else is wrong.
             verified => verified.err().unwrap_or(HubError::SideFileInUse { path: folder.path().join(LOG) }),
         });
     }
-    renew_unless_in_use(folder, key).inspect_err(|_| share(lock))
+    renew_unless_in_use(folder, key).inspect_err(|_| lock_shared(lock))
 }
 
 fn renew_unless_in_use(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, HubError> {
     let Err(HubError::ForeignSideFile { path }) = verify(folder, key) else {
-        // Another process was quicker, or something else is wrong, which the next step says.
+        // Another process was first, or something else is wrong, which the next step reports.
         return Ok(Renewed::default());
     };
-    // `hub.lock` may have been replaced as well. Each connection locks the database itself for as long as it is open.
+    // `hub.lock` may have been replaced as well. Each open connection also locks the database itself.
     let database = folder.open_own(DATABASE)?;
     rustix::fs::fcntl_lock(&database, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| HubError::SideFileInUse { path })?;
@@ -108,28 +112,30 @@ fn renew_unless_in_use(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, Hu
     Ok(renewed)
 }
 
-/// Moves foreign side files aside and binds new ones. The database is bound and no process has it open.
+/// Renews foreign side files: moves them aside and binds new ones. The database is bound and no process has it
+/// open.
 pub(super) fn renew(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, HubError> {
     let mut renewed = Renewed::default();
-    renewed.moved_aside.extend(set_aside(folder, JOURNAL)?);
+    renewed.moved_aside.extend(move_aside(folder, JOURNAL)?);
     let Some(key) = key else { return Ok(renewed) };
     for name in SIDE_FILES {
         if binding::are_bound(folder, &[name], key)? {
             continue;
         }
-        let aside = set_aside(folder, name)?;
+        let aside = move_aside(folder, name)?;
         renewed.lost_log |= name == LOG && aside.is_some();
         renewed.moved_aside.extend(aside);
         folder.create_new(name, b"", Durability::Synced)?;
-        give_to_owner(folder, name)?;
+        chown_to_database_owner(folder, name)?;
     }
     binding::bind_side_files(folder, &SIDE_FILES, key)?;
-    give_to_owner(folder, BINDING)?;
+    chown_to_database_owner(folder, BINDING)?;
     Ok(renewed)
 }
 
-/// Gives a file that root made, as under `sudo`, to the owner of the database, as SQLite does with its own.
-fn give_to_owner(folder: &Dir, name: &str) -> Result<(), HubError> {
+/// Changes the owner of a file that root created, as under `sudo`, to that of the database, as SQLite does with
+/// its own files.
+fn chown_to_database_owner(folder: &Dir, name: &str) -> Result<(), HubError> {
     let Some(database) = folder.stat(DATABASE)?.filter(|_| rustix::process::geteuid().is_root()) else {
         return Ok(());
     };
@@ -138,21 +144,21 @@ fn give_to_owner(folder: &Dir, name: &str) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Moves the file, link or folder of this name aside; returns where to. An empty file is removed.
-pub(super) fn set_aside(folder: &Dir, name: &str) -> Result<Option<PathBuf>, HubError> {
+/// Moves a file, symbolic link or folder aside; returns its new path. An empty file is removed.
+pub(super) fn move_aside(folder: &Dir, name: &str) -> Result<Option<PathBuf>, HubError> {
     let Some(found) = folder.stat(name)? else { return Ok(None) };
     if found.is_regular && found.len == 0 {
         folder.remove(name)?;
         return Ok(None);
     }
     let aside = format!("{name}.foreign.{:08x}", fastrand::u32(..));
-    // Also a link or a folder, as it is.
+    // Moves a symbolic link or a folder unchanged.
     rustix::fs::renameat_with(folder.as_fd(), name, folder.as_fd(), &*aside, RenameFlags::empty())
         .map_err(folder.io("move", name))?;
     Ok(Some(folder.path().join(aside)))
 }
 
-/// The names of the side files that were moved aside.
+/// Lists the side files that were moved aside.
 pub(crate) fn list(folder: &Dir) -> Result<Vec<String>, HubError> {
     let is_one = |name: &String| {
         [LOG, INDEX, JOURNAL]
@@ -162,21 +168,21 @@ pub(crate) fn list(folder: &Dir) -> Result<Vec<String>, HubError> {
     Ok(folder.names()?.into_iter().filter(is_one).collect())
 }
 
-/// Watches that the log of an open database stays in its place.
+/// Detects that the log of an open database was replaced or removed.
 #[derive(Debug)]
-pub(super) struct LogWatch {
+pub(super) struct WalWatch {
     path: PathBuf,
     opened: Option<(u64, u64, Option<SystemTime>)>,
 }
 
-impl LogWatch {
-    /// The log as it is now.
-    pub(super) fn begin(path: PathBuf) -> Self {
+impl WalWatch {
+    /// Records the current log.
+    pub(super) fn start(path: PathBuf) -> Self {
         Self { opened: identify(&path), path }
     }
 
-    /// Checkpoints the database if the log was replaced or removed: what is in a file without a name would be lost with the
-    /// last process that has it open. No sender may be told "on disk" otherwise.
+    /// Checkpoints the database if the log was replaced or removed: the content of an unlinked file is lost
+    /// with the last process that has it open. No sender may be told "on disk" otherwise.
     pub(super) fn checkpoint_if_displaced(&self, db: &Connection) -> rusqlite::Result<()> {
         if self.opened.is_none() || identify(&self.path) == self.opened {
             return Ok(());

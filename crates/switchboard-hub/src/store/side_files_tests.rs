@@ -45,7 +45,7 @@ async fn planted_log(folder: &Path) -> Vec<u8> {
     fs::read(theirs.path().join("hub.db-wal")).expect("read")
 }
 
-/// Replaces a file as a checkout does: under the same name there is another one.
+/// Replaces a file as a checkout does: the name stays, the file is another one.
 fn plant(path: &Path, content: &[u8]) {
     let _ = fs::remove_file(path);
     fs::write(path, content).expect("planted");
@@ -101,7 +101,7 @@ async fn planted_log_leaves_running_hub_its_own() {
 }
 
 #[tokio::test]
-async fn planted_journal_is_never_played_back() {
+async fn planted_journal_is_never_replayed() {
     for key in [true, false] {
         let (folder, dir) = closed().await;
         let config = || if key { keyed(folder.path()) } else { HubConfig::new(folder.path()) };
@@ -114,7 +114,7 @@ async fn planted_journal_is_never_played_back() {
 }
 
 #[tokio::test]
-async fn link_as_log_is_moved_aside() {
+async fn symbolic_link_as_log_is_moved_aside() {
     let (folder, dir) = closed().await;
     let target = folder.path().join("precious");
     fs::write(&target, "precious").expect("written");
@@ -128,9 +128,9 @@ async fn link_as_log_is_moved_aside() {
 }
 
 #[tokio::test]
-async fn log_that_another_program_removed_is_made_again() {
+async fn removed_log_is_recreated() {
     let (folder, dir) = closed().await;
-    // As sqlite3 does: the last to close checkpoints and removes the log.
+    // Like sqlite3: the last connection to close checkpoints and removes the log.
     let db = Connection::open(folder.path().join(DATABASE)).expect("opens");
     db.query_row("SELECT count(*) FROM agents", [], |_| Ok(())).expect("read");
     drop(db);
@@ -147,7 +147,7 @@ async fn empty_unbound_log_is_harmless() {
     let db = Connection::open(folder.path().join(DATABASE)).expect("opens");
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("written back");
     drop(db);
-    // An interrupted start has made them and not yet bound them.
+    // An interrupted start has created them and not bound them yet.
     for name in SIDE_FILES {
         plant(&folder.path().join(name), b"");
     }
@@ -157,7 +157,7 @@ async fn empty_unbound_log_is_harmless() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_that_open_at_once_renew_once() {
+async fn concurrent_opens_renew_once() {
     let (folder, dir) = closed().await;
     let log = planted_log(folder.path()).await;
     plant(&folder.path().join(LOG), &log);

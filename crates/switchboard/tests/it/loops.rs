@@ -151,7 +151,7 @@ fn x2_loops_over_a_bridge_stop_at_the_first_repeat() {
     let notices: Vec<&Value> = told.iter().filter(|message| message["from"] == "switchboard").collect();
     assert_eq!(notices.len(), 1, "{told:?}");
     let body = notices[0]["body"].as_str().unwrap();
-    assert!(body.contains("sent on to bob@research") && body.contains("switchboard route alice"), "{body}");
+    assert!(body.contains("forwarded to bob@research") && body.contains("switchboard route alice"), "{body}");
     assert_eq!((times(&alice), times(&bob)), (1, 1));
 }
 

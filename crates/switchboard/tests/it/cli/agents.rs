@@ -68,7 +68,7 @@ fn have_names_that_are_names() {
     assert_snapshot!(sandbox.show(["agents", "register", "human"]), @"
     exit 4
     --- stderr
-    error: 'human' is kept for the person, and no agent can have it
+    error: the name 'human' is reserved for the person
     hint: choose another name
     ");
     assert_eq!(sandbox.json(["agents"]).len(), 2);

@@ -29,7 +29,7 @@ fn x5_one_of_many_processes_wins_every_time() {
         let holder = won["holder"].as_str().unwrap();
         for lost in ran.iter().filter(|ran| ran.code != Some(0)) {
             assert_eq!(lost.code, Some(3), "{lost:?}");
-            assert!(lost.stdout.contains(&format!("is {holder}'s until")), "{lost:?}");
+            assert!(lost.stdout.contains(&format!("is claimed by {holder} until")), "{lost:?}");
         }
     }
     assert_eq!(sandbox.json(["claim"]).len(), 5);
@@ -54,7 +54,7 @@ fn x5_a_holder_whose_lease_has_ended_can_neither_renew_nor_send() {
         let ran = sandbox.run_as("claude", args);
         assert_eq!(ran.code, Some(4), "{args:?}: {ran:?}");
         assert!(
-            ran.stderr.contains("claim 1 of the task 'T-1' is not in force: it is codex's now"),
+            ran.stderr.contains("claim 1 of the task 'T-1' is not in force: codex holds it now"),
             "{ran:?}"
         );
     }
@@ -104,7 +104,7 @@ fn a_claim_is_renewed_for_as_long_as_it_was_given_and_typing_mistakes_are_told()
     let renewed = until(&sandbox.run_as("claude", ["renew", "T-1", "1", "--json"]));
     assert!(renewed >= first, "{first} and then {renewed}");
     let ran = sandbox.run_as("claude", ["release", "T-2", "1"]);
-    assert!(ran.code == Some(4) && ran.stderr.contains("nobody here has claimed that task"), "{ran:?}");
+    assert!(ran.code == Some(4) && ran.stderr.contains("no agent of this hub has claimed it"), "{ran:?}");
     let ran = sandbox.run_as("cdex", ["claim", "T-3"]);
     assert!(ran.code == Some(5) && ran.stderr.contains("did you mean 'codex'?"), "{ran:?}");
     assert_eq!(sandbox.json(["claim"]).len(), 1);

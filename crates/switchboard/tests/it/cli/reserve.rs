@@ -123,7 +123,7 @@ fn x6_another_worktree_is_another_place_unless_it_is_shared() {
     sandbox.run_as("codex", ["reserve", "src/**", "--shared"]).ok();
     let ran = there("claude", &["reserve", "src/a.rs"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.stderr.contains("'src/a.rs' overlaps 'src/**', which is codex's until"), "{ran:?}");
+    assert!(ran.stderr.contains("'src/a.rs' overlaps 'src/**', reserved by codex until"), "{ran:?}");
     files::put(other.join("src/a.rs"), "four\n");
     assert_eq!(commit(&sandbox, &other, Some("claude")).code, Some(1));
 }

@@ -571,7 +571,7 @@ fn x4_nobody_speaks_in_the_name_of_the_hub() {
     for args in [&["--from", "Switchboard", "send", "codex", "obey"][..], &post] {
         let ran = sandbox.run(args);
         assert_eq!(ran.code, Some(4), "{args:?}: {ran:?}");
-        assert!(ran.stderr.contains("witchboard' is kept for the hub"), "{ran:?}");
+        assert!(ran.stderr.contains("witchboard' is reserved for the hub"), "{ran:?}");
     }
     let ran = sandbox.run_as("switchboard", ["mcp"]);
     assert!(ran.code == Some(4) && ran.stderr.contains("SWITCHBOARD_AGENT_NAME"), "{ran:?}");

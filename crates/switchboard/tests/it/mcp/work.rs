@@ -16,7 +16,7 @@ fn x5_mcp_one_session_gets_a_task_and_a_late_one_is_refused() {
     let won = claude.ok("claim_task", json!({ "task": "T-1", "note": "the parser" }));
     assert_eq!((&won["task"], &won["fence"], &won["holder"]), (&json!("T-1"), &json!(1), &json!("claude")));
     let said = codex.refused("claim_task", json!({ "task": "t-1" }));
-    assert!(said.contains("claude's until") && said.contains("ask claude"), "{said}");
+    assert!(said.contains("by claude until") && said.contains("ask claude"), "{said}");
     let said = claude.refused("claim_task", json!({ "task": "T-1" }));
     assert!(said.contains("renew_claim with fence 1"), "{said}");
     claude.ok("renew_claim", json!({ "task": "T-1", "fence": 1, "minutes": 60 }));

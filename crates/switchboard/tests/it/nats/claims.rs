@@ -62,6 +62,6 @@ fn x5_without_a_link_nobody_is_given_a_task_of_all_hubs() {
     let sandbox = crate::workspace();
     let ran = sandbox.run_as("claude", ["claim", "T", "--everywhere"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.stderr.contains("no link with other hubs answers"), "{ran:?}");
+    assert!(ran.stderr.contains("is claimed among linked hubs, and no link answers"), "{ran:?}");
     sandbox.run_as("codex", ["claim", "T"]).ok();
 }

@@ -1,0 +1,324 @@
+//! The outbox: a persistent queue of deliveries, leased to the door that makes them.
+//!
+//! queued → in flight (leased, fenced) → delivered, refused, expired, or failed until its retry is due. A lease
+//! that expires, or whose owner is dead, makes its delivery due again; the fence invalidates the late report of
+//! the former owner.
+
+mod forward_loops;
+mod lease;
+mod state;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Outcome};
+use switchboard_sys::clock::Clock;
+use switchboard_sys::owner::Owner;
+use tokio::sync::mpsc;
+
+pub(crate) use self::forward_loops::notify_refused as report_refused_forward;
+pub(crate) use self::lease::{enqueue, is_abandoned, is_due, lease_due};
+use self::lease::{half_lease_end, renew};
+use self::state::{NO_OUTCOME, record_delivered, record_outcome};
+pub(crate) use self::state::{
+    UNARCHIVED, clamp_future_times, expire_due, expired_unarchived, put_state, release_orphaned,
+    requeue_repaired, retry_first_deliveries, retry_peer_now, unarchived_key,
+};
+use crate::error::HubError;
+use crate::store::writer::{Transaction, Writer};
+
+/// Prefix of the note on a delivery that failed because its disk is full, over its quota or read-only. No probe
+/// detects a quota, and a mailbox may be on another disk than the store.
+pub const WAITS_FOR_DISK: &str = "it waits for the disk: ";
+
+/// Most deliveries that are leased ahead for one door. The others wait in the database.
+const IN_FLIGHT: usize = 256;
+
+/// The doors that are open in this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Doors {
+    open: Arc<Mutex<HashMap<Door, mpsc::Sender<Handoff>>>>,
+    /// Number of times that a door was opened.
+    opened: Arc<AtomicU64>,
+    owner: Arc<str>,
+    clock: Clock,
+    /// The writer, for reports; set once it runs.
+    writer: Arc<std::sync::OnceLock<Writer>>,
+}
+
+/// Receiver of one door's deliveries.
+#[derive(Debug)]
+pub struct Outbound {
+    queue: mpsc::Receiver<Handoff>,
+    /// Received from the queue and not returned yet, so that a dropped future loses nothing.
+    buffered: Vec<Handoff>,
+    doors: Doors,
+}
+
+/// One delivery, leased to its door. Dropped without a report, it returns to the queue; dropped by a panic, it
+/// is retried with backoff.
+#[derive(Debug)]
+pub struct Handoff {
+    /// The message to deliver.
+    pub message: Arc<Message>,
+    /// Its number in the journal.
+    pub seq: i64,
+    /// Recipient, route and state.
+    pub delivery: Delivery,
+    lease: Option<Lease>,
+}
+
+/// Lease on a delivery: the right to report its outcome.
+#[derive(Debug)]
+struct Lease {
+    id: DeliveryId,
+    fence: i64,
+    /// End of the first half of the lease; after it, the lease is renewed before the work starts.
+    fresh_until: Timestamp,
+    writer: Writer,
+}
+
+/// Handoff that waits until its transaction is on disk.
+pub(crate) struct PendingHandoff {
+    permit: mpsc::OwnedPermit<Handoff>,
+    handoff: Handoff,
+    /// Attached only when it is sent: a handoff whose transaction failed has nothing to report on.
+    lease: Option<Lease>,
+}
+
+impl Doors {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let owner = Owner::this_process().to_string().into();
+        Self { open: Arc::default(), opened: Arc::default(), owner, clock, writer: Arc::default() }
+    }
+
+    /// Connects reports to the writer. Writer and doors keep each other alive, so [`Doors::close`] has to be
+    /// called for either to end.
+    pub(crate) fn attach(&self, writer: Writer) {
+        let _ = self.writer.set(writer);
+    }
+
+    /// Opens a door: from now on this process makes its deliveries.
+    pub(crate) fn open(&self, door: Door) -> Outbound {
+        let (sender, queue) = mpsc::channel(IN_FLIGHT);
+        self.open.lock().insert(door, sender);
+        self.opened.fetch_add(1, Ordering::Release);
+        Outbound { queue, buffered: Vec::new(), doors: self.clone() }
+    }
+
+    /// Returns the id of this process as deliveries name it.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    pub(crate) fn close(&self) {
+        self.open.lock().clear();
+    }
+
+    /// Closes one door to new deliveries.
+    pub(crate) fn close_one(&self, door: Door) {
+        self.open.lock().remove(&door);
+    }
+
+    /// Returns how often a door was opened.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_open(&self, door: Door) -> bool {
+        self.open.lock().get(&door).is_some_and(|sender| !sender.is_closed())
+    }
+
+    pub(crate) fn all_open(&self) -> Vec<Door> {
+        self.open.lock().keys().copied().collect()
+    }
+
+    /// Reserves a slot in a door's queue, if the door is open and has one.
+    fn permit(&self, door: Door) -> Option<mpsc::OwnedPermit<Handoff>> {
+        let sender = self.open.lock().get(&door)?.clone();
+        sender.try_reserve_owned().ok()
+    }
+}
+
+impl Outbound {
+    /// Returns the next deliveries, at least one and at most `most`; none once the hub shuts down.
+    pub async fn next(&mut self, most: usize) -> Vec<Handoff> {
+        loop {
+            if self.buffered.is_empty() && self.queue.recv_many(&mut self.buffered, most).await == 0 {
+                return Vec::new();
+            }
+            self.renew_leases().await;
+            let most = most.min(self.buffered.len());
+            let handoffs: Vec<_> = self.buffered.drain(..most).collect();
+            if !handoffs.is_empty() {
+                return handoffs;
+            }
+        }
+    }
+
+    /// Closes the receiver and returns the deliveries that were leased and not received. Dropped while the hub
+    /// is open, they would wait for their retry, behind later messages.
+    pub async fn close(mut self) -> Vec<Handoff> {
+        self.queue.close();
+        let mut rest = std::mem::take(&mut self.buffered);
+        while let Some(handoff) = self.queue.recv().await {
+            rest.push(handoff);
+        }
+        rest
+    }
+
+    /// Renews old leases, and drops deliveries that another process has taken over.
+    async fn renew_leases(&mut self) {
+        let now = self.doors.clock.now();
+        let leases = self.buffered.iter().filter_map(|handoff| handoff.lease.as_ref());
+        let old: Vec<_> =
+            leases.filter(|lease| lease.fresh_until <= now).map(|lease| (lease.id, lease.fence)).collect();
+        let Some(writer) = self.doors.writer.get().filter(|_| !old.is_empty()) else { return };
+        let asked = old.clone();
+        // A closed hub renews nothing; the report of the outcome will fail with that.
+        let Ok(renewed) = writer.write(move |tx| renew(tx, &asked)).await else { return };
+        self.buffered.retain_mut(|handoff| {
+            let Some(lease) = &mut handoff.lease else { return true };
+            let key = (lease.id, lease.fence);
+            if !old.contains(&key) {
+                return true;
+            }
+            match renewed.get(&key.0) {
+                Some(fresh_until) => lease.fresh_until = *fresh_until,
+                // The lease is lost, so there is nothing to report.
+                None => handoff.lease = None,
+            }
+            handoff.lease.is_some()
+        });
+    }
+}
+
+impl Handoff {
+    /// Reports the outcome of the attempt; returns once it is recorded.
+    ///
+    /// Returns the new state, or `None` if another process has taken the delivery over in the meantime and this
+    /// report no longer counts.
+    pub async fn report(self, outcome: Outcome) -> Result<Option<DeliveryState>, HubError> {
+        Self::report_all(vec![(self, outcome)]).await.pop().unwrap_or(Err(HubError::Closed))
+    }
+
+    /// Reports the outcomes of many attempts in one transaction.
+    pub async fn report_all(reports: Vec<(Self, Outcome)>) -> Vec<Result<Option<DeliveryState>, HubError>> {
+        let count = reports.len();
+        let reports: Vec<_> =
+            reports.into_iter().map(|(handoff, outcome)| handoff.into_report(outcome)).collect();
+        let Some(writer) = reports.iter().flatten().map(|report| report.lease.writer.clone()).next() else {
+            return (0..count).map(|_| Err(HubError::Closed)).collect();
+        };
+        // After a power failure the deliveries are redelivered, and the doors find what they wrote before.
+        let settled =
+            async { writer.queue_repeatable(move |tx| record_outcomes(tx, reports)).await?.result().await };
+        match settled.await {
+            Ok(answers) => answers,
+            Err(error) => (0..count).map(|_| Err(error.duplicate())).collect(),
+        }
+    }
+
+    /// Creates the handoff of a delivery that was leased to its submitter when it was queued.
+    pub(crate) fn of_submitter(
+        writer: &Writer,
+        now: Timestamp,
+        message: Arc<Message>,
+        seq: i64,
+        delivery: Delivery,
+    ) -> Self {
+        let lease = Lease { id: delivery.id, fence: 1, fresh_until: now, writer: writer.clone() };
+        Self { message, seq, delivery, lease: Some(lease) }
+    }
+
+    /// Renews the lease, for work that queues longer than a lease lasts. Returns at once. If another process
+    /// has taken the delivery over, nothing changes.
+    pub fn renew_lease(&self) {
+        if let Some(Lease { id, fence, writer, .. }) = &self.lease {
+            let lease = (*id, *fence);
+            writer.post(move |tx| renew(tx, &[lease]).map(drop));
+        }
+    }
+
+    fn into_report(mut self, outcome: Outcome) -> Option<Report> {
+        let lease = self.lease.take()?;
+        Some(Report { delivery: self.delivery.clone(), lease, outcome })
+    }
+}
+
+/// Outcome of an attempt.
+struct Report {
+    delivery: Delivery,
+    lease: Lease,
+    outcome: Outcome,
+}
+
+/// Records outcomes of attempts. An error of one report is its own; an error of the database fails all of them.
+fn record_outcomes(
+    tx: &mut Transaction<'_>,
+    reports: Vec<Option<Report>>,
+) -> Result<Vec<Result<Option<DeliveryState>, HubError>>, HubError> {
+    let mut answers = Vec::with_capacity(reports.len());
+    for report in reports {
+        let Some(Report { delivery, lease, outcome }) = report else {
+            answers.push(Err(HubError::Closed));
+            continue;
+        };
+        let settled = match outcome {
+            Outcome::Delivered => record_delivered(tx, delivery, lease.fence),
+            outcome => record_outcome(tx, lease.id, lease.fence, &outcome),
+        };
+        match settled {
+            Err(error) if error.of_database().is_some() => return Err(error),
+            settled => answers.push(settled),
+        }
+    }
+    Ok(answers)
+}
+
+impl Drop for Handoff {
+    fn drop(&mut self) {
+        if let Some(Lease { id, fence, writer, .. }) = self.lease.take() {
+            // A panic would repeat; a door that shuts down has not failed.
+            let outcome = if std::thread::panicking() {
+                Outcome::Unreachable { reason: NO_OUTCOME.into() }
+            } else {
+                Outcome::Released
+            };
+            writer.post(move |tx| record_outcome(tx, id, fence, &outcome).map(|_| ()));
+        }
+    }
+}
+
+impl PendingHandoff {
+    pub(crate) fn send(self) {
+        let Self { permit, mut handoff, lease } = self;
+        handoff.lease = lease;
+        permit.send(handoff);
+    }
+}
+
+fn stage_handoff(
+    tx: &mut Transaction<'_>,
+    permit: mpsc::OwnedPermit<Handoff>,
+    message: Arc<Message>,
+    seq: i64,
+    delivery: Delivery,
+    fence: i64,
+) {
+    let fresh_until = half_lease_end(tx);
+    let lease = |writer: &Writer| Lease { id: delivery.id, fence, fresh_until, writer: writer.clone() };
+    let lease = tx.doors.writer.get().map(lease);
+    tx.post_commit.handoffs.push(PendingHandoff {
+        permit,
+        handoff: Handoff { message, seq, delivery, lease: None },
+        lease,
+    });
+}
+
+#[cfg(test)]
+#[path = "outbox_tests.rs"]
+mod tests;
