@@ -122,7 +122,7 @@ async fn staying_reader(
 /// The reader owns the mailbox, so a message it was shown counts as seen and the next call waits again.
 async fn shipped_reader(serving: &Serving, folder: &Path) -> anyhow::Result<Duration> {
     let mut child = Spawn::new(shipped()?)
-        .args(["--from", READER, "wait", "--json", "--timeout", "30"])
+        .args(["--from", READER, "wait", "--json", "--timeout", "30s"])
         .cwd(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())

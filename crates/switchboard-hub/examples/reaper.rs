@@ -1,4 +1,4 @@
-//! The reaper of the tests: what `switchboard sentinel` is to the binary.
+//! The reaper of the tests: what `switchboard reap` is to the binary.
 
 use std::os::fd::AsFd;
 

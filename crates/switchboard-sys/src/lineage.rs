@@ -23,7 +23,7 @@ pub const LAUNCHER: &str = "SWITCHBOARD_LAUNCHER";
 pub(crate) const PROGRAM: &str = "switchboard";
 
 /// The verb of this program's reapers.
-const REAPER: &str = "sentinel";
+const REAPER: &str = "reap";
 
 /// Variables that agents' programs set for the commands that they run. Variables that people set to configure those
 /// programs are not among them.

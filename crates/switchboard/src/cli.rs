@@ -1,23 +1,27 @@
 //! The command line as clap sees it. Each verb's arguments stand with the verb.
 
-mod later;
+mod deferred;
+pub(crate) mod help;
+pub(crate) mod json_error;
+pub(crate) mod options;
+pub(crate) mod values;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 
-pub(crate) use self::later::Later;
+pub(crate) use self::deferred::{Deferred, Immediate};
 
 use crate::commands::{
     ack, adopt, agents, audit, channel, claim, completions, doctor, guard, hook, inbox, init, install, mcp,
-    receipt, release, renew, reserve, resume, route, router, run, search, send, sentinel, serve, suite,
-    swarm, tail, team, thread, wait, watch, who, worker, workflow,
+    reap, receipt, release, renew, reserve, resume, route, router, run, search, send, serve, suite, swarm,
+    tail, team, thread, wait, watch, who, worker, workflow,
 };
 
-/// AI coding agents of different vendors talk to each other.
+/// Let AI coding agents of different vendors exchange messages and share work.
 ///
-/// Messages are journaled before they are acknowledged, delivered to the recipient's mailbox in
-/// `.switchboard/`, and answered with a receipt that never claims more than is true.
+/// A message is journaled on disk before it is acknowledged, then delivered to the recipient's mailbox in
+/// `.switchboard/`. Its receipt reports what became of it.
 #[derive(Debug, Parser)]
 #[command(
     name = "switchboard",
@@ -27,8 +31,10 @@ use crate::commands::{
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Addresses: codex · team:backend · #general · alice@research · all@research · job:7/0 · all\n\
-    Exit codes: 0 ok · 1 failed · 2 usage · 3 temporary, try again · 4 not allowed · 5 not found"
+    after_help = "Addresses:  codex · team:backend · #general · alice@research · all@research · job:7/0 · all\n\
+    Durations:  90s · 15m · 8h · 2d\n\
+    Exit codes: 0 ok · 1 failed · 2 usage · 3 temporary, try again · 4 not allowed · 5 not found\n\n\
+    `switchboard COMMAND --help` shows the options of a command, with examples."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -37,115 +43,124 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every verb understands.
+impl Cli {
+    /// Parses the arguments of this process.
+    pub(crate) fn try_parse_grouped() -> Result<Self, clap::Error> {
+        let mut command = help::command();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+}
+
+/// The options that every verb accepts.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of every verb")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// One JSON object per line on stdout instead of text
+    /// Print one JSON object per line on stdout instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
     // Not `env`: `init --from` is something else, and the variable must not leak into it.
-    /// Who you are; without it `$SWITCHBOARD_AGENT_NAME`, or `human`
+    /// Act as this agent [default: $SWITCHBOARD_AGENT_NAME, or `human`]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) from: Option<String>,
 
     // Not `env`: a variable that is empty counts as not set.
-    /// The workspace; without it `$SWITCHBOARD_WORKSPACE_ROOT`, or the nearest folder upward with `.switchboard/`
-    #[arg(long, global = true, value_name = "DIR")]
+    /// Use the workspace in this folder [default: $SWITCHBOARD_WORKSPACE_ROOT, or the nearest folder upward with
+    /// `.switchboard/`]
+    #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) workspace: Option<PathBuf>,
 
-    /// Tell more on stderr; twice for still more
+    /// Log more on stderr; twice for debug messages
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
-/// The verbs.
+/// The verbs. [`help::GROUPS`] puts each visible one under a heading.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    // At once: its `--from` is its own, which clap must know before it hands the global one on.
-    /// Make a workspace here, and take over the MCP servers of `.mcp.json`
-    Init(init::Init),
-    /// Send a message to an agent, a team or everyone
-    Send(Later<send::Send>),
-    /// Read a mailbox; nothing is consumed
-    Inbox(Later<inbox::Inbox>),
-    /// Say that you are done with a message, and move it to the archive
-    Ack(Later<ack::Ack>),
-    /// Wait until a message arrives
-    Wait(Later<wait::Wait>),
-    /// Ask what became of a message
-    Receipt(Later<receipt::ReceiptOf>),
-    /// List, register, rename or remove agents, or set what one is doing
-    Agents(Later<agents::Agents>),
-    /// Make teams and say who belongs to them
-    Team(Later<team::Team>),
-    /// Work in phases, each of which is done when its evidence is there
-    Workflow(Later<workflow::Workflow>),
-    /// Take a task on, so that nobody else does; or list who has which
-    Claim(Later<claim::Claim>),
-    /// Keep a task that you have taken on for longer
-    Renew(Later<renew::Renew>),
-    /// Give back a task that you have taken on
-    Release(Later<release::Release>),
-    /// Say which files you work at; or list who works at which
-    Reserve(Later<reserve::Reserve>),
-    /// Check that what is about to be committed is nobody else's; a hook for Git
-    Guard(Later<guard::Guard>),
-    /// Show the newest messages of everyone, and follow them
-    Tail(Later<tail::Tail>),
+    /// Create a workspace in this folder, and import the MCP servers of `.mcp.json`
+    Init(Immediate<init::Init>),
+    /// Send a message to an agent, a team, a channel or everyone
+    Send(Deferred<send::Send>),
+    /// Read a mailbox, oldest message first
+    Inbox(Deferred<inbox::Inbox>),
+    /// Acknowledge messages: move them to the archive and notify their senders
+    Ack(Deferred<ack::Ack>),
+    /// Wait until an unseen message arrives, and print it
+    Wait(Deferred<wait::Wait>),
+    /// Show the delivery status of a message, for each recipient
+    Receipt(Deferred<receipt::ReceiptOf>),
+    /// List, register, rename or remove agents, or set an agent's role or status
+    Agents(Deferred<agents::Agents>),
+    /// Create teams, and add or remove members
+    Team(Deferred<team::Team>),
+    /// Run a workflow: phases that each complete with evidence
+    Workflow(Deferred<workflow::Workflow>),
+    /// Claim a task so that no other agent takes it, or list claims
+    Claim(Deferred<claim::Claim>),
+    /// Extend your claim on a task
+    Renew(Deferred<renew::Renew>),
+    /// Release your claim on a task
+    Release(Deferred<release::Release>),
+    /// Reserve files you are editing, or list reservations
+    Reserve(Deferred<reserve::Reserve>),
+    /// Check that staged files are not reserved by another agent; installs as a Git hook
+    Guard(Deferred<guard::Guard>),
+    /// Show the newest messages of all agents, and follow new ones
+    Tail(Deferred<tail::Tail>),
     /// Show a whole conversation
-    Thread(Later<thread::Thread>),
-    /// Post to channels and read them
-    Channel(Later<channel::Channel>),
-    /// Let a program answer what is said to an agent in a channel
-    Watch(Later<watch::Watch>),
-    /// Show who is awake, whichever door they are behind
-    Who(Later<who::Who>),
-    /// Find messages by words in them
-    Search(Later<search::Search>),
-    /// List what the rules against storms and costs have stopped, or let it go on
-    Resume(Later<resume::Resume>),
+    Thread(Deferred<thread::Thread>),
+    /// Post to channels, read them and archive old messages
+    Channel(Deferred<channel::Channel>),
+    /// Let a program answer messages to an agent in a channel
+    Watch(Deferred<watch::Watch>),
+    /// Show which agents are awake
+    Who(Deferred<who::Who>),
+    /// Search messages by their words
+    Search(Deferred<search::Search>),
+    /// List messages stopped by loop limits or budgets, or let them continue
+    Resume(Deferred<resume::Resume>),
     /// Explain where a message to an address would go, and why
-    Route(Later<route::RouteTo>),
-    /// Run an agent's program in this terminal, so that mail can be typed into it
-    Run(Later<run::Run>),
+    Route(Deferred<route::RouteTo>),
+    /// Run an agent's program in this terminal so that messages can be typed into it
+    Run(Deferred<run::Run>),
     /// Add, trust and use MCP servers, each folded into one tool
-    Suite(Later<suite::Suite>),
-    /// Run agents as workers, give them prompts and follow what they do
-    Worker(Later<worker::Worker>),
-    /// Let a program drive workers over NDJSON
-    Router(Later<router::Router>),
-    /// Talk with agents of other owners: keys, invites, members, signed messages
-    Swarm(Later<swarm::Swarm>),
+    Suite(Deferred<suite::Suite>),
+    /// Run agents as worker processes, prompt them and follow their output
+    Worker(Deferred<worker::Worker>),
+    /// Let a program drive workers over NDJSON on stdin or a socket
+    Router(Deferred<router::Router>),
+    /// Exchange signed messages with agents of other owners
+    Swarm(Deferred<swarm::Swarm>),
     /// Serve MCP on stdin and stdout, for an agent's client
-    Mcp(Later<mcp::Mcp>),
-    /// Write our MCP server and hooks into the settings of clients
-    Install(Later<install::Install>),
-    /// Take out of clients' settings what `install` wrote
-    Uninstall(Later<install::Uninstall>),
-    /// Show new mail to an agent's model: what a hook of its client calls
-    Hook(Later<hook::Hook>),
-    /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair
-    Serve(Later<serve::Serve>),
-    /// Check that the journal is what was written, and export it
-    Audit(Later<audit::Audit>),
-    /// Use a database that came from elsewhere, once you have seen whose messages it holds
-    Adopt(Later<adopt::Adopt>),
-    /// Check files, database, permissions and locks; changes nothing without --fix
-    Doctor(Later<doctor::Doctor>),
+    Mcp(Deferred<mcp::Mcp>),
+    /// Add Switchboard's MCP server and hooks to the settings of clients
+    Install(Deferred<install::Install>),
+    /// Remove from clients' settings what `install` added
+    Uninstall(Deferred<install::Uninstall>),
+    /// Show new messages to an agent's model; called by the hooks of its client
+    Hook(Deferred<hook::Hook>),
+    /// Run the workspace's server: MCP over HTTP, deliveries, retries and repair
+    Serve(Deferred<serve::Serve>),
+    /// Verify the journal's chain of hashes, or export the journal
+    Audit(Deferred<audit::Audit>),
+    /// Adopt a database from another machine or a backup, after showing whose messages it holds
+    Adopt(Deferred<adopt::Adopt>),
+    /// Check files, database, permissions and locks, and repair them with --fix
+    Doctor(Deferred<doctor::Doctor>),
     /// Kill child processes of a switchboard process that died
     #[command(hide = true)]
-    Sentinel(Later<sentinel::Sentinel>),
+    Reap(Deferred<reap::Reap>),
     /// Print a completion script for your shell
-    Completions(Later<completions::Completions>),
+    Completions(Deferred<completions::Completions>),
 }
 
 impl Command {
-    /// Whether the verb does one thing in a few milliseconds and serves no other client meanwhile.
+    /// True if the verb does one thing in a few milliseconds and serves no other client meanwhile.
     pub(crate) fn is_brief(&self) -> bool {
         match self {
-            Self::Send(Later(send)) => !send.waits(),
+            Self::Send(Deferred(send)) => !send.waits(),
             Self::Inbox(_)
             | Self::Ack(_)
             | Self::Receipt(_)
@@ -158,3 +173,7 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "cli_tests.rs"]
+mod tests;

@@ -7,6 +7,7 @@ mod hidden;
 mod links;
 mod nats;
 mod notify;
+mod source;
 mod swarm;
 
 use std::collections::BTreeSet;
@@ -20,12 +21,14 @@ use door_workspace::Profile;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, in_json_words, nearest};
+use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, nearest};
 use switchboard_hub::{HubConfig, HubKey};
 use switchboard_mcp::PortChoice;
 use switchboard_sys::files::Dir;
 
 use self::file::ConfigFile;
+use self::source::{Source, refusal};
+use crate::cli::json_error::describe_problem;
 use crate::failure::{Exit, Failure, chain};
 use crate::notify::NotifyConfig;
 
@@ -35,7 +38,7 @@ const NAME: &str = "switchboard.config.json";
 /// The name of the user's own, in `~/.config/switchboard/`.
 const USER_NAME: &str = "config.json";
 
-/// The same as people are told of it.
+/// The path of the user's own, as texts name it.
 const USER_PATH: &str = "~/.config/switchboard/config.json";
 
 /// Larger than any configuration a person writes.
@@ -109,35 +112,31 @@ impl Settings {
 /// Merges the file of a workspace into the user's own; the defaults where there is neither. Unknown keys are warned
 /// of, and so are wishes of a workspace that [`authority`] does not grant.
 pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
-    let mut value = match user_folder() {
-        Some(folder) if folder.is_dir() => read_own(&folder)?,
-        _ => None,
-    }
-    .unwrap_or_else(|| Value::Object(Map::new()));
-    let user = value.clone();
+    let user = read_user_settings()?;
+    let mut value = user.as_ref().map_or_else(|| Value::Object(Map::new()), |user| user.value.clone());
     let mut ignored = Vec::new();
-    if let Some(ours) = read(workspace, NAME)? {
-        ignored = authority::merge(&mut value, ours)
+    let own = read(workspace, NAME)?;
+    if let Some(own) = &own {
+        ignored = authority::merge(&mut value, own.value.clone())
             .into_iter()
             .map(|ignored| format!("{NAME}: '{}' {}", ignored.path, ignored.reason))
             .collect();
     }
     ignored.iter().cloned().for_each(warn_once);
-    let suites = door_suites::Config::from_file(&value).map_err(|error| bad(NAME, &error.to_string()))?;
-    let file = parse(&value).map_err(|problem| bad(whose(&user, &problem), &problem))?;
-    let settings = resolve(file).map_err(|problem| bad(whose(&user, &problem), &problem))?;
+    let refuse = |problem: &str| refuse(user.as_ref(), own.as_ref(), problem);
+    let suites = door_suites::Config::from_file(&value).map_err(|error| refuse(&error.to_string()))?;
+    let file = parse(&value).map_err(|problem| refuse(&problem))?;
+    let settings = resolve(file).map_err(|problem| refuse(&problem))?;
     Ok(Settings { suites, ignored, ..settings })
 }
 
-/// The file to correct: the user's own, where it has the problem without the workspace's.
-fn whose(user: &Value, problem: &str) -> &'static str {
-    let alone = parse(user).and_then(resolve).err();
-    if alone.as_deref() == Some(problem) { USER_PATH } else { NAME }
-}
-
-fn bad(name: &str, problem: &str) -> Failure {
-    Failure::new("bad_config", Exit::Failed, format!("{name}: {problem}"))
-        .hint("correct the file; docs/configuration.md lists its keys")
+/// The failure for a problem of the merged settings. It names the user's file if that has the problem by itself.
+fn refuse(user: Option<&Source>, workspace: Option<&Source>, problem: &str) -> Failure {
+    let has_it = |user: &&Source| parse(&user.value).and_then(resolve).err().as_deref() == Some(problem);
+    match user.filter(has_it).or(workspace).or(user) {
+        Some(source) => source.refuse(problem),
+        None => refusal(NAME, problem),
+    }
 }
 
 /// Where the user's own settings are.
@@ -152,12 +151,8 @@ pub(crate) fn key_folder() -> Option<PathBuf> {
 
 /// Whether the user's own settings name the workspace of another user as one to be used.
 pub(crate) fn is_trusted_workspace(folder: &Path) -> Result<bool, Failure> {
-    let own = match user_folder() {
-        Some(folder) if folder.is_dir() => read_own(&folder)?,
-        _ => None,
-    };
-    let Some(own) = own else { return Ok(false) };
-    let trusted = parse(&own).map_err(|problem| bad(USER_PATH, &problem))?.trusted_workspaces;
+    let Some(own) = read_user_settings()? else { return Ok(false) };
+    let trusted = parse(&own.value).map_err(|problem| own.refuse(&problem))?.trusted_workspaces;
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let names =
         |path: &PathBuf| path.as_os_str() == "*" || path.canonicalize().is_ok_and(|path| path == folder);
@@ -198,38 +193,43 @@ pub(crate) fn places(workspace: &Path) -> Result<SuitePaths, Failure> {
     })
 }
 
-/// Reads the user's own file. Many keep their settings elsewhere and have a link to them: what lies in a user's own
-/// folder is theirs to decide.
-fn read_own(folder: &Path) -> Result<Option<Value>, Failure> {
+/// Reads the user's own file.
+///
+/// It may be a symbolic link: many users keep their settings elsewhere, and their own folder is theirs to decide.
+fn read_user_settings() -> Result<Option<Source>, Failure> {
+    let Some(folder) = user_folder().filter(|folder| folder.is_dir()) else { return Ok(None) };
     let path = folder.join(USER_NAME);
     if !path.is_symlink() {
-        return read(folder, USER_NAME);
+        return read(&folder, USER_NAME);
     }
+    let refuse = |problem: &str| refusal(&path.display().to_string(), problem);
     let target = path
         .canonicalize()
-        .map_err(|error| bad(USER_NAME, &format!("{} leads nowhere: {error}", path.display())))?;
+        .map_err(|error| refuse(&format!("the symbolic link cannot be followed: {error}")))?;
     match (target.parent(), target.file_name().and_then(|name| name.to_str())) {
         (Some(folder), Some(name)) => read(folder, name),
-        _ => Err(bad(USER_NAME, &format!("{} is no file", target.display()))),
+        _ => Err(refuse("the symbolic link leads to no file")),
     }
 }
 
 /// Reads one file and checks it.
-fn read(folder: &Path, name: &str) -> Result<Option<Value>, Failure> {
+fn read(folder: &Path, name: &str) -> Result<Option<Source>, Failure> {
     let root = Dir::open_root(folder).map_err(door_workspace::WorkspaceError::from)?;
-    let found = root.read(name, LIMIT).map_err(|error| bad(name, &chain(&error)))?;
+    let path = folder.join(name);
+    let found =
+        root.read(name, LIMIT).map_err(|error| refusal(&path.display().to_string(), &chain(&error)))?;
     let Some(found) = found else { return Ok(None) };
-    let value = serde_json::from_slice(&found.bytes).map_err(|error| bad(name, &error.to_string()))?;
-    for unknown in file::unknown_keys(&value) {
+    let source = Source::parse(path, found.bytes)?;
+    for unknown in file::unknown_keys(&source.value) {
         let near = nearest(&unknown.key, unknown.known.iter().copied());
         let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
         warn_once(format!("{name}: the key '{}' is not known{hint}", unknown.path));
     }
-    parse(&value).map_err(|problem| bad(name, &problem))?;
-    if let Err(error) = door_suites::Config::from_file(&value) {
-        return Err(bad(name, &error.to_string()));
+    parse(&source.value).map_err(|problem| source.refuse(&problem))?;
+    if let Err(error) = door_suites::Config::from_file(&source.value) {
+        return Err(source.refuse(&error.to_string()));
     }
-    Ok(Some(value))
+    Ok(Some(source))
 }
 
 /// The file's content, or what is wrong with it and where.
@@ -241,8 +241,11 @@ fn parse(value: &Value) -> Result<ConfigFile, String> {
         return Err(format!("'{path}' must be an object"));
     }
     serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
-        "." => in_json_words(&error.inner().to_string()),
-        path => format!("'{path}': {}", in_json_words(&error.inner().to_string())),
+        "." => describe_problem(&error.inner().to_string()),
+        path => {
+            let problem = describe_problem(&error.inner().to_string());
+            format!("'{path}' {}", problem.strip_prefix("it ").unwrap_or(&format!("is refused: {problem}")))
+        }
     })
 }
 

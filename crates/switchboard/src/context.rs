@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::Global;
-use crate::commands::sentinel::guard;
+use crate::commands::reap::guard;
 use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::front::SwarmTools;

@@ -22,7 +22,6 @@ mod threads;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use switchboard_sys::blocking;
 
 use crate::cli::{Cli, Command};
@@ -46,7 +45,7 @@ const ENOUGH_FILES: u64 = 64;
 const FEWEST_FILES: u64 = 12;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_grouped() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -97,13 +96,29 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
     let is_json = std::env::args_os().any(|argument| argument == "--json");
     let failed = if is_json {
-        Printer::new(true).failure(&Failure::usage(error.kind().to_string(), &error.to_string()))
+        let failure = Failure::usage(error.kind().to_string(), &error.to_string());
+        Printer::new(true).failure(&Failure { code: usage_code(error), ..failure })
     } else {
         let _ = error.print();
         ExitCode::from(Exit::Usage as u8)
     };
     // To a client, 2 from a hook means that it must not go on.
     if is_hook() { ExitCode::FAILURE } else { failed }
+}
+
+/// The code of a refused command line. Scripts tell a bad duration from other mistakes.
+fn usage_code(error: &clap::Error) -> &'static str {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return "usage" };
+    if error.kind() != ErrorKind::ValueValidation {
+        return "usage";
+    }
+    match argument.split(' ').next() {
+        Some("--timeout") => "bad_timeout",
+        Some("--ttl" | "--for") => "bad_ttl",
+        Some("--expires") => "bad_time",
+        _ => "usage",
+    }
 }
 
 /// Whether the verb is that of a hook, whatever else is wrong with the arguments.

@@ -4,17 +4,22 @@ use clap::Args;
 use serde_json::json;
 use switchboard_core::AgentId;
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Say that you are done with messages: they move to the archive and their senders are told.
+/// Acknowledge messages: move them to the archive and notify their senders.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard ack msg_1a2b3c",
+    "switchboard ack msg_1a2b3c msg_4d5e6f --note 'merged as 4f2e1d'",
+])]
 pub(crate) struct Ack {
-    /// The messages
+    /// The messages to acknowledge
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 
-    /// What came of it, for the sender's receipt
+    /// Add a note; other agents see it
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }

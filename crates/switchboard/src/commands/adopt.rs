@@ -5,6 +5,7 @@ use door_workspace::Tree;
 use serde_json::json;
 use switchboard_hub::{ForeignDatabase, Hub};
 
+use crate::cli::help::examples;
 use crate::commands::inbox::count;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -12,13 +13,17 @@ use crate::ownership;
 use crate::person::{Consent, require_person};
 use crate::show::plain;
 
-/// Use a database that came from elsewhere: a copied workspace, a restored backup, a new home.
+/// Adopt a database from another machine or a backup, after showing whose messages it holds.
 ///
-/// It shows whose messages the database holds and asks. From then on they are believed as this hub's own. What the
-/// hub wrote since is kept beside it, and its mailbox files are read again.
+/// A database that was copied, restored or moved is not used until a person adopts it. From then on its messages are
+/// trusted as this hub's own. The database used in between is kept beside it, and the mailbox files are read again.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard adopt",
+    "switchboard adopt hub.db.foreign.20260205  # one of several, as `switchboard doctor` lists them",
+])]
 pub(crate) struct Adopt {
-    /// Its file in `.switchboard/`; without it, the only one there is
+    /// The database file in `.switchboard/` [default: the only one from elsewhere]
     #[arg(value_name = "FILE")]
     file: Option<String>,
     #[command(flatten)]

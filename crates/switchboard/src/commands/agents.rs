@@ -7,14 +7,19 @@ use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
 use switchboard_hub::{Part, Registration};
 use switchboard_sys::clock::ago;
 
+use crate::cli::help::examples;
 use crate::commands::who::hear_all;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::holdings::Holdings;
 use crate::show;
 
-/// List, register, rename or remove agents, or set what one is doing.
+/// List, register, rename or remove agents, or set an agent's role or status.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard agents",
+    "switchboard agents register codex --role reviewer --team backend",
+])]
 pub(crate) struct Agents {
     #[command(subcommand)]
     command: Option<Verb>,
@@ -22,43 +27,52 @@ pub(crate) struct Agents {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List all agents (also without a verb)
+    /// List all agents (the default)
+    #[command(after_long_help = examples!["switchboard agents list"])]
     List,
-    /// Make an agent known, or add to what is known of it
+    /// Register an agent, or change the role or team of a registered one
+    #[command(after_long_help = examples![
+        "switchboard agents register codex",
+        "switchboard agents register codex --role reviewer --team backend",
+    ])]
     Register {
-        /// Its name: letters, digits, space, '.', '_' and '-'
+        /// The agent's name: letters, digits, space, '.', '_' and '-'
         name: String,
-        /// What it is there for: lead, coder 1, coder 2, reviewer, tester, researcher, execution …
+        /// Set its role: lead, coder 1, coder 2, reviewer, tester, researcher, execution …
         #[arg(long)]
         role: Option<String>,
-        /// The team it belongs to; made where it does not exist
+        /// Add it to this team, which is created if it does not exist
         #[arg(long)]
         team: Option<String>,
     },
-    /// Give an agent another name; the old one goes on reaching it
+    /// Rename an agent; messages to the old name still reach it
+    #[command(after_long_help = examples!["switchboard agents rename codex codex-2"])]
     Rename {
-        /// The name now
+        /// The current name
         from: String,
-        /// The name from now on
+        /// The new name
         to: String,
     },
-    /// Say what an agent is there for
+    /// Set an agent's role
+    #[command(after_long_help = examples!["switchboard agents role codex reviewer"])]
     Role {
         /// The agent
         name: String,
-        /// lead, coder 1, coder 2, reviewer, tester, researcher, execution … or none
+        /// Its role: lead, coder 1, coder 2, reviewer, tester, researcher, execution … or none
         role: String,
     },
-    /// Say what an agent is doing: working, thinking, idle, error, active, away …
+    /// Set what an agent is doing
+    #[command(after_long_help = examples!["switchboard agents status codex working 'refactoring the parser'"])]
     Status {
         /// The agent
         name: String,
-        /// One word
+        /// One word: working, thinking, idle, error, active, away …
         status: String,
-        /// A sentence more
+        /// A sentence with details
         message: Option<String>,
     },
-    /// Remove an agent; its mail stays
+    /// Remove an agent; its messages stay
+    #[command(after_long_help = examples!["switchboard agents remove codex"])]
     Remove {
         /// The agent
         name: String,

@@ -7,14 +7,17 @@ use switchboard_core::Hop;
 use switchboard_hub::{Audit as Found, AuditEntry, BreakReason, ChainHash, ChainHead};
 use switchboard_sys::clock::ago;
 
+use crate::cli::help::examples;
+use crate::cli::values::number;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
 /// How many entries are read at a time.
 const STEP: usize = 500;
 
-/// Check that the journal is what was written, and export it.
+/// Verify the journal's chain of hashes, or export the journal.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard audit verify"])]
 pub(crate) struct Audit {
     #[command(subcommand)]
     command: Verb,
@@ -22,18 +25,26 @@ pub(crate) struct Audit {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Go through the whole journal; names the first entry that was changed, added or removed
+    /// Verify the whole journal and report the first entry that was changed, added or removed
+    #[command(after_long_help = examples![
+        "switchboard audit verify  # prints the head as NUMBER:HASH",
+        "switchboard audit verify --head 7:0000000000000000000000000000000000000000000000000000000000000000",
+    ])]
     Verify {
-        /// The end of the journal as it was told before: it must still be in it
+        /// Check that the journal still contains this head, which an earlier run printed
         #[arg(long, value_name = "NUMBER:HASH", value_parser = head)]
         head: Option<ChainHead>,
     },
-    /// Print every entry with its hashes, one JSON object a line
+    /// Export every entry with its hashes, one JSON object per line
+    #[command(after_long_help = examples![
+        "switchboard audit export",
+        "switchboard audit export --after 1000 --no-bodies",
+    ])]
     Export {
-        /// Only what came after this entry
-        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        /// Export only entries after this number
+        #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = number::<i64>)]
         after: i64,
-        /// Without the text of the messages and their metadata
+        /// Leave out the text of messages and their metadata
         #[arg(long)]
         no_bodies: bool,
     },

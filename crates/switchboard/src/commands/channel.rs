@@ -16,12 +16,19 @@ use jiff::Timestamp;
 use switchboard_core::{Name, Trust, label_inline};
 use switchboard_sys::clock::ago;
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show::{self, Reader};
 
-/// Post to channels and read them: folders of message files that a team shares.
+/// Post to channels, read them and archive old messages.
+///
+/// A channel is a folder of message files that a team shares.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard channel post --channel general --text 'the build is green'",
+    "switchboard channel read --channel general",
+])]
 pub(crate) struct Channel {
     #[command(subcommand)]
     command: Verb,
@@ -29,17 +36,11 @@ pub(crate) struct Channel {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Put a message into a channel; the first one makes it
     Post(post::Post),
-    /// Show the messages of a channel, oldest first
     Read(read::Read),
-    /// List the channels
     List(list::List),
-    /// Show the newest messages of a channel, and go on as they come
     Tail(tail::Tail),
-    /// Move old messages of a channel out of the way
     Archive(archive::Archive),
-    /// Show the folder of the channels, or accept another one in its place
     Root(root::Root),
 }
 

@@ -1,43 +1,57 @@
 //! `switchboard claim`
 
 use clap::Args;
+use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::TaskName;
 use switchboard_hub::{CLAIM_LEASE, TaskClaim};
 
-use crate::commands::send::time_span;
+use crate::cli::help::examples;
+use crate::cli::values::{lifetime, number};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Take a task on, so that nobody else does; without a task, list who has which.
+/// Claim a task so that no other agent takes it, or list claims.
 ///
-/// Of all who claim a task at once, one gets it, with a number. Name the number with what you do for the task
-/// (`switchboard send --claim TASK:NUMBER`, `claim TASK --check NUMBER`): once the claim has ended, it is refused.
+/// One claim on a task is in force at a time, and it has a fence number. Pass the number with what you do for the task
+/// (`switchboard send --claim TASK:NUMBER`, `switchboard claim TASK --check NUMBER`): once the claim has ended, it is
+/// refused.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard claim  # lists all claims",
+    "switchboard claim TICKET-7 --for 2h --note 'on branch parser'",
+    "switchboard claim TICKET-7 --check 3",
+])]
 pub(crate) struct Claim {
-    /// The task: a ticket, a word, a sentence
+    /// The task: a ticket, a word or a sentence [default: list all claims]
     task: Option<String>,
 
-    /// How long you have it, unless you renew it [default: 10m, at most 24h]
-    #[arg(long = "for", value_name = "TIME", requires = "task")]
-    lease: Option<String>,
+    /// Set how long the lease lasts unless you renew it [default: 10m; at most 24h]
+    #[arg(long = "for", value_name = "DURATION", requires = "task", value_parser = lifetime)]
+    lease: Option<SignedDuration>,
 
-    /// A line about it, for the others
+    /// Add a note; other agents see it
     #[arg(long, value_name = "TEXT", requires = "task")]
     note: Option<String>,
 
-    /// Among all hubs that are linked over NATS, not only in this workspace; `serve` has to run
+    /// Claim among all hubs linked over NATS, not only in this workspace; needs a running `switchboard serve`
     #[arg(long, requires = "task", conflicts_with = "check")]
     everywhere: bool,
 
-    /// Only say whether your claim of this number is still in force
-    #[arg(long, value_name = "NUMBER", requires = "task", conflicts_with_all = ["lease", "note"])]
+    /// Check whether your claim with this fence number is still in force
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "task",
+        conflicts_with_all = ["lease", "note"],
+        value_parser = number::<i64>
+    )]
     check: Option<i64>,
 }
 
 pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
-    let lease = args.lease.as_deref().map(time_span).transpose()?.unwrap_or(CLAIM_LEASE);
+    let lease = args.lease.unwrap_or(CLAIM_LEASE);
     let task = args.task.as_deref().map(TaskName::parse).transpose()?;
     let workspace = context.open().await?;
     let hub = workspace.hub();

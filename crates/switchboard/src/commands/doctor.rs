@@ -14,6 +14,7 @@ use door_workspace::{Tree, Workspace};
 use serde::Serialize;
 use switchboard_hub::{DatabaseState, Extent, Hub, HubKey};
 
+use crate::cli::help::examples;
 use crate::commands::hook::Client;
 use crate::commands::inbox::count;
 use crate::commands::install;
@@ -23,17 +24,21 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::ownership;
 
-/// Check disk, settings, database, locks, deliveries and files. Changes nothing without --fix.
+/// Check files, database, permissions and locks, and repair them with --fix.
 ///
-/// It looks at the newest 1,000 messages and their files, and takes about as long for any number of messages. `--full` and
-/// `--fix` compare every message with its file and verify the whole journal.
+/// Without options it checks the newest 1,000 messages and their files, which takes about as long for any number of
+/// messages. `--full` and `--fix` compare every message with its file and verify the whole journal.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard doctor",
+    "switchboard doctor --fix",
+])]
 pub(crate) struct Doctor {
-    /// Repair what can be repaired; no mail is removed, whatever the settings say of its age
+    /// Repair what can be repaired; no message is removed, whatever the retention settings say
     #[arg(long)]
     fix: bool,
 
-    /// Compare every file and every message, and verify the whole journal
+    /// Compare every file with every message, and verify the whole journal
     #[arg(long)]
     full: bool,
 }

@@ -8,14 +8,20 @@ use serde_json::json;
 use switchboard_core::Pattern;
 use switchboard_hub::{Reservation, WorkTree};
 
+use crate::cli::help::examples;
 use crate::context::{Context, UNNAMED};
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// Check that what is about to be committed is nobody else's.
+/// Check that staged files are not reserved by another agent; installs as a Git hook.
 ///
-/// Exit code 1 says that it is, and whose; that it could not be found out is another code.
+/// Exit code 1 means that another agent reserved a staged file, and the error names it. Another nonzero code means that
+/// the reservations could not be checked.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard guard",
+    "switchboard guard install",
+])]
 pub(crate) struct Guard {
     #[command(subcommand)]
     command: Option<Verb>,
@@ -23,9 +29,11 @@ pub(crate) struct Guard {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Have Git check before every commit; a hook that is there goes on being run
+    /// Install the check as Git's pre-commit hook; an existing hook still runs first
+    #[command(after_long_help = examples!["switchboard guard install"])]
     Install,
-    /// Take the check out again, and put back the hook that was there
+    /// Uninstall the pre-commit hook, and restore the one from before
+    #[command(after_long_help = examples!["switchboard guard uninstall"])]
     Uninstall,
 }
 

@@ -11,6 +11,7 @@ mod input;
 mod output;
 
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use door_workspace::{ChatRegistration, PushPolicy, Workspace};
@@ -19,6 +20,8 @@ use switchboard_sys::lineage::LaunchKind;
 
 use self::input::Input;
 use self::output::Answer;
+use crate::cli::help::examples;
+use crate::cli::values::duration;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::person::lineage;
@@ -26,16 +29,21 @@ use crate::person::lineage;
 /// Most bytes of a text that a client takes from a hook: Claude Code cuts at 10,000 characters, Codex at about as much.
 const ROOM: usize = 9_500;
 
-/// Show an agent's new mail to its model: what a hook of its client calls, with the client's JSON on stdin.
+/// Show new messages to an agent's model; called by the hooks of its client.
 ///
-/// `switchboard install claude` or `codex` writes these calls into the client's settings.
+/// The client's JSON is read from stdin. `switchboard install claude` or `codex` writes these calls into the client's
+/// settings.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard hook claude session-start",
+    "switchboard hook claude idle --timeout 8h",
+])]
 pub(crate) struct Hook {
-    /// Whose hook it is
+    /// The client that runs the hook
     #[arg(value_enum)]
     client: Client,
 
-    /// What happened
+    /// The event that triggered the hook
     #[arg(value_enum)]
     event: Event,
 
@@ -44,9 +52,9 @@ pub(crate) struct Hook {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
-    /// With idle: how many seconds to wait [default: a day]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    timeout: Option<f64>,
+    /// Stop waiting after this long [default: 1d; only for the event idle]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = duration)]
+    timeout: Option<Duration>,
 }
 
 /// The clients whose hooks are known.
@@ -56,18 +64,18 @@ pub(crate) enum Client {
     Codex,
 }
 
-/// What a hook is called for.
+/// The events that trigger a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Event {
-    /// A session begins
+    /// A session starts
     SessionStart,
-    /// The person has typed a prompt
+    /// The person submitted a prompt
     UserPrompt,
-    /// A tool has answered
+    /// A tool returned its result
     PostTool,
     /// The model is about to stop
     Stop,
-    /// The session is idle: wait for mail, then wake it (Claude Code, asyncRewake)
+    /// The session is idle: wait for a message, then wake it (Claude Code, asyncRewake)
     Idle,
 }
 

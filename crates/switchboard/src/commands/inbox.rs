@@ -5,6 +5,8 @@ use door_workspace::{Workspace, WorkspaceError};
 use switchboard_core::{AgentId, MessageId};
 use switchboard_hub::{HubError, MailboxQuery, Part};
 
+use crate::cli::help::examples;
+use crate::cli::options::{FullBodies, Limit};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
@@ -12,31 +14,35 @@ use crate::show;
 /// Counting stops here: nobody cares whether it is 5,000 or 6,000.
 const COUNTED: usize = 1000;
 
-/// Read a mailbox, oldest first. What you read in your own counts as seen; `ack` is what ends it.
+/// Read a mailbox, oldest message first.
+///
+/// Messages that you read in your own mailbox count as seen. They stay there until you `ack` them.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard inbox",
+    "switchboard inbox codex --unseen --full",
+])]
 pub(crate) struct Inbox {
-    /// Whose mailbox [default: yours]
+    /// The agent whose mailbox to read [default: yours]
     agent: Option<String>,
 
-    /// Most messages to show
-    #[arg(long, value_name = "N", default_value_t = 20, allow_negative_numbers = true)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<20>,
 
-    /// Only what came after this message
+    /// Show only what came after this message
     #[arg(long, value_name = "ID")]
     since: Option<String>,
 
-    /// Only what has not been seen
+    /// Show only unseen messages
     #[arg(long)]
     unseen: bool,
 
-    /// What is done with or expired, instead of what waits
+    /// Show acknowledged and expired messages instead of waiting ones
     #[arg(long, conflicts_with = "unseen")]
     archived: bool,
 
-    /// Whole bodies, however long
-    #[arg(long)]
-    full: bool,
+    #[command(flatten)]
+    bodies: FullBodies,
 }
 
 pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
@@ -59,14 +65,15 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
         (_, true) => Part::Unseen,
         _ => Part::Waiting,
     };
-    let page = hub.mailbox(MailboxQuery { agent: owner.clone(), after, limit: args.limit, part }).await?;
+    let page =
+        hub.mailbox(MailboxQuery { agent: owner.clone(), after, limit: args.limit.limit, part }).await?;
     let (printer, reader) = (context.printer, context.reader()?);
     for mail in &page.items {
         let state = mail.delivery.state.as_str();
         if printer.is_json() {
             printer.object(&show::MessageLine::new(&mail.stored, state));
         } else {
-            printer.line(show::message_text(&mail.stored, state, hub.now(), args.full, reader));
+            printer.line(show::message_text(&mail.stored, state, hub.now(), args.bodies.full, reader));
         }
     }
     summarise(&context, &workspace, &owner, &args, page.items.len(), page.more).await?;
@@ -77,7 +84,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     if context.reads_own(&owner, &directory)? && !args.archived {
         // What was cut short has not been seen.
         let whole = |mail: &&switchboard_hub::MailboxMessage| {
-            printer.is_json() || show::is_whole(&mail.stored, args.full, reader)
+            printer.is_json() || show::is_whole(&mail.stored, args.bodies.full, reader)
         };
         let shown = page.items.iter().filter(whole).map(|mail| mail.stored.message.id).collect();
         workspace.mark_seen(&owner, shown).await?;
@@ -100,7 +107,7 @@ async fn summarise(
         if more {
             printer.note("There is more; continue with --since ID.");
         }
-    } else if shown == 0 && args.limit > 0 {
+    } else if shown == 0 && args.limit.limit > 0 {
         printer.note(format_args!("No messages for {owner}."));
     } else if more {
         let waiting = workspace.hub().unread(owner.clone(), COUNTED).await?;

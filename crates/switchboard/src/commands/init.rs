@@ -11,29 +11,40 @@ use switchboard_core::Name;
 use switchboard_hub::Registration;
 use switchboard_sys::files::Created;
 
+use crate::cli::help::examples;
 use crate::config;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::ownership;
 
-/// Make a workspace here, or complete one. What is there is left alone, but for `.mcp.json`: its servers
-/// become suites, Switchboard takes their place in it, and the old file is kept.
+/// Create a workspace in this folder, and import the MCP servers of `.mcp.json`.
+///
+/// Existing files stay as they are, except `.mcp.json`: its servers become suites, Switchboard replaces them in it, and
+/// the old file is kept in `.switchboard/backups`. Running it again completes a workspace.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard init codex claude",
+    "switchboard init --from cursor --yes",
+])]
 pub(crate) struct Init {
-    /// Register these agents at once
+    /// Agents to register
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
-    /// Leave `.mcp.json` alone
+
+    /// Do not import the servers of `.mcp.json`
     #[arg(long)]
     no_import: bool,
-    /// Also take over the servers of a client: claude-code, claude-desktop, cursor, vscode, codex, gemini,
-    /// windsurf or zed; its own settings are only read
+
+    /// Import the servers of a client as well: claude-code, claude-desktop, cursor, vscode, codex, gemini, windsurf or
+    /// zed; its settings are only read
     #[arg(long, value_name = "CLIENT")]
     from: Option<String>,
-    /// Where the settings of that client are
-    #[arg(long, value_name = "PATH", requires = "from")]
+
+    /// Read the settings of that client from this file
+    #[arg(long, value_name = "FILE", requires = "from")]
     file: Option<PathBuf>,
-    /// Trust every server that is imported, without asking
+
+    /// Trust every imported server without asking
     #[arg(short, long)]
     yes: bool,
 }

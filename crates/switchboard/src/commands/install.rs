@@ -18,40 +18,48 @@ use switchboard_sys::clock::Clock;
 
 use self::entries::Entries;
 use self::settings::{Place, Settings, Written};
+use crate::cli::help::examples;
 use crate::commands::hook::Client;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Write our MCP server, and the hooks by which mail reaches the model, into the settings of clients. What is there
-/// already stays as it is; the files that are changed are copied beside themselves first.
+/// Add Switchboard's MCP server and hooks to the settings of clients.
+///
+/// Existing entries stay as they are. Each changed file is first copied beside itself.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard install claude codex",
+    "switchboard install claude --agent reviewer --dry-run",
+])]
 pub(crate) struct Install {
     #[command(flatten)]
     which: Which,
 
-    /// The agent's name [default: the client's]
+    /// Set the agent's name [default: the client's]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 }
 
-/// Take out of the settings of clients what `install` wrote, and nothing else.
+/// Remove from clients' settings what `install` added.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard uninstall claude"])]
 pub(crate) struct Uninstall {
     #[command(flatten)]
     which: Which,
 }
 
+/// The settings files to edit.
 #[derive(Debug, Args)]
 struct Which {
     /// The clients
     #[arg(required = true, value_enum)]
     clients: Vec<Client>,
 
-    /// In your own settings, for all your projects, instead of those of this workspace
+    /// Edit your own settings, for all projects, instead of those of this workspace
     #[arg(long)]
     user: bool,
 
-    /// Show what would change, and change nothing
+    /// Show what would change without changing it
     #[arg(long)]
     dry_run: bool,
 }

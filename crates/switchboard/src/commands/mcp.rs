@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::help::examples;
 use crate::commands::who::hear_all;
 use crate::config::Settings;
 use crate::context::{Context, HEAR_EVERY, Open};
@@ -21,16 +22,20 @@ use crate::front::{Front, Passed};
 /// The version of this program. Another one may have other tools.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Serve MCP on stdin and stdout: what an agent's client starts. Needs no `serve`.
+/// Serve MCP on stdin and stdout, for an agent's client.
 ///
-/// Where `serve` runs in the workspace, it answers, so that many agents share one set of servers behind suites. When it
-/// ends, the session goes on by itself.
+/// Where `switchboard serve` runs in the workspace, the session is relayed to it, so that many agents share one set of
+/// servers behind suites. When `serve` ends, the session continues in this process.
 ///
-/// The agent is the one of --from or SWITCHBOARD_AGENT_NAME; without it, the first that the session
+/// The session speaks for the agent of --from or SWITCHBOARD_AGENT_NAME; without either, for the first agent that it
 /// registers.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard mcp",
+    "switchboard --from codex mcp",
+])]
 pub(crate) struct Mcp {
-    /// Answer in this process, also where `serve` runs
+    /// Serve in this process even where `switchboard serve` runs
     #[arg(long)]
     alone: bool,
 }

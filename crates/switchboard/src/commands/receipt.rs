@@ -4,12 +4,14 @@ use clap::Args;
 use serde_json::json;
 use switchboard_hub::HubError;
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Ask what became of a message, for every recipient.
+/// Show the delivery status of a message, for each recipient.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard receipt msg_1a2b3c"])]
 pub(crate) struct ReceiptOf {
     /// The message
     id: String,

@@ -3,17 +3,21 @@
 use clap::Args;
 use switchboard_core::TaskName;
 
+use crate::cli::help::examples;
+use crate::cli::values::number;
 use crate::commands::claim::print;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Give back a task that you have taken on, so that others can have it.
+/// Release your claim on a task.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard release TICKET-7 3"])]
 pub(crate) struct Release {
     /// The task
     task: String,
 
-    /// The number that the claim was given
+    /// The fence number that `switchboard claim` printed
+    #[arg(value_parser = number::<i64>)]
     number: i64,
 }
 

@@ -1,32 +1,35 @@
 //! `switchboard renew`
 
 use clap::Args;
+use jiff::SignedDuration;
 use switchboard_core::TaskName;
 
+use crate::cli::help::examples;
+use crate::cli::values::{lifetime, number};
 use crate::commands::claim::print;
-use crate::commands::send::time_span;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Keep a task that you have taken on for longer.
+/// Extend your claim on a task.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard renew TICKET-7 3 --for 2h"])]
 pub(crate) struct Renew {
     /// The task
     task: String,
 
-    /// The number that the claim was given
+    /// The fence number that `switchboard claim` printed
+    #[arg(value_parser = number::<i64>)]
     number: i64,
 
-    /// How long you have it from now on [default: as long as it was given for, at most 24h]
-    #[arg(long = "for", value_name = "TIME")]
-    lease: Option<String>,
+    /// Set how long the lease lasts from now on [default: as long as it was claimed for; at most 24h]
+    #[arg(long = "for", value_name = "DURATION", value_parser = lifetime)]
+    lease: Option<SignedDuration>,
 }
 
 pub(crate) async fn run(args: Renew, context: Context) -> Result<(), Failure> {
-    let lease = args.lease.as_deref().map(time_span).transpose()?;
     let task = TaskName::parse(&args.task)?;
     let workspace = context.open().await?;
-    let claim = workspace.hub().renew_claim(task, context.identity()?, args.number, lease).await?;
+    let claim = workspace.hub().renew_claim(task, context.identity()?, args.number, args.lease).await?;
     print(&context, &claim, "keeps");
     workspace.close().await;
     Ok(())

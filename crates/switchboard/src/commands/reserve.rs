@@ -3,42 +3,49 @@
 use std::path::Path;
 
 use clap::Args;
+use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::Pattern;
 use switchboard_hub::{RESERVATION_LEASE, Reservation, WorkTree};
 
-use crate::commands::send::time_span;
+use crate::cli::help::examples;
+use crate::cli::values::lifetime;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// Say which files you work at, so that others keep away; without patterns, list who works at which.
+/// Reserve files you are editing, or list reservations.
 ///
-/// It keeps nobody from anything by itself. `switchboard guard install` has Git ask before every commit.
+/// A reservation is advice: it blocks no write. `switchboard guard install` makes Git check it before every commit.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard reserve  # lists all reservations",
+    "switchboard reserve src/parser.rs 'tests/**/*.rs' --for 2h --note 'error recovery'",
+    "switchboard reserve src/parser.rs --release",
+])]
 pub(crate) struct Reserve {
-    /// Files, folders or patterns: src/a.rs, docs/, 'src/**/*.rs'
+    /// Files, folders or patterns: src/a.rs, docs/, 'src/**/*.rs' [default: list all reservations]
     patterns: Vec<String>,
 
-    /// For how long, unless you reserve them again [default: 30m, at most 24h]
-    #[arg(long = "for", value_name = "TIME", requires = "patterns")]
-    lease: Option<String>,
+    /// Set how long the reservation lasts unless you repeat it [default: 30m; at most 24h]
+    #[arg(long = "for", value_name = "DURATION", requires = "patterns", value_parser = lifetime)]
+    lease: Option<SignedDuration>,
 
-    /// A line about it, for the others
+    /// Add a note; other agents see it
     #[arg(long, value_name = "TEXT", requires = "patterns")]
     note: Option<String>,
 
-    /// In every tree of the repository, not only in this one
+    /// Reserve in every working tree of the repository, not only in this one
     #[arg(long, requires = "patterns")]
     shared: bool,
 
-    /// Give them up; without patterns, all of yours
+    /// Release these reservations; without patterns, all of yours
     #[arg(long, conflicts_with_all = ["lease", "note", "shared"])]
     release: bool,
 }
 
 pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> {
-    let lease = args.lease.as_deref().map(time_span).transpose()?.unwrap_or(RESERVATION_LEASE);
+    let lease = args.lease.unwrap_or(RESERVATION_LEASE);
     let (folder, tree) = context.place()?;
     let patterns = patterns(&tree, &folder, &args.patterns)?;
     let workspace = context.open().await?;

@@ -9,6 +9,7 @@ use switchboard_core::{AgentId, Delivery, Directory, nearest};
 use switchboard_hub::{HubError, ResumedMessage, Selection, StoppedMessage};
 use switchboard_sys::clock::ago;
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::person::{Consent, require_person};
@@ -17,17 +18,22 @@ use crate::show;
 /// How long the doors of this process have for what goes on. What they do not take now, they take later.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
-/// List what was stopped, or let it go on.
+/// List messages stopped by loop limits or budgets, or let them continue.
 ///
-/// Messages are stopped that go round in circles, come too fast, or are beyond an agent's budget. What goes on is
-/// delivered, and its limits count anew.
+/// A message is stopped when replies go in circles, come too fast, or exceed an agent's budget. A resumed message is
+/// delivered, and its limits start again from zero.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard resume  # lists stopped messages",
+    "switchboard resume msg_1a2b3c",
+    "switchboard resume --all",
+])]
 pub(crate) struct Resume {
-    /// A message of the conversation that goes on, or an agent; without it, what is stopped is listed
+    /// A message of the conversation to resume, or an agent [default: list stopped messages]
     #[arg(value_name = "ID|AGENT", conflicts_with = "all")]
     what: Option<String>,
 
-    /// Everything goes on
+    /// Resume everything
     #[arg(long)]
     all: bool,
 

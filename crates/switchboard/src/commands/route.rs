@@ -9,20 +9,25 @@ use switchboard_core::{
 };
 use switchboard_hub::Hub;
 
+use crate::cli::help::examples;
 use crate::commands::inbox::count;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Explain where a message to an address would go, and why. Nothing is sent.
+/// Explain where a message to an address would go, and why.
 ///
-/// The same rule that `send` goes by is asked, with you as the sender; --from asks it for another.
+/// It applies the rules of `send` without sending anything, with you as the sender or the agent of --from.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard route team:backend",
+    "switchboard --from codex route '#general'",
+])]
 pub(crate) struct RouteTo {
     /// codex · team:backend · #general · alice@research · job:7/0 · all · or a role
     to: String,
 
-    /// As of a recipient that reads its mailbox as files and never registered
+    /// Accept a recipient that is not registered and reads its mailbox as files
     #[arg(long)]
     allow_unregistered: bool,
 }

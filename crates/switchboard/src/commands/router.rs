@@ -12,6 +12,7 @@ use switchboard_sys::files::Dir;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::running::Running;
+use crate::cli::help::examples;
 use crate::commands::mcp::stop_at_signals;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -19,35 +20,40 @@ use crate::failure::{Exit, Failure};
 /// A file with tokens has a line for each.
 const TOKENS: u64 = 64 << 10;
 
-/// Let a program drive workers over NDJSON (codeswarm.router.v1): commands in, events out.
+/// Let a program drive workers over NDJSON on stdin or a socket.
 ///
-/// `switchboard serve` does the same on `.switchboard/router.sock`. One router runs in a workspace at a time.
+/// The protocol is codeswarm.router.v1: commands in, events out. `switchboard serve` offers the same on
+/// `.switchboard/router.sock`. One router runs in a workspace at a time.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard router",
+    "switchboard router --listen 127.0.0.1:7000 --tokens tokens.txt",
+])]
 pub(crate) struct Router {
-    /// Commands on stdin, events on stdout (also without --listen)
+    /// Read commands on stdin and write events on stdout (the default without --listen)
     #[arg(long)]
     stdio: bool,
 
-    /// Listen for clients: 127.0.0.1:PORT with a token, or unix:PATH (`router.legacyClients` in your own settings lets
-    /// clients of the older router in without one)
+    /// Listen for clients: 127.0.0.1:PORT with a token, or unix:FILE (`router.legacyClients` in your own settings admits
+    /// clients of the older router without one)
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
-    /// When stdin ends: let what was asked for come to its end, or stop at once
-    #[arg(long, value_name = "HOW", default_value = "drain")]
+    /// Choose what to do when stdin ends
+    #[arg(long, value_name = "ACTION", default_value = "drain")]
     on_eof: OnEof,
 
-    /// Tokens for clients on the network, one `OWNER TOKEN` a line, each for its owner's jobs alone
+    /// Read clients' tokens from this file, one `OWNER TOKEN` per line, each valid for its owner's jobs
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
 }
 
-/// What becomes of work when stdin ends.
+/// What the router does with running work when stdin ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnEof {
-    /// Let it come to its end.
+    /// Finish running work
     Drain,
-    /// Stop at once.
+    /// Stop at once
     Stop,
 }
 

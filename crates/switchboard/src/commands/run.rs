@@ -19,24 +19,31 @@ use switchboard_hub::Registration;
 use switchboard_sys::lineage::{Launch, LaunchKind, NO_SHARED_DAEMON};
 
 use self::session::{Ended, Session};
-use crate::commands::sentinel::guard;
+use crate::cli::help::examples;
+use crate::commands::reap::guard;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::log;
 
-/// Run an agent's program in this terminal. You use it as ever; messages of kind `execute` to the agent
-/// are typed into its empty input field, as if you had, and never while it shows a question.
+/// Run an agent's program in this terminal so that messages can be typed into it.
+///
+/// You use the program as usual. Messages of kind `execute` to the agent are typed into its empty input field as if you
+/// had typed them, and never while it shows a question.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard run --name codex -- codex",
+    "switchboard run --name reviewer --role reviewer --notify-mail -- claude --continue",
+])]
 pub(crate) struct Run {
-    /// The agent whose terminal this is; registered where it is not known
+    /// The agent of this terminal; registered if it is unknown
     #[arg(long)]
     name: String,
 
-    /// What the agent is there for: lead, coder 1, reviewer …
+    /// Set its role: lead, coder 1, coder 2, reviewer, tester, researcher, execution …
     #[arg(long)]
     role: Option<String>,
 
-    /// Also type a one-line notice of new mail when nothing happens in the terminal
+    /// Also type a one-line notice of new messages when the terminal is quiet
     #[arg(long)]
     notify_mail: bool,
 

@@ -2,29 +2,35 @@
 
 use clap::Args;
 
+use crate::cli::help::examples;
+use crate::cli::options::{FullBodies, Limit};
 use crate::commands::inbox::seq_of;
 use crate::commands::tail::print_messages;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Find messages that hold all of the words, newest first.
+/// Search messages by their words.
+///
+/// It shows the messages that contain all of the words, newest first.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard search flaky test",
+    "switchboard search deadlock -n 5 --full",
+])]
 pub(crate) struct Search {
-    /// The words
+    /// The words to search for
     #[arg(required = true)]
     words: Vec<String>,
 
-    /// Most messages to show
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<20>,
 
-    /// Only what came before this message
+    /// Show only what came before this message
     #[arg(long, value_name = "ID")]
     before: Option<String>,
 
-    /// Whole bodies, however long
-    #[arg(long)]
-    full: bool,
+    #[command(flatten)]
+    bodies: FullBodies,
 }
 
 /// So many messages take longer to index than anybody waits without being told why: about half a second.
@@ -46,11 +52,11 @@ pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
         }
         None => {}
     };
-    let page = workspace.hub().search_with(&args.words.join(" "), before, args.limit, progress).await?;
+    let page = workspace.hub().search_with(&args.words.join(" "), before, args.limit.limit, progress).await?;
     if let Some(bar) = &working {
         bar.finish_and_clear();
     }
-    print_messages(&workspace, &context, &page.items, args.full).await?;
+    print_messages(&workspace, &context, &page.items, args.bodies.full).await?;
     if page.items.is_empty() {
         context.printer.note("Nothing found.");
     } else if page.more {

@@ -9,14 +9,17 @@ use std::time::Duration;
 
 use clap::Args;
 use door_workspace::{OutgoingMessage, Persona, Workspace, WorkspaceError};
-use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, Name, Receipt, Route, TaskName,
-    in_json_words, nearest,
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, Name, Receipt, Route, TaskName, nearest,
 };
 use switchboard_hub::Stored;
 
+use crate::cli::help::examples;
+use crate::cli::json_error::describe_json_error;
+use crate::cli::options::{Metadata, ReplyTo};
+use crate::cli::values::{duration, lifetime};
 use crate::commands::who::hear_all;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -25,8 +28,16 @@ use crate::show;
 /// How long `send` waits for its own mailbox file; longer only when the disk hangs.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
-/// Send a message. It is on disk before this returns.
+/// Send a message to an agent, a team, a channel or everyone.
+///
+/// The command returns when the message is on disk.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard send codex 'Please review src/parser.rs'",
+    "switchboard send team:backend --file notes.md --kind request_review",
+    "switchboard send codex 'Which port?' --wait --timeout 90s",
+    "switchboard --from codex send claude 'done' --reply-to msg_1a2b3c",
+])]
 pub(crate) struct Send {
     /// codex · team:backend · #general · alice@research · job:7/0 · all · or a role
     to: String,
@@ -35,46 +46,50 @@ pub(crate) struct Send {
     #[arg(allow_hyphen_values = true)]
     text: Option<String>,
 
-    /// Read the text from a file
-    #[arg(long, value_name = "PATH", conflicts_with = "text")]
+    /// Read the text from this file
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
 
-    /// What it is for: delegate_task, request_review, submit_result, status_update or execute
+    /// Set the kind of message: delegate_task, request_review, submit_result, status_update or execute
     /// [default: submit_result for a reply, else delegate_task]
     #[arg(long)]
     kind: Option<String>,
 
-    /// The message this answers
-    #[arg(long, value_name = "ID")]
-    reply_to: Option<String>,
+    #[command(flatten)]
+    reply: ReplyTo,
 
-    /// Extra data, as a JSON object
-    #[arg(long, value_name = "JSON")]
-    metadata: Option<String>,
+    #[command(flatten)]
+    metadata: Metadata,
 
-    /// The claim that this is written under; refused once the claim is not in force any more
+    /// Send under this claim; refused if the claim is no longer in force
     #[arg(long, value_name = "TASK:NUMBER")]
     claim: Option<String>,
 
-    /// How long the message is of use, for example 30m, 8h or 2d; then it goes to the archive
-    #[arg(long, value_name = "TIME")]
-    ttl: Option<String>,
+    /// Let the message expire to the archive after this long
+    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    ttl: Option<SignedDuration>,
 
-    /// Take the place of your earlier tasks for the same recipient that are still waiting
+    /// Replace your earlier tasks for the same recipient that are still waiting
     #[arg(long)]
     replace: bool,
 
-    /// Send to an agent that reads its mailbox as files and never registered
+    /// Accept a recipient that is not registered and reads its mailbox as files
     #[arg(long)]
     allow_unregistered: bool,
 
-    /// Wait for the answer and print it
+    /// Wait for the reply and print it
     #[arg(long)]
     wait: bool,
 
-    /// With --wait: how many seconds [default: until it comes]
-    #[arg(long, value_name = "S", allow_negative_numbers = true, requires = "wait")]
-    timeout: Option<f64>,
+    /// Stop waiting after this long [default: wait forever]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        allow_negative_numbers = true,
+        requires = "wait",
+        value_parser = duration
+    )]
+    timeout: Option<Duration>,
 }
 
 impl Send {
@@ -89,7 +104,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     // Before the workspace is opened: what is no address at all needs none.
     let mut to: Address = args.to.parse()?;
     let kind = kind(&args)?;
-    let mut metadata = metadata(args.metadata.as_deref())?;
+    let mut metadata = metadata(args.metadata.metadata.as_deref())?;
     if let Some(claim) = &args.claim {
         metadata.insert("claim".to_owned(), claim_of(claim)?);
     }
@@ -116,8 +131,8 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         answer::can_be_given(workspace, &from).await?;
     }
     let now = workspace.hub().now();
-    let expires_at = args.ttl.as_deref().map(|ttl| expiry(ttl, now)).transpose()?;
-    let in_reply_to = match &args.reply_to {
+    let expires_at = args.ttl.map(|ttl| expiry(ttl, now)).transpose()?;
+    let in_reply_to = match &args.reply.reply_to {
         Some(id) => Some(workspace.resolve_id_for(&from, id).await?),
         None => None,
     };
@@ -185,7 +200,7 @@ fn unknown_to_files(error: WorkspaceError) -> Failure {
 }
 
 fn kind(args: &Send) -> Result<Kind, Failure> {
-    let default = if args.reply_to.is_some() { "submit_result" } else { "delegate_task" };
+    let default = if args.reply.reply_to.is_some() { "submit_result" } else { "delegate_task" };
     kind_named(args.kind.as_deref().unwrap_or(default))
 }
 
@@ -207,7 +222,7 @@ pub(crate) fn kind_named(text: &str) -> Result<Kind, Failure> {
 fn metadata(text: Option<&str>) -> Result<Map<String, Value>, Failure> {
     let Some(text) = text else { return Ok(Map::new()) };
     serde_json::from_str(text).map_err(|error| {
-        let problem = in_json_words(&error.to_string());
+        let problem = describe_json_error(&error);
         Failure::new("bad_metadata", Exit::Usage, format!("--metadata is not a JSON object: {problem}"))
             .hint("for example --metadata '{\"ticket\": 7}'")
     })
@@ -246,20 +261,11 @@ fn body(args: &Send) -> Result<String, Failure> {
     }
 }
 
-fn expiry(ttl: &str, now: Timestamp) -> Result<Timestamp, Failure> {
-    now.checked_add(time_span(ttl)?).map_err(|_| not_a_span(ttl))
-}
-
-/// A span of time as people write it.
-pub(crate) fn time_span(text: &str) -> Result<SignedDuration, Failure> {
-    let span: Span = text.parse().map_err(|_| not_a_span(text))?;
-    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| not_a_span(text))?;
-    if length <= SignedDuration::ZERO { Err(not_a_span(text)) } else { Ok(length) }
-}
-
-fn not_a_span(text: &str) -> Failure {
-    Failure::new("bad_ttl", Exit::Usage, format!("'{}' is not a time span", text.escape_debug()))
-        .hint("for example 30m, 8h or 2d")
+fn expiry(ttl: SignedDuration, now: Timestamp) -> Result<Timestamp, Failure> {
+    now.checked_add(ttl).map_err(|_| {
+        Failure::new("bad_ttl", Exit::Usage, "--ttl is longer than a timestamp can hold")
+            .hint("write 30m, 8h or 2d")
+    })
 }
 
 async fn print_receipt(
@@ -367,12 +373,4 @@ fn nobody_gets(receipt: &Receipt) -> Option<Failure> {
         Failure::new("not_delivered", Exit::Failed, show::plain(&message))
             .hint(format!("`switchboard receipt {id}` says what became of it")),
     )
-}
-
-/// A number of seconds from the command line.
-pub(crate) fn seconds_from(seconds: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        Failure::new("bad_timeout", Exit::Usage, format!("{seconds} is not a number of seconds"))
-            .hint("use a number from 0, for example --timeout 30")
-    })
 }

@@ -19,6 +19,8 @@ use switchboard_sys::socket::{OwnListener, place};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::help::examples;
+use crate::cli::values::{header_name, port, socket_address};
 use crate::commands::mcp::{SOCKET, VERSION, stop_at_signals};
 use crate::commands::router::Running;
 use crate::config::Settings;
@@ -28,25 +30,32 @@ use crate::front::{Front, SwarmTools};
 use crate::notify::NotifyConfig;
 use crate::telemetry;
 
-/// Keep the workspace going until you stop it: MCP over HTTP for agents, take in dropped files at once,
-/// deliver what other processes left, retry, repair, archive what has expired.
+/// Run the workspace's server: MCP over HTTP, deliveries, retries and repair.
+///
+/// Until you stop it, it serves MCP to agents, ingests dropped files at once, delivers what other processes left,
+/// retries, repairs, and archives expired messages.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard serve",
+    "switchboard serve --port 3100 --keep-token",
+    "switchboard serve --behind-proxy x-forwarded-for --swarm-listen 127.0.0.1:8443",
+])]
 pub(crate) struct Serve {
-    /// Listen on this port; 0 takes any [default: the first free one of 3100 to 3104, then any]
-    #[arg(long, value_name = "N", env = "SWITCHBOARD_PORT", hide_env_values = true)]
+    /// Listen on this port; 0 takes any free one [default: the first free one of 3100 to 3104, then any]
+    #[arg(long, value_name = "PORT", env = "SWITCHBOARD_PORT", hide_env_values = true, value_parser = port)]
     port: Option<u16>,
 
-    /// Keep the token of the last start instead of making a new one
+    /// Reuse the token of the last start instead of generating a new one
     #[arg(long)]
     keep_token: bool,
 
-    /// Messages of other owners come through a proxy on this machine: plain HTTP on a loopback address, where the last
-    /// address in this header is the client's, such as x-forwarded-for
-    #[arg(long, value_name = "HEADER")]
+    /// Receive other owners' messages from a reverse proxy on this machine: plain HTTP on a loopback address, with the
+    /// client's address last in this header, such as x-forwarded-for
+    #[arg(long, value_name = "HEADER", value_parser = header_name)]
     behind_proxy: Option<HeaderName>,
 
-    /// Where the proxy passes them on to [default: swarm.listen of your settings, or 127.0.0.1:8443]
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "behind_proxy")]
+    /// Listen for the proxy on this address [default: swarm.listen of your settings, or 127.0.0.1:8443]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "behind_proxy", value_parser = socket_address)]
     swarm_listen: Option<SocketAddr>,
 }
 

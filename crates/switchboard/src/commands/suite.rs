@@ -18,22 +18,32 @@ mod wrapper;
 use clap::{Args, Subcommand};
 use door_suites::{Discovery, SuitePaths, Suites, discover};
 
+use crate::cli::help::examples;
 use crate::config::Settings;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// What it is worth, on four well-known servers; `switchboard suite savings` counts yours.
-const WORTH: &str = "\
+/// Examples, and the token counts of four well-known servers; `switchboard suite savings` counts those of the workspace.
+const HELP: &str = concat!(
+    examples![
+        "switchboard suite",
+        "switchboard suite add memory -- npx -y @modelcontextprotocol/server-memory",
+        "switchboard suite trust",
+    ],
+    "\n\n\
 Tokens (o200k)      one by one   suites   introspecting all
   everything              1708       57                 337
   filesystem              2823       57                 390
   git                     1464       55                 306
   memory                  2378       55                 244
-  together                8366      255                1277";
+  together                8366      255                1277"
+);
 
-/// Add, trust and use MCP servers. Each becomes one tool of `switchboard mcp`.
+/// Add, trust and use MCP servers, each folded into one tool.
+///
+/// Each server becomes one tool of `switchboard mcp`, which lists and calls the server's own tools on demand.
 #[derive(Debug, Args)]
-#[command(after_help = WORTH)]
+#[command(after_long_help = HELP)]
 pub(crate) struct Suite {
     #[command(subcommand)]
     command: Option<Verb>,
@@ -41,33 +51,21 @@ pub(crate) struct Suite {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List the servers, whether they are trusted, and what is wrong (also without a verb)
+    /// List the servers, whether they are trusted, and what is wrong with them (the default)
+    #[command(after_long_help = examples!["switchboard suite list"])]
     List,
-    /// Add a server: a command after `--`, or an address with --url
     Add(add::Add),
-    /// Take a server out; its file is kept in .switchboard/backups
     Remove(remove::Remove),
-    /// Show how servers are started, and agree to it
     Trust(trust::Trust),
-    /// Show tools that changed since they were first used, and agree to the change
     Pins(pins::Pins),
-    /// Show what a server can do
     Introspect(introspect::Introspect),
-    /// Use one of a server's tools
     Call(call::Call),
-    /// Ask every server for its tools, so that none has to be started to list them
     Warm(warm::Warm),
-    /// Count the tokens that the suites save
     Savings(savings::Savings),
-    /// Show the newest lines that a server wrote to its stderr
     Logs(logs::Logs),
-    /// Put `.mcp.json` back to what it was before `switchboard init` imported it
     Revert(revert::Revert),
-    /// Let a model use a server for others, who then ask in plain language
     Wrap(wrap::Wrap),
-    /// Take that back
     Unwrap(unwrap::Unwrap),
-    /// Serve MCP in a wrapped server's place
     #[command(hide = true)]
     Wrapper(wrapper::Wrapper),
 }

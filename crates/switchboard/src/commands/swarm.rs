@@ -7,67 +7,83 @@ mod talk;
 
 use clap::{Args, Subcommand};
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Talk with agents of other owners over the internet, each message signed.
+/// Exchange signed messages with agents of other owners.
+///
+/// A swarm has a master, who manages its members. `switchboard serve` sends and receives its messages over HTTPS.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard swarm init --agent codex --endpoint https://example.org/swarm",
+    "switchboard swarm create research",
+    "switchboard swarm invite research --expires 2d",
+])]
 pub(crate) struct Swarm {
     #[command(subcommand)]
     command: Verb,
 }
 
+/// Selects a swarm by option.
+#[derive(Debug, Args)]
+struct InSwarm {
+    /// Use this swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
+/// Selects one of the owner's agents.
+#[derive(Debug, Args)]
+struct OwnAgent {
+    /// Use this agent of yours [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make an agent one that takes part in swarms: a key and an address
     Init(identity::Init),
-    /// Make a swarm that your agent leads
     Create(membership::Create),
-    /// Make an invite to give to somebody
     Invite(membership::Invite),
-    /// List the invites of a swarm
     Invites(membership::Invites),
-    /// Take an invite back
     Revoke(membership::Revoke),
-    /// Join the swarm of an invite
     Join(membership::Join),
     /// Leave a swarm
+    #[command(after_long_help = examples!["switchboard swarm leave research"])]
     Leave(membership::OneSwarm),
-    /// Remove a member until it is invited again
     Kick(membership::Kick),
-    /// Hand the master's role to a member
     Transfer(membership::Transfer),
-    /// Let in somebody who waits for approval
+    /// Approve an agent that asked to join
+    #[command(after_long_help = examples!["switchboard swarm approve dave --swarm research"])]
     Approve(membership::Decide),
-    /// Turn away somebody who waits for approval
+    /// Deny an agent that asked to join
+    #[command(after_long_help = examples!["switchboard swarm deny dave --swarm research"])]
     Deny(membership::Decide),
-    /// End a swarm for everybody
     Dissolve(membership::Dissolve),
-    /// List the swarms
     List(membership::List),
     /// List the members of a swarm
+    #[command(after_long_help = examples!["switchboard swarm members research"])]
     Members(membership::OneSwarm),
-    /// Set the endpoint of a member, for example to restore the one before a change
     Endpoint(endpoint::SetEndpoint),
-    /// Ask the master for the whole roster
+    /// Request the whole roster from the master
+    #[command(after_long_help = examples!["switchboard swarm sync research"])]
     Sync(membership::OneSwarm),
-    /// Drop what an agent or a swarm sends
+    /// Drop messages of an agent or a swarm, without notifying anyone
+    #[command(after_long_help = examples![
+        "switchboard swarm mute mallory@research",
+        "switchboard swarm mute --swarm research",
+    ])]
     Mute(membership::Mute),
-    /// Hear an agent or a swarm again
+    /// Receive messages of a muted agent or swarm again
+    #[command(after_long_help = examples!["switchboard swarm unmute mallory@research"])]
     Unmute(membership::Mute),
-    /// Write to a member, or to all of them
     Send(talk::Send),
-    /// Tell a swarm of something on GitHub
     Notify(talk::Notify),
-    /// Show the newest messages of a swarm
     Messages(talk::Messages),
-    /// Everything that a subagent needs to know
     Context(talk::ForSubagent),
-    /// Print your agent's state, to take it elsewhere; without its private key
     Export(identity::Export),
-    /// Take over a state that was exported
     Import(identity::Import),
-    /// Show or change keys
     Key(identity::Key),
 }
 

@@ -6,6 +6,8 @@ use serde_json::json;
 use switchboard_hub::{Activity, Page, Stored};
 use switchboard_sys::clock::ago;
 
+use crate::cli::help::examples;
+use crate::cli::options::{FullBodies, Limit};
 use crate::commands::inbox::seq_of;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -14,26 +16,30 @@ use crate::show;
 /// How many messages are read at a time while following.
 const STEP: usize = 200;
 
-/// Show the newest messages of everyone, oldest first.
+/// Show the newest messages of all agents, and follow new ones.
+///
+/// The oldest of them comes first.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard tail -n 50",
+    "switchboard tail --follow --json",
+])]
 pub(crate) struct Tail {
-    /// Go on showing messages as they come
+    /// Keep showing messages as they arrive
     #[arg(short, long)]
     follow: bool,
 
-    /// How many to begin with
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, allow_negative_numbers = true)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<20>,
 
-    /// Everything after this message instead
+    /// Show only what came after this message
     #[arg(long, value_name = "ID")]
     since: Option<String>,
 
-    /// Whole bodies, however long
-    #[arg(long)]
-    full: bool,
+    #[command(flatten)]
+    bodies: FullBodies,
 
-    /// With --json: also what agents did that is no message, as objects with "event"
+    /// With --json: also show what agents did besides sending messages, as objects with "event"
     #[arg(long)]
     events: bool,
 }
@@ -52,14 +58,14 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     if let Some(id) = &args.since {
         last = seq_of(&workspace, None, id).await?;
     } else {
-        let mut page = hub.newest(args.limit.max(1)).await?;
-        if args.limit == 0 {
+        let mut page = hub.newest(args.limit.limit.max(1)).await?;
+        if args.limit.limit == 0 {
             // Only what comes from now on.
             last = page.items.pop().map_or(0, |stored| stored.seq);
         }
         // What was done since the first of them belongs between them.
         let first = page.items.first().filter(|_| page.more).map_or(0, |stored| stored.seq);
-        let doings = if args.limit == 0 { Vec::new() } else { hub.activity(0, first, STEP).await? };
+        let doings = if args.limit.limit == 0 { Vec::new() } else { hub.activity(0, first, STEP).await? };
         done = doings.last().map_or(done, |doing| doing.id);
         last = show_page(&workspace, &context, &args, &page, doings).await?.max(last);
     }
@@ -94,7 +100,7 @@ async fn show_page(
         while let Some(doing) = doings.next_if(|doing| doing.after < stored.seq) {
             show_doing(workspace, context, args, &doing);
         }
-        print_messages(workspace, context, std::slice::from_ref(stored), args.full).await?;
+        print_messages(workspace, context, std::slice::from_ref(stored), args.bodies.full).await?;
     }
     for doing in doings {
         show_doing(workspace, context, args, &doing);

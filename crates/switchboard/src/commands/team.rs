@@ -5,12 +5,19 @@ use door_workspace::{OutgoingTeamMessage, Workspace};
 use serde_json::json;
 use switchboard_core::{Name, TeamRecord};
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Make teams and say who belongs to them. A message to `team:NAME` goes to every member.
+/// Create teams, and add or remove members.
+///
+/// A message to `team:NAME` goes to every member.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard team",
+    "switchboard team create backend --title 'Backend team'",
+])]
 pub(crate) struct Team {
     #[command(subcommand)]
     command: Option<Verb>,
@@ -18,20 +25,23 @@ pub(crate) struct Team {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List all teams and their members (also without a verb)
+    /// List all teams and their members (the default)
+    #[command(after_long_help = examples!["switchboard team list"])]
     List,
-    /// Make a team
+    /// Create a team
+    #[command(after_long_help = examples!["switchboard team create backend --title 'Backend team'"])]
     Create {
-        /// Its name in addresses
+        /// The team's name in addresses
         id: String,
-        /// What people call it
+        /// Set the title shown to people
         #[arg(long)]
         title: Option<String>,
-        /// One agent plays the whole team
+        /// Let one agent play the whole team
         #[arg(long)]
         composite: bool,
     },
-    /// Put agents into a team
+    /// Add agents to a team
+    #[command(after_long_help = examples!["switchboard team add backend codex claude"])]
     Add {
         /// The team
         id: String,
@@ -39,21 +49,23 @@ enum Verb {
         #[arg(required = true)]
         agents: Vec<String>,
     },
-    /// Write to each member of a team: a message of its own, with the persona of its role
+    /// Send a separate message to each member of a team, with the persona of its role
+    #[command(after_long_help = examples!["switchboard team message backend 'Please rebase' --role 'coder 1'"])]
     Message {
         /// The team
         id: String,
         /// The text
         #[arg(allow_hyphen_values = true)]
         text: String,
-        /// Only members with this role
+        /// Send only to members with this role
         #[arg(long)]
         role: Option<String>,
-        /// What it is for: delegate_task, request_review, submit_result, status_update or execute
+        /// Set the kind of message: delegate_task, request_review, submit_result, status_update or execute
         #[arg(long, default_value = "delegate_task")]
         kind: String,
     },
-    /// Take agents out of a team
+    /// Remove agents from a team
+    #[command(after_long_help = examples!["switchboard team remove backend codex"])]
     Remove {
         /// The team
         id: String,

@@ -2,23 +2,26 @@
 
 use clap::Args;
 
+use crate::cli::help::examples;
+use crate::cli::options::{FullBodies, Limit};
 use crate::commands::tail::print_messages;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Show the conversation a message belongs to, oldest first.
+/// Show a whole conversation.
+///
+/// It shows the messages of the conversation that a message belongs to, oldest first.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard thread msg_1a2b3c"])]
 pub(crate) struct Thread {
-    /// Any message of it
+    /// Any message of the conversation
     id: String,
 
-    /// Most messages to show
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<200>,
 
-    /// Whole bodies, however long
-    #[arg(long)]
-    full: bool,
+    #[command(flatten)]
+    bodies: FullBodies,
 }
 
 pub(crate) async fn run(args: Thread, context: Context) -> Result<(), Failure> {
@@ -27,8 +30,8 @@ pub(crate) async fn run(args: Thread, context: Context) -> Result<(), Failure> {
     let Some(stored) = workspace.hub().message(id).await? else {
         return Err(switchboard_hub::HubError::UnknownMessage { id: args.id }.into());
     };
-    let page = workspace.hub().thread(stored.message.thread, args.limit).await?;
-    print_messages(&workspace, &context, &page.items, args.full).await?;
+    let page = workspace.hub().thread(stored.message.thread, args.limit.limit).await?;
+    print_messages(&workspace, &context, &page.items, args.bodies.full).await?;
     if page.more {
         context.printer.note("There is more; show it with a higher --limit.");
     }

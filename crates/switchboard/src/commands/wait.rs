@@ -7,23 +7,28 @@ use door_workspace::Workspace;
 use switchboard_core::AgentId;
 use switchboard_hub::{DisplayLease, DisplayMode, MailboxMessage, MailboxQuery, Part};
 
+use crate::cli::help::examples;
+use crate::cli::values::duration;
 use crate::commands::inbox::{known_mailbox, seq_of};
-use crate::commands::send::seconds_from;
 use crate::context::{Context, Open};
 use crate::failure::Failure;
 use crate::show;
 
-/// Wait until a mailbox has a message nobody has seen, and print what it has.
+/// Wait until an unseen message arrives, and print it.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard wait",
+    "switchboard wait codex --timeout 15m",
+])]
 pub(crate) struct Wait {
-    /// Whose mailbox [default: yours]
+    /// The agent whose mailbox to watch [default: yours]
     agent: Option<String>,
 
-    /// How many seconds [default: until something comes]
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    timeout: Option<f64>,
+    /// Stop waiting after this long [default: wait forever]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = duration)]
+    timeout: Option<Duration>,
 
-    /// Only what comes after this message
+    /// Show only what came after this message
     #[arg(long, value_name = "ID")]
     since: Option<String>,
 }
@@ -40,16 +45,15 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
     };
     let is_own = context.reads_own(&owner, &directory)?;
     let arrived = arrival(&open, &owner, after, is_own);
-    let limit = args.timeout.map(seconds_from).transpose()?;
     let arrived = async {
-        match limit {
+        match args.timeout {
             None => arrived.await.map(Some),
             Some(limit) => tokio::time::timeout(limit, arrived).await.ok().transpose(),
         }
     };
     let Some((mail, hold)) = arrived.await? else {
         open.close().await;
-        let seconds = args.timeout.unwrap_or_default();
+        let seconds = args.timeout.unwrap_or_default().as_secs_f64();
         return Err(Failure::temporary("timeout", format!("no message for {owner} within {seconds} s"))
             .hint("wait again, or look at everything with `switchboard inbox`"));
     };

@@ -10,76 +10,85 @@ use serde_json::json;
 use switchboard_core::Name;
 use tokio_util::sync::CancellationToken;
 
+use crate::cli::help::examples;
+use crate::cli::values::{duration, number};
 use crate::commands::channel::channel_named;
 use crate::commands::mcp::stop_at_signals;
 use crate::context::{Context, channel_config, run_channels};
 use crate::failure::{Exit, Failure};
 
-/// Let a program answer what is said to an agent in a channel: messages to it, those that mention it as @agent,
-/// and those that begin with its name. Messages that came while no watcher ran are answered first.
+/// Let a program answer messages to an agent in a channel.
+///
+/// The program answers messages addressed to the agent, those that mention it as @agent, and those that start with its
+/// name. Messages that came while no watcher ran are answered first.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard watch --agent codex --channel general --preset codex",
+    "switchboard watch --agent qc-1 --channel general --timeout 10m -- ./review.sh --strict",
+])]
 pub(crate) struct Watch {
     /// The agent that answers
     #[arg(long, value_name = "NAME")]
     agent: String,
 
-    /// The channel to watch
+    /// The channel
     #[arg(long, value_name = "NAME")]
     channel: String,
 
-    /// A program that is known; with a command of your own, what its output looks like
+    /// Run a known program; with a command of your own, parse its output like that program's
     #[arg(long)]
     preset: Option<Known>,
 
-    /// A file that says who the agent is, what it can do and what it must not
+    /// Read from this file who the agent is, what it can do and what it must not do
     #[arg(long, value_name = "FILE")]
     role: Option<PathBuf>,
 
-    /// A file with what the agent should remember
+    /// Read from this file what the agent should remember
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
 
-    /// How many recent messages the program is shown
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    /// Show the program this many recent messages
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<usize>)]
     context: usize,
 
-    /// Give the prompt as the last argument instead of on stdin
+    /// Pass the prompt as the last argument instead of on stdin
     #[arg(long)]
     argument: bool,
 
-    /// Pass this variable on to the program, or all that begin with PREFIX_*; can be given several times
+    /// Pass this variable to the program, or all that start with PREFIX_* (repeatable)
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
 
-    /// How many seconds the program may take
-    #[arg(long, value_name = "S", default_value_t = 300)]
-    timeout: u64,
+    /// Kill the program if it runs longer than this
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    timeout: Duration,
 
-    /// Leave texts alone that only begin with the agent's name
+    /// Ignore messages that only start with the agent's name
     #[arg(long)]
     no_starts_with: bool,
 
-    /// Post failures to the channel as an `incident`; without it, only the log and the receipt of the message say so
+    /// Post failures to the channel as an `incident`; otherwise only the log and the message's receipt report them
     #[arg(long)]
     incidents: bool,
 
-    /// How often a message is tried again after a failure
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Retry a message this many times after a failure
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<u32>)]
     retries: u32,
 
-    /// Leave messages unanswered that are older than so many hours
-    #[arg(long, value_name = "H", default_value_t = 24)]
-    max_age: u32,
+    /// Ignore messages older than this
+    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = duration)]
+    max_age: Duration,
 
-    /// Most messages to catch up on
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    /// Answer at most this many missed messages
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = number::<usize>)]
     backlog: usize,
 
-    /// The program and its arguments; never given to a shell
+    /// The program and its arguments, after `--`; no shell interprets them
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
+/// The programs with a preset.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Known {
     Codex,
@@ -142,11 +151,11 @@ fn watcher(args: Watch) -> Result<WatcherConfig, Failure> {
     watcher.role = args.role;
     watcher.memory = args.memory;
     watcher.context = args.context;
-    watcher.timeout = Duration::from_secs(args.timeout);
+    watcher.timeout = args.timeout;
     watcher.starts_with = !args.no_starts_with;
     watcher.incidents = args.incidents;
     watcher.retries = args.retries;
-    watcher.max_age = SignedDuration::from_hours(i64::from(args.max_age));
+    watcher.max_age = SignedDuration::try_from(args.max_age).map_err(anyhow::Error::from)?;
     watcher.backlog = args.backlog;
     Ok(watcher)
 }

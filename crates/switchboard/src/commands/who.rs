@@ -11,14 +11,21 @@ use switchboard_core::{AgentId, AgentRecord, Awareness, Door, Presence, Route};
 use switchboard_hub::Hub;
 use switchboard_sys::clock::ago;
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Show who is awake, whichever door they are behind.
+/// Show which agents are awake.
+///
+/// It covers agents behind every door: workspace, channels, workers, swarms and linked hubs.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard who",
+    "switchboard who codex",
+])]
 pub(crate) struct Who {
-    /// Only this agent
+    /// Show only this agent
     agent: Option<String>,
 }
 

@@ -13,15 +13,21 @@ use door_workers::{Client, RouterError};
 use serde_json::{Value, json};
 
 pub(crate) use self::refusal::refusal;
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::person::{Consent, require_person};
 
-/// Run agents as workers. Needs a running `switchboard serve`.
+/// Run agents as worker processes, prompt them and follow their output.
+///
+/// It needs a running `switchboard serve`. A node is written JOB/NODE, as in j7kq2m/0; JOB alone means all its nodes.
+/// Each node is also an agent: `switchboard send job:j7kq2m/0 TEXT` works as well.
 #[derive(Debug, Args)]
-#[command(after_help = "Needs a running `switchboard serve`.\n\
-    A node is written JOB/NODE, as in j7kq2m/0; JOB alone means all its nodes.\n\
-    Each node is an agent, too: `switchboard send job:j7kq2m/0 TEXT` works from everywhere.")]
+#[command(after_long_help = examples![
+    "switchboard worker launch --agent codex --nodes 2 --prompt 'Fix the failing tests'",
+    "switchboard worker inject j7kq2m/0 'Also update the docs' --wait",
+    "switchboard worker attach j7kq2m",
+])]
 pub(crate) struct Worker {
     #[command(subcommand)]
     command: Option<Verb>,
@@ -29,77 +35,86 @@ pub(crate) struct Worker {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Start agents: a job with one or more nodes
     Launch(Box<launch::Launch>),
-    /// List the jobs and their nodes (also without a verb)
+    /// List the jobs and their nodes (the default)
+    #[command(after_long_help = examples!["switchboard worker list"])]
     List,
     /// Show one job
+    #[command(after_long_help = examples!["switchboard worker status j7kq2m"])]
     Status(OneJob),
-    /// Give a prompt to a node, or to all of a job
     Inject(inject::Inject),
-    /// Follow what a job does
     Attach(attach::Attach),
-    /// List what agents ask for, or answer it
     Approve(Approve),
-    /// Stop the turn that runs on a node, or those of all nodes of a job
+    /// Interrupt the turn that runs on a node, or on all nodes of a job
+    #[command(after_long_help = examples!["switchboard worker interrupt j7kq2m/0"])]
     Interrupt(Nodes),
-    /// Add to the turn that runs on a node
     Steer(Steer),
-    /// List what waits
+    /// List the prompts that wait in the queue
+    #[command(after_long_help = examples!["switchboard worker queue j7kq2m"])]
     Queue(AnyJob),
-    /// End a job and its processes
+    /// Terminate a job and its processes
+    #[command(after_long_help = examples!["switchboard worker terminate j7kq2m"])]
     Terminate(OneJob),
-    /// Show the newest lines that a node's program wrote to its stderr
     Logs(logs::Logs),
 }
 
+/// Selects one job.
 #[derive(Debug, Args)]
 pub(super) struct OneJob {
     /// The job
     job: String,
 }
 
+/// Selects one job or all.
 #[derive(Debug, Args)]
 struct AnyJob {
-    /// The job [default: all]
+    /// The job [default: all jobs]
     job: Option<String>,
 }
 
+/// Selects one node, or all nodes of a job.
 #[derive(Debug, Args)]
 struct Nodes {
     /// JOB/NODE, or JOB for all its nodes
     node: String,
 }
 
+/// Add a text to the turn that runs on a node.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard worker steer j7kq2m/0 'skip the benchmarks'"])]
 struct Steer {
     /// The node, JOB/NODE; of a job with one node, the job
     node: String,
-    /// What to add
+    /// The text to add
     text: String,
 }
 
+/// List what agents request, or answer a request.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard worker approve",
+    "switchboard worker approve a3 decline",
+])]
 struct Approve {
-    /// Which [default: list those that wait]
+    /// The request [default: list those that wait]
     approval: Option<String>,
     /// The answer
     #[arg(value_enum, default_value = "accept")]
     decision: Decision,
-
     #[command(flatten)]
     consent: Consent,
 }
 
+/// The answers to an agent's request.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Decision {
-    /// Yes
+    /// Approve it
     Accept,
-    /// Yes, and to its like from now on
+    /// Approve it, and similar requests from now on
     AcceptForSession,
-    /// No; the turn goes on
+    /// Deny it; the turn continues
     Decline,
-    /// No; the turn ends
+    /// Deny it; the turn ends
     Cancel,
 }
 

@@ -7,14 +7,20 @@ use door_workspace::{Artifact, CompletePhase, StartWorkflow, Target, Workspace};
 use serde_json::{Value, json};
 use switchboard_core::Name;
 
+use crate::cli::help::examples;
+use crate::cli::values::number;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Work in phases, each of which is done when its evidence is there.
+/// Run a workflow: phases that each complete with evidence.
 ///
-/// A workflow belongs to the session, that is to everybody, or to one agent.
+/// A workflow belongs to the session, which means to everyone, or to one agent.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard workflow list",
+    "switchboard workflow start challenge --context 'the retry design'",
+])]
 pub(crate) struct Workflow {
     #[command(subcommand)]
     command: Option<Verb>,
@@ -23,52 +29,63 @@ pub(crate) struct Workflow {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// List the workflows that can be started
+    #[command(after_long_help = examples!["switchboard workflow list"])]
     List,
-    /// Start one
+    /// Start a workflow
+    #[command(after_long_help = examples![
+        "switchboard workflow start challenge --context 'the retry design'",
+        "switchboard workflow start challenge --agent codex --suspend",
+    ])]
     Start {
-        /// Its name
+        /// The workflow
+        #[arg(value_name = "WORKFLOW")]
         name: String,
-        /// What it is about
+        /// Describe what it is about
         #[arg(long, value_name = "TEXT")]
         context: Option<String>,
-        /// Whose it is to be [default: everybody's]
+        /// The agent that the workflow belongs to [default: everyone]
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
-        /// Replace one that is active and forget how far it was
+        /// Replace the active workflow and discard its progress
         #[arg(long, conflicts_with = "suspend")]
         force: bool,
-        /// Let one that is active wait until this one ends
+        /// Suspend the active workflow until this one ends
         #[arg(long)]
         suspend: bool,
     },
-    /// Show what is active and what is due (also without a verb)
+    /// Show active workflows and their next phase (the default)
+    #[command(after_long_help = examples!["switchboard workflow state"])]
     State,
-    /// Say that a phase is done
+    /// Complete a phase
+    #[command(after_long_help = examples![
+        "switchboard workflow complete challenge 1 --artifact plan.md --note 'two options compared'",
+    ])]
     Complete {
         /// The workflow
         workflow: String,
-        /// The phase, from 1
-        #[arg(allow_negative_numbers = true)]
+        /// The phase, counted from 1
+        #[arg(allow_negative_numbers = true, value_parser = number::<i64>)]
         phase: i64,
-        /// A file or folder of the workspace that shows it; may be given several times
+        /// Name a file or folder of the workspace as evidence (repeatable)
         #[arg(long = "artifact", value_name = "PATH")]
         artifacts: Vec<String>,
-        /// What there is to say about it
+        /// Add a note; other agents see it
         #[arg(long, value_name = "TEXT")]
-        notes: Option<String>,
-        /// Why phases before it, or the tools it requires, can be left out
+        note: Option<String>,
+        /// Explain why earlier phases or required tools are skipped
         #[arg(long, value_name = "TEXT")]
         skip_reason: Option<String>,
-        /// Whose workflow it is [default: everybody's]
+        /// The agent that the workflow belongs to [default: everyone]
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
     },
-    /// End the one that is active
+    /// Stop the active workflow
+    #[command(after_long_help = examples!["switchboard workflow stop --reason 'no longer needed'"])]
     Stop {
-        /// Why
+        /// Give a reason
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
-        /// Whose workflow it is [default: everybody's]
+        /// The agent that the workflow belongs to [default: everyone]
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
     },
@@ -94,11 +111,11 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
                 })
             });
         }
-        Verb::Complete { workflow, phase, artifacts, notes, skip_reason, agent } => {
+        Verb::Complete { workflow, phase, artifacts, note, skip_reason, agent } => {
             let artifacts = artifacts.into_iter().map(|path| artifact(path, &context));
             let artifacts = artifacts.collect::<Result<_, _>>()?;
             let target = target(agent)?;
-            let request = CompletePhase { workflow, phase, artifacts, notes, skip_reason, target };
+            let request = CompletePhase { workflow, phase, artifacts, notes: note, skip_reason, target };
             let completed = workspace.complete_workflow_phase(request).await?;
             print(&context, &completed, || {
                 json!({

@@ -296,7 +296,7 @@ id=$("$SWITCHBOARD" --json search "$step" | sed -n 's/^{"id":"\([^"]*\)".*/\1/p'
             1 => {}
             2 => {
                 let post = ["channel", "post", "--agent", "dana", "--channel", "general", "--to", "codex"];
-                sandbox.run(post.into_iter().chain(["--text", &text, "--in-reply-to", id]));
+                sandbox.run(post.into_iter().chain(["--text", &text, "--reply-to", id]));
             }
             _ => drop(sandbox.run_as("codex", ["send", "teller", &text, "--reply-to", id])),
         }

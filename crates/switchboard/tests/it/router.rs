@@ -117,9 +117,9 @@ fn x10_an_answer_that_was_waited_for_is_seen() {
     sandbox.ok(["worker", "launch", "--agent", "echo", "--name", "parrot"]);
     for number in 0..8 {
         let text = format!("question {number}");
-        let said = sandbox.run_as("claude", ["send", "parrot", &text, "--wait", "--timeout", "60"]).ok();
+        let said = sandbox.run_as("claude", ["send", "parrot", &text, "--wait", "--timeout", "60s"]).ok();
         assert!(said.contains(&text), "{said}");
-        let again = sandbox.run_as("claude", ["wait", "--timeout", "0.05"]);
+        let again = sandbox.run_as("claude", ["wait", "--timeout", "0.05s"]);
         assert_eq!(again.code, Some(3), "{again:?}");
     }
 }
@@ -145,10 +145,10 @@ fn the_verbs_of_the_command_line_drive_the_router_of_serve() {
     let sent = sandbox.run_as("claude", ["send", &format!("job:{job}/0"), "what do you think?"]);
     assert!(!sent.stderr.contains("offline"), "{}", sent.stderr);
     sent.ok();
-    let answer = sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
+    let answer = sandbox.run_as("claude", ["wait", "--timeout", "60s"]).ok();
     assert!(answer.contains("what do you think?") && answer.contains("parrot-0"), "{answer}");
     sandbox.run_as("claude", ["send", "parrot-1", "by its name"]).ok();
-    let answer = sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
+    let answer = sandbox.run_as("claude", ["wait", "--timeout", "60s"]).ok();
     assert!(answer.contains("by its name") && answer.contains("parrot-1"), "{answer}");
     let unknown = sandbox.run(["worker", "inject", "nobody/0", "x"]);
     assert_eq!(unknown.code, Some(5));

@@ -405,7 +405,7 @@ fn problems_are_listed_beside_what_works() {
     assert_snapshot!(shown(&sandbox, &["suite", "list"]), @"
     exit 1
     --- stderr
-    error: switchboard.config.json: the key 'suites.good.expose' is invalid: unknown variant `flt`, expected `suite` or `flat`
+    error: [project]/switchboard.config.json:1: the key 'suites.good.expose' is invalid: unknown variant `flt`, expected `suite` or `flat`
     hint: correct the file; docs/configuration.md lists its keys
     ");
 }

@@ -646,7 +646,7 @@ fn execute_follows_the_forwards() {
 fn channel_post_is_never_an_execute() {
     let sandbox = workspace();
     let post =
-        ["channel", "post", "--channel", "general", "--to", "codex", "--type", "execute", "--text", "ls"];
+        ["channel", "post", "--channel", "general", "--to", "codex", "--kind", "execute", "--text", "ls"];
     let refused = sandbox.run(post);
     assert!(refused.code == Some(2) && refused.stderr.contains("--kind execute"), "{refused:?}");
     assert_eq!(sandbox.json(["tail"]), Vec::<Value>::new());

@@ -14,7 +14,7 @@ fn is_listening(pid: u32) -> Option<bool> {
 #[test]
 fn wake_one_who_waits() {
     let sandbox = workspace();
-    let mut command = sandbox.command(["wait", "--timeout", "60", "--json", "--from", "codex"]);
+    let mut command = sandbox.command(["wait", "--timeout", "60s", "--json", "--from", "codex"]);
     let mut waiting = Running::start(&mut command);
     poll::until("it to wait", || is_listening(waiting.id()).unwrap_or(true).then_some(()));
     assert!(waiting.is_running());
@@ -33,7 +33,7 @@ fn wake_everyone_who_waits() {
     let mut waiting: Vec<Running> = ["codex", "claude"]
         .iter()
         .map(|name| {
-            Running::start(&mut sandbox.command(["wait", "--timeout", "60", "--json", "--from", name]))
+            Running::start(&mut sandbox.command(["wait", "--timeout", "60s", "--json", "--from", name]))
         })
         .collect();
     for one in &waiting {
@@ -51,7 +51,7 @@ fn wake_everyone_who_waits() {
 fn wake_one_who_waits_with_a_dropped_file() {
     let sandbox = workspace();
     let mut waiting =
-        Running::start(&mut sandbox.command(["wait", "--timeout", "60", "--json", "--from", "codex"]));
+        Running::start(&mut sandbox.command(["wait", "--timeout", "60s", "--json", "--from", "codex"]));
     poll::until("it to wait", || is_listening(waiting.id()).unwrap_or(true).then_some(()));
     sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "wake up");
     let (status, lines) = waiting.wait_for_rest(poll::PATIENCE);

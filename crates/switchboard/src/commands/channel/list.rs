@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::json;
 use switchboard_sys::clock::ago;
 
+use crate::cli::help::examples;
 use crate::commands::inbox::count;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -11,6 +12,7 @@ use crate::show;
 
 /// List the channels.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard channel list"])]
 pub(crate) struct List {}
 
 pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {

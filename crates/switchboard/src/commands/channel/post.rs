@@ -9,6 +9,8 @@ use serde_json::json;
 use switchboard_core::{AgentId, Door, Name};
 
 use super::channel_named;
+use crate::cli::help::examples;
+use crate::cli::options::ReplyTo;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
@@ -19,18 +21,24 @@ const ARRIVAL: Duration = Duration::from_secs(10);
 /// The kind of message that is typed into a terminal.
 const EXECUTE: &str = "execute";
 
-/// Put a message into a channel. It is in the journal, and its file on disk, before this returns.
+/// Post a message to a channel.
+///
+/// The command returns when the message is in the journal and its file is on disk. The first post creates the channel.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard channel post --channel general --text 'the build is green'",
+    "switchboard channel post --channel general --to codex --kind task_assign --text 'fix the flaky test'",
+])]
 pub(crate) struct Post {
-    /// Who writes [default: --from, SWITCHBOARD_AGENT_NAME, or the person]
+    /// Post as this agent [default: --from, SWITCHBOARD_AGENT_NAME, or the person]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
-    /// The channel; the first message makes it
+    /// The channel
     #[arg(long, value_name = "NAME")]
     channel: String,
 
-    /// An agent, or all
+    /// The agent to address, or all
     #[arg(long, default_value = "all")]
     to: String,
 
@@ -38,23 +46,22 @@ pub(crate) struct Post {
     #[arg(long, allow_hyphen_values = true)]
     text: Option<String>,
 
-    /// The message this answers
-    #[arg(long, value_name = "ID")]
-    in_reply_to: Option<String>,
+    #[command(flatten)]
+    reply: ReplyTo,
 
-    /// chat, task_assign, task_result, review_vote, incident … or any other word
-    #[arg(long = "type", value_name = "TYPE", default_value = "chat")]
+    /// Set the kind of message: chat, task_assign, task_result, review_vote, incident … or any other word
+    #[arg(long, default_value = "chat")]
     kind: String,
 
-    /// A block of code
+    /// Add a block of code
     #[arg(long, allow_hyphen_values = true)]
     code: Option<String>,
 
-    /// A file it is about; can be given several times
-    #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
+    /// Name a file that the message is about (repeatable)
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     artifact: Vec<String>,
 
-    /// Each line of stdin is a message of its own
+    /// Post each line of stdin as a message of its own
     #[arg(long, conflicts_with_all = ["text", "code", "artifact"])]
     each_line: bool,
 }
@@ -91,7 +98,7 @@ fn check_kind(kind: &str) -> Result<(), Failure> {
     }
     let message = "an execute message is typed into a terminal, and a post in a channel is not";
     Err(Failure::new("no_terminal", Exit::Usage, message)
-        .hint("send it with `switchboard send AGENT TEXT --kind execute`, or post it with another --type"))
+        .hint("send it with `switchboard send AGENT TEXT --kind execute`, or post it with another --kind"))
 }
 
 async fn post(
@@ -107,7 +114,7 @@ async fn post(
         kind: args.kind.clone(),
         code: args.code.clone(),
         artifacts: args.artifact.clone(),
-        in_reply_to: args.in_reply_to.clone(),
+        in_reply_to: args.reply.reply_to.clone(),
         ..door_channels::Post::new(from.clone(), channel.clone(), text)
     };
     let PostedMessage { message, path, accepted } = channels.post(post).await?;

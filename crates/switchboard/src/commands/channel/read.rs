@@ -3,26 +3,31 @@
 use clap::Args;
 
 use super::{channel_named, print};
+use crate::cli::help::examples;
+use crate::cli::options::Limit;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Show the messages of a channel, by time and then by id.
+/// Show the messages of a channel, ordered by time and then by id.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard channel read --channel general -n 50",
+    "switchboard channel read --channel general --all",
+])]
 pub(crate) struct Read {
     /// The channel
     #[arg(long, value_name = "NAME")]
     channel: String,
 
-    /// How many of the newest
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, conflicts_with_all = ["all", "since"])]
-    last: usize,
+    #[command(flatten)]
+    limit: Limit<20>,
 
-    /// All of them
-    #[arg(long)]
+    /// Show all messages
+    #[arg(long, conflicts_with = "limit")]
     all: bool,
 
-    /// Everything after this message
-    #[arg(long, value_name = "ID", conflicts_with = "all")]
+    /// Show only what came after this message
+    #[arg(long, value_name = "ID", conflicts_with_all = ["all", "limit"])]
     since: Option<String>,
 }
 
@@ -32,7 +37,7 @@ pub(super) async fn run(args: Read, context: Context) -> Result<(), Failure> {
     let channels = context.channels(&workspace).await?;
     let reading = match &args.since {
         Some(id) => channels.read_after(&channel, id).await?,
-        None => channels.read(&channel, (!args.all).then_some(args.last)).await?,
+        None => channels.read(&channel, (!args.all).then_some(args.limit.limit)).await?,
     };
     print(&context, &reading, workspace.hub().now())?;
     workspace.close().await;

@@ -4,20 +4,24 @@ use clap::Args;
 use door_channels::Channels;
 use serde_json::json;
 
+use crate::cli::help::examples;
 use crate::context::{Context, channel_config};
 use crate::failure::Failure;
 use crate::person::{Consent, require_person};
 
-/// Show the folder of the channels, and check that it is the one that was used before.
+/// Show the folder of the channels, and check that it is the one used before.
 ///
 /// A folder that `channels.root` names can be a mount. Its first use marks it with signals/folder; a folder without that
-/// mark is the bare mount point or another disk, and an error. --accept takes the folder that is there now.
+/// mark is the bare mount point or another disk, and using it is an error. --accept takes the folder that is there now.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard channel root",
+    "switchboard channel root --accept",
+])]
 pub(crate) struct Root {
-    /// Use the folder that is there now, whatever was there before
+    /// Use the folder that is there now, whichever was used before
     #[arg(long)]
     accept: bool,
-
     #[command(flatten)]
     consent: Consent,
 }

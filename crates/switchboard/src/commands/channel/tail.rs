@@ -4,19 +4,21 @@ use clap::Args;
 use door_channels::{ChannelError, Transcript};
 
 use super::{channel_named, print};
+use crate::cli::help::examples;
+use crate::cli::options::Limit;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Show the newest messages of a channel, and go on as they come.
+/// Show the newest messages of a channel, and follow new ones.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard channel tail --channel general -n 5"])]
 pub(crate) struct Tail {
     /// The channel
     #[arg(long, value_name = "NAME")]
     channel: String,
 
-    /// How many to begin with
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
-    last: usize,
+    #[command(flatten)]
+    limit: Limit<20>,
 }
 
 pub(super) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
@@ -35,7 +37,7 @@ pub(super) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     };
     let mut follower = channels.follow(&channel, &seen).await?;
     let mut first = seen;
-    let extra = first.messages.len().saturating_sub(args.last);
+    let extra = first.messages.len().saturating_sub(args.limit.limit);
     first.messages.drain(..extra);
     print(&context, &first, workspace.hub().now())?;
     loop {

@@ -16,7 +16,6 @@ use switchboard_sys::platform::{self, ProcessStart};
 
 use super::input::Input;
 use super::{Event, Hook, ROOM, agent, arrive};
-use crate::commands::send::seconds_from;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::log;
@@ -42,7 +41,7 @@ pub(super) fn can_wake() -> bool {
 }
 
 pub(super) async fn run(args: &Hook, input: &Input, context: &Context) -> Result<(), Failure> {
-    let limit = args.timeout.map(seconds_from).transpose()?.unwrap_or(DAY);
+    let limit = args.timeout.unwrap_or(DAY);
     let client = ClientProcess::of_this_hook();
     if !client.is_there() {
         return Ok(());

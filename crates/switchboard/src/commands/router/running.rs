@@ -14,7 +14,7 @@ use switchboard_sys::service_lease::ServiceLease;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::sentinel::guard;
+use crate::commands::reap::guard;
 use crate::failure::Failure;
 
 /// The socket of a workspace's router.

@@ -1,12 +1,13 @@
 //! Waiting for the answer to what was sent.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use door_workspace::Workspace;
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Receipt};
 use switchboard_hub::{DisplayMode, Hub, Stored, is_notice};
 
-use super::{nobody_gets, seconds_from};
+use super::nobody_gets;
 use crate::commands::wait::Alive;
 use crate::context::{Context, Open};
 use crate::failure::{Exit, Failure};
@@ -35,7 +36,7 @@ pub(super) async fn wait(
     open: &Open,
     from: &AgentId,
     id: MessageId,
-    timeout: Option<f64>,
+    timeout: Option<Duration>,
 ) -> Result<(), Failure> {
     let hub = open.workspace.hub();
     let mut changes = hub.changes();
@@ -72,8 +73,8 @@ pub(super) async fn wait(
     };
     let stored = match timeout {
         None => answer.await?,
-        Some(seconds) => tokio::time::timeout(seconds_from(seconds)?, answer).await.map_err(|_| {
-            Failure::temporary("timeout", format!("no answer within {seconds} s"))
+        Some(timeout) => tokio::time::timeout(timeout, answer).await.map_err(|_| {
+            Failure::temporary("timeout", format!("no answer within {} s", timeout.as_secs_f64()))
                 .hint(format!("it may still come: `switchboard thread {}`", door_workspace::to_native(id)))
         })??,
     };

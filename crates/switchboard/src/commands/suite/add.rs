@@ -11,35 +11,39 @@ use door_suites::{
 use serde_json::json;
 
 use super::{Workspace, typed};
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::person::refuse_agent;
 
-/// Add a server. What you type here is trusted at once.
+/// Add a server: a command after `--`, or an address with --url.
+///
+/// A server that a person adds is trusted at once.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    switchboard suite add memory -- npx -y @modelcontextprotocol/server-memory\n  \
-    switchboard suite add linear --url https://mcp.linear.app/mcp --header 'Authorization=Bearer ${LINEAR_TOKEN}'")]
+#[command(after_long_help = examples![
+    "switchboard suite add memory -- npx -y @modelcontextprotocol/server-memory",
+    "switchboard suite add linear --url https://mcp.linear.app/mcp --header 'Authorization=Bearer ${LINEAR_TOKEN}'",
+])]
 pub(super) struct Add {
-    /// What it is called here; `@scope/pkg` becomes `scope-pkg`
+    /// The server's name here; `@scope/pkg` becomes `scope-pkg`
     name: String,
-    /// A variable it is given; `${VAR}` in the value is replaced when it is started
-    #[arg(long, value_name = "K=V")]
+    /// Set a variable of the server; `${VAR}` in the value is expanded at start (repeatable)
+    #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// The folder it starts in; without it, the one you are in
-    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    /// Start the program in this folder [default: the current folder]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "url")]
     cwd: Option<PathBuf>,
-    /// What a model is told of it
+    /// Describe the server to models
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// The address of a server that runs
+    /// Connect to a running server at this address
     #[arg(long, conflicts_with_all = ["command", "env"])]
     url: Option<String>,
-    /// How the address is spoken to: http, sse or ws
+    /// Set the transport of the address: http, sse or ws [default: http]
     #[arg(long = "type", value_name = "TYPE", requires = "url")]
     transport: Option<String>,
-    /// A header of every request to it
-    #[arg(long, value_name = "K=V", requires = "url")]
+    /// Send this header with every request (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", requires = "url")]
     header: Vec<String>,
     /// The program and its arguments, after `--`
     #[arg(last = true, value_name = "COMMAND")]
@@ -97,8 +101,7 @@ fn file_of(args: Add, name: &str, workspace: &Path) -> Result<McpFile, Failure> 
             Some("sse") => TransportKind::Sse,
             Some("ws") => TransportKind::Ws,
             Some(other) => {
-                let message =
-                    format!("the field 'type' is '{}', but must be http, sse or ws", other.escape_debug());
+                let message = format!("--type is '{}', but must be http, sse or ws", other.escape_debug());
                 return Err(Failure::new("bad_field", Exit::Usage, message));
             }
         });
@@ -115,14 +118,14 @@ fn file_of(args: Add, name: &str, workspace: &Path) -> Result<McpFile, Failure> 
     Ok(file)
 }
 
-fn pairs(field: &str, given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+fn pairs(option: &str, given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         // The text may well be the secret itself.
         _ => Err(Failure::new(
             "bad_field",
             Exit::Usage,
-            format!("the field '{field}' has no '='; write NAME=VALUE"),
+            format!("a value of --{option} has no '='; write NAME=VALUE"),
         )),
     };
     given.iter().map(pair).collect()
@@ -134,7 +137,7 @@ fn folder(given: Option<PathBuf>, workspace: &Path) -> Result<String, Failure> {
     let here = std::env::current_dir().map_err(anyhow::Error::from)?;
     let folder = given.map_or_else(|| here.clone(), |given| here.join(given));
     let folder = folder.canonicalize().map_err(|error| {
-        let message = format!("the field 'cwd': {} cannot be used: {error}", folder.display());
+        let message = format!("--cwd: the folder {} cannot be used: {error}", folder.display());
         Failure::new("bad_field", Exit::Usage, message)
     })?;
     Ok(match folder.strip_prefix(workspace) {

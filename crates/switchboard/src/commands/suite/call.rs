@@ -6,17 +6,24 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use switchboard_core::nearest;
 
+use crate::cli::help::examples;
+use crate::cli::json_error::describe_json_error;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Use one of a server's tools, as a model would.
+/// Call one of a server's tools, as a model would.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard suite call git git_status repo_path=.",
+    "switchboard suite call memory search_nodes '{\"query\": \"parser\"}'",
+    "switchboard suite call git git_log repo_path=. max_count:=5",
+])]
 pub(crate) struct Call {
     /// The server
     name: String,
     /// The tool
     tool: String,
-    /// The arguments: one JSON object, or KEY=TEXT and KEY:=JSON
+    /// The tool's arguments: one JSON object, or KEY=TEXT and KEY:=JSON
     #[arg(value_name = "ARGUMENT", allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -124,7 +131,7 @@ fn read(words: &[String]) -> Result<Value, Failure> {
         && only.trim_start().starts_with('{')
     {
         return serde_json::from_str(only)
-            .map_err(|error| usage(format!("the arguments are not JSON: {error}")));
+            .map_err(|error| usage(format!("the arguments are not JSON: {}", describe_json_error(&error))));
     }
     let mut arguments = Map::new();
     for word in words {
@@ -132,7 +139,12 @@ fn read(words: &[String]) -> Result<Value, Failure> {
         let (key, value) = match key.strip_suffix(':') {
             Some(key) => {
                 let parsed = serde_json::from_str(value);
-                (key, parsed.map_err(|error| usage(format!("'{key}': '{value}' is not JSON: {error}")))?)
+                (
+                    key,
+                    parsed.map_err(|error| {
+                        usage(format!("'{key}': '{value}' is not JSON: {}", describe_json_error(&error)))
+                    })?,
+                )
             }
             None => (key, Value::String(value.to_owned())),
         };

@@ -5,27 +5,34 @@ use door_suites::{Caller, Suites};
 use serde_json::{Value, json};
 
 use super::call::{Answer, ask};
+use crate::cli::help::examples;
+use crate::cli::values::number;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Show what a server can do: one line a tool, as a model sees it.
+/// Show a server's tools, one line each, as a model sees them.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard suite introspect git",
+    "switchboard suite introspect git --subtool git_log",
+    "switchboard suite introspect --query 'commit history'",
+])]
 pub(crate) struct Introspect {
-    /// The server; without it, all of them
+    /// The server [default: all servers]
     name: Option<String>,
-    /// One tool with its full description and schema
+    /// Show one tool with its full description and schema
     #[arg(long, value_name = "TOOL", requires = "name")]
     subtool: Option<String>,
-    /// The tools that fit these words best
+    /// Show the tools that match these words best
     #[arg(long, value_name = "WORDS")]
     query: Option<String>,
-    /// With the schemas of the arguments
+    /// Include the schemas of the arguments
     #[arg(long)]
     full: bool,
-    /// How many tools
-    #[arg(long, value_name = "N")]
+    /// Show at most this many entries
+    #[arg(short = 'n', long, value_name = "N", value_parser = number::<usize>)]
     limit: Option<usize>,
-    /// Where to go on, as the last answer said
+    /// Continue a list where the previous answer ended
     #[arg(long, requires = "name")]
     cursor: Option<String>,
 }

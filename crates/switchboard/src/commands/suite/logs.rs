@@ -4,6 +4,8 @@ use clap::Args;
 use door_suites::{ChildSpec, Secrets, SuiteError, log_name, original_name, redact};
 
 use super::Workspace;
+use crate::cli::help::examples;
+use crate::cli::options::Limit;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show::plain;
@@ -11,14 +13,14 @@ use crate::show::plain;
 /// The logs of children are bounded to less than this.
 const LIMIT: u64 = 16 << 20;
 
-/// Show the newest lines that a server wrote to its stderr.
+/// Show the newest lines that a server wrote to stderr.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard suite logs git -n 100"])]
 pub(super) struct Logs {
-    /// Which
+    /// The server
     name: String,
-    /// How many lines
-    #[arg(short = 'n', long, default_value_t = 50)]
-    lines: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 pub(super) fn run(args: &Logs, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
@@ -31,14 +33,14 @@ pub(super) fn run(args: &Logs, workspace: &Workspace, context: &Context) -> Resu
         Some(child) => (child, args.name.clone()),
         None => found.find_child(&args.name).map(|child| (child, child.name.clone()))?,
     };
-    let text = read(workspace, &log_name(&name), args.lines)?;
+    let text = read(workspace, &log_name(&name), args.limit.limit)?;
     if text.is_empty() {
         context.printer.note(format_args!("{name} has written nothing yet."));
         return Ok(());
     }
     let secrets = Secrets::of(child);
     let lines: Vec<&str> = text.lines().collect();
-    for line in &lines[lines.len().saturating_sub(args.lines)..] {
+    for line in &lines[lines.len().saturating_sub(args.limit.limit)..] {
         let line = redact(line, &secrets);
         if context.printer.is_json() {
             context.printer.object(&serde_json::json!({ "name": name, "line": line }));

@@ -5,13 +5,17 @@ use door_suites::{Discovery, original_name};
 use serde_json::json;
 
 use super::{Workspace, typed};
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::person::{Consent, require_person};
 use crate::show::plain;
 
-/// Tools are remembered as they were at their first use. One that changed is blocked until you agree.
+/// List tools pinned at their first use, and approve those that changed.
+///
+/// A tool that changed since its first use is blocked until a person approves the change.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard suite pins", "switchboard suite pins approve git git_log"])]
 pub(super) struct Pins {
     #[command(subcommand)]
     command: Option<Verb>,
@@ -19,16 +23,18 @@ pub(super) struct Pins {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List what is remembered, and what changed (also without a verb)
+    /// List pinned tools and what changed (the default)
+    #[command(after_long_help = examples!["switchboard suite pins list git"])]
     List {
-        /// Of this server alone
+        /// The server [default: all servers]
         name: Option<String>,
     },
-    /// Agree to changed tools
+    /// Approve changed tools
+    #[command(after_long_help = examples!["switchboard suite pins approve git git_log"])]
     Approve {
-        /// Of this server alone
+        /// The server [default: all servers]
         name: Option<String>,
-        /// This tool alone
+        /// The tool [default: all changed tools]
         tool: Option<String>,
         #[command(flatten)]
         consent: Consent,

@@ -6,13 +6,15 @@ use serde_json::json;
 use switchboard_sys::clock::Clock;
 
 use super::{Workspace, typed};
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Take a server out. Its file is kept in .switchboard/backups; what was trusted and pinned is forgotten.
+/// Remove a server, with its trust and pins; its file is kept in .switchboard/backups.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard suite remove memory"])]
 pub(super) struct Remove {
-    /// Which
+    /// The server
     name: String,
 }
 

@@ -6,16 +6,21 @@ use serde_json::json;
 use switchboard_sys::clock::Clock;
 
 use super::Workspace;
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Put `.mcp.json` back to what it was before the last import, byte for byte.
+/// Restore `.mcp.json` as it was before the last import, byte for byte.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard suite revert",
+    "switchboard suite revert --purge",
+])]
 pub(super) struct Revert {
-    /// Also where the file was edited since
+    /// Restore it even if it was edited since
     #[arg(long)]
     force: bool,
-    /// Also take out the servers that were made of it
+    /// Also remove the servers that were imported from it
     #[arg(long)]
     purge: bool,
 }

@@ -3,11 +3,15 @@
 use clap::Args;
 use door_suites::SavingsReport;
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Count the tokens (o200k) that the suites save. No server is started: it counts what is known of them.
+/// Count the tokens that the suites save.
+///
+/// It counts tokens (o200k) from what is known of the servers, and starts none.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard suite savings"])]
 pub(crate) struct Savings {}
 
 pub(crate) async fn run(_: Savings, context: Context) -> Result<(), Failure> {

@@ -8,21 +8,28 @@ use serde_json::json;
 use switchboard_core::reveal_command;
 
 use super::Workspace;
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::person::{Consent, NOT_AGREED, agent_evidence, can_ask, refuse_agent, require_person};
 use crate::show::plain;
 
-/// Show how servers are started or reached, and agree to exactly that. Without a name, you are asked for
-/// each that is not trusted; where nobody can be asked, they are only shown.
+/// Show how servers are started or reached, and trust exactly that.
+///
+/// Without a name it asks for each server that is not trusted; off a terminal it only lists them.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard suite trust",
+    "switchboard suite trust git",
+    "switchboard suite trust --revoke git",
+])]
 pub(super) struct Trust {
-    /// Agree to this one
+    /// The server to trust
     name: Option<String>,
-    /// Agree to all of them
+    /// Trust all servers
     #[arg(long, conflicts_with_all = ["name", "revoke"])]
     all: bool,
-    /// Take the agreement to this one back
+    /// Revoke the trust in this server
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     revoke: Option<String>,
     #[command(flatten)]

@@ -5,13 +5,15 @@ use door_suites::unwrap_child;
 use serde_json::json;
 
 use super::{Workspace, typed};
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Take a wrapper away: the server's file is what it was, byte for byte.
+/// Remove a wrapper: restore the server's file, byte for byte.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard suite unwrap notes"])]
 pub(super) struct Unwrap {
-    /// Which
+    /// The server
     name: String,
 }
 

@@ -4,11 +4,13 @@ use clap::Args;
 use door_suites::Caller;
 use serde_json::json;
 
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Ask every trusted server for its tools, a few at a time, so that none has to be started to list them.
+/// Cache the tools of every trusted server, so that listing them starts none.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard suite warm"])]
 pub(crate) struct Warm {}
 
 pub(crate) async fn run(_: Warm, context: Context) -> Result<(), Failure> {

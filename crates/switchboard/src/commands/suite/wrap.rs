@@ -5,16 +5,18 @@ use door_suites::wrap_child;
 use serde_json::json;
 
 use super::{Workspace, typed};
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Let a model use a server for others: its one tool is then asked in plain language.
+/// Wrap a server: a model uses it for others, who ask in plain language.
 ///
-/// The model's role is written to CLAUDE.md beside the server's file, to be edited. docs/wrappers.md says which
-/// model answers, and what it may do.
+/// The model's role is written to CLAUDE.md beside the server's file, where you can edit it. docs/wrappers.md describes
+/// which model answers, and what it may do.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard suite wrap notes"])]
 pub(super) struct Wrap {
-    /// Which
+    /// The server
     name: String,
 }
 

@@ -5,15 +5,17 @@ use switchboard_mcp::NoRawCalls;
 use tokio_util::sync::CancellationToken;
 
 use super::Workspace;
+use crate::cli::help::examples;
 use crate::commands::mcp::stop_at_signals;
-use crate::commands::sentinel::guard;
+use crate::commands::reap::guard;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Serve MCP on stdin and stdout in a wrapped server's place: what its file starts.
+/// Serve MCP on stdin and stdout in place of a wrapped server.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard suite wrapper notes"])]
 pub(super) struct Wrapper {
-    /// Which
+    /// The server
     name: String,
 }
 

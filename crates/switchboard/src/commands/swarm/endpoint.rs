@@ -3,25 +3,26 @@
 use clap::Args;
 use door_swarm::Swarms;
 
+use super::InSwarm;
 use super::membership::told;
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::person::{Consent, require_person};
 use crate::show;
 
-/// Set the endpoint of a member. The master's word is announced to all members; a member's is for its own hub alone.
+/// Set the endpoint of a member, for example to undo a change.
+///
+/// The master's change is announced to all members; a member's holds for its own hub only.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm endpoint bob https://bob.example/swarm --swarm research"])]
 pub(crate) struct SetEndpoint {
     /// The member
     member: String,
-
-    /// Where it is reached: `https://` and a host, usually with the path `/swarm`
+    /// Its endpoint: `https://` and a host, usually with the path `/swarm`
     endpoint: String,
-
-    /// The swarm [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
-
+    #[command(flatten)]
+    scope: InSwarm,
     #[command(flatten)]
     consent: Consent,
 }
@@ -34,7 +35,7 @@ pub(super) async fn set_endpoint(
     let action =
         format!("set the endpoint of {} to {}", show::plain(&args.member), show::plain(&args.endpoint));
     require_person(context, &action, args.consent.yes)?;
-    let set = swarms.set_endpoint(args.swarm.as_deref(), &args.member, &args.endpoint).await?;
+    let set = swarms.set_endpoint(args.scope.swarm.as_deref(), &args.member, &args.endpoint).await?;
     told(context, "set", set.id.as_str());
     if !set.is_announced {
         context.printer.note(

@@ -7,20 +7,24 @@ use clap::{Args, Subcommand};
 use door_swarm::{Endpoint, ImportMode, KeyConflict, Swarms};
 use serde_json::json;
 
+use super::{InSwarm, OwnAgent};
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::person::{Consent, require_person};
 use crate::show;
 
-/// Make an agent one that takes part in swarms: a key and an address. Again, with another address, to move it: its swarms
-/// are told, signed with its key.
+/// Give an agent a key and an endpoint, so that it can take part in swarms.
+///
+/// Run it again with another endpoint to move the agent: its swarms are notified, signed with its key.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm init --agent codex --endpoint https://example.org/swarm"])]
 pub(crate) struct Init {
-    /// The agent's id, here and there
+    /// The agent's id, here and in its swarms
     #[arg(long, value_name = "NAME")]
     agent: String,
 
-    /// Where others reach it: `https://` and a host, usually with the path `/swarm`
+    /// Set the address at which others reach it: `https://` and a host, usually with the path `/swarm`
     #[arg(long, value_name = "URL")]
     endpoint: String,
 
@@ -28,25 +32,29 @@ pub(crate) struct Init {
     consent: Consent,
 }
 
-/// Print your agent's state, to take it elsewhere.
+/// Print an agent's state without its private key, to import it elsewhere.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm export > codex-state.json"])]
 pub(crate) struct Export {
-    /// Which of your agents [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
+    #[command(flatten)]
+    own: OwnAgent,
 }
 
-/// Take over a state that was exported.
+/// Import a state that `export` printed.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard swarm import codex-state.json",
+    "switchboard swarm import codex-state.json --replace --accept-key bob",
+])]
 pub(crate) struct Import {
     /// The file; `-` reads it from stdin
     file: PathBuf,
 
-    /// Which of your agents [default: the one it belongs to]
+    /// Use this agent of yours [default: the only one]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
-    /// Forget what the state does not have
+    /// Remove what the imported state does not have
     #[arg(long)]
     replace: bool,
 
@@ -57,8 +65,9 @@ pub(crate) struct Import {
 
 /// Show or change keys.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm key"])]
 pub(crate) struct Key {
-    /// Which of your agents [default: the only one]
+    /// Use this agent of yours [default: the only one]
     #[arg(long, global = true, value_name = "NAME")]
     agent: Option<String>,
 
@@ -68,18 +77,20 @@ pub(crate) struct Key {
 
 #[derive(Debug, Subcommand)]
 enum KeyVerb {
-    /// Show your agent's public key
+    /// Show your agent's public key (the default)
+    #[command(after_long_help = examples!["switchboard swarm key show"])]
     Show,
-    /// Make a new key and tell every swarm of it, signed with the old one
+    /// Generate a new key and announce it to every swarm, signed with the old one
+    #[command(after_long_help = examples!["switchboard swarm key rotate"])]
     Rotate,
     /// Accept a member's new key after you compared it with its owner
+    #[command(after_long_help = examples!["switchboard swarm key accept bob --swarm research"])]
     Accept {
         /// The member
         member: String,
-        /// The swarm [default: the only one]
-        #[arg(long, value_name = "NAME")]
-        swarm: Option<String>,
-        /// The key, base64 [default: the one that its endpoint names]
+        #[command(flatten)]
+        scope: InSwarm,
+        /// Set the key, in base64 [default: the one that its endpoint names]
         #[arg(long, value_name = "KEY")]
         key: Option<String>,
         #[command(flatten)]
@@ -125,7 +136,7 @@ pub(super) async fn init(args: Init, context: &Context, swarms: &Swarms) -> Resu
 }
 
 pub(super) fn export(args: &Export, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let state = swarms.export(args.agent.as_deref())?;
+    let state = swarms.export(args.own.agent.as_deref())?;
     if context.printer.is_json() {
         context.printer.object(&state);
     } else {
@@ -198,7 +209,7 @@ pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result
             }
             (identity.agent.to_string(), rotated.key)
         }
-        KeyVerb::Accept { member, swarm, key, consent } => {
+        KeyVerb::Accept { member, scope: InSwarm { swarm }, key, consent } => {
             require_person(context, &format!("accept a new key of {}", show::plain(&member)), consent.yes)?;
             let key = swarms.accept_key(swarm.as_deref(), &member, key.as_deref()).await?;
             (member, key)

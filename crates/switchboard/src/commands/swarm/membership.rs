@@ -4,91 +4,100 @@ use clap::Args;
 use door_swarm::{
     INVITE_LIFETIME, InviteLink, JoinOutcome, MembershipStatus, Swarm, SwarmError, SwarmSettings, Swarms,
 };
-use jiff::{SignedDuration, Span, SpanRelativeTo};
+use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::Name;
 
+use super::{InSwarm, OwnAgent};
+use crate::cli::help::examples;
+use crate::cli::values::{lifetime, number};
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::person::{Consent, require_person};
+
 use crate::show;
 
-/// Make a swarm that your agent leads.
+/// Create a swarm that your agent leads.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm create 'Research group' --as research --approval"])]
 pub(crate) struct Create {
-    /// What people call it
+    /// The name shown to people
     name: String,
 
-    /// Which of your agents leads it [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
+    #[command(flatten)]
+    own: OwnAgent,
 
-    /// What follows the @ in addresses [default: made from the name]
+    /// Set the name after the @ in addresses [default: made from the swarm's name]
     #[arg(long = "as", value_name = "NAME")]
     realm: Option<String>,
 
-    /// Members may invite as well
+    /// Let members invite others
     #[arg(long)]
     member_invites: bool,
 
-    /// You approve everybody who joins
+    /// Require your approval for everyone who joins
     #[arg(long)]
     approval: bool,
 }
 
-/// Make an invite to give to somebody. Whoever has it can join.
+/// Create an invite; everyone who has it can join.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm invite research --expires 2d --max-uses 1"])]
 pub(crate) struct Invite {
     /// The swarm [default: the only one]
     swarm: Option<String>,
 
-    /// How long it is good for, for example 30m, 8h or 2d
-    #[arg(long, value_name = "TIME", conflicts_with = "no_expiry")]
-    expires: Option<String>,
+    /// Let the invite expire after this long [default: 1d]
+    #[arg(long, value_name = "DURATION", conflicts_with = "no_expiry", value_parser = lifetime)]
+    expires: Option<SignedDuration>,
 
-    /// It is good until it is revoked
+    /// Keep the invite valid until it is revoked
     #[arg(long)]
     no_expiry: bool,
 
-    /// How many may join by it [default: any number]
-    #[arg(long, value_name = "N")]
+    /// Limit how many agents may join by it [default: any number]
+    #[arg(long, value_name = "N", value_parser = number::<u32>)]
     max_uses: Option<u32>,
 }
 
 /// List the invites of a swarm.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm invites research"])]
 pub(crate) struct Invites {
     /// The swarm [default: the only one]
     swarm: Option<String>,
 }
 
-/// Take an invite back.
+/// Revoke an invite.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm revoke 3fa9c1 --swarm research"])]
 pub(crate) struct Revoke {
-    /// The beginning of what `invites` lists it under
+    /// The start of the digest that `invites` lists
     invite: String,
 
-    /// The swarm [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    #[command(flatten)]
+    scope: InSwarm,
 }
 
-/// Join the swarm of an invite.
+/// Join a swarm with an invite.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard swarm join -  # paste the invite on stdin",
+    "switchboard swarm join - --agent codex --as research",
+])]
 pub(crate) struct Join {
-    /// swarm://…; `-` reads it from stdin, which keeps it out of the list of processes
+    /// The invite, swarm://…; `-` reads it from stdin, which keeps it out of the process list
     invite: String,
 
-    /// Which of your agents joins [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
+    #[command(flatten)]
+    own: OwnAgent,
 
-    /// What follows the @ in addresses [default: made from the swarm's name]
+    /// Set the name after the @ in addresses [default: made from the swarm's name]
     #[arg(long = "as", value_name = "NAME")]
     realm: Option<String>,
 }
 
-/// One swarm.
+/// Selects one swarm by position.
 #[derive(Debug, Args)]
 pub(crate) struct OneSwarm {
     /// The swarm [default: the only one]
@@ -97,89 +106,95 @@ pub(crate) struct OneSwarm {
 
 /// Remove a member until it is invited again.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm kick mallory --reason spam --swarm research"])]
 pub(crate) struct Kick {
     /// The member
     member: String,
 
-    /// Why; the member and the others are told
-    #[arg(long)]
+    /// Give a reason
+    #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
-    /// The swarm [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    #[command(flatten)]
+    scope: InSwarm,
 
     #[command(flatten)]
     consent: Consent,
 }
 
-/// Hand the master's role to a member. It leads once it has answered, and you do until then.
+/// Transfer the master's role to a member.
+///
+/// The member leads the swarm once it has accepted; until then your agent does.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard swarm transfer bob --swarm research",
+    "switchboard swarm transfer --cancel",
+])]
 pub(crate) struct Transfer {
     /// The member
     #[arg(required_unless_present = "cancel", conflicts_with = "cancel")]
     member: Option<String>,
 
-    /// Take the question back, where it has not been answered
+    /// Cancel a transfer that was not accepted yet
     #[arg(long)]
     cancel: bool,
 
-    /// The swarm [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    #[command(flatten)]
+    scope: InSwarm,
 
     #[command(flatten)]
     consent: Consent,
 }
 
-/// Decide on somebody who waits for approval.
+/// Selects an agent that asked to join.
 #[derive(Debug, Args)]
 pub(crate) struct Decide {
-    /// Who waits
+    /// The agent that asked to join
     candidate: String,
 
-    /// The swarm [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    #[command(flatten)]
+    scope: InSwarm,
 
     #[command(flatten)]
     consent: Consent,
 }
 
-/// End a swarm for everybody.
+/// Dissolve a swarm for all members.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm dissolve research --reason 'project finished'"])]
 pub(crate) struct Dissolve {
     /// The swarm [default: the only one]
     swarm: Option<String>,
 
-    /// Why; everybody is told
-    #[arg(long)]
+    /// Give a reason
+    #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
     #[command(flatten)]
     consent: Consent,
 }
 
-/// List the swarms.
+/// List your swarms.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm list --all"])]
 pub(crate) struct List {
-    /// Also those that are over
+    /// Include swarms that have ended
     #[arg(long)]
     all: bool,
 }
 
-/// Drop, or hear again, what an agent or a swarm sends. Nobody is told.
+/// Selects an agent or a swarm to mute or unmute.
 #[derive(Debug, Args)]
 pub(crate) struct Mute {
     /// An agent's id, or its address
     #[arg(required_unless_present = "swarm", conflicts_with = "swarm")]
     member: Option<String>,
 
-    /// A whole swarm
+    /// Use this swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
 
-    /// Which of your agents hears it no longer [default: the only one]
+    /// Use this agent of yours [default: the only one]
     #[arg(long, value_name = "NAME", conflicts_with = "swarm")]
     agent: Option<String>,
 }
@@ -188,7 +203,7 @@ pub(super) async fn create(args: Create, context: &Context, swarms: &Swarms) -> 
     let realm = args.realm.as_deref().map(Name::parse).transpose()?;
     let settings =
         SwarmSettings { allow_member_invite: args.member_invites, require_approval: args.approval };
-    let swarm = swarms.create(args.agent.as_deref(), &args.name, realm.as_ref(), settings).await?;
+    let swarm = swarms.create(args.own.agent.as_deref(), &args.name, realm.as_ref(), settings).await?;
     if context.printer.is_json() {
         context.printer.object(&json!({
             "swarm_id": swarm.swarm_id, "name": swarm.name, "address": format!("all@{}", swarm.realm),
@@ -204,8 +219,8 @@ pub(super) async fn create(args: Create, context: &Context, swarms: &Swarms) -> 
 }
 
 pub(super) async fn invite(args: Invite, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let lifetime = match (&args.expires, args.no_expiry) {
-        (Some(text), _) => Some(span(text)?),
+    let lifetime = match (args.expires, args.no_expiry) {
+        (Some(lifetime), _) => Some(lifetime),
         (None, true) => None,
         (None, false) => Some(INVITE_LIFETIME),
     };
@@ -248,9 +263,9 @@ pub(super) fn invites(args: &Invites, context: &Context, swarms: &Swarms) -> Res
 }
 
 pub(super) async fn revoke(args: Revoke, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let digest = swarms.revoke(args.swarm.as_deref(), &args.invite).await?;
+    let digest = swarms.revoke(args.scope.swarm.as_deref(), &args.invite).await?;
     told(context, "revoked", &digest);
-    let (agent, swarm) = swarms.find_swarm(args.swarm.as_deref())?;
+    let (agent, swarm) = swarms.find_swarm(args.scope.swarm.as_deref())?;
     if swarm.master != agent {
         context.printer.note("The master is told; until it has heard, the invite is good.");
     }
@@ -266,7 +281,7 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
     let link = InviteLink::parse(&text).map_err(SwarmError::from)?;
     let realm = args.realm.as_deref().map(Name::parse).transpose()?;
     let working = context.printer.working("asking to join");
-    let outcome = swarms.join(args.agent.as_deref(), &link, realm.as_ref()).await;
+    let outcome = swarms.join(args.own.agent.as_deref(), &link, realm.as_ref()).await;
     drop(working);
     let outcome = match outcome {
         // For example where `serve` has asked again in between.
@@ -313,7 +328,7 @@ pub(super) async fn leave(args: OneSwarm, context: &Context, swarms: &Swarms) ->
 
 pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     require_person(context, &format!("kick {}", show::plain(&args.member)), args.consent.yes)?;
-    let id = swarms.kick(args.swarm.as_deref(), &args.member, args.reason.as_deref()).await?;
+    let id = swarms.kick(args.scope.swarm.as_deref(), &args.member, args.reason.as_deref()).await?;
     told(context, "kicked", id.as_str());
     Ok(())
 }
@@ -321,13 +336,13 @@ pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Resu
 pub(super) async fn transfer(args: Transfer, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let Some(member) = args.member.filter(|_| !args.cancel) else {
         require_person(context, "take the question back whether a member leads the swarm", args.consent.yes)?;
-        let id = swarms.cancel_transfer(args.swarm.as_deref()).await?;
+        let id = swarms.cancel_transfer(args.scope.swarm.as_deref()).await?;
         told(context, "cancelled", id.as_str());
         return Ok(());
     };
     let action = format!("hand the master's role to {}", show::plain(&member));
     require_person(context, &action, args.consent.yes)?;
-    let id = swarms.transfer(args.swarm.as_deref(), &member).await?;
+    let id = swarms.transfer(args.scope.swarm.as_deref(), &member).await?;
     told(context, "asked", id.as_str());
     context.printer.note(
         "It leads the swarm once it has answered; until then your agent does. Not answered within a day, or by \
@@ -344,7 +359,7 @@ pub(super) async fn decide(
 ) -> Result<(), Failure> {
     let word = if approve { "approve" } else { "deny" };
     require_person(context, &format!("{word} {}", show::plain(&args.candidate)), args.consent.yes)?;
-    let id = swarms.decide_join(args.swarm.as_deref(), &args.candidate, approve).await?;
+    let id = swarms.decide_join(args.scope.swarm.as_deref(), &args.candidate, approve).await?;
     told(context, if approve { "approved" } else { "denied" }, id.as_str());
     Ok(())
 }
@@ -501,15 +516,4 @@ pub(super) fn told(context: &Context, what: &'static str, whom: &str) {
     } else {
         context.printer.line(format_args!("{what} {whom}"));
     }
-}
-
-/// A length of time, such as 30m or 2d.
-fn span(text: &str) -> Result<SignedDuration, Failure> {
-    let bad = || {
-        Failure::new("bad_time", Exit::Usage, format!("'{}' is not a length of time", text.escape_debug()))
-            .hint("use for example 30m, 8h or 2d")
-    };
-    let span: Span = text.parse().map_err(|_| bad())?;
-    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| bad())?;
-    if length <= SignedDuration::ZERO { Err(bad()) } else { Ok(length) }
 }

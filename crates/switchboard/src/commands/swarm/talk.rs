@@ -10,129 +10,142 @@ use serde_json::{Map, Value, json};
 use switchboard_hub::Accepted;
 use switchboard_sys::clock::ago;
 
+use super::{InSwarm, OwnAgent};
+use crate::cli::help::examples;
+use crate::cli::json_error::describe_json_error;
+use crate::cli::options::{Limit, Metadata, ReplyTo};
+use crate::cli::values::{number, timestamp};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// Write to a member, or to all of them. It is in the journal before this returns; `serve` sends it.
+/// Send a message to a member, or to all of them.
+///
+/// The command returns when the message is in the journal; `switchboard serve` sends it.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard swarm send 'The dataset is ready' --swarm research",
+    "switchboard swarm send 'Please review' --to bob --priority high --attach report.md",
+])]
 pub(crate) struct Send {
     /// The text; `-` or nothing reads it from stdin
     #[arg(allow_hyphen_values = true)]
     text: Option<String>,
 
-    /// A member [default: all of them]
+    /// Send only to this member [default: all members]
     #[arg(long, value_name = "AGENT")]
     to: Option<String>,
 
-    /// The swarm [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    #[command(flatten)]
+    scope: InSwarm,
 
-    /// The message this answers
-    #[arg(long, value_name = "ID")]
-    reply_to: Option<String>,
+    #[command(flatten)]
+    reply: ReplyTo,
 
-    /// What groups a conversation
+    /// Set the thread that groups a conversation
     #[arg(long, value_name = "UUID")]
     thread: Option<String>,
 
-    /// low, normal or high
+    /// Set the priority: low, normal or high
     #[arg(long, default_value = "normal")]
     priority: String,
 
-    /// When it stops being of use, such as 2026-02-05T14:30:00Z
-    #[arg(long, value_name = "TIME")]
+    /// Let the message expire at this moment, such as 2026-02-05T14:30:00Z
+    #[arg(long, value_name = "TIMESTAMP", value_parser = timestamp)]
     expires_at: Option<Timestamp>,
 
-    /// What it is about, as JSON: {"type":"github_issue","repo":"o/r","number":1,"action":"claimed"}
+    /// Refer to something, as JSON: {"type":"github_issue","repo":"o/r","number":1,"action":"claimed"} (repeatable)
     #[arg(long = "reference", value_name = "JSON")]
     references: Vec<String>,
 
-    /// What comes with it, as JSON: {"type":"url","mime_type":"text/plain","content":"https://…"}
+    /// Attach content, as JSON: {"type":"url","mime_type":"text/plain","content":"https://…"} (repeatable)
     #[arg(long = "attachment", value_name = "JSON")]
     attachments: Vec<String>,
 
-    /// A file to put into the message
-    #[arg(long, value_name = "PATH")]
+    /// Attach this file (repeatable)
+    #[arg(long, value_name = "FILE")]
     attach: Vec<std::path::PathBuf>,
 
-    /// Extra data, as a JSON object
-    #[arg(long, value_name = "JSON")]
-    metadata: Option<String>,
+    #[command(flatten)]
+    metadata: Metadata,
 
     /// Send it as a notification
     #[arg(long)]
     notification: bool,
 }
 
-/// Tell a swarm of something on GitHub, as a webhook would.
+/// Notify a swarm about something on GitHub, as a webhook would.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard swarm notify 'I take this one' --repo octo/parser --issue 12 --action claimed",
+])]
 pub(crate) struct Notify {
-    /// What to say
+    /// The text
     text: String,
 
-    /// The repository, owner/name
+    /// Name the repository, as owner/name
     #[arg(long, value_name = "REPO")]
     repo: String,
 
-    /// An issue
-    #[arg(long, value_name = "N", conflicts_with = "pr")]
+    /// Name an issue
+    #[arg(long, value_name = "NUMBER", conflicts_with = "pr", value_parser = number::<u64>)]
     issue: Option<u64>,
 
-    /// A pull request
-    #[arg(long, value_name = "N")]
+    /// Name a pull request
+    #[arg(long, value_name = "NUMBER", value_parser = number::<u64>)]
     pr: Option<u64>,
 
-    /// claimed, completed, blocked, unblocked, assigned, mention or review_requested
+    /// Set the action: claimed, completed, blocked, unblocked, assigned, mention or review_requested
     #[arg(long, default_value = "mention")]
     action: String,
 
-    /// The swarm [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
+    #[command(flatten)]
+    scope: InSwarm,
 
-    /// A member [default: all of them]
+    /// Send only to this member [default: all members]
     #[arg(long, value_name = "AGENT")]
     to: Option<String>,
 }
 
 /// Show the newest messages of a swarm.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm messages research -n 50"])]
 pub(crate) struct Messages {
     /// The swarm [default: the only one]
     swarm: Option<String>,
 
-    /// How many
-    #[arg(long, default_value_t = 20, value_name = "N")]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<20>,
 }
 
-/// Everything that a subagent needs to know: recent messages, members, mutes, what waits.
+/// Show what a subagent needs to know: recent messages of each swarm, members, mutes and pending joins.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard swarm context -n 10"])]
 pub(crate) struct ForSubagent {
-    /// Which of your agents [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
+    #[command(flatten)]
+    own: OwnAgent,
 
-    /// How many messages of each swarm
-    #[arg(long, default_value_t = 20, value_name = "N")]
-    limit: usize,
+    #[command(flatten)]
+    limit: Limit<20>,
 }
 
 pub(super) async fn send(args: Send, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let mut message = OutgoingMessage::new(text(args.text.as_deref())?);
     message.from = context.named()?;
-    message.swarm = args.swarm;
+    message.swarm = args.scope.swarm;
     message.to = args.to;
-    message.in_reply_to = args.reply_to;
+    message.in_reply_to = args.reply.reply_to;
     message.expires_at = args.expires_at;
     message.priority = word::<Priority>("--priority", &args.priority)?;
     if args.notification {
         message.kind = MessageType::Notification;
     }
     if let Some(thread) = &args.thread {
-        message.thread = Some(word("--thread", thread)?);
+        let id = word("--thread", thread).map_err(|failure: Failure| Failure {
+            message: format!("--thread: '{}' is not a UUID", show::inline(thread)),
+            ..failure
+        });
+        message.thread = Some(id?);
     }
     for reference in &args.references {
         message.references.push(parsed("--reference", reference)?);
@@ -143,7 +156,7 @@ pub(super) async fn send(args: Send, context: &Context, swarms: &Swarms) -> Resu
     for path in &args.attach {
         message.attachments.push(attached(path)?);
     }
-    if let Some(metadata) = &args.metadata {
+    if let Some(metadata) = &args.metadata.metadata {
         message.metadata = parsed::<Map<String, Value>>("--metadata", metadata)?;
     }
     let accepted = swarms.send(message).await?;
@@ -163,7 +176,7 @@ pub(super) async fn notify(args: Notify, context: &Context, swarms: &Swarms) -> 
     };
     let mut message = OutgoingMessage::new(args.text);
     message.kind = MessageType::Notification;
-    message.swarm = args.swarm;
+    message.swarm = args.scope.swarm;
     message.to = args.to;
     message
         .metadata
@@ -183,7 +196,7 @@ pub(super) async fn notify(args: Notify, context: &Context, swarms: &Swarms) -> 
 
 pub(super) async fn messages(args: Messages, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let (now, reader) = (swarms.hub().now(), context.reader()?);
-    for seen in swarms.messages(args.swarm.as_deref(), args.limit).await? {
+    for seen in swarms.messages(args.swarm.as_deref(), args.limit.limit).await? {
         if context.printer.is_json() {
             context.printer.object(&seen.to_json());
             continue;
@@ -204,7 +217,7 @@ pub(super) async fn for_subagent(
     context: &Context,
     swarms: &Swarms,
 ) -> Result<(), Failure> {
-    let shown = swarms.context(args.agent.as_deref(), args.limit).await?;
+    let shown = swarms.context(args.own.agent.as_deref(), args.limit.limit).await?;
     if context.printer.is_json() {
         context.printer.object(&shown);
     } else {
@@ -257,7 +270,7 @@ fn parsed<T: serde::de::DeserializeOwned>(option: &str, text: &str) -> Result<T,
 }
 
 fn bad(option: &str, error: &serde_json::Error) -> Failure {
-    Failure::new("bad_field", Exit::Usage, format!("{option} is refused: {error}"))
+    Failure::new("bad_field", Exit::Usage, format!("{option}: {}", describe_json_error(error)))
 }
 
 /// A file as an attachment within the message.

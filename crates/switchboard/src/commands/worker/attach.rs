@@ -6,17 +6,23 @@ use serde_json::{Value, json};
 
 use super::show::Follower;
 use super::{connect, split};
+use crate::cli::help::examples;
+use crate::cli::values::number;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
 /// Follow what a job does, until it ends.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard worker attach j7kq2m",
+    "switchboard worker attach j7kq2m/0 --since 0",
+])]
 pub(super) struct Attach {
     /// The job, or JOB/NODE
     job: String,
 
-    /// Everything after this number, instead of from now on; 0 is everything that is kept
-    #[arg(long, value_name = "SEQ")]
+    /// Start after this event number instead of now; 0 starts at the oldest retained event
+    #[arg(long, value_name = "NUMBER", value_parser = number::<u64>)]
     since: Option<u64>,
 }
 

@@ -7,11 +7,16 @@ use door_workers::RouterError;
 use serde_json::{Value, json};
 
 use super::{connect, show, split};
+use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Give a prompt to a node, or to all of a job.
+/// Send a prompt to a node, or to all nodes of a job.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard worker inject j7kq2m 'Run the tests' --wait",
+    "switchboard worker inject j7kq2m/1 'Write the changelog'",
+])]
 pub(super) struct Inject {
     /// JOB/NODE, JOB or JOB/all
     to: String,
@@ -19,7 +24,7 @@ pub(super) struct Inject {
     /// The prompt
     text: String,
 
-    /// Wait for the answers, and print them
+    /// Wait for the reply and print it
     #[arg(long)]
     wait: bool,
 }

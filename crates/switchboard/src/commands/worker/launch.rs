@@ -1,108 +1,119 @@
 //! `switchboard worker launch`
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use door_workers::wire::command::AgentKind;
 use serde_json::{Map, Value, json};
 
 use super::{connect, show};
+use crate::cli::help::examples;
+use crate::cli::values::{nonzero_duration, number};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Start agents: a job with one or more nodes.
+/// Launch a job: one or more agents as nodes.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples![
+    "switchboard worker launch --agent codex --prompt 'Fix the failing tests'",
+    "switchboard worker launch --agent claude --nodes 3 --folders worktree --timeout 30m",
+    "switchboard worker launch --agent command -- ./review.sh --strict",
+])]
 pub(super) struct Launch {
-    /// codex, codex-exec, claude, gemini, opencode, goose, acp, command or echo
+    /// The kind of agent: codex, codex-exec, claude, gemini, opencode, goose, acp, command or echo
     #[arg(long, value_name = "AGENT")]
     agent: String,
 
-    /// How many nodes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Launch this many nodes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u32>)]
     nodes: u32,
 
-    /// A first prompt for every node
+    /// Send a first prompt to every node
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
 
-    /// Standing instructions
+    /// Set standing instructions
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
 
-    /// What the nodes are called as agents [default: job-ID-0, job-ID-1 …]
+    /// Name the nodes as agents [default: job-ID-0, job-ID-1 …]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// The folder to work in [default: the workspace]
-    #[arg(long, value_name = "DIR")]
-    cd: Option<PathBuf>,
+    /// Start the program in this folder [default: the workspace]
+    #[arg(long, value_name = "FOLDER")]
+    cwd: Option<PathBuf>,
 
-    /// Whether the nodes share that folder
+    /// Choose whether the nodes share that folder
     #[arg(long, value_enum, default_value = "shared")]
     folders: Folders,
 
-    /// The model, for agents that let it be chosen
+    /// Choose the model, where the agent supports it
     #[arg(long)]
     model: Option<String>,
 
-    /// The agent's own word for what it may do unasked, as in `workspace-write`
-    #[arg(long, value_name = "WORD")]
+    /// Set what the agent may do without approval, in its own terms, such as `workspace-write`
+    #[arg(long, value_name = "MODE")]
     sandbox: Option<String>,
 
-    /// The agent's own word for when it asks, as in `untrusted`
-    #[arg(long, value_name = "WORD")]
+    /// Set when the agent requests approval, in its own terms, such as `untrusted`
+    #[arg(long, value_name = "POLICY")]
     ask: Option<String>,
 
-    /// What becomes of its questions
+    /// Choose how its requests for approval are answered
     #[arg(long, value_enum, default_value = "ask")]
     approvals: Approvals,
 
-    /// How a `command` gets its prompt: on its stdin, or as its last argument
+    /// Choose how a `command` gets its prompt
     #[arg(long, value_enum, default_value = "stdin")]
     input: Input,
 
-    /// Most seconds that a turn may take
-    #[arg(long, value_name = "S")]
-    timeout: Option<u32>,
+    /// Stop a turn that runs longer than this
+    #[arg(long, value_name = "DURATION", value_parser = nonzero_duration)]
+    timeout: Option<Duration>,
 
-    /// Most tokens that the job may use
-    #[arg(long, value_name = "N")]
+    /// Stop when the job has used this many tokens
+    #[arg(long, value_name = "N", value_parser = number::<u64>)]
     budget: Option<u64>,
 
-    /// A variable of the program, NAME=VALUE, or NAME for the one that is set here
+    /// Set a variable of the program: NAME=VALUE, or NAME to copy it from here (repeatable)
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
-    /// The program and its arguments, after `--`: needed for acp and command
+    /// The program and its arguments, after `--`; needed for acp and command
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
 
+/// Where the nodes of a job work.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Folders {
     /// All in the same folder
     Shared,
-    /// Each in an empty folder of its own
+    /// Each in its own empty folder
     PerNode,
-    /// Each in a git worktree of its own
+    /// Each in its own Git worktree
     Worktree,
 }
 
+/// How a `command` gets its prompt.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Input {
-    /// On its stdin, which then ends
+    /// On stdin, which is then closed
     Stdin,
-    /// As its last argument
+    /// As the last argument
     Argument,
 }
 
+/// How an agent's requests for approval are answered.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Approvals {
     /// You decide, with `worker approve`
     Ask,
-    /// Always no
+    /// Deny all
     Deny,
-    /// Always yes
+    /// Allow all
     Allow,
 }
 
@@ -149,7 +160,7 @@ fn payload(args: &Launch) -> Result<Value, Failure> {
         }
         env.insert(name.to_owned(), json!(value));
     }
-    let cwd = match &args.cd {
+    let cwd = match &args.cwd {
         None => None,
         Some(folder) => Some(std::path::absolute(folder).map_err(anyhow::Error::from)?),
     };
@@ -163,6 +174,8 @@ fn payload(args: &Launch) -> Result<Value, Failure> {
         Approvals::Deny => "deny",
         Approvals::Allow => "allow",
     };
+    // The router counts whole seconds.
+    let turn_seconds = args.timeout.map(|timeout| timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0));
     let input = match args.input {
         Input::Stdin => "stdin",
         Input::Argument => "argument",
@@ -175,7 +188,7 @@ fn payload(args: &Launch) -> Result<Value, Failure> {
         "input": input,
         "program": args.program,
         "env": env,
-        "limits": { "turn_seconds": args.timeout, "total_tokens": args.budget },
+        "limits": { "turn_seconds": turn_seconds, "total_tokens": args.budget },
     });
     let optional = [
         ("prompt", args.prompt.clone()),

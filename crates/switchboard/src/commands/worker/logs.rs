@@ -7,6 +7,8 @@ use switchboard_sys::files::Dir;
 
 use super::show::said;
 use super::{connect, count, split, which_node};
+use crate::cli::help::examples;
+use crate::cli::options::Limit;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show::plain;
@@ -14,14 +16,14 @@ use crate::show::plain;
 /// The logs of workers are bounded to less than this.
 const LIMIT: u64 = 16 << 20;
 
-/// Show the newest lines that a node's program wrote to its stderr.
+/// Show the newest lines that a node's program wrote to stderr.
 #[derive(Debug, Args)]
+#[command(after_long_help = examples!["switchboard worker logs j7kq2m/0 -n 100"])]
 pub(super) struct Logs {
     /// The node, JOB/NODE; of a job with one node, the job
     node: String,
-    /// How many lines
-    #[arg(short = 'n', long, default_value_t = 50)]
-    lines: usize,
+    #[command(flatten)]
+    limit: Limit<50>,
 }
 
 pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
@@ -71,7 +73,7 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
     }
     let text = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = text.lines().collect();
-    for line in &lines[lines.len().saturating_sub(args.lines)..] {
+    for line in &lines[lines.len().saturating_sub(args.limit.limit)..] {
         if context.printer.is_json() {
             context.printer.object(&serde_json::json!({ "job_id": job, "node_id": node, "line": line }));
         } else {

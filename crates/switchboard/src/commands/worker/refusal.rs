@@ -11,7 +11,7 @@ const WORDS: [(&str, &str); 17] = [
     ("payload.prompt", "--prompt"),
     ("payload.instructions", "--instructions"),
     ("payload.name", "--name"),
-    ("payload.cwd", "--cd"),
+    ("payload.cwd", "--cwd"),
     ("payload.folders", "--folders"),
     ("payload.model", "--model"),
     ("payload.sandbox", "--sandbox"),

@@ -29,7 +29,7 @@ fn old_messages_move_away_are_still_read_and_wake_nobody_again() {
     ");
     let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_579_000_000);
     std::fs::File::open(&path).unwrap().set_modified(long_ago).unwrap();
-    assert_snapshot!(sandbox.show(["channel", "archive", "general", "--older-than", "7"]), @"
+    assert_snapshot!(sandbox.show(["channel", "archive", "general", "--older-than", "7d"]), @"
     exit 0
     --- stdout
     1 message moved to the archive of general
@@ -47,5 +47,5 @@ fn old_messages_move_away_are_still_read_and_wake_nobody_again() {
     error: there is no channel 'genral'
     hint: did you mean 'general'?
     ");
-    assert_eq!(sandbox.run(["channel", "archive", "general", "--older-than", "0"]).code, Some(2));
+    assert_eq!(sandbox.run(["channel", "archive", "general", "--older-than", "0s"]).code, Some(2));
 }

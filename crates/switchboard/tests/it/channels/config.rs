@@ -56,7 +56,7 @@ fn a_bad_setting_is_named() {
         (r#"{"channels":{"watchers":[{"agent":"a","channel":"b","comand":["x"]}]}}"#, "comand"),
         (
             r#"{"channels":{"watchers":[{"agent":"human","channel":"b","command":["x"]}]}}"#,
-            "~/.config/switchboard/config.json: 'channels.watchers[0]': 'agent' is 'human'",
+            ".config/switchboard/config.json:1: 'channels.watchers[0]': 'agent' is 'human'",
         ),
     ] {
         sandbox.configure_user(settings);

@@ -161,7 +161,7 @@ fn what_cannot_work_is_refused_before_anything_waits_for_an_answer() {
     --- stderr
     error: 'agent' is 'human', for whom no program answers
     ");
-    assert_snapshot!(watch(&["--agent", "qc-1", "--timeout", "0"]), @"
+    assert_snapshot!(watch(&["--agent", "qc-1", "--timeout", "0s"]), @"
     exit 2
     --- stderr
     error: 'timeout' is 0; a program needs a second at least
@@ -221,7 +221,7 @@ fn sender_that_waits_learns_of_the_failure() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "exit 7");
     let watch = watch(&sandbox, &program);
-    let ran = sandbox.run(["send", "qc-1", "is it done?", "--wait", "--timeout", "100"]);
+    let ran = sandbox.run(["send", "qc-1", "is it done?", "--wait", "--timeout", "100s"]);
     let problem = "error: qc-1 does not answer: the program ended with exit status: 7";
     assert!(ran.code == Some(3) && ran.stderr.contains(problem), "{ran:?}");
     drop(watch);

@@ -33,23 +33,53 @@ fn a_file_that_makes_no_sense_is_an_error() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
     exit 1
     --- stderr
-    error: switchboard.config.json: EOF while parsing an object at line 1 column 1
+    error: [project]/switchboard.config.json:1: a '}' is missing
     hint: correct the file; docs/configuration.md lists its keys
     ");
     files::put(sandbox.path().join(NAME), r#"{"hub": {"bodyLimitBytes": "much"}}"#);
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
     exit 1
     --- stderr
-    error: switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string "much", expected a whole number, 0 or more
+    error: [project]/switchboard.config.json:1: 'hub.bodyLimitBytes' is the text "much", but must be a whole number, 0 or more
     hint: correct the file; docs/configuration.md lists its keys
     "#);
     assert_snapshot!(sandbox.show(["inbox", "codex", "--json"]), @r#"
     exit 1
     --- stdout
-    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string \"much\", expected a whole number, 0 or more"}}
+    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"[project]/switchboard.config.json:1: 'hub.bodyLimitBytes' is the text \"much\", but must be a whole number, 0 or more"}}
     "#);
     files::put(sandbox.path().join(NAME), "[]");
     assert_eq!(sandbox.run(["inbox", "codex"]).code, Some(1));
+}
+
+#[test]
+fn comments_and_trailing_commas_are_accepted() {
+    let sandbox = workspace();
+    let file = "{\n  // small bodies only\n  \"hub\": { \"bodyLimitBytes\": 5, },\n}\n";
+    files::put(sandbox.path().join(NAME), file);
+    sandbox.ok(["send", "codex", "12345"]);
+    assert_eq!(sandbox.run(["send", "codex", "123456"]).code, Some(1));
+    sandbox.configure_user("{ /* mine */ \"hub\": { \"bodyLimitBytes\": 4, }, }");
+    assert_eq!(sandbox.run(["send", "codex", "12345"]).code, Some(1));
+}
+
+#[test]
+fn errors_name_the_line_of_the_setting() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join(NAME), "{\n  // limits\n  \"hub\": {\n    \"replyHops\": -1\n  }\n}\n");
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 1
+    --- stderr
+    error: [project]/switchboard.config.json:4: 'hub.replyHops' is the number -1, but must be a whole number, 0 or more
+    hint: correct the file; docs/configuration.md lists its keys
+    ");
+    files::put(sandbox.path().join(NAME), "{\n  hub: {}\n}\n");
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 1
+    --- stderr
+    error: [project]/switchboard.config.json:2: a key is not in double quotes
+    hint: correct the file; docs/configuration.md lists its keys
+    ");
 }
 
 #[test]
@@ -110,7 +140,7 @@ fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
     exit 1
     --- stderr
-    error: config.json: 'terminals.tmux': invalid type: string "yes", expected a boolean
+    error: [sandbox]/home/.config/switchboard/config.json:1: 'terminals.tmux' is the text "yes", but must be true or false
     hint: correct the file; docs/configuration.md lists its keys
     "#);
 }
@@ -151,7 +181,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ("[]", "it must be an object"),
         (
             r#"{"workspace": {"retention": {"archiveDays": "90"}}}"#,
-            r#"'workspace.retention.archiveDays': invalid type: string "90", expected a whole number, 0 or more"#,
+            r#"'workspace.retention.archiveDays' is the text "90", but must be a whole number, 0 or more"#,
         ),
     ] {
         files::put(sandbox.path().join(NAME), file);

@@ -76,10 +76,10 @@ fn route_through_links_and_doors() {
 fn links_that_lead_nowhere_are_refused() {
     let sandbox = workspace();
     sandbox.configure_user(r#"{ "links": { "forwards": { "a": "b", "b": "a" } } }"#);
-    assert_snapshot!(sandbox.show(["route", "codex"]), @r"
+    assert_snapshot!(sandbox.show(["route", "codex"]), @"
     exit 1
     --- stderr
-    error: ~/.config/switchboard/config.json: 'links.forwards.b' is refused: mail for 'b' would come back to it: b → a → b
+    error: [sandbox]/home/.config/switchboard/config.json:1: 'links.forwards.b' is refused: mail for 'b' would come back to it: b → a → b
     hint: correct the file; docs/configuration.md lists its keys
     ");
 }

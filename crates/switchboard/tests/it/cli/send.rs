@@ -333,8 +333,9 @@ fn a_bad_time_to_live_is_refused() {
     assert_snapshot!(sandbox.show(["send", "codex", "x", "--ttl", "soon"]), @"
     exit 2
     --- stderr
-    error: 'soon' is not a time span
-    hint: for example 30m, 8h or 2d
+    error: invalid value 'soon' for '--ttl <DURATION>': 'soon' is not a duration; write 30s, 15m, 8h or 2d
+
+    For more information, try '--help'.
     ");
     for bad in ["", "0m", "-5m", "5", "99999999999h"] {
         let ran = sandbox.run(["send", "codex", "x", &format!("--ttl={bad}")]);
@@ -378,13 +379,13 @@ fn metadata_must_be_a_json_object() {
     assert_snapshot!(sandbox.show(["send", "codex", "x", "--metadata", "{ticket: 7}"]), @r#"
     exit 2
     --- stderr
-    error: --metadata is not a JSON object: key must be a string at line 1 column 2
+    error: --metadata is not a JSON object: a key is not in double quotes (at character 2)
     hint: for example --metadata '{"ticket": 7}'
     "#);
     assert_snapshot!(sandbox.show(["send", "codex", "x", "--metadata", "[1, 2]"]), @r#"
     exit 2
     --- stderr
-    error: --metadata is not a JSON object: invalid type: a list, expected an object at line 1 column 0
+    error: --metadata is not a JSON object: it is a list, but must be an object
     hint: for example --metadata '{"ticket": 7}'
     "#);
     let id = sandbox.ok(["send", "codex", "x", "--metadata", r#"{"ticket": 7}"#]);
@@ -413,7 +414,7 @@ fn a_newer_task_takes_the_place_of_the_earlier_ones() {
 #[test]
 fn waiting_for_the_answer_prints_it() {
     let sandbox = workspace();
-    let mut asking = sandbox.start(["send", "codex", "how many?", "--wait", "--timeout", "60"]);
+    let mut asking = sandbox.start(["send", "codex", "how many?", "--wait", "--timeout", "60s"]);
     let id = asking.line();
     sandbox.run_as("codex", ["send", "human", "seven", "--reply-to", &id]).ok();
     let (status, lines) = asking.wait_for_rest(test_support::poll::PATIENCE);
@@ -433,7 +434,7 @@ fn a_notice_is_no_answer() {
     sandbox.configure_user(r#"{ "hub": { "unseenSeconds": 1 } }"#);
     for json in [false, true] {
         let more = if json { &["--json"][..] } else { &[] };
-        let ask = ["--from", "claude", "send", "codex", "how many?", "--wait", "--timeout", "60"];
+        let ask = ["--from", "claude", "send", "codex", "how many?", "--wait", "--timeout", "60s"];
         let mut asking = sandbox.start(ask.iter().chain(more));
         let first = asking.line();
         let notice = test_support::poll::until("the notice", || {
@@ -456,7 +457,7 @@ fn a_notice_is_no_answer() {
 #[test]
 fn whoever_waits_is_told_that_nobody_gets_it_any_more() {
     let sandbox = workspace();
-    let ask = ["send", "codex", "quick!", "--wait", "--timeout", "60"];
+    let ask = ["send", "codex", "quick!", "--wait", "--timeout", "60s"];
     let (_, ran) = delivered_before_it_expires(&sandbox, &ask, 1);
     assert_snapshot!(sandbox.shown(&ran), @"
     exit 1
@@ -472,7 +473,7 @@ fn whoever_waits_is_told_that_nobody_gets_it_any_more() {
 #[test]
 fn no_answer_in_time_is_a_temporary_failure() {
     let sandbox = workspace();
-    assert_snapshot!(sandbox.show(["send", "codex", "anyone?", "--wait", "--timeout", "0.05"]), @"
+    assert_snapshot!(sandbox.show(["send", "codex", "anyone?", "--wait", "--timeout", "0.05s"]), @"
     exit 3
     --- stdout
     [msg-1]
@@ -554,7 +555,7 @@ fn the_same_answer_with_json_for_errors_of_every_kind() {
     check(&["send", "codex", "x", "--from", "../x"], 2, "bad_address");
     check(&["send"], 2, "usage");
     check(&["receipt", "x"], 5, "unknown_message");
-    check(&["wait", "--timeout", "0.01"], 3, "timeout");
+    check(&["wait", "--timeout", "0.01s"], 3, "timeout");
     check(&["wait", "--timeout=-1"], 2, "bad_timeout");
     check(&["wait", "--timeout", "-1"], 2, "bad_timeout");
     check(&["agents", "register", "human"], 4, "reserved_name");

@@ -56,7 +56,7 @@ fn from_now_on_is_not_from_the_beginning() {
     assert_snapshot!(sandbox.show(["tail", "-n", "-3"]), @"
     exit 2
     --- stderr
-    error: invalid value '-3' for '--limit <N>': invalid digit found in string
+    error: invalid value '-3' for '--limit <N>': it must be 0 or more
 
     For more information, try '--help'.
     ");

@@ -8,7 +8,7 @@ use crate::workspace;
 fn mail_that_is_there_is_printed_at_once_and_seen() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "hello");
-    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "60"]), @"
+    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "60s"]), @"
     exit 0
     --- stdout
     claude → codex  delegate_task  just now  delivered
@@ -21,13 +21,13 @@ fn mail_that_is_there_is_printed_at_once_and_seen() {
 #[test]
 fn nothing_in_time_is_a_temporary_failure() {
     let sandbox = workspace();
-    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "0.1"]), @"
+    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "0.1s"]), @"
     exit 3
     --- stderr
     error: no message for codex within 0.1 s
     hint: wait again, or look at everything with `switchboard inbox`
     ");
-    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "0.1", "--json"]), @r#"
+    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "0.1s", "--json"]), @r#"
     exit 3
     --- stdout
     {"error":{"code":"timeout","hint":"wait again, or look at everything with `switchboard inbox`","message":"no message for codex within 0.1 s"}}
@@ -39,13 +39,13 @@ fn what_was_seen_is_not_waited_for() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "hello");
     sandbox.run_as("codex", ["inbox"]).ok();
-    assert_eq!(sandbox.run_as("codex", ["wait", "--timeout", "0.1"]).code, Some(3));
+    assert_eq!(sandbox.run_as("codex", ["wait", "--timeout", "0.1s"]).code, Some(3));
 }
 
 #[test]
 fn mail_that_comes_later_ends_the_wait() {
     let sandbox = workspace();
-    let mut command = sandbox.command(["wait", "--timeout", "60", "--json", "--from", "codex"]);
+    let mut command = sandbox.command(["wait", "--timeout", "60s", "--json", "--from", "codex"]);
     let mut waiting = test_support::Running::start(&mut command);
     let id = sandbox.send("claude", "codex", "later");
     let (status, lines) = waiting.wait_for_rest(test_support::poll::PATIENCE);

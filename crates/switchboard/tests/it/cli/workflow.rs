@@ -75,7 +75,7 @@ fn goes_through_its_phases() {
     error: PHASE 1 INCOMPLETE: Missing required artifacts: gone.md (not found), /etc/passwd (outside the workspace). Create them inside the workspace, then complete the phase again
     hint: name files with --artifact PATH
     ");
-    assert_snapshot!(sandbox.show(["workflow", "complete", "challenge", "1", "--artifact", "plan.md", "--notes", "one file"]), @"
+    assert_snapshot!(sandbox.show(["workflow", "complete", "challenge", "1", "--artifact", "plan.md", "--note", "one file"]), @"
     exit 0
     --- stdout
     PHASE 1 COMPLETE: challenge (1 artifacts validated)

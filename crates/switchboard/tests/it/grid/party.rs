@@ -215,7 +215,7 @@ impl<'a> Party<'a> {
             }
             Self::Channel { hub, agent } => {
                 let post = ["channel", "post", "--agent", agent, "--channel", CHANNEL, "--text", text];
-                hub.sandbox.ok(post.into_iter().chain(["--to", &got.from, "--in-reply-to", &got.id]));
+                hub.sandbox.ok(post.into_iter().chain(["--to", &got.from, "--reply-to", &got.id]));
             }
             Self::Worker { .. } => {}
         }

@@ -36,7 +36,7 @@ fn an_idle_codex_sees_a_message_within_two_seconds() {
     sandbox.ok(&launch);
     // The first prompt starts it; from then on it is idle.
     sandbox.send("claude", "deep", "SAY ready");
-    sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
+    sandbox.run_as("claude", ["wait", "--timeout", "60s"]).ok();
     let mut took = Vec::new();
     for number in 0..3 {
         let text = format!("SAY number {number}");
@@ -45,7 +45,7 @@ fn an_idle_codex_sees_a_message_within_two_seconds() {
         let prompt = format!("Message from claude:\n> {text}");
         poll::until("the model to be asked", || model.prompts().contains(&prompt).then_some(()));
         took.push(sent.elapsed());
-        let answer = sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
+        let answer = sandbox.run_as("claude", ["wait", "--timeout", "60s"]).ok();
         assert!(answer.contains(&format!("number {number}")), "{answer}");
         assert_eq!(state(&sandbox, &id), "seen");
     }

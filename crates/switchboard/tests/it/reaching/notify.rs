@@ -70,7 +70,7 @@ fn a_sender_is_told_that_nobody_has_looked() {
     sandbox.configure_user("{ \"hub\": { \"unseenSeconds\": 1 } }");
     let _serve = sandbox.serve();
     let id = sandbox.send("claude", "codex", "anybody?");
-    let notice = sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
+    let notice = sandbox.run_as("claude", ["wait", "--timeout", "60s"]).ok();
     assert!(notice.contains("Not seen yet after 1 s: your message to codex. codex"), "{notice}");
     let thread = sandbox.ok(["thread", &id]);
     assert_eq!(thread.matches("Not seen yet").count(), 1, "{thread}");
@@ -78,7 +78,7 @@ fn a_sender_is_told_that_nobody_has_looked() {
     sandbox.run_as("codex", ["inbox"]).ok();
     // What is judged after it has been judged before it.
     sandbox.send("codex", "claude", "unseen");
-    let told = sandbox.run_as("codex", ["wait", "--timeout", "60"]).ok();
+    let told = sandbox.run_as("codex", ["wait", "--timeout", "60s"]).ok();
     assert!(told.contains("your message to claude"), "{told}");
     assert!(!sandbox.ok(["thread", &seen]).contains("Not seen yet"));
 }

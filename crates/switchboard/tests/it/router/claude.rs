@@ -172,7 +172,7 @@ fn claude_answers_each_sender() {
     launch.extend(["--".to_owned(), program]);
     sandbox.ok(&launch);
     let go = sandbox.path().join("go");
-    let wait = |agent: &str| sandbox.run_as(agent, ["wait", "--timeout", "60"]).ok();
+    let wait = |agent: &str| sandbox.run_as(agent, ["wait", "--timeout", "60s"]).ok();
     let text = format!("{}\nAFTERWARDS HOLD nobody asked for this\nSAY for codex", until_there(&go));
     sandbox.send("codex", "deep", &text);
     assert!(wait("codex").contains("for codex"));
@@ -183,7 +183,7 @@ fn claude_answers_each_sender() {
     let answer = wait("claude");
     assert!(answer.contains("for claude") && !answer.contains("nobody asked"), "{answer}");
     for agent in ["codex", "claude"] {
-        let more = sandbox.run_as(agent, ["wait", "--timeout", "0.05"]);
+        let more = sandbox.run_as(agent, ["wait", "--timeout", "0.05s"]);
         assert_eq!(more.code, Some(3), "{agent}: {more:?}");
     }
 }

@@ -272,8 +272,8 @@ fn a_launch_takes_variables_from_here_and_says_what_it_cannot_do() {
         ),
         (&["echo", "--ask", "never"], 2, "--ask: agent 'echo' has no such setting"),
         (&["echo", "--nodes", "65"], 2, "--nodes: must be 1 to 64"),
-        (&["echo", "--timeout", "0"], 2, "--timeout: must be at least 1"),
-        (&["echo", "--cd", "nowhere"], 2, "--cd: there is no folder"),
+        (&["echo", "--timeout", "0s"], 2, "'0s' is no time at all"),
+        (&["echo", "--cwd", "nowhere"], 2, "--cwd: there is no folder"),
         (&["command"], 2, "PROGRAM: agent 'command' needs"),
         (&["acp", "--", "no-such-program-anywhere"], 1, "no program 'no-such-program-anywhere'"),
     ] {

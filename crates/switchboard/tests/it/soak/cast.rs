@@ -232,7 +232,7 @@ impl<'s> Cast<'s> {
     /// Waits for mail by the command line.
     fn read(&self, player: &Player) {
         while !self.over.load(Ordering::Relaxed) {
-            let wait = ["--from", player.name, "wait", "--timeout", "2", "--json"];
+            let wait = ["--from", player.name, "wait", "--timeout", "2s", "--json"];
             let ran = player.reading.run(&mut self.sandbox(player).command(wait));
             assert!(matches!(ran.code, Some(0 | 3) | None), "{ran:?}");
             // Whoever ran it sees that it was killed, and shows nobody what it left.

@@ -84,7 +84,7 @@ fn whoever_asks_a_peer_that_is_down_can_wait_for_it() {
         let receipt = bob.json(&["receipt", first["id"].as_str().unwrap()]).remove(0);
         (receipt["deliveries"][0]["state"] == "retrying").then_some(())
     });
-    let ask = ["--from", "bob", "send", "alice@research", "are you back?", "--wait", "--timeout", "60"];
+    let ask = ["--from", "bob", "send", "alice@research", "are you back?", "--wait", "--timeout", "60s"];
     let mut asking = bob.sandbox.start(ask);
     asking.line();
     poll::until("that one to fail as well", || {

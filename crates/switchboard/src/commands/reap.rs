@@ -1,4 +1,4 @@
-//! `switchboard sentinel`
+//! `switchboard reap`
 
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -7,15 +7,17 @@ use clap::Args;
 use switchboard_sys::guard::Guard;
 use switchboard_sys::{platform, reaper};
 
+use crate::cli::help::examples;
 use crate::failure::Failure;
 
-/// Kill what another process of ours has started, when that process or the program has ended.
+/// Kill child processes of a switchboard process that died.
 ///
-/// A reaper: the process that starts it tells it on a socket what to do. It is not for typing.
+/// Switchboard starts it by itself and sends it its orders on a socket; it is not for typing.
 #[derive(Debug, Args)]
-pub(crate) struct Sentinel {}
+#[command(after_long_help = examples!["switchboard reap"])]
+pub(crate) struct Reap {}
 
-pub(crate) async fn run(_: Sentinel) -> Result<(), Failure> {
+pub(crate) async fn run(_: Reap) -> Result<(), Failure> {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned();
     Ok(reaper::run(stdin.map_err(anyhow::Error::from)?).await.map_err(anyhow::Error::from)?)
 }
@@ -23,5 +25,5 @@ pub(crate) async fn run(_: Sentinel) -> Result<(), Failure> {
 /// The reapers of this process, which are this program again.
 pub(crate) fn guard() -> Option<Guard> {
     static GUARD: OnceLock<Option<Guard>> = OnceLock::new();
-    GUARD.get_or_init(|| Some(Guard::new(platform::own_program().ok()?, ["sentinel"]))).clone()
+    GUARD.get_or_init(|| Some(Guard::new(platform::own_program().ok()?, ["reap"]))).clone()
 }
