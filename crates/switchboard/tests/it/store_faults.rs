@@ -146,7 +146,7 @@ fn overwritten_log_is_recovered_after_its_users() {
         process.wait();
     }
     let agents = sandbox.run(["agents"]);
-    assert!(agents.code == Some(0) && agents.stderr.contains("were read back from files"), "{agents:?}");
+    assert!(agents.code == Some(0) && agents.stderr.contains("were rebuilt from files"), "{agents:?}");
     assert!(sandbox.ok(["tail"]).contains(&before));
 }
 
