@@ -15,16 +15,15 @@ pub(crate) fn install_log(verbose: u8) {
     // rmcp logs an error for everyday events of a server, such as a client that disconnects.
     let default = ["warn,rmcp=off", "info", "debug", "trace"][usize::from(verbose.min(3))];
     let filter = EnvFilter::try_from_env("SWITCHBOARD_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    // stdout belongs to data and protocols.
     let lines = tracing_subscriber::fmt::layer()
+        // No time of day, but the duration of each span: with `-v` every request says how long it took.
+        .event_format(tracing_subscriber::fmt::format().with_target(false).without_time())
+        .with_span_events(FmtSpan::CLOSE)
+        // stdout belongs to data and protocols.
         .with_writer(log::writer)
         // It would complain on stderr, and panic where stderr is a file on a full disk.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        // No time of day, but the duration of each span: with `-v` every request says how long it took.
-        .with_timer(())
-        .with_span_events(FmtSpan::CLOSE)
         .with_filter(filter);
     tracing_subscriber::registry().with(lines).init();
 }
