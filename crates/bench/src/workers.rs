@@ -75,7 +75,7 @@ impl Router {
     async fn connect(&self) -> anyhow::Result<Client> {
         let began = Instant::now();
         loop {
-            match Client::to(&self.address).await {
+            match Client::connect_to(&self.address).await {
                 Ok(client) => return Ok(client),
                 Err(error) if began.elapsed() > TOO_LONG => return Err(error.into()),
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -85,7 +85,7 @@ impl Router {
 }
 
 async fn launch(client: &mut Client, payload: &Value) -> anyhow::Result<String> {
-    let launched = client.ask("launch", payload).await?;
+    let launched = client.request("launch", payload).await?;
     Ok(launched.data["job_id"].as_str().context("a job without an id")?.to_owned())
 }
 

@@ -18,26 +18,26 @@ use tokio::time::timeout;
 
 use crate::error::RouterError;
 use crate::lines::{Line, Lines};
-use crate::wire::{EventLine, PROTOCOL, stamp};
+use crate::wire::{EventLine, PROTOCOL, format_timestamp};
 
 /// The file that leads to the router of a workspace.
-const FILE: &str = "router.json";
+const ENDPOINT_FILE: &str = "router.json";
 
 /// Larger than any signpost.
-const LIMIT: u64 = 64 << 10;
+const MAX_ENDPOINT_FILE: u64 = 64 << 10;
 
 /// The longest line that is read: a list of many jobs.
-const LINE: usize = 64 << 20;
+const MAX_LINE: usize = 64 << 20;
 
 /// Time limit for the connection and the answer to `hello`. A router that runs answers within milliseconds.
-const HELLO: Duration = Duration::from_secs(2);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Further time for a process that is busy, not stopped: a loaded machine can keep it from a processor for seconds.
-const BUSY_HELLO: Duration = Duration::from_secs(8);
+const BUSY_HELLO_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Where the router of a workspace listens. Readable by its owner alone, because of the token.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Signpost {
+pub struct EndpointFile {
     /// `unix:PATH` or `IP:PORT`.
     pub listen: String,
     /// What to say hello with, where it listens on the network.
@@ -50,7 +50,7 @@ pub struct Signpost {
     pub owner: String,
 }
 
-impl std::fmt::Debug for Signpost {
+impl std::fmt::Debug for EndpointFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Signpost")
             .field("listen", &self.listen)
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Signpost {
     }
 }
 
-impl Signpost {
+impl EndpointFile {
     /// The signpost of this process.
     pub fn new(listen: String, token: Option<String>) -> Self {
         let owner = Owner::this_process();
@@ -69,13 +69,13 @@ impl Signpost {
     /// Puts it up.
     pub fn write(&self, folder: &Dir) -> Result<(), RouterError> {
         let text = serde_json::to_vec(self).map_err(std::io::Error::from)?;
-        Ok(folder.replace(FILE, &text, 0o600)?)
+        Ok(folder.replace(ENDPOINT_FILE, &text, 0o600)?)
     }
 
     /// Takes it down, where it is still ours.
     pub fn remove(&self, folder: &Dir) -> Result<(), RouterError> {
         if Self::read(folder)?.is_some_and(|found| found.pid == self.pid) {
-            folder.remove(FILE)?;
+            folder.remove(ENDPOINT_FILE)?;
         }
         Ok(())
     }
@@ -84,34 +84,34 @@ impl Signpost {
     /// runs, with an address that only this machine reaches. Nothing where there is none or its process is gone.
     ///
     /// A file that came with a repository would otherwise have prompts and variables sent wherever it says.
-    fn read_believed(folder: &Dir) -> Result<Option<Self>, RouterError> {
-        let Some(found) = folder.read(FILE, LIMIT)? else { return Ok(None) };
-        let refuse = |problem: &str| Err(RouterError::NotBelieved { problem: problem.to_owned() });
+    fn read_trusted(folder: &Dir) -> Result<Option<Self>, RouterError> {
+        let Some(found) = folder.read(ENDPOINT_FILE, MAX_ENDPOINT_FILE)? else { return Ok(None) };
+        let refuse = |issue: &str| Err(RouterError::UntrustedEndpoint { issue: issue.to_owned() });
         if found.stamp.uid != rustix::process::geteuid().as_raw() {
             return refuse("it belongs to another user");
         }
-        if folder.mode(FILE)?.is_none_or(|mode| mode & 0o777 != 0o600) {
+        if folder.mode(ENDPOINT_FILE)?.is_none_or(|mode| mode & 0o777 != 0o600) {
             return refuse("its mode is not 0600");
         }
-        let Ok(signpost) = serde_json::from_slice::<Self>(&found.bytes) else { return Ok(None) };
-        let Ok(owner) = signpost.owner.parse::<Owner>() else {
+        let Ok(endpoint_file) = serde_json::from_slice::<Self>(&found.bytes) else { return Ok(None) };
+        let Ok(owner) = endpoint_file.owner.parse::<Owner>() else {
             return refuse("it does not say which process wrote it");
         };
-        if owner.pid() != signpost.pid || !owner.is_on_this_host() {
+        if owner.pid() != endpoint_file.pid || !owner.is_on_this_host() {
             return refuse("no process of this machine wrote it");
         }
         if owner.is_gone() {
             return Ok(None);
         }
-        if signpost.listen.starts_with("unix:") || is_loopback(&signpost.listen) {
-            return Ok(Some(signpost));
+        if endpoint_file.listen.starts_with("unix:") || is_loopback(&endpoint_file.listen) {
+            return Ok(Some(endpoint_file));
         }
         refuse("its address is neither a socket nor on this machine")
     }
 
     /// Reads it; nothing where there is none.
     pub fn read(folder: &Dir) -> Result<Option<Self>, RouterError> {
-        let found = folder.read(FILE, LIMIT)?;
+        let found = folder.read(ENDPOINT_FILE, MAX_ENDPOINT_FILE)?;
         Ok(found.and_then(|found| serde_json::from_slice(&found.bytes).ok()))
     }
 }
@@ -137,7 +137,7 @@ pub struct Client {
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     lines: Lines,
     /// Read while something else was waited for.
-    passed: VecDeque<Received>,
+    unread: VecDeque<Received>,
     next: u64,
     prefix: String,
 }
@@ -147,75 +147,75 @@ impl Client {
     ///
     /// The kernel accepts connections to a stopped process, so only the answer shows that the router runs.
     pub async fn connect(folder: &Dir, agent: Option<&str>) -> Result<Self, RouterError> {
-        let signpost = Signpost::read_believed(folder)?.ok_or(RouterError::NotRunning)?;
-        let mut opening = pin!(Self::open(&signpost, agent));
-        if let Ok(opened) = timeout(HELLO, &mut opening).await {
+        let endpoint_file = EndpointFile::read_trusted(folder)?.ok_or(RouterError::NotRunning)?;
+        let mut opening = pin!(Self::open(&endpoint_file, agent));
+        if let Ok(opened) = timeout(HELLO_TIMEOUT, &mut opening).await {
             return opened;
         }
-        let is_stopped = platform::is_process_stopped(signpost.pid);
+        let is_stopped = platform::is_process_stopped(endpoint_file.pid);
         if is_stopped == Some(false)
-            && let Ok(opened) = timeout(BUSY_HELLO, opening).await
+            && let Ok(opened) = timeout(BUSY_HELLO_TIMEOUT, opening).await
         {
             return opened;
         }
-        Err(RouterError::Silent { pid: signpost.pid })
+        Err(RouterError::Unresponsive { pid: endpoint_file.pid })
     }
 
-    async fn open(signpost: &Signpost, agent: Option<&str>) -> Result<Self, RouterError> {
-        let mut client = Self::to_process(signpost).await?;
+    async fn open(endpoint_file: &EndpointFile, agent: Option<&str>) -> Result<Self, RouterError> {
+        let mut client = Self::connect_to_process(endpoint_file).await?;
         let mut hello = json!({});
-        if let Some(token) = &signpost.token {
+        if let Some(token) = &endpoint_file.token {
             hello["token"] = json!(token);
         }
         if let Some(agent) = agent {
             hello["agent"] = json!(agent);
         }
-        client.ask("hello", &hello).await?;
+        client.request("hello", &hello).await?;
         Ok(client)
     }
 
     /// Connects where a signpost says, and only to the process that put it up, as far as the system tells.
-    async fn to_process(signpost: &Signpost) -> Result<Self, RouterError> {
-        let Some(path) = signpost.listen.strip_prefix("unix:") else {
-            return Self::to(&signpost.listen).await.map_err(|_| RouterError::NotRunning);
+    async fn connect_to_process(endpoint_file: &EndpointFile) -> Result<Self, RouterError> {
+        let Some(path) = endpoint_file.listen.strip_prefix("unix:") else {
+            return Self::connect_to(&endpoint_file.listen).await.map_err(|_| RouterError::NotRunning);
         };
         let connected = switchboard_sys::socket::connect(Path::new(path)).await;
         let stream = connected.map_err(|error| match error.kind() {
             // The backlog is full: the process accepts no connections.
-            ErrorKind::WouldBlock => RouterError::Silent { pid: signpost.pid },
+            ErrorKind::WouldBlock => RouterError::Unresponsive { pid: endpoint_file.pid },
             _ => RouterError::NotRunning,
         })?;
         let listener = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok());
-        if listener.is_some_and(|pid| pid != signpost.pid) {
-            let problem = "another process listens on its socket".to_owned();
-            return Err(RouterError::NotBelieved { problem });
+        if listener.is_some_and(|pid| pid != endpoint_file.pid) {
+            let issue = "another process listens on its socket".to_owned();
+            return Err(RouterError::UntrustedEndpoint { issue });
         }
         let (reader, writer) = stream.into_split();
-        Ok(Self::on(reader, writer))
+        Ok(Self::from_streams(reader, writer))
     }
 
     /// Connects to an address, and says nothing yet.
-    pub async fn to(address: &str) -> Result<Self, RouterError> {
+    pub async fn connect_to(address: &str) -> Result<Self, RouterError> {
         if let Some(path) = address.strip_prefix("unix:") {
             let (reader, writer) = switchboard_sys::socket::connect(Path::new(path)).await?.into_split();
-            return Ok(Self::on(reader, writer));
+            return Ok(Self::from_streams(reader, writer));
         }
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (reader, writer) = stream.into_split();
-        Ok(Self::on(reader, writer))
+        Ok(Self::from_streams(reader, writer))
     }
 
     /// A client on any two streams.
-    pub fn on(
+    pub fn from_streams(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
         Self {
             reader: Box::new(reader),
             writer: Box::new(writer),
-            lines: Lines::new(LINE),
-            passed: VecDeque::new(),
+            lines: Lines::new(MAX_LINE),
+            unread: VecDeque::new(),
             next: 0,
             prefix: format!("{:08x}", fastrand::u32(..)),
         }
@@ -237,39 +237,39 @@ impl Client {
     }
 
     /// Sends a command and waits for the first event that answers it; what else comes meanwhile is kept.
-    pub async fn ask(&mut self, command: &str, payload: &Value) -> Result<Received, RouterError> {
+    pub async fn request(&mut self, command: &str, payload: &Value) -> Result<Received, RouterError> {
         let request_id = self.send(command, payload).await?;
-        let mut passed = VecDeque::new();
+        let mut unread = VecDeque::new();
         let answer = loop {
             let event = self.next().await?;
             if event.data.get("request_id").and_then(Value::as_str) == Some(&request_id) {
                 break event;
             }
-            passed.push_back(event);
+            unread.push_back(event);
         };
-        passed.append(&mut self.passed);
-        self.passed = passed;
+        unread.append(&mut self.unread);
+        self.unread = unread;
         if answer.event == "command_rejected" {
-            return Err(RouterError::rejected(&answer.data));
+            return Err(RouterError::from_rejection(&answer.data));
         }
         Ok(answer)
     }
 
     /// The next event. Can be cancelled and called again.
     pub async fn next(&mut self) -> Result<Received, RouterError> {
-        if let Some(event) = self.passed.pop_front() {
+        if let Some(event) = self.unread.pop_front() {
             return Ok(event);
         }
         loop {
             while let Some(line) = self.lines.next() {
-                if let Line::Whole(line) = line
-                    && let Some(event) = received(line)
+                if let Line::Complete(line) = line
+                    && let Some(event) = parse_event(line)
                 {
                     return Ok(event);
                 }
             }
             if !self.lines.read(&mut self.reader).await? {
-                return Err(RouterError::HungUp { reason: "the connection was closed".to_owned() });
+                return Err(RouterError::Disconnected { reason: "the connection was closed".to_owned() });
             }
         }
     }
@@ -285,7 +285,7 @@ pub(crate) fn command_line(command: &str, request_id: &str, payload: &Value) -> 
     let line = json!({
         "protocol": PROTOCOL,
         "type": "command",
-        "timestamp": stamp(Clock::system().now()),
+        "timestamp": format_timestamp(Clock::system().now()),
         "command": command,
         "request_id": request_id,
         "payload": payload,
@@ -293,7 +293,7 @@ pub(crate) fn command_line(command: &str, request_id: &str, payload: &Value) -> 
     format!("{line}\n")
 }
 
-fn received(line: Vec<u8>) -> Option<Received> {
+fn parse_event(line: Vec<u8>) -> Option<Received> {
     let line = String::from_utf8(line).ok()?;
     let event: EventLine<'_> = serde_json::from_str(&line).ok()?;
     let data = serde_json::from_str(event.data.get()).ok()?;

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::listen::{Listener, listen};
 use crate::session::Access;
-use crate::test_router::{PATIENCE, Rig, TestClient, check};
+use crate::test_router::{Rig, TIMEOUT, TestClient, validate_event};
 
 const CLIENTS: usize = 10;
 const EACH: usize = 1_000;
@@ -21,7 +21,7 @@ const NODES: u32 = 8;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_clients_with_a_thousand_injections_each_over_eight_nodes() {
     // However long it takes here, it is how far behind one is that counts, and not for how long.
-    let stall = PATIENCE * 10;
+    let stall = TIMEOUT * 10;
     let rig = Rig::with(Config { lag: 50_000, stall, ..Config::default() }).await;
     let path = rig.folder.path().join("r.sock");
     let address = format!("unix:{}", path.display());
@@ -33,9 +33,9 @@ async fn ten_clients_with_a_thousand_injections_each_over_eight_nodes() {
     let job = boss.launch(json!({ "agent": "echo", "nodes": NODES })).await;
     // From the beginning, so that everything is seen by one who takes no part.
     let mut watcher = connect(&address).await;
-    watcher.ask("subscribe", json!({ "from_seq": 0 })).await;
+    watcher.request("subscribe", json!({ "from_seq": 0 })).await;
     let mut deaf = connect(&address).await;
-    deaf.ask("subscribe", json!({})).await;
+    deaf.request("subscribe", json!({})).await;
     let stop = CancellationToken::new();
     let garbage = tokio::spawn(talk_nonsense(path, stop.clone()));
 
@@ -43,9 +43,9 @@ async fn ten_clients_with_a_thousand_injections_each_over_eight_nodes() {
     for number in 0..CLIENTS {
         let (mut client, job) = (connect(&address).await, job.clone());
         clients.spawn(async move {
-            client.ask("hello", json!({ "client": format!("c{number}") })).await;
+            client.request("hello", json!({ "client": format!("c{number}") })).await;
             // Only its own job, which is all of them: what it reads is what it has to keep up with.
-            client.ask("subscribe", json!({ "jobs": ["none"] })).await;
+            client.request("subscribe", json!({ "jobs": ["none"] })).await;
             for index in 0..EACH {
                 let node = u32::try_from(index).unwrap() % NODES;
                 client.inject(&job, node, &format!("{number}:{index}")).await;
@@ -60,12 +60,12 @@ async fn ten_clients_with_a_thousand_injections_each_over_eight_nodes() {
     let mut answers: HashMap<String, String> = HashMap::new();
     let mut kinds: HashMap<String, usize> = HashMap::new();
     while ends.len() < CLIENTS * EACH {
-        let event = timeout(PATIENCE, watcher.client.next()).await.expect("an event").unwrap();
+        let event = timeout(TIMEOUT, watcher.client.next()).await.expect("an event").unwrap();
         // All kinds, but not all of a hundred thousand lines: a reader must not be slower than the router.
         let count = kinds.entry(event.event.clone()).or_default();
         *count += 1;
         if *count <= 50 {
-            check(&event);
+            validate_event(&event);
         }
         let id = event.data["injection_id"].as_str().unwrap_or_default().to_owned();
         let node = event.data["node_id"].as_u64().unwrap_or_default();
@@ -111,7 +111,7 @@ async fn ten_clients_with_a_thousand_injections_each_over_eight_nodes() {
 }
 
 async fn connect(address: &str) -> TestClient {
-    TestClient { client: Client::to(address).await.unwrap() }
+    TestClient { client: Client::connect_to(address).await.unwrap() }
 }
 
 /// Sends nonsense until it is stopped; returns how often it was told so.

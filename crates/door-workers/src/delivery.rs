@@ -8,10 +8,10 @@ use switchboard_core::{Address, AgentId, Door, Kind, Message, MessageId, NativeI
 use switchboard_hub::{Draft, Handoff, Outbound, fresh_mark, is_notice};
 use tokio_util::sync::CancellationToken;
 
-use crate::job::{Ended, NodeShared, Waiting};
-use crate::router::{Acked, Router, in_words, is_steering, over_budget};
+use crate::job::{FinishedTurn, NodeShared, QueuedInjection};
+use crate::router::{Acked, Router, describe_status, is_steering, over_budget_reason};
 use crate::turn::Turn;
-use crate::wire::event::{At, EventBody, Injection, TurnStatus};
+use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 
 /// Under which key of a message's metadata the router keeps who asked.
 pub(crate) const METADATA: &str = "router";
@@ -20,11 +20,11 @@ pub(crate) const METADATA: &str = "router";
 pub(crate) const DIALECT: &str = "dialect";
 
 /// How the client of an injection is called that came by another door and wants an answer; and of one that does not.
-const MAIL: &str = "door:";
-const NEWS: &str = "news:";
+const REPLY_CLIENT: &str = "door:";
+const SILENT_CLIENT: &str = "news:";
 
 /// The scope of answers among the names of the router's protocol: each is called by its injection.
-pub(crate) const ANSWER: &str = "answer";
+pub(crate) const REPLY_SCOPE: &str = "answer";
 
 /// Most deliveries that are taken at once.
 const BATCH: usize = 64;
@@ -34,16 +34,16 @@ pub async fn run(router: &Router, mut outbound: Outbound, shutdown: Cancellation
     loop {
         let handoffs = tokio::select! {
             handoffs = outbound.next(BATCH) => handoffs,
-            () = shutdown.cancelled() => return router.leave(outbound.close().await),
+            () = shutdown.cancelled() => return router.defer_handoffs(outbound.close().await),
         };
         if handoffs.is_empty() {
             return;
         }
         let mut woken: Vec<Arc<NodeShared>> = Vec::new();
         for handoff in handoffs {
-            let arrived = handoff.message.id.to_string();
-            let taken = take(router, handoff);
-            router.arrived(&arrived);
+            let mark_arrived = handoff.message.id.to_string();
+            let taken = accept(router, handoff);
+            router.mark_arrived(&mark_arrived);
             if let Some(node) = taken
                 && !woken.iter().any(|known| Arc::ptr_eq(known, &node))
             {
@@ -59,73 +59,75 @@ pub async fn run(router: &Router, mut outbound: Outbound, shutdown: Cancellation
 }
 
 /// Acknowledges an injection and puts it into its node's queue; the node has to be woken.
-fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
+fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     let Route::Worker(id) = handoff.delivery.route.clone() else {
         let reason = format!("{} is no way to a worker", handoff.delivery.route);
-        router.settle("", handoff, Outcome::Refused { reason });
+        router.report_outcome("", handoff, Outcome::Refused { reason });
         return None;
     };
     if is_steering(&handoff.message) {
-        router.add_to_turn(&id, handoff);
+        router.steer_turn(&id, handoff);
         return None;
     }
-    let injection_id = injection_of(&handoff.message, &id);
+    let injection_id = derive_injection_id(&handoff.message, &id);
     if router.history().lock().is_finished(&injection_id) {
-        router.settle(&injection_id, handoff, Outcome::Shown);
+        router.report_outcome(&injection_id, handoff, Outcome::Shown);
         return None;
     }
     let is_known = router.history().lock().is_acked(&injection_id);
-    let injection = injection(&handoff.message, &id, router.swarm_of(&id), injection_id);
+    let injection = build_injection(&handoff.message, &id, router.swarm_of(&id), injection_id);
     // What a client of the router injects is the client's own prompt; mail is what others say.
-    let is_mail = injection.client.starts_with(MAIL) || injection.client.starts_with(NEWS);
+    let is_from_door =
+        injection.client.starts_with(REPLY_CLIENT) || injection.client.starts_with(SILENT_CLIENT);
     let Some((job, node)) = router.node(&id) else {
-        refuse(router, handoff, injection, format!("{id} is not running"));
+        refuse_injection(router, handoff, injection, format!("{id} is not running"));
         return None;
     };
     // Of a client's own, that was looked at before it was accepted.
-    if is_mail && !is_known && job.is_over_budget.load(Ordering::Relaxed) {
-        refuse(router, handoff, injection, over_budget(&job));
+    if is_from_door && !is_known && job.is_over_budget.load(Ordering::Relaxed) {
+        refuse_injection(router, handoff, injection, over_budget_reason(&job));
         return None;
     }
     let mut view = node.state.lock();
     // A lease that ran out while it waited: the new one counts.
     if view.injection.as_deref() == Some(&*injection.at.injection_id) {
-        router.hold(injection.at.injection_id, handoff);
+        router.hold_redelivery(injection.at.injection_id, handoff);
         return None;
     }
-    let is_it = |waiting: &&mut Waiting| waiting.injection.at.injection_id == injection.at.injection_id;
+    let is_it =
+        |waiting: &&mut QueuedInjection| waiting.injection.at.injection_id == injection.at.injection_id;
     if let Some(known) = view.queue.iter_mut().find(is_it) {
         known.handoff = Some(handoff);
         return None;
     }
     if view.is_closed {
         drop(view);
-        refuse(router, handoff, injection, format!("{id} is not running"));
+        refuse_injection(router, handoff, injection, format!("{id} is not running"));
         return None;
     }
     // Those of clients have had their places kept.
-    if is_mail && !is_known && view.queue.len() + view.coming >= router.config().queue {
+    if is_from_door && !is_known && view.queue.len() + view.reserved >= router.config().queue {
         let reason = format!("{} injections wait for {id} already", view.queue.len());
-        router.settle(&injection.at.injection_id, handoff, Outcome::Unreachable { reason });
+        router.report_outcome(&injection.at.injection_id, handoff, Outcome::Unreachable { reason });
         return None;
     }
     let pin = acknowledge(router, &injection);
-    let content = if is_mail {
+    let content = if is_from_door {
         handoff.message.render_prompt(fresh_mark()).into_owned()
     } else {
         handoff.message.body.clone()
     };
-    view.queue.push_back(Waiting { injection, content, handoff: Some(handoff), pin });
+    view.queue.push_back(QueuedInjection { injection, content, handoff: Some(handoff), pin });
     drop(view);
     Some(node)
 }
 
 /// Tells that an injection was accepted, unless an earlier router has; its first event, which stays in the log.
 fn acknowledge(router: &Router, injection: &Injection) -> u64 {
-    let acked = router.history().lock().take_acked(&injection.at.injection_id);
+    let acked = router.history().lock().remove_acked(&injection.at.injection_id);
     let seq = match acked {
         Some(Acked::Waiting(pinned)) => return pinned,
-        Some(Acked::Given) => router.log().newest(),
+        Some(Acked::Sent) => router.log().newest(),
         None => router.log().append(&EventBody::InjectAck(injection.clone())),
     };
     router.log().pin(seq);
@@ -134,10 +136,11 @@ fn acknowledge(router: &Router, injection: &Injection) -> u64 {
 
 /// Ends an injection that no node will get. The sender of mail has a receipt that says so; a client of the router waits
 /// for events, and so does whoever has seen it acknowledged.
-fn refuse(router: &Router, handoff: Handoff, injection: Injection, reason: String) {
+fn refuse_injection(router: &Router, handoff: Handoff, injection: Injection, reason: String) {
     let id = injection.at.injection_id.clone();
-    let is_mail = injection.client.starts_with(MAIL) || injection.client.starts_with(NEWS);
-    if !is_mail || router.history().lock().is_acked(&id) {
+    let is_from_door =
+        injection.client.starts_with(REPLY_CLIENT) || injection.client.starts_with(SILENT_CLIENT);
+    if !is_from_door || router.history().lock().is_acked(&id) {
         let pin = acknowledge(router, &injection);
         for event in Turn::new(injection).end(TurnStatus::Interrupted, Some(reason.clone()), 0) {
             router.log().append(&event);
@@ -145,20 +148,20 @@ fn refuse(router: &Router, handoff: Handoff, injection: Injection, reason: Strin
         router.log().unpin(pin);
         router.history().lock().finish(&id);
     }
-    router.settle(&id, handoff, Outcome::Refused { reason });
+    router.report_outcome(&id, handoff, Outcome::Refused { reason });
 }
 
 /// The id of an injection: that of its message. A message to several nodes is one injection each, and their ids
 /// differ from the message's in the last bytes.
-fn injection_of(message: &Message, node: &NodeId) -> String {
+fn derive_injection_id(message: &Message, node: &NodeId) -> String {
     match message.to {
-        Address::Group(_) => shifted(message.id, node.node).to_string(),
+        Address::Group(_) => xor_node(message.id, node.node).to_string(),
         Address::Agent(_) | Address::Node(_) => message.id.to_string(),
     }
 }
 
 /// An id that differs from another by a number; shifted twice, it is the same again.
-fn shifted(id: MessageId, node: u32) -> MessageId {
+fn xor_node(id: MessageId, node: u32) -> MessageId {
     let mut bytes = *id.as_bytes();
     for (byte, number) in bytes[12..].iter_mut().zip((node + 1).to_be_bytes()) {
         *byte ^= number;
@@ -166,8 +169,13 @@ fn shifted(id: MessageId, node: u32) -> MessageId {
     MessageId::from_bytes(bytes)
 }
 
-fn injection(message: &Message, node: &NodeId, swarm_id: Option<String>, injection_id: String) -> Injection {
-    let mut at = At { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id };
+fn build_injection(
+    message: &Message,
+    node: &NodeId,
+    swarm_id: Option<String>,
+    injection_id: String,
+) -> Injection {
+    let mut at = InjectionRef { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id };
     let native = &message.origin.native;
     if native.door == Door::Workers {
         let asked = message.metadata.get(METADATA);
@@ -183,18 +191,18 @@ fn injection(message: &Message, node: &NodeId, swarm_id: Option<String>, injecti
     // What is an answer already is not answered, or two workers would never come to an end.
     let is_answer =
         message.kind.as_str() == "submit_result" || native.door == Door::Workers || is_notice(message);
-    let client = format!("{}{}", if is_answer { NEWS } else { MAIL }, native.door);
+    let client = format!("{}{}", if is_answer { SILENT_CLIENT } else { REPLY_CLIENT }, native.door);
     Injection { request_id: native.id.clone(), client, at }
 }
 
 /// Whether the sender of an injection came by another door and wants the answer as a message.
 pub(crate) fn wants_reply(injection: &Injection) -> bool {
-    injection.client.starts_with(MAIL)
+    injection.client.starts_with(REPLY_CLIENT)
 }
 
 /// Sends the answer of a turn to whoever sent the message that it came from. Sent twice, it is one message.
-pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: Ended) {
-    let Some(message) = question(router, node, &ended.injection.at.injection_id).await else {
+pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTurn) {
+    let Some(message) = find_message(router, node, &ended.injection.at.injection_id).await else {
         tracing::warn!(injection = ended.injection.at.injection_id, "the message of an answer is not there");
         return;
     };
@@ -207,16 +215,20 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: Ended) {
         (status, answer) => {
             let why = ended.error.map(|error| format!(": {error}")).unwrap_or_default();
             let so_far = answer.map(|answer| format!("\n\nSo far:\n{answer}")).unwrap_or_default();
-            (format!("{}{why}.{so_far}", in_words(status)), "status_update")
+            (format!("{}{why}.{so_far}", describe_status(status)), "status_update")
         }
     };
     let limit = router.hub().config().body_limit;
     let (from, to) = (AgentId::local(node.name.clone()), message.from.clone().into());
     let kind = Kind::parse(kind).unwrap_or_else(|_| Kind::status_update());
-    let draft = router.hub().draft(Door::Workers, from, to, kind, shortened(body, limit));
+    let draft = router.hub().draft(Door::Workers, from, to, kind, truncate_front(body, limit));
     let draft = Draft {
         in_reply_to: Some(message.id),
-        native: NativeId { scope: ANSWER.to_owned(), id: ended.injection.at.injection_id, ..draft.native },
+        native: NativeId {
+            scope: REPLY_SCOPE.to_owned(),
+            id: ended.injection.at.injection_id,
+            ..draft.native
+        },
         native_is_id: false,
         verified: true,
         route: Some(Route::Worker(node.id.clone())),
@@ -228,9 +240,9 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: Ended) {
     }
 }
 
-async fn question(router: &Router, node: &NodeShared, injection: &str) -> Option<Message> {
+async fn find_message(router: &Router, node: &NodeShared, injection: &str) -> Option<Message> {
     let id: MessageId = injection.parse().ok()?;
-    for id in [id, shifted(id, node.id.node)] {
+    for id in [id, xor_node(id, node.id.node)] {
         if let Ok(Some(stored)) = router.hub().message(id).await {
             return Some(stored.message);
         }
@@ -239,7 +251,7 @@ async fn question(router: &Router, node: &NodeShared, injection: &str) -> Option
 }
 
 /// A text that fits into a message: its end, which is where the result stands.
-fn shortened(text: String, limit: usize) -> String {
+fn truncate_front(text: String, limit: usize) -> String {
     const NOTE: &str = "(the beginning is left out)\n";
     if text.len() <= limit {
         return text;

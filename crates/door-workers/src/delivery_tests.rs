@@ -7,9 +7,9 @@ use tokio::time::timeout;
 
 use crate::client::command_line;
 use crate::config::Config;
-use crate::router::{Asked, Asker};
-use crate::test_mail::letter;
-use crate::test_router::{PATIENCE, Rig, names};
+use crate::router::{RequestContext, Requester};
+use crate::test_message::door_message;
+use crate::test_router::{Rig, TIMEOUT, names};
 use crate::wire::command::{Inject, NodeNumber};
 
 #[tokio::test]
@@ -17,18 +17,18 @@ async fn an_injection_whose_job_ends_before_it_arrives_is_acknowledged_and_ended
     let mut rig = Rig::new().await;
     let job = rig.client().launch(json!({ "agent": "echo" })).await;
     // From here on nobody takes what is in the hub.
-    rig.deafen().await;
-    let asker = Asker { client: "me".into(), agent: "human".parse().unwrap(), owner: None };
-    let asked = Asked { asker: &asker, request_id: "r", dialect: false };
+    rig.stop_deliveries().await;
+    let requester = Requester { client: "me".into(), agent: "human".parse().unwrap(), owner: None };
+    let asked = RequestContext { requester: &requester, request_id: "r", dialect: false };
     let (node_id, content) = (Some(NodeNumber(0)), "x".to_owned());
     let inject = Inject { job_id: job.clone(), node_id, nodes: None, content };
-    let drafts = rig.router.drafts(asked, inject).await.unwrap();
+    let drafts = rig.router.build_drafts(asked, inject).await.unwrap();
     rig.router.submit(drafts).await.remove(0).unwrap();
     let seq = rig.router.log().newest();
     assert!(rig.router.terminate(&rig.router.job(&job).unwrap(), "t").await);
-    rig.hear().await;
+    rig.resume_deliveries().await;
     let mut client = rig.client();
-    client.ask("subscribe", json!({ "from_seq": seq })).await;
+    client.request("subscribe", json!({ "from_seq": seq })).await;
     let events = client.until_complete(None).await;
     assert!(names(&events).ends_with(&["inject_ack", "inject_failed", "turn_complete"]), "{events:?}");
     let end = events.last().unwrap();
@@ -93,8 +93,8 @@ async fn r14_mail_does_not_pass_a_budget() {
     let job = client.launch(launch).await;
     client.injected(&job, 0, "one two three four").await;
     client.next_of("budget_exceeded").await;
-    let sent = rig.hub.submit(letter(&rig.hub, "claude", "parrot", "more work")).await.unwrap().id;
-    let receipt = timeout(PATIENCE, rig.hub.wait_until_settled(sent)).await.unwrap().unwrap();
+    let sent = rig.hub.submit(door_message(&rig.hub, "claude", "parrot", "more work")).await.unwrap().id;
+    let receipt = timeout(TIMEOUT, rig.hub.wait_until_settled(sent)).await.unwrap().unwrap();
     let delivery = &receipt.deliveries[0];
     assert_eq!(delivery.state.as_str(), "refused");
     assert!(format!("{delivery:?}").contains("has used its 3 tokens"), "{delivery:?}");
@@ -105,25 +105,25 @@ async fn r14_mail_does_not_pass_a_budget() {
 async fn r5_what_was_accepted_is_so_when_it_is_asked_again_whatever_has_become_of_the_job() {
     let rig = Rig::new().await;
     let mut client = rig.client();
-    client.ask("hello", json!({ "client": "me" })).await;
+    client.request("hello", json!({ "client": "me" })).await;
     let job = client.launch(json!({ "agent": "echo", "limits": { "total_tokens": 3 } })).await;
     let line = |id: &str, content: &str| {
         let payload = json!({ "job_id": job, "node_id": 0, "content": content });
         command_line("inject", id, &payload).trim().to_owned()
     };
-    client.say(&line("one", "one two three four")).await;
+    client.send_line(&line("one", "one two three four")).await;
     let first = client.next_of("inject_ack").await.data["injection_id"].clone();
     client.next_of("budget_exceeded").await;
     for is_over in [false, true] {
         if is_over {
-            client.ask("terminate", json!({ "job_id": job })).await;
+            client.request("terminate", json!({ "job_id": job })).await;
         }
-        client.say(&line("one", "one two three four")).await;
+        client.send_line(&line("one", "one two three four")).await;
         assert_eq!(client.next_of("inject_ack").await.data["injection_id"], first);
-        client.say(&line("one", "something else")).await;
+        client.send_line(&line("one", "something else")).await;
         let conflict = client.next_of("command_rejected").await;
         assert_eq!(conflict.data["code"], "duplicate_request_id");
-        client.say(&line(&format!("new-{is_over}"), "x")).await;
+        client.send_line(&line(&format!("new-{is_over}"), "x")).await;
         let refused = client.next_of("command_rejected").await;
         assert_eq!(refused.data["code"], if is_over { "job_over" } else { "over_budget" });
     }
@@ -144,7 +144,7 @@ async fn a_node_that_is_named_twice_gets_it_once_and_no_node_at_all_is_a_mistake
     }
     ended.sort_unstable();
     assert_eq!(ended, [0, 1]);
-    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    let status = client.request("job_status", json!({ "job_id": job })).await;
     assert_eq!(
         (&status.data["nodes"][0]["turns"], &status.data["nodes"][0]["queued"]),
         (&json!(1), &json!(0))

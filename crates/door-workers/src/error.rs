@@ -38,7 +38,7 @@ pub enum RouterError {
     },
     /// The address is no address.
     #[error("'{address}' is no address: use 127.0.0.1:PORT or unix:PATH")]
-    Address {
+    InvalidAddress {
         /// As given.
         address: String,
     },
@@ -49,23 +49,23 @@ pub enum RouterError {
         address: String,
     },
     /// The file that leads to the router was not written by a router of this user.
-    #[error("router.json is not believed: {problem}")]
-    NotBelieved {
+    #[error("router.json is not believed: {issue}")]
+    UntrustedEndpoint {
         /// What is wrong with it.
-        problem: String,
+        issue: String,
     },
     /// No router runs.
     #[error("no router runs in this workspace")]
     NotRunning,
     /// The router's process runs and does not answer.
     #[error("the router does not answer; its process ({pid}) may be stopped")]
-    Silent {
+    Unresponsive {
         /// The process.
         pid: u32,
     },
     /// The connection to the router ended.
     #[error("the router hung up: {reason}")]
-    HungUp {
+    Disconnected {
         /// Why, as far as it is known.
         reason: String,
     },
@@ -86,7 +86,7 @@ pub enum RouterError {
 
 impl RouterError {
     /// What a `command_rejected` says.
-    pub fn rejected(data: &Value) -> Self {
+    pub fn from_rejection(data: &Value) -> Self {
         let text = |key| data.get(key).and_then(Value::as_str).map(str::to_owned);
         Self::Rejected {
             code: text("code").unwrap_or_default(),

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use switchboard_core::in_json_words;
 
-use crate::dialect::{self, Speaker, reworded};
+use crate::legacy::{self, LegacyMode, translate_rejection};
 use crate::wire::PROTOCOL;
 use crate::wire::command::{Command, Request};
 use crate::wire::event::{CommandRejected, RejectCode};
@@ -30,19 +30,19 @@ pub(crate) const COMMANDS: [&str; 12] = [
 ];
 
 /// What a line says. A line with nothing in it says nothing.
-pub(crate) fn parse(line: &[u8], speaker: Speaker) -> Option<Result<Request, CommandRejected>> {
+pub(crate) fn parse(line: &[u8], mode: LegacyMode) -> Option<Result<Request, CommandRejected>> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return None;
     }
-    Some(request(line, speaker))
+    Some(parse_request(line, mode))
 }
 
 /// The rejection of a line that was not kept.
-pub(crate) fn too_long(cap: usize) -> CommandRejected {
+pub(crate) fn reject_too_long(cap: usize) -> CommandRejected {
     reject(RejectCode::LineTooLong, None, format!("the line is longer than {cap} bytes; it was skipped"))
 }
 
-fn request(line: &[u8], speaker: Speaker) -> Result<Request, CommandRejected> {
+fn parse_request(line: &[u8], mode: LegacyMode) -> Result<Request, CommandRejected> {
     let text = std::str::from_utf8(line).map_err(|error| {
         let at = error.valid_up_to();
         reject(RejectCode::NotUtf8, None, format!("the line is not UTF-8: see byte {at}"))
@@ -50,7 +50,7 @@ fn request(line: &[u8], speaker: Speaker) -> Result<Request, CommandRejected> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| reject(RejectCode::InvalidJson, None, format!("the line is not JSON: {error}")))?;
     let Value::Object(mut fields) = value else {
-        let found = kind(&value);
+        let found = json_kind(&value);
         return Err(reject(
             RejectCode::NotAnObject,
             None,
@@ -58,11 +58,11 @@ fn request(line: &[u8], speaker: Speaker) -> Result<Request, CommandRejected> {
         ));
     };
     let request_id = fields.get("request_id").and_then(Value::as_str).map(str::to_owned);
-    let read = read(&mut fields, speaker);
-    read.map_err(|rejected| CommandRejected { request_id, ..rejected })
+    let parse_fields = parse_fields(&mut fields, mode);
+    parse_fields.map_err(|rejected| CommandRejected { request_id, ..rejected })
 }
 
-fn read(fields: &mut Map<String, Value>, speaker: Speaker) -> Result<Request, CommandRejected> {
+fn parse_fields(fields: &mut Map<String, Value>, mode: LegacyMode) -> Result<Request, CommandRejected> {
     match fields.get("protocol") {
         Some(Value::String(protocol)) if protocol == PROTOCOL => {}
         found => {
@@ -73,82 +73,87 @@ fn read(fields: &mut Map<String, Value>, speaker: Speaker) -> Result<Request, Co
     }
     let command = match fields.get("command") {
         Some(Value::String(command)) => command.clone(),
-        found => return Err(bad("command", "must be a string", found)),
+        found => return Err(reject_field("command", "must be a string", found)),
     };
-    let is_dialect = dialect::is_dialect(&command, fields.get("payload"))
-        || speaker.is_older && dialect::is_shared(&command);
-    if !is_dialect && !COMMANDS.contains(&command.as_str()) {
-        return Err(unknown_command());
+    let is_legacy_command = legacy::is_legacy_command(&command, fields.get("payload"))
+        || mode.is_legacy && legacy::is_shared(&command);
+    if !is_legacy_command && !COMMANDS.contains(&command.as_str()) {
+        return Err(reject_unknown_command());
     }
     // The older router's clients leave these two out.
-    let may_omit = is_dialect || speaker.is_older;
+    let may_omit = is_legacy_command || mode.is_legacy;
     match fields.get("type") {
-        Some(Value::String(kind)) if kind == "command" => {}
+        Some(Value::String(json_kind)) if json_kind == "command" => {}
         None if may_omit => {}
-        found => return Err(bad("type", "must be \"command\"", found)),
+        found => return Err(reject_field("type", "must be \"command\"", found)),
     }
     match fields.get("timestamp") {
         Some(Value::String(timestamp)) if is_utc(timestamp) => {}
         None if may_omit => {}
         found => {
-            return Err(bad("timestamp", "must be a time in UTC such as \"2026-02-25T15:00:00Z\"", found));
+            return Err(reject_field(
+                "timestamp",
+                "must be a time in UTC such as \"2026-02-25T15:00:00Z\"",
+                found,
+            ));
         }
     }
     let request_id = match fields.get("request_id") {
         Some(Value::String(id)) if (1..=REQUEST_ID).contains(&id.len()) => id.clone(),
         found => {
             let must = format!("must be a string of 1 to {REQUEST_ID} bytes, unique in this session");
-            return Err(bad("request_id", &must, found));
+            return Err(reject_field("request_id", &must, found));
         }
     };
     let payload = match fields.remove("payload") {
         Some(Value::Object(payload)) => payload,
         None if may_omit => Map::new(),
-        found => return Err(bad("payload", "must be an object", found.as_ref())),
+        found => return Err(reject_field("payload", "must be an object", found.as_ref())),
     };
-    let understood = understand(&command, payload, speaker);
-    let reword = |rejected| if is_dialect { reworded(&command, rejected) } else { rejected };
+    let understood = parse_command(&command, payload, mode);
+    let reword =
+        |rejected| if is_legacy_command { translate_rejection(&command, rejected) } else { rejected };
     let command = understood.map_err(reword)?;
-    Ok(Request { request_id, command, dialect: is_dialect })
+    Ok(Request { request_id, command, dialect: is_legacy_command })
 }
 
 /// What a command with its payload asks for, in either router's words.
-fn understand(
+fn parse_command(
     command: &str,
     mut payload: Map<String, Value>,
-    speaker: Speaker,
+    mode: LegacyMode,
 ) -> Result<Command, CommandRejected> {
-    dialect::unite(command, &mut payload)?;
-    match dialect::read(command, &payload, speaker)? {
+    legacy::merge_aliases(command, &mut payload)?;
+    match legacy::parse_command(command, &payload, mode)? {
         Some(command) => Ok(command),
-        None => known(command, payload),
+        None => parse_native(command, payload),
     }
 }
 
-fn known(command: &str, payload: Map<String, Value>) -> Result<Command, CommandRejected> {
+fn parse_native(command: &str, payload: Map<String, Value>) -> Result<Command, CommandRejected> {
     Ok(match command {
-        "hello" => Command::Hello(typed(payload)?),
-        "launch" => Command::Launch(Box::new(typed(payload)?)),
-        "jobs_list" => Command::JobsList(typed(payload)?),
-        "job_status" => Command::JobStatus(typed(payload)?),
-        "terminate" => Command::Terminate(typed(payload)?),
-        "interrupt" => Command::Interrupt(typed(payload)?),
-        "steer" => Command::Steer(typed(payload)?),
-        "approve" => Command::Approve(typed(payload)?),
-        "approvals_list" => Command::ApprovalsList(typed(payload)?),
-        "queue_list" => Command::QueueList(typed(payload)?),
-        "subscribe" => Command::Subscribe(typed(payload)?),
-        _ => return Err(unknown_command()),
+        "hello" => Command::Hello(parse_payload(payload)?),
+        "launch" => Command::Launch(Box::new(parse_payload(payload)?)),
+        "jobs_list" => Command::JobsList(parse_payload(payload)?),
+        "job_status" => Command::JobStatus(parse_payload(payload)?),
+        "terminate" => Command::Terminate(parse_payload(payload)?),
+        "interrupt" => Command::Interrupt(parse_payload(payload)?),
+        "steer" => Command::Steer(parse_payload(payload)?),
+        "approve" => Command::Approve(parse_payload(payload)?),
+        "approvals_list" => Command::ApprovalsList(parse_payload(payload)?),
+        "queue_list" => Command::QueueList(parse_payload(payload)?),
+        "subscribe" => Command::Subscribe(parse_payload(payload)?),
+        _ => return Err(reject_unknown_command()),
     })
 }
 
 /// The rejection of a command that there is not. Section 6 gives the words.
-fn unknown_command() -> CommandRejected {
+fn reject_unknown_command() -> CommandRejected {
     reject(RejectCode::UnknownCommand, Some("command"), "unknown command".to_owned())
 }
 
 /// A payload as its type, or which of its fields is not what it has to be.
-pub(crate) fn typed<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<T, CommandRejected> {
+pub(crate) fn parse_payload<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<T, CommandRejected> {
     serde_path_to_error::deserialize(Value::Object(payload)).map_err(|error| {
         let path = error.path().to_string();
         let mut field = if path == "." { "payload".to_owned() } else { format!("payload.{path}") };
@@ -173,11 +178,11 @@ fn is_utc(text: &str) -> bool {
     ends && text.parse::<Timestamp>().is_ok()
 }
 
-fn bad(field: &str, must: &str, found: Option<&Value>) -> CommandRejected {
+fn reject_field(field: &str, must: &str, found: Option<&Value>) -> CommandRejected {
     let found = match found {
         None => "is missing".to_owned(),
         Some(Value::String(text)) if text.len() > REQUEST_ID => format!("has {} bytes", text.len()),
-        Some(found @ (Value::Object(_) | Value::Array(_))) => format!("is {}", kind(found)),
+        Some(found @ (Value::Object(_) | Value::Array(_))) => format!("is {}", json_kind(found)),
         Some(found) => format!("is {found}"),
     };
     reject(RejectCode::BadField, Some(field), format!("{field}: {must}, and {found}"))
@@ -187,7 +192,7 @@ pub(crate) fn reject(code: RejectCode, field: Option<&str>, reason: String) -> C
     CommandRejected { request_id: None, reason, code, field: field.map(str::to_owned) }
 }
 
-fn kind(value: &Value) -> &'static str {
+fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

@@ -15,12 +15,12 @@ fn line(change: impl FnOnce(&mut Value)) -> Vec<u8> {
 }
 
 fn rejected(line: &[u8]) -> CommandRejected {
-    parse(line, Speaker::default()).unwrap().unwrap_err()
+    parse(line, LegacyMode::default()).unwrap().unwrap_err()
 }
 
 #[test]
 fn the_command_of_section_2_1_is_understood() {
-    let request = parse(&line(|_| {}), Speaker::default()).unwrap().unwrap();
+    let request = parse(&line(|_| {}), LegacyMode::default()).unwrap().unwrap();
     let inject = Inject {
         job_id: "272900".into(),
         node_id: Some(NodeNumber(0)),
@@ -29,7 +29,7 @@ fn the_command_of_section_2_1_is_understood() {
     };
     let expected = Request { request_id: "req-123".into(), command: Command::Inject(inject), dialect: false };
     assert_eq!(request, expected);
-    assert!(parse(b"  ", Speaker::default()).is_none());
+    assert!(parse(b"  ", LegacyMode::default()).is_none());
 }
 
 /// Which field, what code, a part of the reason.
@@ -113,18 +113,18 @@ fn r4_what_is_no_object_is_said_to_be_none() {
 
 #[test]
 fn unknown_fields_are_ignored_and_the_older_router_is_understood() {
-    assert!(parse(&line(|line| line["payload"]["later"] = json!(1)), Speaker::default()).unwrap().is_ok());
+    assert!(parse(&line(|line| line["payload"]["later"] = json!(1)), LegacyMode::default()).unwrap().is_ok());
     let old = json!({
         "protocol": PROTOCOL, "command": "inject", "request_id": "r",
         "payload": { "swarm_id": "s", "nodes": "all", "content": "x" },
     });
-    let request = parse(old.to_string().as_bytes(), Speaker::default()).unwrap().unwrap();
+    let request = parse(old.to_string().as_bytes(), LegacyMode::default()).unwrap().unwrap();
     assert!(request.dialect);
     let launch = json!({
         "protocol": PROTOCOL, "command": "swarm_launch", "request_id": "r",
         "payload": { "nodes": 2, "system_prompt": "s", "provider_params": { "worker_mode": "claude" } },
     });
-    let request = parse(launch.to_string().as_bytes(), Speaker::default()).unwrap().unwrap();
+    let request = parse(launch.to_string().as_bytes(), LegacyMode::default()).unwrap().unwrap();
     let Command::Launch(launch) = request.command else { panic!("{request:?}") };
     assert_eq!((launch.nodes, launch.prompt.as_deref(), launch.instructions), (2, Some("s"), None));
 }
@@ -134,7 +134,7 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Some(Err(rejected)) = parse(&bytes, Speaker::default()) {
+        if let Some(Err(rejected)) = parse(&bytes, LegacyMode::default()) {
             prop_assert!(!rejected.reason.is_empty());
         }
     }
@@ -152,7 +152,7 @@ proptest! {
             }
             if bytes.is_empty() { break; }
         }
-        if let Some(Err(rejected)) = parse(&bytes, Speaker::default()) {
+        if let Some(Err(rejected)) = parse(&bytes, LegacyMode::default()) {
             prop_assert!(!rejected.reason.is_empty());
         }
     }

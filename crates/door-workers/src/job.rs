@@ -15,9 +15,9 @@ use tokio::sync::{Notify, mpsc};
 use crate::node::NodeOrder;
 use crate::wire::command::Launch;
 use crate::wire::event::{
-    ApprovalRequired, Injection, JobInfo, NodeAt, NodeInfo, NodeState, Queued, TurnStatus,
+    ApprovalRequired, EventNode, Injection, JobInfo, NodeInfo, NodeState, Queued, TurnStatus,
 };
-use crate::wire::stamp;
+use crate::wire::format_timestamp;
 use crate::worker::WorkerLog;
 
 /// How much of a prompt stands in a list.
@@ -92,9 +92,9 @@ pub(crate) struct NodeView {
     /// Why it is as it is, where there is more to say.
     pub(crate) detail: Option<String>,
     /// What waits, in the order of acceptance. Bounded by `Config::queue`: what comes after is rejected.
-    pub(crate) queue: VecDeque<Waiting>,
+    pub(crate) queue: VecDeque<QueuedInjection>,
     /// How many places of the queue are kept for injections that are on their way through the hub.
-    pub(crate) coming: usize,
+    pub(crate) reserved: usize,
     /// Whether the job is over, so that nobody looks into the queue any more.
     pub(crate) is_closed: bool,
 }
@@ -109,7 +109,7 @@ impl NodeView {
             turns,
             detail: None,
             queue: VecDeque::new(),
-            coming: 0,
+            reserved: 0,
             is_closed: false,
         }
     }
@@ -117,7 +117,7 @@ impl NodeView {
 
 /// An injection that waits for its turn.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedInjection {
     pub(crate) injection: Injection,
     pub(crate) content: String,
     /// The hub's claim; without one where the report was made before the router was restarted.
@@ -136,19 +136,19 @@ impl Job {
     }
 
     /// The node that asked this question, while it waits for the answer.
-    pub(crate) fn asking(&self, approval: &str) -> Option<Arc<NodeShared>> {
+    pub(crate) fn approval_node(&self, approval: &str) -> Option<Arc<NodeShared>> {
         let node = self.record.lock().approvals.get(approval)?.at.node_id;
         self.nodes.get(usize::try_from(node).ok()?).cloned()
     }
 
     /// Counts what a turn has used. What an agent says of that may be too much for any number.
-    pub(crate) fn count(&self, tokens: u64) {
+    pub(crate) fn add_tokens(&self, tokens: u64) {
         let add = |used: u64| Some(used.saturating_add(tokens));
         let _ = self.total_tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     /// A question has its answer. That is noted a moment later; the log tells it meanwhile.
-    pub(crate) fn forget_approval(&self, approval: &str) {
+    pub(crate) fn remove_approval(&self, approval: &str) {
         if self.record.lock().approvals.remove(approval).is_some() {
             self.is_dirty.store(true, Ordering::Relaxed);
         }
@@ -166,7 +166,7 @@ impl Job {
             agent: self.launch.agent.as_str().to_owned(),
             owner: self.owner.clone(),
             status: if is_over { "terminated" } else { "running" }.to_owned(),
-            launched_at: stamp(launched_at),
+            launched_at: format_timestamp(launched_at),
             total_tokens: self.total_tokens.load(Ordering::Relaxed),
             nodes: self.nodes.iter().map(|node| node.info(is_over)).collect(),
         }
@@ -174,8 +174,8 @@ impl Job {
 }
 
 impl NodeShared {
-    pub(crate) fn at(&self) -> NodeAt {
-        NodeAt { job_id: self.id.job.to_string(), swarm_id: self.swarm.clone(), node_id: self.id.node }
+    pub(crate) fn at(&self) -> EventNode {
+        EventNode { job_id: self.id.job.to_string(), swarm_id: self.swarm.clone(), node_id: self.id.node }
     }
 
     /// Gives a sign of life of the agent that the node is.
@@ -206,7 +206,7 @@ impl NodeShared {
     pub(crate) fn queued(&self) -> Vec<Queued> {
         let title = |content: &str| content.lines().next().unwrap_or_default().chars().take(TITLE).collect();
         let view = self.state.lock();
-        let queued = |waiting: &Waiting| Queued {
+        let queued = |waiting: &QueuedInjection| Queued {
             injection: waiting.injection.clone(),
             title: title(&waiting.content),
         };
@@ -222,7 +222,7 @@ impl NodeShared {
 
 /// How an injection that ran or waited came to its end, for whoever has to be told.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct FinishedTurn {
     pub(crate) injection: Injection,
     pub(crate) status: TurnStatus,
     pub(crate) error: Option<String>,

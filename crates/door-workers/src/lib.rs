@@ -12,10 +12,10 @@ mod config;
 #[cfg(test)]
 mod crowd_tests;
 mod delivery;
-mod dialect;
 mod error;
 mod intake;
 mod job;
+mod legacy;
 mod lines;
 mod listen;
 mod log;
@@ -24,18 +24,18 @@ mod presence;
 mod router;
 mod session;
 #[cfg(test)]
-mod test_mail;
+mod test_message;
 #[cfg(test)]
 mod test_router;
 mod turn;
 pub mod wire;
 mod worker;
 
-pub use client::{Client, Received, Signpost};
+pub use client::{Client, EndpointFile, Received};
 pub use config::Config;
 pub use delivery::run as run_deliveries;
 pub use error::RouterError;
 pub use listen::{Listener, listen};
-pub use presence::{SERVICE, hear_nodes};
+pub use presence::{SERVICE, load_node_presence};
 pub use router::Router;
 pub use session::{Access, AccessToken, Transport, serve};

@@ -11,7 +11,7 @@ const READ: usize = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
     /// The line.
-    Whole(Vec<u8>),
+    Complete(Vec<u8>),
     /// More bytes than a line may have. What follows begins after its end.
     TooLong,
 }
@@ -21,7 +21,7 @@ pub(crate) enum Line {
 pub(crate) struct Lines {
     buffer: Vec<u8>,
     /// Up to where there is no newline.
-    looked: usize,
+    scanned: usize,
     cap: usize,
     /// Whether the rest of a line that was too long is still to come.
     skipping: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     pub(crate) fn new(cap: usize) -> Self {
-        Self { buffer: Vec::new(), looked: 0, cap, skipping: false }
+        Self { buffer: Vec::new(), scanned: 0, cap, skipping: false }
     }
 
     /// Reads more; false at the end.
@@ -41,20 +41,20 @@ impl Lines {
     /// The next line that is there.
     pub(crate) fn next(&mut self) -> Option<Line> {
         loop {
-            let Some(end) = self.buffer[self.looked..].iter().position(|byte| *byte == b'\n') else {
-                self.looked = self.buffer.len();
-                if self.looked <= self.cap {
+            let Some(end) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') else {
+                self.scanned = self.buffer.len();
+                if self.scanned <= self.cap {
                     return None;
                 }
                 self.buffer.clear();
-                self.looked = 0;
-                let is_news = !std::mem::replace(&mut self.skipping, true);
-                return is_news.then_some(Line::TooLong);
+                self.scanned = 0;
+                let is_first = !std::mem::replace(&mut self.skipping, true);
+                return is_first.then_some(Line::TooLong);
             };
-            let end = self.looked + end;
+            let end = self.scanned + end;
             let rest = self.buffer.split_off(end + 1);
             let mut line = std::mem::replace(&mut self.buffer, rest);
-            self.looked = 0;
+            self.scanned = 0;
             if std::mem::replace(&mut self.skipping, false) {
                 continue;
             }
@@ -62,15 +62,15 @@ impl Lines {
             if line.last() == Some(&b'\r') {
                 line.pop();
             }
-            return Some(if line.len() > self.cap { Line::TooLong } else { Line::Whole(line) });
+            return Some(if line.len() > self.cap { Line::TooLong } else { Line::Complete(line) });
         }
     }
 
     /// What stood after the last newline when the input ended.
     pub(crate) fn rest(&mut self) -> Option<Line> {
         let line = std::mem::take(&mut self.buffer);
-        self.looked = 0;
-        (!line.is_empty() && !std::mem::take(&mut self.skipping)).then_some(Line::Whole(line))
+        self.scanned = 0;
+        (!line.is_empty() && !std::mem::take(&mut self.skipping)).then_some(Line::Complete(line))
     }
 }
 

@@ -16,7 +16,7 @@ fn cut(pieces: &[&[u8]], cap: usize) -> Vec<Line> {
 }
 
 fn whole(text: &str) -> Line {
-    Line::Whole(text.as_bytes().to_vec())
+    Line::Complete(text.as_bytes().to_vec())
 }
 
 #[test]

@@ -15,13 +15,13 @@ use crate::error::RouterError;
 use crate::router::Router;
 use crate::session::{Access, Transport, serve};
 use crate::wire::event::{CutOff, EventBody};
-use crate::wire::event_line;
+use crate::wire::format_event;
 
 /// Most clients at once. One more is told so, and hung up on.
-const CLIENTS: usize = 256;
+const MAX_CLIENTS: usize = 256;
 
 /// How long that may take: the line fits into an empty socket.
-const TURNING_AWAY: Duration = Duration::from_secs(1);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where clients can connect.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Listener {
             return Ok(Self::Unix(OwnListener::bind(path).await.map_err(failed)?));
         }
         let parsed: Result<SocketAddr, _> = address.parse();
-        let parsed = parsed.map_err(|_| RouterError::Address { address: address.to_owned() })?;
+        let parsed = parsed.map_err(|_| RouterError::InvalidAddress { address: address.to_owned() })?;
         if !parsed.ip().is_loopback() {
             return Err(RouterError::NotLoopback { address: address.to_owned() });
         }
@@ -65,11 +65,11 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
             () = done.cancelled() => break,
         };
         let connection = match connected {
-            Ok(connection) if clients.len() < CLIENTS => connection,
+            Ok(connection) if clients.len() < MAX_CLIENTS => connection,
             Ok(connection) => {
-                tracing::warn!(most = CLIENTS, "too many clients of the router");
-                let reason = format!("{CLIENTS} clients are connected already; try again later");
-                turn_away(router, connection, reason).await;
+                tracing::warn!(most = MAX_CLIENTS, "too many clients of the router");
+                let reason = format!("{MAX_CLIENTS} clients are connected already; try again later");
+                refuse_connection(router, connection, reason).await;
                 continue;
             }
             Err(error) => {
@@ -82,9 +82,9 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
         let access = access.clone();
         clients.spawn(async move {
             let eof = CancellationToken::new();
-            let Some(access) = access_of(&connection, access).await else {
+            let Some(access) = resolve_access(&connection, access).await else {
                 let reason = "only processes of the router's own user are served here".to_owned();
-                return turn_away(&router, connection, reason).await;
+                return refuse_connection(&router, connection, reason).await;
             };
             let served = match connection {
                 Connection::Tcp(stream) => {
@@ -110,7 +110,7 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
 ///
 /// Any user of this machine can connect to a port of it. Where the system tells who did, only processes of our own user
 /// are served without a token.
-async fn access_of(connection: &Connection, access: Access) -> Option<Access> {
+async fn resolve_access(connection: &Connection, access: Access) -> Option<Access> {
     let stream = match connection {
         Connection::Unix(stream) => {
             let client_pid = stream.peer_cred().ok().and_then(|peer| peer.pid()?.try_into().ok());
@@ -143,17 +143,17 @@ async fn access_of(connection: &Connection, access: Access) -> Option<Access> {
 }
 
 /// Says why a client is hung up on.
-async fn turn_away(router: &Router, connection: Connection, reason: String) {
+async fn refuse_connection(router: &Router, connection: Connection, reason: String) {
     let newest = router.log().newest();
     let body = EventBody::CutOff(CutOff { reason, resume_from: newest });
-    let line = event_line(newest, router.hub().now(), &body);
+    let line = format_event(newest, router.hub().now(), &body);
     let writing = async {
         match connection {
             Connection::Tcp(mut stream) => stream.write_all(&line).await,
             Connection::Unix(mut stream) => stream.write_all(&line).await,
         }
     };
-    if !matches!(timeout(TURNING_AWAY, writing).await, Ok(Ok(()))) {
+    if !matches!(timeout(REFUSAL_TIMEOUT, writing).await, Ok(Ok(()))) {
         tracing::debug!("a client that is turned away was not told so");
     }
 }

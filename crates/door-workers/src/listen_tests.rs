@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::client::{Client, Signpost};
+use crate::client::{Client, EndpointFile};
 use crate::session::AccessToken;
 use crate::test_router::{Rig, TestClient};
 
@@ -21,7 +21,7 @@ async fn a_socket_is_its_owners_alone_and_one_that_was_left_behind_is_replaced()
     let (router, done) = (rig.router.clone(), CancellationToken::new());
     let stop = done.clone();
     let listening = tokio::spawn(async move { listen(&router, listener, Access::default(), stop).await });
-    let mut client = TestClient { client: Client::to(&address).await.unwrap() };
+    let mut client = TestClient { client: Client::connect_to(&address).await.unwrap() };
     let job = client.launch(json!({ "agent": "echo" })).await;
     client.injected(&job, 0, "x").await;
     client.next_of("turn_complete").await;
@@ -41,13 +41,13 @@ async fn the_network_needs_a_token_and_is_this_machine_alone() {
         let refused = Listener::bind(address).await;
         let expected = match refused {
             Err(RouterError::NotLoopback { .. }) => is_outside,
-            Err(RouterError::Address { .. }) => !is_outside,
+            Err(RouterError::InvalidAddress { .. }) => !is_outside,
             _ => false,
         };
         assert!(expected, "{address}");
     }
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();
-    let signpost = Signpost::new(listener.address(), Some("secret".into()));
+    let signpost = EndpointFile::new(listener.address(), Some("secret".into()));
     signpost.write(rig.hub.folder()).unwrap();
     assert!(!format!("{signpost:?}").contains("secret"));
     let access =
@@ -55,8 +55,8 @@ async fn the_network_needs_a_token_and_is_this_machine_alone() {
     let (router, done) = (rig.router.clone(), CancellationToken::new());
     let stop = done.clone();
     let listening = tokio::spawn(async move { listen(&router, listener, access, stop).await });
-    let mut stranger = TestClient { client: Client::to(&signpost.listen).await.unwrap() };
-    stranger.say("nonsense").await;
+    let mut stranger = TestClient { client: Client::connect_to(&signpost.listen).await.unwrap() };
+    stranger.send_line("nonsense").await;
     assert_eq!(stranger.next().await.event, "command_rejected");
     assert!(stranger.client.next().await.is_err(), "it was not hung up on");
     let mut known = TestClient { client: Client::connect(rig.hub.folder(), None).await.unwrap() };
@@ -77,14 +77,14 @@ async fn a_client_too_many_is_told_so() {
     let stop = done.clone();
     let listening = tokio::spawn(async move { listen(&router, listener, Access::default(), stop).await });
     let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
-        clients.push(TestClient { client: Client::to(&address).await.unwrap() });
+    for _ in 0..MAX_CLIENTS {
+        clients.push(TestClient { client: Client::connect_to(&address).await.unwrap() });
     }
-    let mut one_more = TestClient { client: Client::to(&address).await.unwrap() };
+    let mut one_more = TestClient { client: Client::connect_to(&address).await.unwrap() };
     let parting = one_more.next().await;
     assert_eq!(parting.event, "cut_off");
     assert!(parting.data["reason"].as_str().unwrap().contains("256 clients"), "{}", parting.line);
-    assert_eq!(clients[0].ask("jobs_list", json!({})).await.event, "jobs_list");
+    assert_eq!(clients[0].request("jobs_list", json!({})).await.event, "jobs_list");
     done.cancel();
     listening.await.unwrap();
     rig.close().await;

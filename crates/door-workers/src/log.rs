@@ -23,8 +23,8 @@ pub(crate) use self::scan::seq_of;
 use self::scan::{job_of, segment_name, segment_number};
 use crate::config::Config;
 use crate::error::RouterError;
-use crate::wire::event::{AgentError, At, EventBody, NodeAt};
-use crate::wire::{EventHead, stamp, stamped_line};
+use crate::wire::event::{AgentError, EventBody, EventNode, InjectionRef};
+use crate::wire::{EventHead, format_event_at, format_timestamp};
 
 /// How much of the newest is kept in memory. What is older is read from its file.
 const RING_BYTES: usize = 4 << 20;
@@ -38,10 +38,10 @@ const PENDING_BYTES: usize = 16 << 20;
 const OVERFULL: u64 = 4;
 
 /// How far numbers jump when the last ones may have been lost.
-const JUMP: u64 = 1_000_000;
+const SEQ_JUMP: u64 = 1_000_000;
 
 /// The file that says since when the machine has been up.
-const BOOT: &str = "boot";
+const BOOT_FILE: &str = "boot";
 
 /// The event log.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ struct State {
     pins: BTreeMap<u64, u32>,
     /// Whether there is more than may be kept, and whether that was told.
     is_full: bool,
-    is_told: bool,
+    is_reported: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -98,11 +98,11 @@ pub(crate) struct Expired {
 }
 
 /// Which events a client wants.
-pub(crate) trait Wanted: Send {
+pub(crate) trait EventPredicate: Send {
     /// Whether it wants everything, so that nothing has to be looked at.
-    fn everything(&self) -> bool;
+    fn matches_all(&self) -> bool;
     /// Whether it wants what is about this job, or about none.
-    fn wants(&self, job: Option<&str>) -> bool;
+    fn matches(&self, job: Option<&str>) -> bool;
 }
 
 impl EventLog {
@@ -116,15 +116,15 @@ impl EventLog {
         }
         let mut next = match segments.last_key_value() {
             None => 1,
-            Some((first, _)) => scan::mend(&folder, *first)?.map_or(*first, |last| last + 1),
+            Some((first, _)) => scan::repair_segment(&folder, *first)?.map_or(*first, |last| last + 1),
         };
         let boot = platform::boot_id().unwrap_or_default();
-        let before = folder.read(BOOT, 256)?.map(|found| found.bytes);
+        let before = folder.read(BOOT_FILE, 256)?.map(|found| found.bytes);
         if before.as_deref() != Some(boot.as_bytes()) {
-            next = if segments.is_empty() { 1 } else { next + JUMP };
-            folder.replace(BOOT, boot.as_bytes(), 0o600)?;
+            next = if segments.is_empty() { 1 } else { next + SEQ_JUMP };
+            folder.replace(BOOT_FILE, boot.as_bytes(), 0o600)?;
         }
-        let (first, file) = begin(&folder, next)?;
+        let (first, file) = open_segment(&folder, next)?;
         segments.insert(first, 0);
         let state = State {
             file,
@@ -137,7 +137,7 @@ impl EventLog {
             stamp: (i64::MIN, String::new()),
             pins: BTreeMap::new(),
             is_full: false,
-            is_told: false,
+            is_reported: false,
         };
         let (newest, _) = watch::channel(next - 1);
         let log = Self {
@@ -148,7 +148,7 @@ impl EventLog {
             state: Mutex::new(state),
             newest,
         };
-        log.drop_empty();
+        log.remove_empty_segments();
         Ok(log)
     }
 
@@ -160,8 +160,10 @@ impl EventLog {
             return state.next - 1;
         }
         if is_piece && state.is_full {
-            return match left_out(body) {
-                Some(told) if !std::mem::replace(&mut state.is_told, true) => self.number(&mut state, &told),
+            return match dropped_pieces_notice(body) {
+                Some(told) if !std::mem::replace(&mut state.is_reported, true) => {
+                    self.number(&mut state, &told)
+                }
                 _ => state.next - 1,
             };
         }
@@ -173,9 +175,9 @@ impl EventLog {
         state.next += 1;
         let now = self.clock.now();
         if state.stamp.0 != now.as_millisecond() {
-            state.stamp = (now.as_millisecond(), stamp(now));
+            state.stamp = (now.as_millisecond(), format_timestamp(now));
         }
-        let line = stamped_line(seq, &state.stamp.1, body);
+        let line = format_event_at(seq, &state.stamp.1, body);
         state.pending_bytes += line.len();
         // One allocation serves a run of events about the same job.
         let last = state.pending.last().or(state.ring.back()).and_then(|entry| entry.job.clone());
@@ -205,7 +207,7 @@ impl EventLog {
     }
 
     /// Appends one event and flushes.
-    pub(crate) fn say(&self, body: &EventBody) -> u64 {
+    pub(crate) fn publish(&self, body: &EventBody) -> u64 {
         let seq = self.append(body);
         self.flush();
         seq
@@ -239,14 +241,14 @@ impl EventLog {
             state.ring_bytes -= old.line.len();
         }
         if size >= self.segment_bytes {
-            self.next_segment(state);
+            self.rotate(state);
         }
         Ok(())
     }
 
     /// Goes on in a new file.
-    fn next_segment(&self, state: &mut State) {
-        match begin(&self.folder, state.next) {
+    fn rotate(&self, state: &mut State) {
+        match open_segment(&self.folder, state.next) {
             Ok((first, file)) => {
                 state.file = file;
                 state.segments.insert(first, 0);
@@ -254,11 +256,11 @@ impl EventLog {
             // The old file goes on growing.
             Err(error) => tracing::warn!(%error, "the event log cannot begin a new file"),
         }
-        self.trim(state);
+        self.remove_expired(state);
     }
 
     /// Removes what is older than has to be kept.
-    fn trim(&self, state: &mut State) {
+    fn remove_expired(&self, state: &mut State) {
         let pinned = state.pins.keys().next().copied().unwrap_or(u64::MAX);
         let mut total: u64 = state.segments.values().sum();
         while let Some((&first, &size)) = state.segments.first_key_value()
@@ -273,11 +275,11 @@ impl EventLog {
             total -= size;
         }
         state.is_full = total > self.retention.saturating_mul(OVERFULL);
-        state.is_told &= state.is_full;
+        state.is_reported &= state.is_full;
     }
 
     /// Removes files of earlier runs in which nothing was ever written.
-    fn drop_empty(&self) {
+    fn remove_empty_segments(&self) {
         let mut state = self.state.lock();
         let current = state.segments.keys().next_back().copied();
         let empty: Vec<u64> = state
@@ -308,7 +310,7 @@ impl EventLog {
             }
         }
         if state.is_full {
-            self.trim(&mut state);
+            self.remove_expired(&mut state);
         }
     }
 
@@ -323,12 +325,12 @@ impl EventLog {
     }
 
     /// Tells when there is more.
-    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
     /// The next lines after `seq` where they are in memory; nothing where a file has to be read.
-    pub(crate) fn recent(&self, seq: u64, wanted: &dyn Wanted, most: usize) -> Option<Batch> {
+    pub(crate) fn read_ring(&self, seq: u64, predicate: &dyn EventPredicate, most: usize) -> Option<Batch> {
         let state = self.state.lock();
         let last = state.ring.back().map_or(seq, |entry| entry.seq);
         if last <= seq && seq + 1 >= state.next - state.pending.len() as u64 {
@@ -345,7 +347,7 @@ impl EventLog {
             if batch.bytes.len() >= most {
                 break;
             }
-            if wanted.everything() || wanted.wants(entry.job.as_deref()) {
+            if predicate.matches_all() || predicate.matches(entry.job.as_deref()) {
                 batch.bytes.extend_from_slice(&entry.line);
             }
             batch.seq = entry.seq;
@@ -354,7 +356,7 @@ impl EventLog {
     }
 
     /// The next lines after `seq` from their file, up to its end. Waits for the disk.
-    pub(crate) fn older(&self, seq: u64, wanted: &dyn Wanted) -> Result<Batch, Expired> {
+    pub(crate) fn read_segment(&self, seq: u64, predicate: &dyn EventPredicate) -> Result<Batch, Expired> {
         let (segment, following, newest) = {
             let state = self.state.lock();
             let oldest = state.segments.keys().next().copied().unwrap_or(1);
@@ -380,7 +382,7 @@ impl EventLog {
             let Some(number) = seq_of(line).filter(|number| *number > batch.seq && *number <= newest) else {
                 continue;
             };
-            if wanted.everything() || wanted.wants(job_of(line).as_deref()) {
+            if predicate.matches_all() || predicate.matches(job_of(line).as_deref()) {
                 batch.bytes.extend_from_slice(line);
             }
             batch.seq = number;
@@ -396,18 +398,18 @@ impl EventLog {
     pub(crate) fn scan(&self, mut each: impl FnMut(EventHead)) -> Result<(), RouterError> {
         let segments: Vec<u64> = self.state.lock().segments.keys().copied().collect();
         for segment in segments {
-            scan::heads(&self.folder, segment, &mut each)?;
+            scan::scan_segment(&self.folder, segment, &mut each)?;
         }
         Ok(())
     }
 }
 
 /// What is told in the place of the first piece that is dropped.
-fn left_out(piece: &EventBody) -> Option<EventBody> {
+fn dropped_pieces_notice(piece: &EventBody) -> Option<EventBody> {
     let (EventBody::AssistantDelta(text) | EventBody::ReasoningDelta(text)) = piece else { return None };
-    let At { job_id, swarm_id, node_id, injection_id } = text.at.clone();
+    let InjectionRef { job_id, swarm_id, node_id, injection_id } = text.at.clone();
     Some(EventBody::AgentError(AgentError {
-        node: NodeAt { job_id, swarm_id, node_id },
+        node: EventNode { job_id, swarm_id, node_id },
         injection_id: Some(injection_id),
         error: "the event log is full; pieces of answers are left out until turns have ended".to_owned(),
         will_retry: true,
@@ -415,7 +417,7 @@ fn left_out(piece: &EventBody) -> Option<EventBody> {
 }
 
 /// Makes the file that begins with this number, or goes on in it where it is there.
-fn begin(folder: &Dir, first: u64) -> Result<(u64, File), RouterError> {
+fn open_segment(folder: &Dir, first: u64) -> Result<(u64, File), RouterError> {
     let mut file = folder.open_own(&segment_name(first))?;
     let failed = |source| RouterError::Log { folder: folder.path().to_owned(), action: "written", source };
     file.seek(SeekFrom::End(0)).map_err(failed)?;

@@ -1,26 +1,26 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::wire::event::{At, Heartbeat, Text};
+use crate::wire::event::{Heartbeat, InjectionRef, Text};
 
 struct All;
 
-impl Wanted for All {
-    fn everything(&self) -> bool {
+impl EventPredicate for All {
+    fn matches_all(&self) -> bool {
         true
     }
-    fn wants(&self, _: Option<&str>) -> bool {
+    fn matches(&self, _: Option<&str>) -> bool {
         true
     }
 }
 
 struct Only(&'static str);
 
-impl Wanted for Only {
-    fn everything(&self) -> bool {
+impl EventPredicate for Only {
+    fn matches_all(&self) -> bool {
         false
     }
-    fn wants(&self, job: Option<&str>) -> bool {
+    fn matches(&self, job: Option<&str>) -> bool {
         job == Some(self.0)
     }
 }
@@ -31,17 +31,17 @@ fn open(folder: &TempDir, segment: u64, retention: u64) -> EventLog {
 }
 
 fn delta(job: &str, content: &str) -> EventBody {
-    let at = At { job_id: job.into(), swarm_id: None, node_id: 0, injection_id: "i".into() };
+    let at = InjectionRef { job_id: job.into(), swarm_id: None, node_id: 0, injection_id: "i".into() };
     EventBody::AssistantDelta(Text { at, content: content.into() })
 }
 
 /// Everything after `seq`, as a client would get it.
-fn read(log: &EventLog, mut seq: u64, wanted: &dyn Wanted) -> Vec<u64> {
+fn read(log: &EventLog, mut seq: u64, predicate: &dyn EventPredicate) -> Vec<u64> {
     let mut seen = Vec::new();
     while seq < log.newest() {
-        let batch = match log.recent(seq, wanted, 200) {
+        let batch = match log.read_ring(seq, predicate, 200) {
             Some(batch) => batch,
-            None => log.older(seq, wanted).unwrap(),
+            None => log.read_segment(seq, predicate).unwrap(),
         };
         assert!(batch.seq > seq, "no progress after {seq}");
         seen.extend(batch.bytes.split_inclusive(|byte| *byte == b'\n').map(|line| seq_of(line).unwrap()));
@@ -55,7 +55,7 @@ fn every_event_comes_once_and_in_order_wherever_a_client_begins() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 2_000, u64::MAX);
     for number in 0..100 {
-        log.say(&delta(if number % 2 == 0 { "even" } else { "odd" }, "x"));
+        log.publish(&delta(if number % 2 == 0 { "even" } else { "odd" }, "x"));
     }
     for start in [0, 1, 37, 99, 100] {
         assert_eq!(read(&log, start, &All), (start + 1..=100).collect::<Vec<_>>());
@@ -65,7 +65,7 @@ fn every_event_comes_once_and_in_order_wherever_a_client_begins() {
     drop(log);
     let log = open(&folder, 2_000, u64::MAX);
     assert_eq!(log.newest(), 100);
-    assert_eq!(log.say(&delta("odd", "y")), 101);
+    assert_eq!(log.publish(&delta("odd", "y")), 101);
     for start in [0, 1, 37, 99, 100] {
         assert_eq!(read(&log, start, &All), (start + 1..=101).collect::<Vec<_>>());
     }
@@ -77,7 +77,7 @@ fn nothing_is_seen_before_it_is_in_the_file() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1 << 20, u64::MAX);
     log.append(&delta("j", "x"));
-    assert_eq!((log.newest(), log.recent(0, &All, 100).unwrap().bytes.len()), (0, 0));
+    assert_eq!((log.newest(), log.read_ring(0, &All, 100).unwrap().bytes.len()), (0, 0));
     log.flush();
     assert_eq!(read(&log, 0, &All), [1]);
 }
@@ -86,14 +86,14 @@ fn nothing_is_seen_before_it_is_in_the_file() {
 fn a_torn_line_is_taken_away() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1 << 20, u64::MAX);
-    log.say(&delta("j", "one"));
-    log.say(&delta("j", "two"));
+    log.publish(&delta("j", "one"));
+    log.publish(&delta("j", "two"));
     drop(log);
     let file = folder.path().join(segment_name(1));
     let whole = std::fs::read(&file).unwrap();
     test_support::files::put(&file, &whole[..whole.len() - 5]);
     let log = open(&folder, 1 << 20, u64::MAX);
-    assert_eq!(log.say(&delta("j", "again")), 2);
+    assert_eq!(log.publish(&delta("j", "again")), 2);
     assert_eq!(read(&log, 0, &All), [1, 2]);
 }
 
@@ -101,12 +101,12 @@ fn a_torn_line_is_taken_away() {
 fn a_new_boot_leaves_a_gap_that_readers_pass() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1 << 20, u64::MAX);
-    log.say(&delta("j", "one"));
+    log.publish(&delta("j", "one"));
     drop(log);
-    test_support::files::put(folder.path().join(BOOT), "another");
+    test_support::files::put(folder.path().join(BOOT_FILE), "another");
     let log = open(&folder, 1 << 20, u64::MAX);
-    let next = log.say(&delta("j", "two"));
-    assert_eq!(next, 2 + JUMP);
+    let next = log.publish(&delta("j", "two"));
+    assert_eq!(next, 2 + SEQ_JUMP);
     assert_eq!(read(&log, 0, &All), [1, next]);
     assert_eq!(read(&log, 1, &All), [next]);
 }
@@ -121,7 +121,7 @@ fn an_agent_that_talks_without_end_does_not_fill_the_disk() {
     };
     log.pin(1);
     for _ in 0..1_000 {
-        log.say(&delta("j", "x"));
+        log.publish(&delta("j", "x"));
     }
     assert!(size() < 15_000, "{}", size());
     let mut told = Vec::new();
@@ -129,10 +129,10 @@ fn an_agent_that_talks_without_end_does_not_fill_the_disk() {
     assert_eq!(told.iter().filter(|event| *event == "agent_error").count(), 1);
     assert_eq!(told.last().unwrap(), "agent_error");
     // What ends the turn is told whatever there is.
-    let last = log.say(&EventBody::Heartbeat(Heartbeat { jobs: 0, busy: 0 }));
+    let last = log.publish(&EventBody::Heartbeat(Heartbeat { jobs: 0, busy: 0 }));
     assert_eq!(read(&log, 0, &All), (1..=last).collect::<Vec<_>>());
     log.unpin(1);
-    assert_eq!(log.say(&delta("j", "again")), last + 1);
+    assert_eq!(log.publish(&delta("j", "again")), last + 1);
     assert!(size() < 5_000, "{}", size());
 }
 
@@ -142,17 +142,17 @@ fn retention_removes_the_oldest_but_nothing_that_is_pinned() {
     let log = open(&folder, 1_000, 3_000);
     log.pin(5);
     for _ in 0..60 {
-        log.say(&delta("j", "x"));
+        log.publish(&delta("j", "x"));
     }
     assert!(log.oldest() <= 5, "{}", log.oldest());
     log.unpin(5);
     for _ in 0..60 {
-        log.say(&EventBody::Heartbeat(Heartbeat { jobs: 0, busy: 0 }));
+        log.publish(&EventBody::Heartbeat(Heartbeat { jobs: 0, busy: 0 }));
     }
     let oldest = log.oldest();
     assert!(oldest > 60, "{oldest}");
-    assert_eq!(log.older(3, &All), Err(Expired { oldest }));
-    let mut heads = 0;
-    log.scan(|_| heads += 1).unwrap();
-    assert_eq!(heads, 120 - oldest + 1);
+    assert_eq!(log.read_segment(3, &All), Err(Expired { oldest }));
+    let mut scan_segment = 0;
+    log.scan(|_| scan_segment += 1).unwrap();
+    assert_eq!(scan_segment, 120 - oldest + 1);
 }

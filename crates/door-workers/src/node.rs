@@ -4,8 +4,8 @@
 //! differs from agent to agent (it is added to the turn, or it ends it), so that none ever gets one.
 
 mod approvals;
-mod ending;
-mod own;
+mod completion;
+mod own_turn;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,19 +18,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::approvals::Approvals;
-use self::own::OwnTurn;
-use crate::job::{Job, NodeShared, Waiting};
+use self::own_turn::OwnTurn;
+use crate::job::{Job, NodeShared, QueuedInjection};
 use crate::router::Router;
 use crate::turn::Turn;
 use crate::wire::command::{AgentKind, Decision, Launch, Limits};
-use crate::wire::event::{AgentError, At, EventBody, NodeState, NodeStatus, TurnStatus, WorkerExited};
-use crate::worker::{Fate, Order, Report, Seat, Worker};
+use crate::wire::event::{
+    AgentError, EventBody, InjectionRef, NodeState, NodeStatus, TurnStatus, WorkerExited,
+};
+use crate::worker::{Order, PromptOutcome, Report, Worker, WorkerSpec};
 
 /// Most reports that are told of at once.
 const BATCH: usize = 256;
 
 /// How long an agent may take to stop when it is asked to. Then its process is ended.
-const STOPPING: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a node is told. What it is asked to run is in its queue.
 #[derive(Debug)]
@@ -38,14 +40,14 @@ pub(crate) enum NodeOrder {
     /// Stop the turn that runs.
     Interrupt {
         /// Which turn that is; nothing where none runs.
-        answer: oneshot::Sender<Option<At>>,
+        answer: oneshot::Sender<Option<InjectionRef>>,
     },
     /// Add to the turn that runs.
     Steer {
         /// What.
         content: String,
         /// Whether that was possible.
-        answer: oneshot::Sender<Result<At, String>>,
+        answer: oneshot::Sender<Result<InjectionRef, String>>,
     },
     /// Answer a question.
     Decide {
@@ -95,7 +97,7 @@ pub(crate) struct Node {
     /// The questions of both.
     approvals: Approvals,
     /// One of which it is not known whether the agent has got it.
-    doubt: Option<Running>,
+    unconfirmed: Option<Running>,
     session: Option<String>,
     /// Failures in a row.
     failures: u32,
@@ -111,10 +113,10 @@ impl Node {
         job: Arc<Job>,
         shared: Arc<NodeShared>,
         orders: mpsc::Receiver<NodeOrder>,
-        doubt: Option<Turn>,
+        unconfirmed: Option<Turn>,
     ) -> Self {
         let session = job.record.lock().sessions.get(&shared.id.node).cloned();
-        let doubt = doubt.map(|turn| {
+        let unconfirmed = unconfirmed.map(|turn| {
             let pin = router.log().newest();
             router.log().pin(pin);
             Running::new(turn, String::new(), None, pin, &job.launch)
@@ -130,7 +132,7 @@ impl Node {
             running: None,
             own: None,
             approvals: Approvals::default(),
-            doubt,
+            unconfirmed,
             session,
             failures: 0,
             start_at,
@@ -140,13 +142,13 @@ impl Node {
 
     /// Runs until the job or the router ends.
     pub(crate) async fn run(mut self, shutdown: CancellationToken) {
-        if self.doubt.is_some() && !self.can_tell() {
-            self.settle_doubt(Fate::Unknown);
+        if self.unconfirmed.is_some() && !self.can_reconcile() {
+            self.reconcile_unconfirmed(PromptOutcome::Unknown);
         }
         let mut reports = Vec::with_capacity(BATCH);
         loop {
-            self.go_on();
-            let due = self.next_due();
+            self.advance();
+            let due = self.next_deadline();
             tokio::select! {
                 order = self.orders.recv() => match order {
                     Some(NodeOrder::Terminate { done }) => {
@@ -154,15 +156,15 @@ impl Node {
                         let _ = done.send(());
                         return;
                     }
-                    Some(order) => self.obey(order),
+                    Some(order) => self.handle_order(order),
                     None => break,
                 },
-                count = next_reports(self.worker.as_mut(), &mut reports) => match count {
-                    0 => self.worker_gone().await,
-                    _ => self.hear(&mut reports).await,
+                add_tokens = next_reports(self.worker.as_mut(), &mut reports) => match add_tokens {
+                    0 => self.handle_worker_exit().await,
+                    _ => self.handle_reports(&mut reports).await,
                 },
                 () = self.shared.wake.notified() => {}
-                () = sleep_until(due) => self.be_due().await,
+                () = sleep_until(due) => self.handle_timeouts().await,
                 () = shutdown.cancelled() => break,
             }
         }
@@ -170,12 +172,12 @@ impl Node {
     }
 
     /// Whether the agent can tell later what it has got.
-    fn can_tell(&self) -> bool {
+    fn can_reconcile(&self) -> bool {
         self.job.launch.agent == AgentKind::Codex && self.session.is_some()
     }
 
     /// Starts the worker or the next turn, where it is time for either.
-    fn go_on(&mut self) {
+    fn advance(&mut self) {
         if self.worker.is_none() {
             let is_time = self.start_at.is_some_and(|at| at <= Instant::now());
             let is_wanted = !self.shared.state.lock().queue.is_empty();
@@ -185,7 +187,7 @@ impl Node {
             return;
         }
         // A prompt that comes into a turn of the agent's own would be answered together with it.
-        if !self.is_ready || self.running.is_some() || self.own.is_some() || self.doubt.is_some() {
+        if !self.is_ready || self.running.is_some() || self.own.is_some() || self.unconfirmed.is_some() {
             return;
         }
         let waiting = {
@@ -195,15 +197,15 @@ impl Node {
             view.injection = Some(waiting.injection.at.injection_id.clone());
             waiting
         };
-        self.begin(waiting);
+        self.start_turn(waiting);
     }
 
     fn start_worker(&mut self) {
         self.start_at = None;
         self.is_ready = false;
         self.ready_by = Some(Instant::now() + accept_limit(self.job.launch.limits));
-        self.tell_state(NodeState::Starting, None);
-        self.worker = Some(Worker::start(Seat {
+        self.publish_state(NodeState::Starting, None);
+        self.worker = Some(Worker::start(WorkerSpec {
             launch: Arc::clone(&self.job.launch),
             name: self.shared.name.clone(),
             workspace: self.router.workspace().to_owned(),
@@ -212,18 +214,21 @@ impl Node {
             guard: self.router.guard().cloned(),
             grace: self.router.config().grace,
             session: self.session.clone(),
-            doubt: self.doubt.as_ref().map(|doubt| doubt.turn.at().injection_id.clone()),
+            unconfirmed: self
+                .unconfirmed
+                .as_ref()
+                .map(|unconfirmed| unconfirmed.turn.at().injection_id.clone()),
         }));
     }
 
     /// Gives the agent a prompt. That it was about to is in the log before: after a crash, no injection is given
     /// a second time without the agent having been asked.
-    fn begin(&mut self, waiting: Waiting) {
-        let Waiting { injection, content, handoff, pin } = waiting;
+    fn start_turn(&mut self, waiting: QueuedInjection) {
+        let QueuedInjection { injection, content, handoff, pin } = waiting;
         let id = injection.at.injection_id.clone();
         let turn = Turn::new(injection);
         self.running = Some(Running::new(turn, content.clone(), handoff, pin, &self.job.launch));
-        self.tell_state(NodeState::Busy, None);
+        self.publish_state(NodeState::Busy, None);
         self.order(Order::Turn { injection: id, content });
     }
 
@@ -236,18 +241,18 @@ impl Node {
         }
     }
 
-    async fn hear(&mut self, reports: &mut Vec<Report>) {
+    async fn handle_reports(&mut self, reports: &mut Vec<Report>) {
         for report in reports.drain(..) {
             match report {
-                Report::Ready { pid, session } => self.ready(pid, session).await,
-                Report::Doubt(fate) => self.settle_doubt(fate),
-                Report::Ask { key, ask } => self.ask(key, ask).await,
-                Report::AskGone { key } => self.ask_gone(key),
+                Report::Ready { pid, session } => self.handle_ready(pid, session).await,
+                Report::Reconciled(fate) => self.reconcile_unconfirmed(fate),
+                Report::Question { key, question } => self.open_question(key, question).await,
+                Report::QuestionClosed { key } => self.close_question(key),
                 Report::Error { error, will_retry } => self.agent_error(error, will_retry),
-                Report::Ended { status, error } => self.ended(status, error),
-                Report::Own(report) => self.hear_own(report).await,
+                Report::Ended { status, error } => self.handle_turn_end(status, error),
+                Report::OwnTurn(report) => self.handle_own_report(report).await,
                 report => {
-                    self.tell(report);
+                    self.publish_report(report);
                     self.check_budget();
                 }
             }
@@ -256,19 +261,19 @@ impl Node {
     }
 
     /// Tells what follows from a report about the turn that runs.
-    fn tell(&mut self, report: Report) {
+    fn publish_report(&mut self, report: Report) {
         let Some(running) = &mut self.running else { return };
-        for event in &running.turn.take(report) {
+        for event in &running.turn.apply(report) {
             self.router.log().append(event);
         }
         if running.turn.is_delivered()
             && let Some(handoff) = running.handoff.take()
         {
-            self.router.settle(&running.turn.at().injection_id, handoff, Outcome::Shown);
+            self.router.report_outcome(&running.turn.at().injection_id, handoff, Outcome::Shown);
         }
     }
 
-    async fn ready(&mut self, pid: Option<u32>, session: Option<String>) {
+    async fn handle_ready(&mut self, pid: Option<u32>, session: Option<String>) {
         self.is_ready = true;
         self.ready_by = None;
         self.shared.state.lock().pid = pid;
@@ -280,10 +285,10 @@ impl Node {
             self.router.save(&self.job).await;
         }
         // The worker could not say; only a conversation that is there can be asked.
-        if self.doubt.is_some() {
-            self.settle_doubt(Fate::Unknown);
+        if self.unconfirmed.is_some() {
+            self.reconcile_unconfirmed(PromptOutcome::Unknown);
         }
-        self.tell_state(NodeState::Idle, None);
+        self.publish_state(NodeState::Idle, None);
     }
 
     fn agent_error(&mut self, error: String, will_retry: bool) {
@@ -298,21 +303,21 @@ impl Node {
     }
 
     /// The worker is over: its turn is lost, and it is started again after a pause.
-    async fn worker_gone(&mut self) {
+    async fn handle_worker_exit(&mut self) {
         if let Some(worker) = self.worker.take() {
-            let reason = worker.ending().await;
-            self.gone(reason);
+            let reason = worker.wait_exit().await;
+            self.record_worker_exit(reason);
         }
     }
 
     /// What follows from the end of a worker.
-    fn gone(&mut self, reason: String) {
+    fn record_worker_exit(&mut self, reason: String) {
         let was_ready = std::mem::take(&mut self.is_ready);
         self.ready_by = None;
         self.failures += 1;
-        let said = self.shared.log.take_last();
+        let said = self.shared.log.drain_last_line();
         let is_last = self.failures > self.router.config().restarts;
-        let is_wanted = self.running.is_some() || !self.shared.is_idle() || self.doubt.is_some();
+        let is_wanted = self.running.is_some() || !self.shared.is_idle() || self.unconfirmed.is_some();
         // One that had worked and is not needed now is started when it is.
         let pause = self.router.config().restart * 2_u32.saturating_pow(self.failures.min(7) - 1);
         let restart = (!is_last && (is_wanted || !was_ready)).then_some(pause);
@@ -324,40 +329,40 @@ impl Node {
             restart_in_ms: restart.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
         }));
         self.shared.state.lock().pid = None;
-        self.end_own(TurnStatus::WorkerLost, Some(reason.clone()));
+        self.end_own_turn(TurnStatus::WorkerLost, Some(reason.clone()));
         let why = match said {
             Some(said) => format!("the worker is gone: {reason}; it said: {said}"),
             None => format!("the worker is gone: {reason}"),
         };
         if let Some(running) = self.running.take() {
-            self.drop_approvals(running.turn.at());
+            self.close_approvals(running.turn.at());
             match &running.stopping {
                 // The agent that was given it may not have read it: that is for the next one to say.
-                None if !running.turn.is_delivered() && self.can_tell() && !is_last => {
-                    self.doubt = Some(running);
+                None if !running.turn.is_delivered() && self.can_reconcile() && !is_last => {
+                    self.unconfirmed = Some(running);
                 }
-                None => self.finish(running, TurnStatus::WorkerLost, Some(why.clone())),
+                None => self.finish_injection(running, TurnStatus::WorkerLost, Some(why.clone())),
                 Some((status, error, _)) => {
                     let (status, error) = (*status, error.clone());
-                    self.finish(running, status, Some(error));
+                    self.finish_injection(running, status, Some(error));
                 }
             }
         }
         if is_last {
-            self.give_up(&why);
+            self.fail_queue(&why);
         } else {
-            self.tell_state(NodeState::Down, Some(reason));
+            self.publish_state(NodeState::Down, Some(reason));
         }
     }
 
-    fn obey(&mut self, order: NodeOrder) {
+    fn handle_order(&mut self, order: NodeOrder) {
         match order {
             NodeOrder::Interrupt { answer } => {
                 let at = self.running.as_ref().map(|running| running.turn.at().clone());
                 if at.is_some() {
                     self.stop_turn(TurnStatus::Interrupted, "it was interrupted".to_owned());
                 }
-                let _ = answer.send(at.or_else(|| self.stop_own()));
+                let _ = answer.send(at.or_else(|| self.interrupt_own_turn()));
             }
             NodeOrder::Steer { content, answer } => {
                 let at = self.running.as_ref().map(|running| running.turn.at().clone());
@@ -365,11 +370,11 @@ impl Node {
                     let _ = answer.send(Err("no turn runs".to_owned()));
                     return;
                 };
-                let (told, heard) = oneshot::channel();
-                self.order(Order::Steer { content, answer: told });
+                let (steered, reply) = oneshot::channel();
+                self.order(Order::Steer { content, answer: steered });
                 self.router.spawn(async move {
-                    let heard = heard.await.unwrap_or_else(|_| Err("the worker is gone".to_owned()));
-                    let _ = answer.send(heard.map(|()| at));
+                    let reply = reply.await.unwrap_or_else(|_| Err("the worker is gone".to_owned()));
+                    let _ = answer.send(reply.map(|()| at));
                 });
             }
             NodeOrder::Decide { approval, decision, by, request_id, answer } => {
@@ -384,13 +389,13 @@ impl Node {
     fn stop_turn(&mut self, status: TurnStatus, why: String) {
         let Some(running) = &mut self.running else { return };
         if running.stopping.is_none() {
-            running.stopping = Some((status, why, Instant::now() + STOPPING));
+            running.stopping = Some((status, why, Instant::now() + STOP_TIMEOUT));
             self.order(Order::Interrupt);
         }
     }
 
     /// When something has to happen without anybody saying so.
-    fn next_due(&self) -> Option<Instant> {
+    fn next_deadline(&self) -> Option<Instant> {
         let mut due = if self.worker.is_none() { self.start_at } else { self.ready_by };
         if let Some(running) = &self.running {
             let ends = match &running.stopping {
@@ -401,22 +406,22 @@ impl Node {
             due = Some(due.map_or(ends, |due| due.min(ends)));
         }
         // Beside an injection, that one's limits count.
-        let own = self.own.as_ref().filter(|_| self.running.is_none()).map(OwnTurn::next_due);
-        [self.approvals.next_due(), own, due].into_iter().flatten().min()
+        let own = self.own.as_ref().filter(|_| self.running.is_none()).map(OwnTurn::next_deadline);
+        [self.approvals.next_deadline(), own, due].into_iter().flatten().min()
     }
 
-    async fn be_due(&mut self) {
+    async fn handle_timeouts(&mut self) {
         let now = Instant::now();
         if self.ready_by.is_some_and(|by| by <= now)
             && let Some(worker) = self.worker.take()
         {
             self.ready_by = None;
             worker.stop().await;
-            self.gone("it was not ready in time, and was ended".to_owned());
+            self.record_worker_exit("it was not ready in time, and was ended".to_owned());
         }
-        self.deny_overdue(now);
-        if self.own.as_ref().is_some_and(|own| own.next_due() <= now) && self.running.is_none() {
-            self.limit_own(now).await;
+        self.deny_expired(now);
+        if self.own.as_ref().is_some_and(|own| own.next_deadline() <= now) && self.running.is_none() {
+            self.enforce_own_limit(now).await;
         }
         let Some(running) = &mut self.running else { return };
         match &running.stopping {
@@ -438,10 +443,10 @@ impl Node {
 
     /// Ends a worker that does not do as it is told, and its turn with it.
     async fn kill_worker(&mut self, status: TurnStatus, why: String) {
-        self.end_own(status, Some(why.clone()));
+        self.end_own_turn(status, Some(why.clone()));
         if let Some(running) = self.running.take() {
-            self.drop_approvals(running.turn.at());
-            self.finish(running, status, Some(why));
+            self.close_approvals(running.turn.at());
+            self.finish_injection(running, status, Some(why));
         }
         if let Some(worker) = self.worker.take() {
             worker.stop().await;
@@ -449,7 +454,7 @@ impl Node {
         self.is_ready = false;
         self.start_at = Some(Instant::now());
         self.shared.state.lock().pid = None;
-        self.tell_state(NodeState::Down, Some("its worker was ended".to_owned()));
+        self.publish_state(NodeState::Down, Some("its worker was ended".to_owned()));
     }
 
     fn check_budget(&mut self) {
@@ -463,7 +468,7 @@ impl Node {
     }
 
     /// Notes how the node is, in the log as well.
-    fn tell_state(&mut self, state: NodeState, detail: Option<String>) {
+    fn publish_state(&mut self, state: NodeState, detail: Option<String>) {
         let injection_id = self.running.as_ref().map(|running| running.turn.at().injection_id.clone());
         let queued = {
             let mut view = self.shared.state.lock();
@@ -476,7 +481,7 @@ impl Node {
         self.job.is_dirty.store(true, Ordering::Relaxed);
         self.shared.announce(self.router.hub());
         let node = self.shared.at();
-        self.router.log().say(&EventBody::NodeStatus(NodeStatus {
+        self.router.log().publish(&EventBody::NodeStatus(NodeStatus {
             node,
             status: state,
             injection_id,

@@ -85,7 +85,7 @@ async fn nodes_have_folders_of_their_own_where_that_is_asked_for() {
     let job = client.launch(launch).await;
     client.inject(&job, 0, "x").await;
     assert_eq!(client.next_of("assistant").await.data["content"], "a.txt");
-    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    let status = client.request("job_status", json!({ "job_id": job })).await;
     let tree = std::path::PathBuf::from(status.data["nodes"][0]["cwd"].as_str().unwrap());
     assert!(tree.join("a.txt").exists());
     client.send("terminate", json!({ "job_id": job })).await;

@@ -15,7 +15,7 @@ use crate::wire::event::NodeState;
 pub const SERVICE: &str = "router";
 
 /// Tells this process what the nodes of the hub's router do, where one runs.
-pub async fn hear_nodes(hub: &Hub) -> Result<(), RouterError> {
+pub async fn load_node_presence(hub: &Hub) -> Result<(), RouterError> {
     if hub.service_holder(SERVICE)?.is_none() {
         return Ok(());
     }

@@ -1,10 +1,10 @@
 //! The router: jobs, their nodes, the event log, and what clients may do with them.
 
-mod answers;
 mod commands;
 mod launch;
-mod place;
 mod recover;
+mod replies;
+mod slot;
 mod steer;
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,16 +22,18 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::commands::{Asked, Asker, not_accepted, over_budget, was_stopped};
-pub(crate) use self::place::Place;
+pub(crate) use self::commands::{
+    RequestContext, Requester, over_budget_reason, reject_stopped, reject_submission,
+};
 pub(crate) use self::recover::{Acked, History};
-use self::steer::Steered;
+pub(crate) use self::slot::QueueSlot;
+use self::steer::SteerResult;
 pub(crate) use self::steer::is_steering;
 use crate::config::Config;
 use crate::delivery;
 use crate::error::RouterError;
 use crate::intake::reject;
-use crate::job::{Ended, Job, NodeShared};
+use crate::job::{FinishedTurn, Job, NodeShared};
 use crate::log::EventLog;
 use crate::wire::event::{BudgetExceeded, CommandRejected, EventBody, RejectCode, TurnStatus};
 
@@ -61,14 +63,14 @@ struct Inner {
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     history: Mutex<History>,
     /// On their way through the hub: submitted here, and not yet handed over.
-    submitted: Mutex<HashMap<String, Place>>,
+    submitted: Mutex<HashMap<String, QueueSlot>>,
     /// What is being added to turns, and who waits to hear of it; nobody once the agent is being asked.
-    steering: Mutex<HashMap<String, Option<oneshot::Sender<Steered>>>>,
+    steering: Mutex<HashMap<String, Option<oneshot::Sender<SteerResult>>>>,
     /// Handed over a second time while the injection runs, because its lease ran out while it waited.
     held: Mutex<HashMap<String, Handoff>>,
     /// What waits when the router ends: given back only after the hub has closed, so that the next router finds
     /// it as it was, and in order.
-    left: Mutex<Vec<Handoff>>,
+    deferred: Mutex<Vec<Handoff>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -100,14 +102,14 @@ impl Router {
             submitted: Mutex::default(),
             steering: Mutex::default(),
             held: Mutex::default(),
-            left: Mutex::default(),
+            deferred: Mutex::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         };
         let router = Self { inner: Arc::new(inner) };
         router.recover(records).await?;
         let saver = router.clone();
-        router.spawn(async move { saver.save_now_and_then().await });
+        router.spawn(async move { saver.save_periodically().await });
         Ok(router)
     }
 
@@ -119,7 +121,7 @@ impl Router {
 
     /// Returns once no turn runs and none waits.
     pub async fn idle(&self) {
-        let mut news = self.log().follow();
+        let mut news = self.log().subscribe();
         while !self.is_idle() {
             let _ = tokio::time::timeout(Duration::from_millis(250), news.changed()).await;
         }
@@ -207,7 +209,7 @@ impl Router {
         }
     }
 
-    async fn save_now_and_then(&self) {
+    async fn save_periodically(&self) {
         let mut beat = tokio::time::interval(SAVE_EVERY);
         // Several times within a lease, and within the time after which an agent counts as stale.
         let mut keep = tokio::time::interval(self.hub().config().lease / 3);
@@ -215,7 +217,7 @@ impl Router {
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
-                _ = keep.tick() => self.keep_up(),
+                _ = keep.tick() => self.renew_leases(),
                 () = self.inner.shutdown.cancelled() => return,
             }
             for job in self.jobs() {
@@ -227,7 +229,7 @@ impl Router {
     }
 
     /// Says that the nodes are there, and that what waits for them still does.
-    fn keep_up(&self) {
+    fn renew_leases(&self) {
         for job in self.jobs().iter().filter(|job| !job.is_terminated()) {
             for node in &job.nodes {
                 node.announce(self.hub());
@@ -242,25 +244,28 @@ impl Router {
     }
 
     /// Journals injections, in this order.
-    pub(crate) async fn submit(&self, drafts: Vec<(Draft, Place)>) -> Vec<Result<Accepted, HubError>> {
-        let ids: Vec<String> = drafts.iter().map(|(draft, _)| draft.id.to_string()).collect();
-        let (drafts, places): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
-        self.inner.submitted.lock().extend(ids.iter().cloned().zip(places));
-        let mut submitting = Submitting { router: self, ids };
-        let answers = self.hub().submit_all(drafts).await;
-        let comes = |answer: &Result<Accepted, HubError>| matches!(answer, Ok(accepted) if !accepted.duplicate && accepted.stopped.is_none());
+    pub(crate) async fn submit(
+        &self,
+        build_drafts: Vec<(Draft, QueueSlot)>,
+    ) -> Vec<Result<Accepted, HubError>> {
+        let ids: Vec<String> = build_drafts.iter().map(|(draft, _)| draft.id.to_string()).collect();
+        let (build_drafts, slots): (Vec<_>, Vec<_>) = build_drafts.into_iter().unzip();
+        self.inner.submitted.lock().extend(ids.iter().cloned().zip(slots));
+        let mut submitting = SubmitGuard { router: self, ids };
+        let answers = self.hub().submit_all(build_drafts).await;
+        let will_arrive = |answer: &Result<Accepted, HubError>| matches!(answer, Ok(accepted) if !accepted.duplicate && accepted.stopped.is_none());
         let mut answered = answers.iter();
-        submitting.ids.retain(|_| !answered.next().is_some_and(comes));
+        submitting.ids.retain(|_| !answered.next().is_some_and(will_arrive));
         answers
     }
 
     /// An injection has come back from the hub.
-    pub(crate) fn arrived(&self, injection: &str) {
+    pub(crate) fn mark_arrived(&self, injection: &str) {
         self.inner.submitted.lock().remove(injection);
     }
 
     /// Tells the hub how a delivery ended; nobody waits for that.
-    pub(crate) fn settle(&self, injection: &str, handoff: Handoff, outcome: Outcome) {
+    pub(crate) fn report_outcome(&self, injection: &str, handoff: Handoff, outcome: Outcome) {
         let held = self.inner.held.lock().remove(injection);
         let reports = [Some(handoff), held].into_iter().flatten().map(|handoff| (handoff, outcome.clone()));
         let reports: Vec<_> = reports.collect();
@@ -274,20 +279,20 @@ impl Router {
     }
 
     /// Keeps a second handoff of an injection that runs until that is settled.
-    pub(crate) fn hold(&self, injection: String, handoff: Handoff) {
+    pub(crate) fn hold_redelivery(&self, injection: String, handoff: Handoff) {
         self.inner.held.lock().insert(injection, handoff);
     }
 
     /// Keeps what waits until the hub has closed.
-    pub(crate) fn leave(&self, handoffs: impl IntoIterator<Item = Handoff>) {
-        self.inner.left.lock().extend(handoffs);
+    pub(crate) fn defer_handoffs(&self, handoffs: impl IntoIterator<Item = Handoff>) {
+        self.inner.deferred.lock().extend(handoffs);
     }
 
     /// An injection is over: its answer goes back, the job's use is counted, a later handoff of it finds it done.
-    pub(crate) fn turn_ended(&self, job: &Arc<Job>, node: &Arc<NodeShared>, ended: Ended) {
+    pub(crate) fn finish_turn(&self, job: &Arc<Job>, node: &Arc<NodeShared>, ended: FinishedTurn) {
         self.inner.history.lock().finish(&ended.injection.at.injection_id);
         if let Some(held) = self.inner.held.lock().remove(&ended.injection.at.injection_id) {
-            self.settle(&ended.injection.at.injection_id, held, Outcome::Shown);
+            self.report_outcome(&ended.injection.at.injection_id, held, Outcome::Shown);
         }
         job.is_dirty.store(true, Ordering::Relaxed);
         self.check_budget(job);
@@ -305,7 +310,7 @@ impl Router {
             return;
         }
         let job_id = job.id.to_string();
-        self.log().say(&EventBody::BudgetExceeded(BudgetExceeded { job_id, total_tokens, limit }));
+        self.log().publish(&EventBody::BudgetExceeded(BudgetExceeded { job_id, total_tokens, limit }));
         let Some(node) = job.nodes.first() else { return };
         let body = format!(
             "Job {} has used {total_tokens} of {limit} tokens. It takes no further prompts; what waits still runs.",
@@ -329,22 +334,22 @@ impl Router {
 
 /// Injections that the hub has not answered: those that will not come back from it are not waited for, and neither are
 /// those of a client that hung up meanwhile.
-struct Submitting<'r> {
+struct SubmitGuard<'r> {
     router: &'r Router,
     ids: Vec<String>,
 }
 
-impl Drop for Submitting<'_> {
+impl Drop for SubmitGuard<'_> {
     fn drop(&mut self) {
         let mut submitted = self.router.inner.submitted.lock();
-        let places: Vec<_> = self.ids.iter().filter_map(|id| submitted.remove(id)).collect();
+        let slots: Vec<_> = self.ids.iter().filter_map(|id| submitted.remove(id)).collect();
         drop(submitted);
-        drop(places);
+        drop(slots);
     }
 }
 
 /// Says that there is no such job.
-pub(crate) fn unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejected {
+pub(crate) fn reject_unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejected {
     let known: Vec<&str> = known.iter().map(|job| job.id.as_str()).collect();
     let near = switchboard_core::nearest(id, known);
     let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
@@ -353,7 +358,7 @@ pub(crate) fn unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejected {
 }
 
 /// The word for how a turn ended, in a message to a person or an agent.
-pub(crate) fn in_words(status: TurnStatus) -> &'static str {
+pub(crate) fn describe_status(status: TurnStatus) -> &'static str {
     match status {
         TurnStatus::Completed => "It was completed",
         TurnStatus::Failed => "It failed",

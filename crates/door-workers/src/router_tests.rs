@@ -13,7 +13,7 @@ use crate::wire::PROTOCOL;
 async fn an_injection_is_acknowledged_delivered_run_and_ended() {
     let rig = Rig::new().await;
     let mut client = rig.client();
-    let hello = client.ask("hello", json!({ "client": "test" })).await;
+    let hello = client.request("hello", json!({ "client": "test" })).await;
     assert_eq!((hello.event.as_str(), &hello.data["client"]), ("hello", &json!("test")));
     let job = client.launch(json!({ "agent": "echo", "echo": { "deltas": 2 } })).await;
     let request = client.inject(&job, 0, "Hello there").await;
@@ -56,7 +56,7 @@ async fn r1_r2_r3_r4_bad_lines_are_rejected_one_by_one_and_the_next_good_one_is_
         ),
     ];
     for line in &bad {
-        client.say(line).await;
+        client.send_line(line).await;
         let rejected = client.next_of("command_rejected").await;
         assert!(!rejected.data["reason"].as_str().unwrap().is_empty());
     }
@@ -77,26 +77,26 @@ async fn r1_r2_r3_r4_bad_lines_are_rejected_one_by_one_and_the_next_good_one_is_
 async fn r5_the_same_request_is_one_injection_and_another_under_its_id_is_none() {
     let rig = Rig::new().await;
     let mut client = rig.client();
-    client.ask("hello", json!({ "client": "me" })).await;
+    client.request("hello", json!({ "client": "me" })).await;
     let job = client.launch(json!({ "agent": "echo" })).await;
     let line = |id: &str, content: &str| {
         json!({ "protocol": PROTOCOL, "type": "command", "timestamp": "2026-01-01T00:00:00Z", "command": "inject",
             "request_id": id, "payload": { "job_id": job, "node_id": 0, "content": content } })
         .to_string()
     };
-    client.say(&line("one", "a")).await;
+    client.send_line(&line("one", "a")).await;
     let first = client.next_of("inject_ack").await;
     client.until_complete(None).await;
-    client.say(&line("one", "a")).await;
+    client.send_line(&line("one", "a")).await;
     let again = client.next_of("inject_ack").await;
     assert_eq!(first.data["injection_id"], again.data["injection_id"]);
-    client.say(&line("one", "b")).await;
+    client.send_line(&line("one", "b")).await;
     let conflict = client.next_of("command_rejected").await;
     assert_eq!(conflict.data["code"], "duplicate_request_id");
     // Also on another connection, for whoever says that it is the same client.
     let mut other = rig.client();
-    other.ask("hello", json!({ "client": "me" })).await;
-    other.say(&line("one", "a")).await;
+    other.request("hello", json!({ "client": "me" })).await;
+    other.send_line(&line("one", "a")).await;
     assert_eq!(other.next_of("inject_ack").await.data["injection_id"], first.data["injection_id"]);
     other.send("jobs_list", json!({})).await;
     let list = other.next_of("jobs_list").await;
@@ -138,9 +138,9 @@ async fn a_turn_can_be_interrupted_and_added_to_and_takes_no_longer_than_it_may(
     assert_eq!(client.rejected("interrupt", node.clone()).await, "not_now");
     client.injected(&job, 0, "slow").await;
     client.next_of("turn_started").await;
-    let steered = client.ask("steer", json!({ "job_id": job, "node_id": 0, "content": "er" })).await;
+    let steered = client.request("steer", json!({ "job_id": job, "node_id": 0, "content": "er" })).await;
     assert_eq!(steered.event, "steer_ack");
-    assert_eq!(client.ask("interrupt", node).await.event, "interrupt_ack");
+    assert_eq!(client.request("interrupt", node).await.event, "interrupt_ack");
     assert_eq!(client.next_of("turn_complete").await.data["status"], "interrupted");
     client.injected(&job, 0, "again").await;
     let end = client.next_of("turn_complete").await;
@@ -162,7 +162,7 @@ async fn a_client_that_comes_back_misses_nothing_and_sees_nothing_twice() {
     }
     drop(client);
     let mut back = rig.client();
-    let subscribed = back.ask("subscribe", json!({ "from_seq": last })).await;
+    let subscribed = back.request("subscribe", json!({ "from_seq": last })).await;
     assert_eq!(subscribed.event, "subscribed");
     for event in back.until_complete(None).await {
         seen.push(event.seq);
@@ -177,7 +177,7 @@ async fn a_client_that_comes_back_misses_nothing_and_sees_nothing_twice() {
 async fn r8_a_client_that_does_not_read_delays_nobody_and_is_told_why_it_was_cut_off() {
     let rig = Rig::with(Config { lag: 2_000, ..Config::default() }).await;
     let mut slow = rig.client();
-    slow.ask("subscribe", json!({})).await;
+    slow.request("subscribe", json!({})).await;
     let mut quick = rig.client();
     let job = quick.launch(json!({ "agent": "echo", "echo": { "deltas": 10_000 } })).await;
     quick.inject(&job, 0, "word").await;
@@ -187,7 +187,7 @@ async fn r8_a_client_that_does_not_read_delays_nobody_and_is_told_why_it_was_cut
     let resume = cut.data["resume_from"].as_u64().unwrap();
     assert_eq!(cut.seq, resume);
     let mut back = rig.client();
-    back.ask("subscribe", json!({ "from_seq": resume })).await;
+    back.request("subscribe", json!({ "from_seq": resume })).await;
     let rest = back.until_complete(None).await;
     assert_eq!(rest.first().unwrap().seq, resume + 1);
     assert_eq!(rest.last().unwrap().seq, events.last().unwrap().seq);
@@ -259,7 +259,7 @@ async fn a_terminated_job_ends_what_waits_and_takes_nothing_more() {
         client.injected(&job, 0, "x").await;
     }
     client.next_of("turn_started").await;
-    let queue = client.ask("queue_list", json!({ "job_id": job })).await;
+    let queue = client.request("queue_list", json!({ "job_id": job })).await;
     assert_eq!(queue.data["queue"].as_array().unwrap().len(), 2);
     client.send("terminate", json!({ "job_id": job })).await;
     let mut ends = Vec::new();
@@ -291,11 +291,11 @@ async fn r13_a_token_opens_the_jobs_of_its_owner_alone() {
     let mut wrong = rig.client_with(access.clone());
     assert_eq!(wrong.rejected("hello", json!({ "token": "aaab" })).await, "not_allowed");
     let mut alice = rig.client_with(access.clone());
-    alice.ask("hello", json!({ "token": "aaaa" })).await;
+    alice.request("hello", json!({ "token": "aaaa" })).await;
     let job = alice.launch(json!({ "agent": "echo" })).await;
     let mut bob = rig.client_with(access);
-    bob.ask("hello", json!({ "token": "bbbb" })).await;
-    bob.ask("subscribe", json!({ "from_seq": 0 })).await;
+    bob.request("hello", json!({ "token": "bbbb" })).await;
+    bob.request("subscribe", json!({ "from_seq": 0 })).await;
     let inject = json!({ "job_id": job, "node_id": 0, "content": "x" });
     assert_eq!(bob.rejected("inject", inject).await, "not_allowed");
     alice.injected(&job, 0, "x").await;
@@ -303,7 +303,7 @@ async fn r13_a_token_opens_the_jobs_of_its_owner_alone() {
     let own = bob.launch(json!({ "agent": "echo" })).await;
     assert_ne!(own, job);
     // He has asked for everything from the beginning, and his own is the first that he sees.
-    let list = bob.ask("jobs_list", json!({})).await;
+    let list = bob.request("jobs_list", json!({})).await;
     assert_eq!(list.data["jobs"].as_array().unwrap().len(), 1);
     rig.close().await;
 }
@@ -336,7 +336,7 @@ async fn a_message_from_another_door_is_run_and_answered() {
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "nodes": 2 })).await;
     for (to, expected) in [(format!("job:{job}/1"), 1), (format!("job:{job}"), 2)] {
-        let draft = crate::test_mail::letter(&rig.hub, "claude", &to, "do this");
+        let draft = crate::test_message::door_message(&rig.hub, "claude", &to, "do this");
         let sent = rig.hub.submit(draft).await.unwrap().id;
         let mut changes = rig.hub.changes();
         let replies = loop {
@@ -380,7 +380,7 @@ async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order(
     test_support::files::put(folder.path().join("go"), "");
     let rig = Rig::open(folder, Config::default(), lease).await;
     let mut client = rig.client();
-    client.ask("subscribe", json!({ "from_seq": last })).await;
+    client.request("subscribe", json!({ "from_seq": last })).await;
     let mut ends = Vec::new();
     while ends.len() < 5 {
         let event = client.next().await;
@@ -395,7 +395,7 @@ async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order(
         .map(|(number, id)| (json!(id), json!(if number == 0 { "interrupted" } else { "completed" })))
         .collect();
     assert_eq!(ends, expected);
-    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    let status = client.request("job_status", json!({ "job_id": job })).await;
     assert_eq!(status.data["nodes"][0]["turns"], 5);
     rig.close().await;
 }

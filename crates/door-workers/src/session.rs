@@ -2,7 +2,7 @@
 //!
 //! Nothing that one client does, or leaves undone, delays another: each reads the log from its own place.
 
-mod feed;
+mod event_writer;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -19,21 +19,21 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::feed::{Feed, Filter, Jobs, Outgoing};
-use crate::dialect::{self, Speaker, older_name, reworded};
+use self::event_writer::{EventWriter, Jobs, Outgoing, Subscription};
 use crate::intake::{self, COMMANDS, reject};
+use crate::legacy::{self, LegacyMode, legacy_name, translate_rejection};
 use crate::lines::{Line, Lines};
-use crate::router::{Asked, Asker, Place, Router, not_accepted, was_stopped};
+use crate::router::{QueueSlot, RequestContext, Requester, Router, reject_stopped, reject_submission};
 use crate::wire::PROTOCOL;
 use crate::wire::command::{AgentKind, Command, Hello, Inject, JobRef, Request, Steer, Subscribe};
-use crate::wire::event::{CommandRejected, EventBody, HelloAnswer, RejectCode, Subscribed};
+use crate::wire::event::{CommandRejected, EventBody, HelloReply, RejectCode, Subscribed};
 
 /// Most answers that wait for a client to read them. Then no further command of it is read.
 const ANSWERS: usize = 256;
 
 /// How many ids of commands are remembered of a session. An injection is recognised for as long as the journal
 /// has it, whatever is forgotten here.
-const REMEMBERED: usize = 4096;
+const MAX_REQUEST_IDS: usize = 4096;
 
 /// Longest name of a client.
 const CLIENT: usize = 64;
@@ -94,11 +94,12 @@ pub async fn serve(
     done: CancellationToken,
 ) -> io::Result<()> {
     let (answers, outgoing) = mpsc::channel(ANSWERS);
-    let is_older = Arc::new(AtomicBool::new(false));
-    let feed = Feed::new(router.clone(), writer, outgoing, transport, done.clone(), Arc::clone(&is_older));
-    let session = Session::new(router.clone(), answers, access.clone(), is_older);
+    let is_legacy = Arc::new(AtomicBool::new(false));
+    let event_writer =
+        EventWriter::new(router.clone(), writer, outgoing, transport, done.clone(), Arc::clone(&is_legacy));
+    let session = Session::new(router.clone(), answers, access.clone(), is_legacy);
     let reading = async {
-        if let Err(error) = session.read(reader, done).await {
+        if let Err(error) = session.parse_command(reader, done).await {
             tracing::debug!(%error, "a client cannot be read any more");
         }
         eof.cancel();
@@ -106,7 +107,7 @@ pub async fn serve(
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        written = feed.run() => written,
+        written = event_writer.run() => written,
         () = reading => Ok(()),
     }
 }
@@ -115,16 +116,16 @@ struct Session {
     router: Router,
     answers: mpsc::Sender<Outgoing>,
     access: Access,
-    asker: Asker,
+    requester: Requester,
     is_admitted: bool,
     /// Whether it was admitted without a token where others need one.
     is_restricted: bool,
     /// Whether the client speaks the older router's words: from its first command in them on.
-    is_older: Arc<AtomicBool>,
+    is_legacy: Arc<AtomicBool>,
     /// The ids that were used, and whether for an injection.
     seen: HashMap<String, bool>,
     order: VecDeque<String>,
-    has_begun: bool,
+    has_started: bool,
     /// The jobs whose events it gets, where it does not get all.
     jobs: Option<Jobs>,
 }
@@ -132,23 +133,23 @@ struct Session {
 /// Injections that are submitted together, in the order in which they came.
 #[derive(Default)]
 struct Injections {
-    drafts: Vec<(Draft, Place)>,
-    asked: Vec<Repeat>,
+    build_drafts: Vec<(Draft, QueueSlot)>,
+    asked: Vec<SubmittedInjection>,
 }
 
 /// What the answer to an injection that was accepted before is made from.
-struct Repeat {
+struct SubmittedInjection {
     request_id: String,
     node: NodeId,
     dialect: bool,
 }
 
 impl Injections {
-    fn add(&mut self, request_id: &str, dialect: bool, drafts: Vec<(Draft, Place)>) {
-        for (draft, place) in drafts {
+    fn add(&mut self, request_id: &str, dialect: bool, build_drafts: Vec<(Draft, QueueSlot)>) {
+        for (draft, place) in build_drafts {
             let (request_id, node) = (request_id.to_owned(), place.node().clone());
-            self.asked.push(Repeat { request_id, node, dialect });
-            self.drafts.push((draft, place));
+            self.asked.push(SubmittedInjection { request_id, node, dialect });
+            self.build_drafts.push((draft, place));
         }
     }
 }
@@ -158,9 +159,9 @@ impl Session {
         router: Router,
         answers: mpsc::Sender<Outgoing>,
         access: Access,
-        is_older: Arc<AtomicBool>,
+        is_legacy: Arc<AtomicBool>,
     ) -> Self {
-        let asker = Asker {
+        let requester = Requester {
             client: format!("session-{:016x}", fastrand::u64(..)),
             agent: Name::parse(ORCHESTRATOR).map_or_else(|_| AgentId::human(), AgentId::local),
             owner: None,
@@ -170,19 +171,23 @@ impl Session {
             router,
             answers,
             access,
-            asker,
+            requester,
             is_admitted,
             is_restricted: false,
-            is_older,
+            is_legacy,
             seen: HashMap::new(),
             order: VecDeque::new(),
-            has_begun: false,
+            has_started: false,
             jobs: None,
         }
     }
 
     /// Reads commands until there are no more.
-    async fn read(mut self, mut reader: impl AsyncRead + Unpin, done: CancellationToken) -> io::Result<()> {
+    async fn parse_command(
+        mut self,
+        mut reader: impl AsyncRead + Unpin,
+        done: CancellationToken,
+    ) -> io::Result<()> {
         let cap = self.router.config().max_line;
         let hello_by = tokio::time::Instant::now() + self.router.config().hello;
         let mut lines = Lines::new(cap);
@@ -193,18 +198,18 @@ impl Session {
                 // Strangers must not take the places of those who are known.
                 () = tokio::time::sleep_until(hello_by), if !self.is_admitted => {
                     let reason = "no hello with a token in time".to_owned();
-                    let _ = self.answers.send(Outgoing::Part { reason }).await;
+                    let _ = self.answers.send(Outgoing::Disconnect { reason }).await;
                     return Ok(());
                 }
             };
             let mut injections = Injections::default();
             while let Some(line) = lines.next() {
-                if !self.take(line, cap, &mut injections).await {
+                if !self.handle_line(line, cap, &mut injections).await {
                     return Ok(());
                 }
             }
             if !more && let Some(line) = lines.rest() {
-                self.take(line, cap, &mut injections).await;
+                self.handle_line(line, cap, &mut injections).await;
             }
             self.submit(&mut injections).await;
             if !more {
@@ -214,23 +219,23 @@ impl Session {
     }
 
     /// Does what a line says; false where the client has to go.
-    async fn take(&mut self, line: Line, cap: usize, injections: &mut Injections) -> bool {
-        let (parsed, is_older) = match line {
-            Line::TooLong => (Some(Err(intake::too_long(cap))), false),
-            Line::Whole(line) => {
-                let parsed = intake::parse(&line, self.speaker());
+    async fn handle_line(&mut self, line: Line, cap: usize, injections: &mut Injections) -> bool {
+        let (parsed, is_legacy) = match line {
+            Line::TooLong => (Some(Err(intake::reject_too_long(cap))), false),
+            Line::Complete(line) => {
+                let parsed = intake::parse(&line, self.legacy_mode());
                 let is_rejected = matches!(parsed, Some(Err(_)));
-                (parsed, is_rejected && dialect::speaks_dialect(&line))
+                (parsed, is_rejected && legacy::has_legacy_command(&line))
             }
         };
         let request = match parsed {
             None => return true,
             Some(Ok(request)) => request,
             Some(Err(rejected)) => {
-                if is_older {
+                if is_legacy {
                     // A mistake in a field does not make the client another.
-                    self.admit_older();
-                    self.is_older.store(true, Ordering::Release);
+                    self.admit_legacy();
+                    self.is_legacy.store(true, Ordering::Release);
                 } else if !self.is_admitted && self.access.legacy {
                     // A web page can have a browser connect, but not choose the first line that it sends.
                     tracing::warn!(
@@ -243,13 +248,13 @@ impl Session {
             }
         };
         if request.dialect {
-            self.is_older.store(true, Ordering::Release);
+            self.is_legacy.store(true, Ordering::Release);
         }
-        let (request_id, is_dialect) = (request.request_id.clone(), request.dialect);
-        let command = older_name(&request.command);
+        let (request_id, is_legacy_command) = (request.request_id.clone(), request.dialect);
+        let command = legacy_name(&request.command);
         let handled = self.handle(request, injections).await;
         if let Err(rejected) = handled {
-            let rejected = if is_dialect { reworded(command, rejected) } else { rejected };
+            let rejected = if is_legacy_command { translate_rejection(command, rejected) } else { rejected };
             let rejected = CommandRejected { request_id: Some(request_id), ..rejected };
             self.answer(EventBody::CommandRejected(rejected)).await;
         }
@@ -257,7 +262,7 @@ impl Session {
     }
 
     /// Admits a client that speaks the older router's dialect, where such clients are let in.
-    fn admit_older(&mut self) {
+    fn admit_legacy(&mut self) {
         if !self.is_admitted && self.access.legacy {
             (self.is_admitted, self.is_restricted) = (true, true);
         }
@@ -269,7 +274,7 @@ impl Session {
         injections: &mut Injections,
     ) -> Result<(), CommandRejected> {
         if request.dialect {
-            self.admit_older();
+            self.admit_legacy();
         }
         let needs_token = !self.is_admitted || self.is_restricted && !request.dialect;
         if needs_token && !matches!(request.command, Command::Hello(_)) {
@@ -277,25 +282,32 @@ impl Session {
             return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
         }
         let is_injection = matches!(request.command, Command::Inject(_));
-        self.remember(&request.request_id, is_injection)?;
+        self.register_request_id(&request.request_id, is_injection)?;
         if !matches!(request.command, Command::Subscribe(_) | Command::Hello(_)) {
-            self.begin().await;
+            self.start_events().await;
         }
-        let followed = self.follow(&mut request.command);
-        let obeyed = self.obey(request, injections).await;
+        let followed = self.follow_job(&mut request.command);
+        let obeyed = self.execute(request, injections).await;
         if obeyed.is_err() {
-            self.unfollow(followed);
+            self.unfollow_job(followed);
         }
         obeyed
     }
 
-    async fn obey(&mut self, request: Request, injections: &mut Injections) -> Result<(), CommandRejected> {
+    async fn execute(
+        &mut self,
+        request: Request,
+        injections: &mut Injections,
+    ) -> Result<(), CommandRejected> {
         match request.command {
             Command::Inject(inject) => {
-                let asked =
-                    Asked { asker: &self.asker, request_id: &request.request_id, dialect: request.dialect };
-                let drafts = self.router.drafts(asked, inject).await?;
-                injections.add(&request.request_id, request.dialect, drafts);
+                let asked = RequestContext {
+                    requester: &self.requester,
+                    request_id: &request.request_id,
+                    dialect: request.dialect,
+                };
+                let build_drafts = self.router.build_drafts(asked, inject).await?;
+                injections.add(&request.request_id, request.dialect, build_drafts);
                 return Ok(());
             }
             // What was asked before is done before.
@@ -308,7 +320,7 @@ impl Session {
             Command::Hello(hello) => self.hello(hello, request.request_id).await,
             Command::Subscribe(asked) => self.subscribe(asked, request.request_id).await,
             _ => {
-                let answers = self.router.handle(&self.asker, request).await?;
+                let answers = self.router.handle(&self.requester, request).await?;
                 for answer in answers {
                     self.answer(answer).await;
                 }
@@ -317,17 +329,17 @@ impl Session {
         }
     }
 
-    fn speaker(&self) -> Speaker {
+    fn legacy_mode(&self) -> LegacyMode {
         let may_be_older = !self.is_admitted && self.access.legacy;
-        Speaker {
-            is_older: may_be_older || self.is_older.load(Ordering::Acquire),
+        LegacyMode {
+            is_legacy: may_be_older || self.is_legacy.load(Ordering::Acquire),
             is_restricted: may_be_older || self.is_restricted,
         }
     }
 
     /// Notes a command's id. The same again is a mistake, except for an injection: that is a retry, and the
     /// journal knows whether it is the same.
-    fn remember(&mut self, request_id: &str, is_injection: bool) -> Result<(), CommandRejected> {
+    fn register_request_id(&mut self, request_id: &str, is_injection: bool) -> Result<(), CommandRejected> {
         match self.seen.get(request_id) {
             Some(true) if is_injection => Ok(()),
             Some(_) => {
@@ -338,7 +350,7 @@ impl Session {
             None => {
                 self.seen.insert(request_id.to_owned(), is_injection);
                 self.order.push_back(request_id.to_owned());
-                if self.order.len() > REMEMBERED
+                if self.order.len() > MAX_REQUEST_IDS
                     && let Some(oldest) = self.order.pop_front()
                 {
                     self.seen.remove(&oldest);
@@ -349,16 +361,16 @@ impl Session {
     }
 
     /// Lets events flow, from now on, where the client has not said from where.
-    async fn begin(&mut self) {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            let filter = Filter { jobs: None, asker: self.asker.clone() };
+    async fn start_events(&mut self) {
+        if !std::mem::replace(&mut self.has_started, true) {
+            let filter = Subscription { jobs: None, requester: self.requester.clone() };
             let _ = self.answers.send(Outgoing::Begin { filter }).await;
         }
     }
 
     /// Lets the answers through of a command that is answered among the events of its job, whichever jobs the client has
     /// asked for. The job, where it is one more.
-    fn follow(&self, command: &mut Command) -> Option<String> {
+    fn follow_job(&self, command: &mut Command) -> Option<String> {
         let jobs = self.jobs.as_ref()?;
         let job = match command {
             Command::Launch(launch) => {
@@ -368,9 +380,12 @@ impl Session {
             | Command::Terminate(JobRef { job_id })
             | Command::Steer(Steer { job_id, .. }) => self.router.job(job_id).map(|job| job.id.to_string()),
             Command::Approve(asked) => {
-                let asking =
-                    self.router.jobs().into_iter().find(|job| job.asking(&asked.approval_id).is_some());
-                asking.map(|job| job.id.to_string())
+                let approval_node = self
+                    .router
+                    .jobs()
+                    .into_iter()
+                    .find(|job| job.approval_node(&asked.approval_id).is_some());
+                approval_node.map(|job| job.id.to_string())
             }
             _ => None,
         };
@@ -381,7 +396,7 @@ impl Session {
     }
 
     /// Nothing was done with that job: there is no answer among its events.
-    fn unfollow(&self, job: Option<String>) {
+    fn unfollow_job(&self, job: Option<String>) {
         if let (Some(jobs), Some(job)) = (&self.jobs, job) {
             jobs.lock().retain(|known| *known != job);
         }
@@ -389,23 +404,24 @@ impl Session {
 
     /// Journals what was collected. That it was accepted is told through the log, once it is on disk.
     async fn submit(&self, injections: &mut Injections) {
-        let Injections { drafts, asked } = std::mem::take(injections);
-        if drafts.is_empty() {
+        let Injections { build_drafts, asked } = std::mem::take(injections);
+        if build_drafts.is_empty() {
             return;
         }
         let rejecting = |request_id, rejected| {
             EventBody::CommandRejected(CommandRejected { request_id: Some(request_id), ..rejected })
         };
-        let accepted = self.router.submit(drafts).await;
-        for (accepted, Repeat { request_id, node, dialect }) in accepted.into_iter().zip(asked) {
+        let accepted = self.router.submit(build_drafts).await;
+        for (accepted, SubmittedInjection { request_id, node, dialect }) in accepted.into_iter().zip(asked) {
             let answer = match accepted {
                 Ok(accepted) if accepted.duplicate => {
-                    let asked = Asked { asker: &self.asker, request_id: &request_id, dialect };
-                    self.router.acked_before(asked, &node, accepted.id.to_string())
+                    let asked =
+                        RequestContext { requester: &self.requester, request_id: &request_id, dialect };
+                    self.router.duplicate_ack(asked, &node, accepted.id.to_string())
                 }
                 Ok(Accepted { stopped: None, .. }) => continue,
-                Ok(Accepted { stopped: Some(stop), .. }) => rejecting(request_id, was_stopped(&stop)),
-                Err(error) => rejecting(request_id, not_accepted(&error)),
+                Ok(Accepted { stopped: Some(stop), .. }) => rejecting(request_id, reject_stopped(&stop)),
+                Err(error) => rejecting(request_id, reject_submission(&error)),
             };
             self.answer(answer).await;
         }
@@ -419,7 +435,7 @@ impl Session {
                 let reason = "payload.token: it is not the router's".to_owned();
                 return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
             };
-            self.asker.owner.clone_from(&token.owner);
+            self.requester.owner.clone_from(&token.owner);
             (self.is_admitted, self.is_restricted) = (true, false);
         }
         if let Some(client) = hello.client {
@@ -430,7 +446,7 @@ impl Session {
                 return Err(reject(RejectCode::BadField, Some("payload.client"), reason));
             }
             // Two owners may choose the same name and are still two.
-            self.asker.client = match &self.asker.owner {
+            self.requester.client = match &self.requester.owner {
                 Some(owner) => format!("{owner}.{client}"),
                 None => client,
             };
@@ -440,7 +456,7 @@ impl Session {
                 reject(RejectCode::BadField, Some("payload.agent"), format!("payload.agent: {error}"))
             })?;
             // The person's own programs may speak for them, and those of other owners for nobody here but themselves.
-            let is_person = name.is_human() && self.asker.owner.is_some();
+            let is_person = name.is_human() && self.requester.owner.is_some();
             if is_person || name.as_str().eq_ignore_ascii_case(HUB_NAME) {
                 let reason = format!("payload.agent: you are not '{name}'; choose another name");
                 return Err(reject(RejectCode::NotAllowed, Some("payload.agent"), reason));
@@ -448,10 +464,10 @@ impl Session {
             if name.is_human() {
                 self.refuse_agent("payload.agent", "speak as the person").await?;
             }
-            self.asker.agent = AgentId::local(name);
+            self.requester.agent = AgentId::local(name);
         }
         let log = self.router.log();
-        let answer = HelloAnswer {
+        let answer = HelloReply {
             request_id,
             server: "switchboard".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -461,7 +477,7 @@ impl Session {
             max_line: self.router.config().max_line,
             oldest_seq: log.oldest(),
             newest_seq: log.newest(),
-            client: self.asker.client.clone(),
+            client: self.requester.client.clone(),
         };
         self.answer(EventBody::Hello(answer)).await;
         Ok(())
@@ -510,9 +526,9 @@ impl Session {
             );
             return Err(reject(RejectCode::CursorExpired, Some("payload.from_seq"), reason));
         }
-        self.has_begun = true;
+        self.has_started = true;
         self.jobs = asked.jobs.clone().map(|jobs| Arc::new(Mutex::new(jobs)));
-        let filter = Filter { jobs: self.jobs.clone(), asker: self.asker.clone() };
+        let filter = Subscription { jobs: self.jobs.clone(), requester: self.requester.clone() };
         let answer = Subscribed { request_id, from_seq, jobs: asked.jobs };
         let _ = self.answers.send(Outgoing::Subscribe { from_seq, filter, answer }).await;
         Ok(())

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::client::command_line;
 use crate::config::Config;
-use crate::test_router::{PATIENCE, Rig};
+use crate::test_router::{Rig, TIMEOUT};
 
 /// Often, because it was a matter of which of two things was looked at first.
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn whoever_is_there_when_the_router_stops_is_told_so() {
     for _ in 0..60 {
         let done = CancellationToken::new();
         let mut client = rig.client_until(Access::default(), done.clone());
-        client.ask("jobs_list", json!({})).await;
+        client.request("jobs_list", json!({})).await;
         done.cancel();
         let parting = client.next_of("cut_off").await;
         assert_eq!(parting.data["reason"], "the router was stopped");
@@ -37,11 +37,11 @@ async fn a_client_of_some_jobs_has_an_answer_to_what_it_does_with_others() {
     let mut client = rig.client();
     client.launch(json!({ "agent": "echo", "job_id": "known" })).await;
     let quiet = client.launch(json!({ "agent": "echo" })).await;
-    client.ask("subscribe", json!({ "jobs": ["known"] })).await;
+    client.request("subscribe", json!({ "jobs": ["known"] })).await;
     let job = client.launch(json!({ "agent": "echo" })).await;
     client.injected(&job, 0, "x").await;
     client.until_complete(None).await;
-    assert_eq!(client.ask("terminate", json!({ "job_id": job })).await.event, "job_terminated");
+    assert_eq!(client.request("terminate", json!({ "job_id": job })).await.event, "job_terminated");
     // What is rejected is answered by itself, and follows nothing.
     assert_eq!(client.rejected("launch", json!({ "agent": "echo", "job_id": quiet })).await, "bad_field");
     let mut other = rig.client();
@@ -61,7 +61,7 @@ async fn whoever_is_beyond_a_budget_is_told_so_and_keeps_no_place_in_a_queue() {
     let hub = HubConfig { budgets, ..HubConfig::new(folder.path()) };
     let rig = Rig::open_with(folder, Config { queue: 1, ..Config::default() }, hub).await;
     let mut client = rig.client();
-    client.ask("hello", json!({ "agent": "planner" })).await;
+    client.request("hello", json!({ "agent": "planner" })).await;
     let job = client.launch(json!({ "agent": "echo" })).await;
     for _ in 0..2 {
         client.injected(&job, 0, "within").await;
@@ -81,15 +81,15 @@ async fn x4_no_client_is_the_hub_and_none_of_another_owner_is_the_person() {
     let token = AccessToken { token: "secret".into(), owner: Some("bob".into()) };
     let mut own = rig.client();
     let mut other = rig.client_with(Access { tokens: vec![token], ..Access::default() });
-    other.ask("hello", json!({ "token": "secret" })).await;
+    other.request("hello", json!({ "token": "secret" })).await;
     for agent in ["switchboard", "SwitchBoard"] {
         assert_eq!(own.rejected("hello", json!({ "agent": agent })).await, "not_allowed", "{agent}");
     }
     for agent in ["human", "Human", "switchboard"] {
         assert_eq!(other.rejected("hello", json!({ "agent": agent })).await, "not_allowed", "{agent}");
     }
-    assert_eq!(own.ask("hello", json!({ "agent": "human" })).await.event, "hello");
-    assert_eq!(other.ask("hello", json!({ "agent": "planner" })).await.event, "hello");
+    assert_eq!(own.request("hello", json!({ "agent": "human" })).await.event, "hello");
+    assert_eq!(other.request("hello", json!({ "agent": "planner" })).await.event, "hello");
     rig.close().await;
 }
 
@@ -106,7 +106,7 @@ async fn a_stranger_who_says_nothing_is_hung_up_on() {
     );
     // Whoever may come without a token may take their time.
     let mut quiet = rig.client();
-    assert_eq!(quiet.ask("hello", json!({})).await.event, "hello");
+    assert_eq!(quiet.request("hello", json!({})).await.event, "hello");
     rig.close().await;
 }
 
@@ -118,8 +118,8 @@ async fn nothing_can_be_had_from_where_nothing_is_yet() {
     for from_seq in [1_000, u64::MAX] {
         assert_eq!(client.rejected("subscribe", json!({ "from_seq": from_seq })).await, "bad_field");
     }
-    let newest = client.ask("hello", json!({})).await.data["newest_seq"].clone();
-    assert_eq!(client.ask("subscribe", json!({ "from_seq": newest })).await.event, "subscribed");
+    let newest = client.request("hello", json!({})).await.data["newest_seq"].clone();
+    assert_eq!(client.request("subscribe", json!({ "from_seq": newest })).await.event, "subscribed");
     rig.close().await;
 }
 
@@ -132,7 +132,7 @@ async fn from_seq_is_the_last_event_a_client_has() {
     let events = client.until_complete(None).await;
     for had in &events[..events.len() - 1] {
         let mut back = rig.client();
-        let answer = back.ask("subscribe", json!({ "from_seq": had.seq })).await;
+        let answer = back.request("subscribe", json!({ "from_seq": had.seq })).await;
         assert_eq!((answer.seq, &answer.data["from_seq"]), (had.seq, &json!(had.seq)));
         assert_eq!(back.next().await.seq, had.seq + 1);
     }
@@ -186,7 +186,7 @@ async fn a_client_that_stopped_reading_finds_the_reason_after_a_whole_line() {
         let access = Access::default();
         let serving =
             serve(&rig.router, theirs, stuck.clone(), Transport::Socket, &access, eof, done.clone());
-        timeout(PATIENCE, serving).await.expect("an end").unwrap();
+        timeout(TIMEOUT, serving).await.expect("an end").unwrap();
         let text = String::from_utf8(stuck.taken.lock().clone()).unwrap();
         let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let parting = lines.pop().unwrap();
@@ -265,7 +265,7 @@ async fn every_command_is_answered_whatever_it_says() {
             payload["content"] = json!("x");
         }
         let id = format!("seed-{seed}");
-        client.say(command_line(command, &id, &payload).trim()).await;
+        client.send_line(command_line(command, &id, &payload).trim()).await;
         let answer = loop {
             let event = client.next().await;
             if event.data["request_id"] == json!(id) {

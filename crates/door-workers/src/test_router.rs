@@ -20,7 +20,7 @@ use crate::session::{Access, Transport, serve};
 use crate::wire::schema;
 
 /// Longer than anything takes that is not stuck.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 static SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     schema::all()
@@ -86,17 +86,17 @@ impl Rig {
             serve(&router, reader, writer, Transport::Socket, &access, eof, done).await
         });
         let (reader, writer) = tokio::io::split(ours);
-        TestClient { client: Client::on(reader, writer) }
+        TestClient { client: Client::from_streams(reader, writer) }
     }
 
     /// Has the router take nothing more from the hub, nor from its clients.
-    pub(crate) async fn deafen(&mut self) {
+    pub(crate) async fn stop_deliveries(&mut self) {
         self.done.cancel();
         std::mem::replace(&mut self.deliveries, tokio::spawn(std::future::ready(()))).await.unwrap();
     }
 
     /// Has it take again what the hub hands over.
-    pub(crate) async fn hear(&mut self) {
+    pub(crate) async fn resume_deliveries(&mut self) {
         let outbound = self.hub.open_door(Door::Workers).await.unwrap();
         let (working, stop) = (self.router.clone(), CancellationToken::new());
         self.done = stop.clone();
@@ -119,8 +119,8 @@ pub(crate) struct TestClient {
 
 impl TestClient {
     pub(crate) async fn next(&mut self) -> Received {
-        let received = timeout(PATIENCE, self.client.next()).await.expect("an event").unwrap();
-        check(&received);
+        let received = timeout(TIMEOUT, self.client.next()).await.expect("an event").unwrap();
+        validate_event(&received);
         received
     }
 
@@ -136,7 +136,7 @@ impl TestClient {
                 passed.push(received.event);
             }
         };
-        timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("no {event}, but {passed:?}"))
+        timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("no {event}, but {passed:?}"))
     }
 
     /// All events up to the end of an injection, by its id or the next one that ends.
@@ -172,21 +172,21 @@ impl TestClient {
         ids
     }
 
-    pub(crate) async fn say(&mut self, line: &str) {
+    pub(crate) async fn send_line(&mut self, line: &str) {
         self.client.write(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
-    pub(crate) async fn ask(&mut self, command: &str, payload: Value) -> Received {
+    pub(crate) async fn request(&mut self, command: &str, payload: Value) -> Received {
         check_command(command, &payload);
         let received =
-            timeout(PATIENCE, self.client.ask(command, &payload)).await.expect("an answer").unwrap();
-        check(&received);
+            timeout(TIMEOUT, self.client.request(command, &payload)).await.expect("an answer").unwrap();
+        validate_event(&received);
         received
     }
 
     /// The code of a rejection.
     pub(crate) async fn rejected(&mut self, command: &str, payload: Value) -> String {
-        match timeout(PATIENCE, self.client.ask(command, &payload)).await.expect("an answer") {
+        match timeout(TIMEOUT, self.client.request(command, &payload)).await.expect("an answer") {
             Err(RouterError::Rejected { code, .. }) => code,
             other => panic!("{other:?}"),
         }
@@ -194,7 +194,7 @@ impl TestClient {
 
     /// Launches a job; its id.
     pub(crate) async fn launch(&mut self, payload: Value) -> String {
-        let launched = self.ask("launch", payload).await;
+        let launched = self.request("launch", payload).await;
         assert_eq!(launched.event, "job_launched");
         launched.data["job_id"].as_str().unwrap().to_owned()
     }
@@ -205,23 +205,23 @@ impl TestClient {
 
     /// Injects, and waits for its acknowledgement; the injection's id.
     pub(crate) async fn injected(&mut self, job: &str, node: u32, content: &str) -> String {
-        let ack = self.ask("inject", json!({ "job_id": job, "node_id": node, "content": content })).await;
+        let ack = self.request("inject", json!({ "job_id": job, "node_id": node, "content": content })).await;
         assert_eq!(ack.event, "inject_ack");
         ack.data["injection_id"].as_str().unwrap().to_owned()
     }
 }
 
 /// Holds an event against its schema.
-pub(crate) fn check(received: &Received) {
-    hold(&format!("event.{}", received.event), &received.line);
+pub(crate) fn validate_event(received: &Received) {
+    validate(&format!("event.{}", received.event), &received.line);
 }
 
 /// Holds a command that is meant to be good against its schema.
 fn check_command(command: &str, payload: &Value) {
-    hold(&format!("command.{command}"), &command_line(command, "any", payload));
+    validate(&format!("command.{command}"), &command_line(command, "any", payload));
 }
 
-fn hold(schema: &str, line: &str) {
+fn validate(schema: &str, line: &str) {
     let value: Value = serde_json::from_str(line).unwrap();
     let errors = SCHEMAS[&format!("{schema}.schema.json")].iter_errors(&value);
     let errors: Vec<String> = errors.map(|error| error.to_string()).collect();

@@ -2,10 +2,10 @@
 //! the order that the protocol promises, and there is exactly one end.
 
 use crate::wire::event::{
-    At, CommandCompleted, CommandStarted, EventBody, FileChange, InjectFailed, Injection, Text, Tokens,
-    TurnComplete, TurnStatus, Usage,
+    CommandCompleted, CommandStarted, EventBody, FileChange, InjectFailed, Injection, InjectionRef, Text,
+    Tokens, TurnComplete, TurnStatus, Usage,
 };
-use crate::worker::{Happening, Report};
+use crate::worker::{AgentActivity, Report};
 
 /// An injection that its agent was given, or is about to be.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Turn {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    Given,
+    Sent,
     Delivered,
     Started,
     Over,
@@ -29,12 +29,12 @@ enum Stage {
 
 /// Most bytes of pieces that are kept for an answer; a longer one loses its beginning. The pieces themselves
 /// have all been told.
-const PIECES: usize = 8 << 20;
+const MAX_PIECES: usize = 8 << 20;
 
 impl Turn {
     /// An injection that its agent is about to be given.
     pub(crate) fn new(injection: Injection) -> Self {
-        Self { injection, stage: Stage::Given, answer: None, pieces: String::new(), tokens: None }
+        Self { injection, stage: Stage::Sent, answer: None, pieces: String::new(), tokens: None }
     }
 
     /// One of which the journal says that its agent had accepted it.
@@ -46,7 +46,7 @@ impl Turn {
         &self.injection
     }
 
-    pub(crate) fn at(&self) -> &At {
+    pub(crate) fn at(&self) -> &InjectionRef {
         &self.injection.at
     }
 
@@ -70,7 +70,7 @@ impl Turn {
     }
 
     /// The events that follow from a report. After the end nothing does.
-    pub(crate) fn take(&mut self, report: Report) -> Vec<EventBody> {
+    pub(crate) fn apply(&mut self, report: Report) -> Vec<EventBody> {
         let mut events = Vec::new();
         if self.is_over() {
             return events;
@@ -80,7 +80,7 @@ impl Turn {
             Report::Started => self.advance(Stage::Started, &mut events),
             Report::Delta(content) => {
                 self.advance(Stage::Started, &mut events);
-                self.keep(&content);
+                self.append_piece(&content);
                 events.push(EventBody::AssistantDelta(Text { at: self.at().clone(), content }));
             }
             Report::Reasoning(content) => {
@@ -93,18 +93,18 @@ impl Turn {
                 self.pieces.clear();
             }
             Report::Usage(tokens) => self.tokens = Some(tokens),
-            Report::Happened(happening) => {
+            Report::Activity(activity) => {
                 self.advance(Stage::Started, &mut events);
-                events.push(event_of(happening, self.at().clone()));
+                events.push(activity_event(activity, self.at().clone()));
             }
             // These are the node's to tell.
             Report::Ready { .. }
-            | Report::Doubt(_)
-            | Report::Ask { .. }
-            | Report::AskGone { .. }
+            | Report::Reconciled(_)
+            | Report::Question { .. }
+            | Report::QuestionClosed { .. }
             | Report::Error { .. }
             | Report::Ended { .. }
-            | Report::Own(_) => {}
+            | Report::OwnTurn(_) => {}
         }
         events
     }
@@ -150,10 +150,10 @@ impl Turn {
         }
     }
 
-    fn keep(&mut self, piece: &str) {
+    fn append_piece(&mut self, piece: &str) {
         self.pieces.push_str(piece);
-        if self.pieces.len() > PIECES {
-            let mut cut = self.pieces.len() - PIECES / 2;
+        if self.pieces.len() > MAX_PIECES {
+            let mut cut = self.pieces.len() - MAX_PIECES / 2;
             while !self.pieces.is_char_boundary(cut) {
                 cut += 1;
             }
@@ -163,15 +163,15 @@ impl Turn {
 }
 
 /// The event that tells what an agent did in a turn.
-pub(crate) fn event_of(happening: Happening, at: At) -> EventBody {
-    match happening {
-        Happening::CommandStarted { item_id, command, cwd } => {
+pub(crate) fn activity_event(activity: AgentActivity, at: InjectionRef) -> EventBody {
+    match activity {
+        AgentActivity::CommandStarted { item_id, command, cwd } => {
             EventBody::CommandStarted(CommandStarted { at, item_id, command, cwd })
         }
-        Happening::CommandCompleted { item_id, command, status, exit_code, output } => {
+        AgentActivity::CommandCompleted { item_id, command, status, exit_code, output } => {
             EventBody::CommandCompleted(CommandCompleted { at, item_id, command, status, exit_code, output })
         }
-        Happening::FileChange { item_id, status, changes } => {
+        AgentActivity::FileChange { item_id, status, changes } => {
             EventBody::FileChange(FileChange { at, item_id, status, changes })
         }
     }

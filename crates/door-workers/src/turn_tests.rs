@@ -1,13 +1,13 @@
 use super::*;
 
 fn injection() -> Injection {
-    let at = At { job_id: "j".into(), swarm_id: None, node_id: 0, injection_id: "i".into() };
+    let at = InjectionRef { job_id: "j".into(), swarm_id: None, node_id: 0, injection_id: "i".into() };
     Injection { request_id: "r".into(), client: "c".into(), at }
 }
 
 /// One letter per event, so that an order can be told by a pattern.
 fn letters(events: &[EventBody]) -> String {
-    let letter = |event: &EventBody| match event {
+    let door_message = |event: &EventBody| match event {
         EventBody::InjectDelivered(_) => 'd',
         EventBody::InjectFailed(_) => 'f',
         EventBody::TurnStarted(_) => 's',
@@ -18,7 +18,7 @@ fn letters(events: &[EventBody]) -> String {
         EventBody::TurnComplete(_) => 'c',
         other => panic!("{other:?}"),
     };
-    events.iter().map(letter).collect()
+    events.iter().map(door_message).collect()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_plain_turn() {
         Report::Usage(Tokens { total_tokens: 7, ..Tokens::default() }),
     ];
     for report in reports {
-        events.extend(turn.take(report));
+        events.extend(turn.apply(report));
     }
     events.extend(turn.end(TurnStatus::Completed, None, 10));
     assert_eq!(letters(&events), "dspauc");
@@ -46,7 +46,7 @@ fn r7_an_agent_that_never_took_it_fails_it_and_ends_it() {
     let mut turn = Turn::new(injection());
     assert_eq!(letters(&turn.end(TurnStatus::WorkerLost, Some("gone".into()), 0)), "fc");
     assert_eq!(turn.end(TurnStatus::Failed, None, 0), []);
-    assert_eq!(turn.take(Report::Delta("late".into())), []);
+    assert_eq!(turn.apply(Report::Delta("late".into())), []);
 }
 
 fn any_report(random: &mut fastrand::Rng) -> Report {
@@ -60,7 +60,7 @@ fn any_report(random: &mut fastrand::Rng) -> Report {
         5 => Report::Usage(Tokens { total_tokens: random.u64(0..100), ..Tokens::default() }),
         _ => {
             let (item_id, command) = (text(random), text(random));
-            Report::Happened(Happening::CommandStarted { item_id, command, cwd: None })
+            Report::Activity(AgentActivity::CommandStarted { item_id, command, cwd: None })
         }
     }
 }
@@ -83,7 +83,9 @@ fn is_ordered(letters: &str) -> bool {
     let rest = rest.strip_suffix('u').unwrap_or(rest);
     match rest.strip_prefix('s') {
         None => rest.is_empty(),
-        Some(rest) => rest.strip_suffix('a').unwrap_or(rest).chars().all(|letter| "ph".contains(letter)),
+        Some(rest) => {
+            rest.strip_suffix('a').unwrap_or(rest).chars().all(|door_message| "ph".contains(door_message))
+        }
     }
 }
 
@@ -98,7 +100,7 @@ fn r10_a_million_schedules_give_events_in_order_and_one_end() {
             if random.u8(0..12) == 0 {
                 events.extend(turn.end(STATUSES[random.usize(..5)], None, 0));
             }
-            events.extend(turn.take(any_report(&mut random)));
+            events.extend(turn.apply(any_report(&mut random)));
         }
         for _ in 0..random.usize(1..3) {
             events.extend(turn.end(STATUSES[random.usize(..5)], None, 0));

@@ -24,26 +24,26 @@ pub const PROTOCOL: &str = "codeswarm.router.v1";
 ///
 /// `seq` is the event's place in the log. An answer that is for one client alone is not in the log, and
 /// has the place up to which that client has been served: either way it is where to go on from.
-pub fn event_line(seq: u64, at: Timestamp, body: &EventBody) -> Vec<u8> {
-    stamped_line(seq, &stamp(at), body)
+pub fn format_event(seq: u64, at: Timestamp, body: &EventBody) -> Vec<u8> {
+    format_event_at(seq, &format_timestamp(at), body)
 }
 
 /// The same, with a time that is in words already.
-pub(crate) fn stamped_line(seq: u64, stamp: &str, body: &EventBody) -> Vec<u8> {
-    written_line(seq, stamp, body)
+pub(crate) fn format_event_at(seq: u64, stamp: &str, body: &EventBody) -> Vec<u8> {
+    write_event_line(seq, stamp, body)
 }
 
 /// An event of any name as a line.
-pub(crate) fn raw_line(seq: u64, stamp: &str, event: &str, data: &Map<String, Value>) -> Vec<u8> {
+pub(crate) fn format_raw_event(seq: u64, stamp: &str, event: &str, data: &Map<String, Value>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Body<'b> {
         event: &'b str,
         data: &'b Map<String, Value>,
     }
-    written_line(seq, stamp, &Body { event, data })
+    write_event_line(seq, stamp, &Body { event, data })
 }
 
-fn written_line(seq: u64, stamp: &str, body: &impl Serialize) -> Vec<u8> {
+fn write_event_line(seq: u64, stamp: &str, body: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::with_capacity(256);
     line.extend_from_slice(br#"{"protocol":"codeswarm.router.v1","type":"event","timestamp":""#);
     line.extend_from_slice(stamp.as_bytes());
@@ -64,7 +64,7 @@ fn written_line(seq: u64, stamp: &str, body: &impl Serialize) -> Vec<u8> {
 }
 
 /// A time as section 1 wants it: UTC with `Z`, in milliseconds.
-pub fn stamp(at: Timestamp) -> String {
+pub fn format_timestamp(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 

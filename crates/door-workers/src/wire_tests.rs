@@ -3,25 +3,26 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::event::{At, EventBody, Text};
+use super::event::{EventBody, InjectionRef, Text};
 use super::*;
-use crate::dialect::Speaker;
+use crate::legacy::LegacyMode;
 
 #[test]
 fn an_event_is_the_line_of_section_5() {
-    let at = At { job_id: "272900".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
+    let at =
+        InjectionRef { job_id: "272900".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
     let body = EventBody::AssistantDelta(Text { at, content: "partial\ntext".into() });
-    let line = event_line(7, "2026-02-25T15:00:01.25Z".parse().unwrap(), &body);
+    let line = format_event(7, "2026-02-25T15:00:01.25Z".parse().unwrap(), &body);
     let expected = r#"{"protocol":"codeswarm.router.v1","type":"event","timestamp":"2026-02-25T15:00:01.250Z","seq":7,"event":"assistant_delta","data":{"job_id":"272900","node_id":0,"injection_id":"uuid","content":"partial\ntext"}}"#;
     assert_eq!(String::from_utf8(line).unwrap(), format!("{expected}\n"));
 }
 
 #[test]
 fn event_is_one_line_for_every_reader() {
-    let at = At { job_id: "1".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
+    let at = InjectionRef { job_id: "1".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
     let content = "a\u{85}b\u{2028}c\u{2029}d\u{9b}e\u{7f}";
     let body = EventBody::Assistant(Text { at, content: content.into() });
-    let line = String::from_utf8(event_line(7, "2026-02-25T15:00:01.25Z".parse().unwrap(), &body)).unwrap();
+    let line = String::from_utf8(format_event(7, "2026-02-25T15:00:01.25Z".parse().unwrap(), &body)).unwrap();
     let line = line.strip_suffix('\n').unwrap();
     assert!(!line.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')), "{line:?}");
     assert_eq!(serde_json::from_str::<serde_json::Value>(line).unwrap()["data"]["content"], content);
@@ -98,7 +99,8 @@ fn the_commands_of_the_older_router_fit_their_schemas_and_are_understood() {
     ] {
         let line = line(command, payload);
         let fits = jsonschema::is_valid(&schemas[&format!("command.{command}.schema.json")], &line);
-        let is_read = crate::intake::parse(line.to_string().as_bytes(), Speaker::default()).unwrap().is_ok();
+        let is_read =
+            crate::intake::parse(line.to_string().as_bytes(), LegacyMode::default()).unwrap().is_ok();
         assert_eq!((fits, is_read), (is_good, is_good), "{line}");
     }
     let bare = json!({ "protocol": PROTOCOL, "command": "swarm_list", "request_id": "r" });

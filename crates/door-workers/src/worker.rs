@@ -10,7 +10,7 @@ mod codex_exec;
 mod command;
 mod echo;
 mod log;
-mod once;
+mod per_turn;
 mod program;
 mod rpc;
 
@@ -24,19 +24,19 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::log::{WorkerLog, is_log};
+pub(crate) use self::log::{WorkerLog, is_log_file};
 use crate::wire::command::{AgentKind, Decision, Launch};
-use crate::wire::event::{Ask, Change, Tokens, TurnStatus};
+use crate::wire::event::{Change, Question, Tokens, TurnStatus};
 
 /// Most questions of an agent that wait at once. Nobody answers more than that; the answer to a further one is no.
-const ASKS: usize = 64;
+const MAX_OPEN_QUESTIONS: usize = 64;
 
 /// Most orders that lie ready for a worker: an answer to each question, and a few more, because a node gives one turn at a
 /// time.
-const ORDERS: usize = ASKS + 16;
+const ORDER_QUEUE: usize = MAX_OPEN_QUESTIONS + 16;
 
 /// Most reports that lie ready for a node. A worker that is quicker waits, and so does its process.
-const REPORTS: usize = 1024;
+const REPORT_QUEUE: usize = 1024;
 
 /// What a worker is told.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub(crate) enum Report {
         session: Option<String>,
     },
     /// What became of the injection of which it was not known whether the agent had got it. Before `Ready`.
-    Doubt(Fate),
+    Reconciled(PromptOutcome),
     /// The agent has accepted the prompt.
     Accepted,
     /// The turn has begun.
@@ -89,16 +89,16 @@ pub(crate) enum Report {
     /// The whole answer, so far as there is one.
     Answer(String),
     /// Something the agent did.
-    Happened(Happening),
+    Activity(AgentActivity),
     /// A question. The key is the worker's own.
-    Ask {
+    Question {
         /// What to answer to.
         key: u64,
         /// What is asked.
-        ask: Ask,
+        question: Question,
     },
     /// A question that needs no answer any more.
-    AskGone {
+    QuestionClosed {
         /// Which one.
         key: u64,
     },
@@ -119,22 +119,22 @@ pub(crate) enum Report {
         error: Option<String>,
     },
     /// Something in a turn that the agent began itself.
-    Own(OwnReport),
+    OwnTurn(OwnTurnReport),
 }
 
 /// What a worker tells of a turn that the agent began itself, which no injection asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum OwnReport {
+pub(crate) enum OwnTurnReport {
     /// The turn has begun.
     Started,
     /// Something the agent did in it.
-    Happened(Happening),
+    Activity(AgentActivity),
     /// A question. The key is the worker's own.
-    Ask {
+    Question {
         /// What to answer to.
         key: u64,
         /// What is asked.
-        ask: Ask,
+        question: Question,
     },
     /// The turn is over.
     Ended {
@@ -151,7 +151,7 @@ pub(crate) enum OwnReport {
 
 /// What an agent did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum AgentActivity {
     /// It runs a command, or uses a tool.
     CommandStarted { item_id: String, command: String, cwd: Option<String> },
     /// That has ended.
@@ -168,20 +168,20 @@ pub(crate) enum Happening {
 
 /// What became of an injection that was under way when the router or the worker ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PromptOutcome {
     /// The agent never got it: it can be given again.
     NotReceived,
     /// The agent has answered.
     Answered { answer: Option<String> },
     /// The agent got it, and did not get to its end.
-    CutShort,
+    Incomplete,
     /// The agent cannot tell.
     Unknown,
 }
 
 /// Where a worker works and what with.
 #[derive(Debug, Clone)]
-pub(crate) struct Seat {
+pub(crate) struct WorkerSpec {
     pub(crate) launch: Arc<Launch>,
     /// The agent that it is.
     pub(crate) name: Name,
@@ -194,23 +194,23 @@ pub(crate) struct Seat {
     /// What the agent called the conversation before.
     pub(crate) session: Option<String>,
     /// An injection of which it is not known whether the agent had got it.
-    pub(crate) doubt: Option<String>,
+    pub(crate) unconfirmed: Option<String>,
 }
 
 /// A worker's end of the channels.
-pub(crate) struct Link {
+pub(crate) struct WorkerPipe {
     pub(crate) orders: mpsc::Receiver<Order>,
     pub(crate) reports: mpsc::Sender<Report>,
     pub(crate) stop: CancellationToken,
 }
 
-impl Link {
+impl WorkerPipe {
     /// Reports. A node that is gone has no use for it, and will have said so by `stop`.
     pub(crate) async fn report(&self, report: Report) {
         let _ = self.reports.send(report).await;
     }
 
-    pub(crate) async fn ended(&self, status: TurnStatus, error: Option<String>) {
+    pub(crate) async fn report_end(&self, status: TurnStatus, error: Option<String>) {
         self.report(Report::Ended { status, error }).await;
     }
 }
@@ -227,26 +227,26 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts the worker of an agent.
-    pub(crate) fn start(seat: Seat) -> Self {
-        let (orders, ordered) = mpsc::channel(ORDERS);
-        let (reporter, reports) = mpsc::channel(REPORTS);
-        let (stop, grace) = (CancellationToken::new(), seat.grace);
-        let link = Link { orders: ordered, reports: reporter, stop: stop.clone() };
-        let task = match seat.launch.agent {
-            AgentKind::Echo => tokio::spawn(echo::run(seat, link)),
-            AgentKind::Command => tokio::spawn(command::run(seat, link)),
-            AgentKind::Codex => tokio::spawn(codex::run(seat, link)),
-            AgentKind::CodexExec => tokio::spawn(codex_exec::run(seat, link)),
-            AgentKind::Claude => tokio::spawn(claude::run(seat, link)),
+    pub(crate) fn start(spec: WorkerSpec) -> Self {
+        let (orders, ordered) = mpsc::channel(ORDER_QUEUE);
+        let (reporter, reports) = mpsc::channel(REPORT_QUEUE);
+        let (stop, grace) = (CancellationToken::new(), spec.grace);
+        let pipe = WorkerPipe { orders: ordered, reports: reporter, stop: stop.clone() };
+        let task = match spec.launch.agent {
+            AgentKind::Echo => tokio::spawn(echo::run(spec, pipe)),
+            AgentKind::Command => tokio::spawn(command::run(spec, pipe)),
+            AgentKind::Codex => tokio::spawn(codex::run(spec, pipe)),
+            AgentKind::CodexExec => tokio::spawn(codex_exec::run(spec, pipe)),
+            AgentKind::Claude => tokio::spawn(claude::run(spec, pipe)),
             AgentKind::Acp | AgentKind::Gemini | AgentKind::Opencode | AgentKind::Goose => {
-                tokio::spawn(acp::run(seat, link))
+                tokio::spawn(acp::run(spec, pipe))
             }
         };
         Self { orders, reports, task, stop, grace }
     }
 
     /// How it ended, after its last report.
-    pub(crate) async fn ending(self) -> String {
+    pub(crate) async fn wait_exit(self) -> String {
         self.task.await.unwrap_or_else(|error| format!("its task failed: {error}"))
     }
 
@@ -266,7 +266,7 @@ impl Worker {
 }
 
 /// What is run for an agent where its launch names no program; nothing where it has to.
-pub(crate) fn usual_program(agent: AgentKind) -> &'static [&'static str] {
+pub(crate) fn default_program(agent: AgentKind) -> &'static [&'static str] {
     match agent {
         AgentKind::Codex | AgentKind::CodexExec => &["codex"],
         AgentKind::Claude => &["claude"],

@@ -49,7 +49,7 @@ pub(super) fn job_of(line: &[u8]) -> Option<String> {
 }
 
 /// Takes away what a crash has left after the last whole line; returns the number of that line.
-pub(super) fn mend(folder: &Dir, first: u64) -> Result<Option<u64>, RouterError> {
+pub(super) fn repair_segment(folder: &Dir, first: u64) -> Result<Option<u64>, RouterError> {
     let failed = |source| RouterError::Log { folder: folder.path().to_owned(), action: "read", source };
     let file = folder.open_own(&segment_name(first))?;
     let mut reader = BufReader::new(&file);
@@ -66,13 +66,17 @@ pub(super) fn mend(folder: &Dir, first: u64) -> Result<Option<u64>, RouterError>
 }
 
 /// Looks at every line of a file.
-pub(super) fn heads(folder: &Dir, segment: u64, each: &mut impl FnMut(EventHead)) -> Result<(), RouterError> {
+pub(super) fn scan_segment(
+    folder: &Dir,
+    segment: u64,
+    each: &mut impl FnMut(EventHead),
+) -> Result<(), RouterError> {
     let failed = |source| RouterError::Log { folder: folder.path().to_owned(), action: "read", source };
     let mut reader = BufReader::new(folder.open_own(&segment_name(segment))?);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).map_err(failed)? > 0 {
         // Pieces of answers are most of a log, and say nothing about how far an injection is.
-        let is_piece = memmem(&line, b"_delta\"");
+        let is_piece = contains_early(&line, b"_delta\"");
         if !is_piece && let Ok(head) = serde_json::from_slice(&line) {
             each(head);
         }
@@ -82,7 +86,7 @@ pub(super) fn heads(folder: &Dir, segment: u64, each: &mut impl FnMut(EventHead)
 }
 
 /// Whether a line says early on that it is such an event.
-fn memmem(line: &[u8], word: &[u8]) -> bool {
+fn contains_early(line: &[u8], word: &[u8]) -> bool {
     let head = line.get(BEFORE_SEQ..).unwrap_or_default();
     head[..head.len().min(60)].windows(word.len()).any(|window| window == word)
 }

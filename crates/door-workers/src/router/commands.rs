@@ -9,21 +9,21 @@ use switchboard_core::{Address, AgentId, Door, Kind, NodeId, Stop};
 use switchboard_hub::{Accepted, Draft, HubError};
 use tokio::sync::oneshot;
 
-use super::{Place, Router, unknown_job};
+use super::{QueueSlot, Router, reject_unknown_job};
 use crate::delivery::{DIALECT, METADATA};
-use crate::dialect;
 use crate::intake::reject;
 use crate::job::{Job, NodeShared};
+use crate::legacy;
 use crate::node::NodeOrder;
 use crate::wire::command::{Approve, Command, Inject, JobFilter, Launch, NodeNumber, Nodes, Request};
 use crate::wire::event::{
-    ApprovalsList, At, CommandRejected, EventBody, Injection, JobStatusAnswer, JobTerminated, JobsList,
-    NodeAnswer, ProjectList, QueueList, RejectCode,
+    ApprovalsList, CommandRejected, EventBody, Injection, InjectionRef, InjectionReply, JobStatusReply,
+    JobTerminated, JobsList, ProjectList, QueueList, RejectCode,
 };
 
 /// Who asks.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     /// The client's name.
     pub(crate) client: String,
     /// The agent that its injections are from.
@@ -34,8 +34,8 @@ pub(crate) struct Asker {
 
 /// Who asks for an injection, and how.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    pub(crate) asker: &'a Asker,
+pub(crate) struct RequestContext<'a> {
+    pub(crate) requester: &'a Requester,
     pub(crate) request_id: &'a str,
     /// Whether in the older router's words.
     pub(crate) dialect: bool,
@@ -44,14 +44,14 @@ pub(crate) struct Asked<'a> {
 /// What became of a command.
 pub(crate) type Handled = Result<Vec<EventBody>, CommandRejected>;
 
-impl Asker {
+impl Requester {
     /// Whose the jobs are that this client launches.
     fn owner_name(&self) -> &str {
         self.owner.as_deref().unwrap_or("local")
     }
 
     /// Whether it may see and touch a job.
-    pub(crate) fn may(&self, job: &Job) -> bool {
+    pub(crate) fn can_access(&self, job: &Job) -> bool {
         self.owner.as_ref().is_none_or(|owner| *owner == job.owner)
     }
 }
@@ -59,50 +59,54 @@ impl Asker {
 impl Router {
     /// Does what a command says, and returns the answers that are for this client alone. What others may know as
     /// well is in the log. `hello`, `subscribe` and `inject` are the session's.
-    pub(crate) async fn handle(&self, asker: &Asker, request: Request) -> Handled {
+    pub(crate) async fn handle(&self, requester: &Requester, request: Request) -> Handled {
         let Request { request_id, command, dialect } = request;
         match command {
             Command::Launch(launch) => {
-                let (router, asker) = (self.clone(), asker.clone());
-                let (answer, heard) = oneshot::channel();
+                let (router, requester) = (self.clone(), requester.clone());
+                let (answer, reply) = oneshot::channel();
                 // A client that has read of its job may hang up before the first prompt is in the journal.
                 self.spawn(async move {
-                    let _ = answer.send(router.do_launch(&asker, *launch, request_id, dialect).await);
+                    let _ = answer.send(router.do_launch(&requester, *launch, request_id, dialect).await);
                 });
-                heard.await.unwrap_or_else(|_| Err(not_now("the router is being stopped".to_owned())))
+                reply.await.unwrap_or_else(|_| Err(reject_not_now("the router is being stopped".to_owned())))
             }
             Command::JobsList(_) => {
-                let jobs = self.jobs().into_iter().filter(|job| asker.may(job)).map(|job| job.info());
+                let jobs =
+                    self.jobs().into_iter().filter(|job| requester.can_access(job)).map(|job| job.info());
                 Ok(vec![EventBody::JobsList(JobsList { request_id, jobs: jobs.collect() })])
             }
             Command::JobStatus(asked) => {
-                let job = self.job_for(asker, &asked.job_id)?;
-                Ok(vec![EventBody::JobStatus(JobStatusAnswer { request_id, job: job.info() })])
+                let job = self.find_job(requester, &asked.job_id)?;
+                Ok(vec![EventBody::JobStatus(JobStatusReply { request_id, job: job.info() })])
             }
             Command::Terminate(asked) => {
-                let job = self.job_for(asker, &asked.job_id)?;
+                let job = self.find_job(requester, &asked.job_id)?;
                 if self.terminate(&job, &request_id).await {
                     return Ok(Vec::new());
                 }
                 if !dialect {
-                    return Err(job_over(format!("job '{}' is over already", job.id)));
+                    return Err(reject_job_over(format!("job '{}' is over already", job.id)));
                 }
                 // The older router's clients end every job of a list, also those that are over.
                 Ok(vec![EventBody::JobTerminated(terminated(&job, request_id))])
             }
             Command::Interrupt(asked) => {
-                let (_, node) = self.node_for(asker, &asked.job_id, asked.node_id)?;
-                let (answer, heard) = oneshot::channel();
-                tell(&node, NodeOrder::Interrupt { answer }).await?;
-                let at =
-                    heard.await.ok().flatten().ok_or_else(|| not_now("no turn runs there".to_owned()))?;
-                Ok(vec![EventBody::InterruptAck(NodeAnswer { request_id, at })])
+                let (_, node) = self.find_node(requester, &asked.job_id, asked.node_id)?;
+                let (answer, reply) = oneshot::channel();
+                send_order(&node, NodeOrder::Interrupt { answer }).await?;
+                let at = reply
+                    .await
+                    .ok()
+                    .flatten()
+                    .ok_or_else(|| reject_not_now("no turn runs there".to_owned()))?;
+                Ok(vec![EventBody::InterruptAck(InjectionReply { request_id, at })])
             }
-            Command::Steer(asked) => self.steer(asker, asked, request_id).await,
-            Command::Approve(asked) => self.approve(asker, asked, request_id).await,
-            Command::ApprovalsList(filter) => self.approvals(asker, &filter, request_id),
-            Command::QueueList(filter) => self.queues(asker, &filter, request_id),
-            Command::ProvidersList(_) => Ok(vec![EventBody::ProvidersList(dialect::providers(request_id))]),
+            Command::Steer(asked) => self.steer(requester, asked, request_id).await,
+            Command::Approve(asked) => self.approve(requester, asked, request_id).await,
+            Command::ApprovalsList(filter) => self.list_approvals(requester, &filter, request_id),
+            Command::QueueList(filter) => self.list_queues(requester, &filter, request_id),
+            Command::ProvidersList(_) => Ok(vec![EventBody::ProvidersList(legacy::providers(request_id))]),
             Command::ProjectList(_) => {
                 let list = ProjectList { request_id, projects: BTreeMap::new() };
                 Ok(vec![EventBody::ProjectList(list)])
@@ -111,19 +115,28 @@ impl Router {
         }
     }
 
-    async fn do_launch(&self, asker: &Asker, launch: Launch, request_id: String, dialect: bool) -> Handled {
+    async fn do_launch(
+        &self,
+        requester: &Requester,
+        launch: Launch,
+        request_id: String,
+        dialect: bool,
+    ) -> Handled {
         let prompt = launch.prompt.clone();
-        let job = self.launch(launch, &request_id, &asker.client, asker.owner_name(), dialect).await?;
+        let job =
+            self.launch(launch, &request_id, &requester.client, requester.owner_name(), dialect).await?;
         let mut answers = Vec::new();
         if let Some(prompt) = prompt {
-            let asked = Asked { asker, request_id: &request_id, dialect };
-            let draft = |node: &Arc<NodeShared>| (self.draft(asked, node, prompt.clone()), Place::none(node));
-            let drafts = job.nodes.iter().map(draft);
-            for answer in self.submit(drafts.collect()).await {
+            let asked = RequestContext { requester, request_id: &request_id, dialect };
+            let build_draft = |node: &Arc<NodeShared>| {
+                (self.build_draft(asked, node, prompt.clone()), QueueSlot::unreserved(node))
+            };
+            let build_drafts = job.nodes.iter().map(build_draft);
+            for answer in self.submit(build_drafts.collect()).await {
                 let rejected = match answer {
                     Ok(Accepted { stopped: None, .. }) => continue,
-                    Ok(Accepted { stopped: Some(stop), .. }) => was_stopped(&stop),
-                    Err(error) => not_accepted(&error),
+                    Ok(Accepted { stopped: Some(stop), .. }) => reject_stopped(&stop),
+                    Err(error) => reject_submission(&error),
                 };
                 let request_id = Some(request_id.clone());
                 answers.push(EventBody::CommandRejected(CommandRejected { request_id, ..rejected }));
@@ -134,46 +147,47 @@ impl Router {
 
     /// The drafts of an injection, one per node, each with its place in the node's queue; rejected as a whole where one
     /// of them is not possible.
-    pub(crate) async fn drafts(
+    pub(crate) async fn build_drafts(
         &self,
-        asked: Asked<'_>,
+        asked: RequestContext<'_>,
         inject: Inject,
-    ) -> Result<Vec<(Draft, Place)>, CommandRejected> {
-        let job = self.job_for(asked.asker, &inject.job_id)?;
+    ) -> Result<Vec<(Draft, QueueSlot)>, CommandRejected> {
+        let job = self.find_job(asked.requester, &inject.job_id)?;
         let nodes = nodes_of(&job, inject.node_id, inject.nodes)?;
-        let (places, refusal) = match self.places(&job, &nodes) {
-            Ok(places) => (places, None),
-            Err(refusal) => (nodes.iter().map(Place::none).collect(), Some(refusal)),
+        let (reserve_slots, refusal) = match self.reserve_slots(&job, &nodes) {
+            Ok(reserve_slots) => (reserve_slots, None),
+            Err(refusal) => (nodes.iter().map(QueueSlot::unreserved).collect(), Some(refusal)),
         };
-        let draft = |node| self.draft(asked, node, inject.content.clone());
-        let drafts: Vec<_> = nodes.iter().map(|node| draft(node)).zip(places).collect();
+        let build_draft = |node| self.build_draft(asked, node, inject.content.clone());
+        let build_drafts: Vec<_> = nodes.iter().map(|node| build_draft(node)).zip(reserve_slots).collect();
         match refusal {
             // What was accepted once is accepted, whatever has become of the job since.
-            Some(refusal) if !self.are_known(&drafts).await => Err(refusal),
-            _ => Ok(drafts),
+            Some(refusal) if !self.were_accepted(&build_drafts).await => Err(refusal),
+            _ => Ok(build_drafts),
         }
     }
 
     /// Places in the queues of nodes, where they may have another injection.
-    fn places(&self, job: &Job, nodes: &[Arc<NodeShared>]) -> Result<Vec<Place>, CommandRejected> {
+    fn reserve_slots(&self, job: &Job, nodes: &[Arc<NodeShared>]) -> Result<Vec<QueueSlot>, CommandRejected> {
         if job.is_terminated() {
-            return Err(job_over(format!("job '{}' was terminated", job.id)));
+            return Err(reject_job_over(format!("job '{}' was terminated", job.id)));
         }
         if job.is_over_budget.load(Ordering::Relaxed) {
-            return Err(reject(RejectCode::OverBudget, None, over_budget(job)));
+            return Err(reject(RejectCode::OverBudget, None, over_budget_reason(job)));
         }
-        let place = |node| {
-            Place::keep(node, self.config().queue).map_err(|waiting| {
+        let reserve = |node| {
+            QueueSlot::reserve(node, self.config().queue).map_err(|waiting| {
                 let reason = format!("{waiting} injections wait for {} already; try again later", node.id);
                 reject(RejectCode::QueueFull, None, reason)
             })
         };
-        nodes.iter().map(place).collect()
+        nodes.iter().map(reserve).collect()
     }
 
     /// Whether all of these were accepted before, by their senders' words for them.
-    async fn are_known(&self, drafts: &[(Draft, Place)]) -> bool {
-        for key in drafts.iter().map(|(draft, _)| draft.key.as_deref().unwrap_or_default()) {
+    async fn were_accepted(&self, build_drafts: &[(Draft, QueueSlot)]) -> bool {
+        for key in build_drafts.iter().map(|(build_draft, _)| build_draft.key.as_deref().unwrap_or_default())
+        {
             match self.hub().find_by_native(Some(Door::Workers), key).await {
                 Ok(found) if !found.is_empty() => {}
                 _ => return false,
@@ -182,31 +196,32 @@ impl Router {
         true
     }
 
-    pub(super) fn draft(&self, asked: Asked<'_>, node: &NodeShared, content: String) -> Draft {
-        let Asked { asker, request_id, dialect } = asked;
-        let mut asked = json!({ "request_id": request_id, "client": asker.client });
+    pub(super) fn build_draft(&self, asked: RequestContext<'_>, node: &NodeShared, content: String) -> Draft {
+        let RequestContext { requester, request_id, dialect } = asked;
+        let mut asked = json!({ "request_id": request_id, "client": requester.client });
         if dialect {
             asked[DIALECT] = json!(true);
         }
         let mut metadata = Map::new();
         metadata.insert(METADATA.to_owned(), asked);
-        let (from, to) = (asker.agent.clone(), Address::Node(node.id.clone()));
+        let (from, to) = (requester.agent.clone(), Address::Node(node.id.clone()));
         Draft {
             metadata,
-            key: Some(format!("{}/{request_id}/{}", asker.client, node.id)),
+            key: Some(format!("{}/{request_id}/{}", requester.client, node.id)),
             ..self.hub().draft(Door::Workers, from, to, Kind::delegate_task(), content)
         }
     }
 
     /// The acknowledgement of an injection that was accepted before, for a client that asks again.
-    pub(crate) fn acked_before(&self, asked: Asked<'_>, node: &NodeId, id: String) -> EventBody {
+    pub(crate) fn duplicate_ack(&self, asked: RequestContext<'_>, node: &NodeId, id: String) -> EventBody {
         let swarm_id = if asked.dialect { Some(node.job.to_string()) } else { self.swarm_of(node) };
-        let at = At { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id: id };
-        let (request_id, client) = (asked.request_id.to_owned(), asked.asker.client.clone());
+        let at =
+            InjectionRef { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id: id };
+        let (request_id, client) = (asked.request_id.to_owned(), asked.requester.client.clone());
         EventBody::InjectAck(Injection { request_id, client, at })
     }
 
-    async fn approve(&self, asker: &Asker, asked: Approve, request_id: String) -> Handled {
+    async fn approve(&self, requester: &Requester, asked: Approve, request_id: String) -> Handled {
         let unknown = || {
             let id = asked.approval_id.escape_debug();
             let reason = format!("payload.approval_id: no approval '{id}' waits, or it has its answer");
@@ -215,55 +230,60 @@ impl Router {
         let node = self
             .jobs()
             .iter()
-            .filter(|job| asker.may(job))
-            .find_map(|job| job.asking(&asked.approval_id))
+            .filter(|job| requester.can_access(job))
+            .find_map(|job| job.approval_node(&asked.approval_id))
             .ok_or_else(unknown)?;
-        let (answer, heard) = oneshot::channel();
-        let (approval, by) = (asked.approval_id.clone(), asker.client.clone());
-        tell(&node, NodeOrder::Decide { approval, decision: asked.decision, by, request_id, answer }).await?;
+        let (answer, reply) = oneshot::channel();
+        let (approval, by) = (asked.approval_id.clone(), requester.client.clone());
+        send_order(&node, NodeOrder::Decide { approval, decision: asked.decision, by, request_id, answer })
+            .await?;
         // That it was answered is in the log, with the request's id.
-        if heard.await.unwrap_or(false) { Ok(Vec::new()) } else { Err(unknown()) }
+        if reply.await.unwrap_or(false) { Ok(Vec::new()) } else { Err(unknown()) }
     }
 
-    fn jobs_for(&self, asker: &Asker, filter: &JobFilter) -> Result<Vec<Arc<Job>>, CommandRejected> {
+    fn filter_jobs(
+        &self,
+        requester: &Requester,
+        filter: &JobFilter,
+    ) -> Result<Vec<Arc<Job>>, CommandRejected> {
         match &filter.job_id {
-            Some(id) => Ok(vec![self.job_for(asker, id)?]),
-            None => Ok(self.jobs().into_iter().filter(|job| asker.may(job)).collect()),
+            Some(id) => Ok(vec![self.find_job(requester, id)?]),
+            None => Ok(self.jobs().into_iter().filter(|job| requester.can_access(job)).collect()),
         }
     }
 
-    fn approvals(&self, asker: &Asker, filter: &JobFilter, request_id: String) -> Handled {
-        let jobs = self.jobs_for(asker, filter)?;
+    fn list_approvals(&self, requester: &Requester, filter: &JobFilter, request_id: String) -> Handled {
+        let jobs = self.filter_jobs(requester, filter)?;
         let waiting = |job: &Arc<Job>| job.record.lock().approvals.values().cloned().collect::<Vec<_>>();
         let approvals = jobs.iter().flat_map(waiting).collect();
         Ok(vec![EventBody::ApprovalsList(ApprovalsList { request_id, approvals })])
     }
 
-    fn queues(&self, asker: &Asker, filter: &JobFilter, request_id: String) -> Handled {
-        let jobs = self.jobs_for(asker, filter)?;
+    fn list_queues(&self, requester: &Requester, filter: &JobFilter, request_id: String) -> Handled {
+        let jobs = self.filter_jobs(requester, filter)?;
         let queue = jobs.iter().flat_map(|job| &job.nodes).flat_map(|node| node.queued()).collect();
         Ok(vec![EventBody::QueueList(QueueList { request_id, queue })])
     }
 
-    fn job_for(&self, asker: &Asker, id: &str) -> Result<Arc<Job>, CommandRejected> {
+    fn find_job(&self, requester: &Requester, id: &str) -> Result<Arc<Job>, CommandRejected> {
         let job = self.job(id).ok_or_else(|| {
-            let known: Vec<_> = self.jobs().into_iter().filter(|job| asker.may(job)).collect();
-            unknown_job(id, &known)
+            let known: Vec<_> = self.jobs().into_iter().filter(|job| requester.can_access(job)).collect();
+            reject_unknown_job(id, &known)
         })?;
-        if asker.may(&job) {
+        if requester.can_access(&job) {
             return Ok(job);
         }
         let reason = format!("job '{}' belongs to somebody else", job.id);
         Err(reject(RejectCode::NotAllowed, Some("payload.job_id"), reason))
     }
 
-    pub(super) fn node_for(
+    pub(super) fn find_node(
         &self,
-        asker: &Asker,
+        requester: &Requester,
         job: &str,
         node: NodeNumber,
     ) -> Result<(Arc<Job>, Arc<NodeShared>), CommandRejected> {
-        let job = self.job_for(asker, job)?;
+        let job = self.find_job(requester, job)?;
         let node = node_of(&job, node.0)?;
         Ok((job, node))
     }
@@ -309,33 +329,33 @@ pub(super) fn terminated(job: &Job, request_id: String) -> JobTerminated {
     }
 }
 
-async fn tell(node: &NodeShared, order: NodeOrder) -> Result<(), CommandRejected> {
+async fn send_order(node: &NodeShared, order: NodeOrder) -> Result<(), CommandRejected> {
     let told = node.orders.send(order).await;
-    told.map_err(|_| job_over("the job is over".to_owned()))
+    told.map_err(|_| reject_job_over("the job is over".to_owned()))
 }
 
-pub(super) fn not_now(reason: String) -> CommandRejected {
+pub(super) fn reject_not_now(reason: String) -> CommandRejected {
     reject(RejectCode::NotNow, None, reason)
 }
 
-fn job_over(reason: String) -> CommandRejected {
+fn reject_job_over(reason: String) -> CommandRejected {
     reject(RejectCode::JobOver, Some("payload.job_id"), reason)
 }
 
 /// Why a job takes no further prompts.
-pub(crate) fn over_budget(job: &Job) -> String {
+pub(crate) fn over_budget_reason(job: &Job) -> String {
     let limit = job.launch.limits.total_tokens.unwrap_or_default();
     format!("job '{}' has used its {limit} tokens and takes no further prompts", job.id)
 }
 
 /// What a client is told whose injection a budget has stopped.
-pub(crate) fn was_stopped(stop: &Stop) -> CommandRejected {
+pub(crate) fn reject_stopped(stop: &Stop) -> CommandRejected {
     let reason = format!("{stop}. It is kept, and runs when the person lets it go on");
     reject(RejectCode::OverBudget, None, reason)
 }
 
 /// The rejection of an injection that the hub did not take.
-pub(crate) fn not_accepted(error: &HubError) -> CommandRejected {
+pub(crate) fn reject_submission(error: &HubError) -> CommandRejected {
     let (code, field) = match error {
         HubError::Conflict { .. } => (RejectCode::DuplicateRequestId, Some("request_id")),
         HubError::BodyTooLarge { .. } => (RejectCode::BadField, Some("payload.content")),

@@ -23,16 +23,16 @@ use crate::node::{Node, NodeOrder};
 use crate::turn::Turn;
 use crate::wire::command::{AgentKind, Folders, Input, Launch};
 use crate::wire::event::{CommandRejected, EventBody, JobLaunched, RejectCode};
-use crate::worker::{self, WorkerLog, is_log};
+use crate::worker::{self, WorkerLog, is_log_file};
 
 /// Most nodes of a job.
-const NODES: u32 = 64;
+const MAX_NODES: u32 = 64;
 
 /// Orders that wait for a node; whoever has one waits for a place.
 const ORDERS: usize = 16;
 
 /// A job and the receiving ends of its nodes.
-pub(super) type Made = (Arc<Job>, Vec<mpsc::Receiver<NodeOrder>>);
+pub(super) type NewJob = (Arc<Job>, Vec<mpsc::Receiver<NodeOrder>>);
 
 impl Router {
     /// Starts a job. Its nodes are agents of the hub from then on.
@@ -44,10 +44,10 @@ impl Router {
         owner: &str,
         dialect: bool,
     ) -> Result<Arc<Job>, CommandRejected> {
-        let id = self.check(&launch)?;
-        let names = self.names(&launch, &id).await?;
-        let cwd = self.folder_of(&launch)?;
-        find_program(&launch, &cwd)?;
+        let id = self.validate(&launch)?;
+        let names = self.choose_names(&launch, &id).await?;
+        let cwd = self.resolve_cwd(&launch)?;
+        check_program(&launch, &cwd)?;
         let mut folders = Vec::new();
         for node in 0..launch.nodes {
             match self.node_folder(launch.folders, &cwd, &id, node).await {
@@ -73,12 +73,12 @@ impl Router {
             names,
             folders,
         };
-        let made = self.make_job(id.clone(), record).map_err(|error| cannot(error.to_string()))?;
+        let made = self.build_job(id.clone(), record).map_err(|error| reject_start(error.to_string()))?;
         let job = Arc::clone(&made.0);
         {
             let mut jobs = self.inner.jobs.lock();
             if jobs.contains_key(&id) {
-                return Err(taken(&id));
+                return Err(reject_taken_id(&id));
             }
             jobs.insert(id, Arc::clone(&job));
         }
@@ -89,11 +89,11 @@ impl Router {
             let registration =
                 Registration { name: node.name.clone(), role, team: None, routes: vec![route] };
             if let Err(error) = self.hub().register(registration).await {
-                self.undo(&job).await;
-                return Err(cannot(format!("the node cannot be registered: {error}")));
+                self.roll_back(&job).await;
+                return Err(reject_start(format!("the node cannot be registered: {error}")));
             }
         }
-        self.log().say(&EventBody::JobLaunched(JobLaunched {
+        self.log().publish(&EventBody::JobLaunched(JobLaunched {
             request_id: request_id.to_owned(),
             client: client.to_owned(),
             job: job.info(),
@@ -102,7 +102,7 @@ impl Router {
         Ok(job)
     }
 
-    async fn undo(&self, job: &Job) {
+    async fn roll_back(&self, job: &Job) {
         for node in &job.nodes {
             let _ = self.hub().deregister(node.name.clone()).await;
         }
@@ -110,29 +110,30 @@ impl Router {
         let _ = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), None).await;
     }
 
-    fn check(&self, launch: &Launch) -> Result<JobId, CommandRejected> {
-        if !(1..=NODES).contains(&launch.nodes) {
-            return Err(bad("nodes", format!("must be 1 to {NODES}, and is {}", launch.nodes)));
+    fn validate(&self, launch: &Launch) -> Result<JobId, CommandRejected> {
+        if !(1..=MAX_NODES).contains(&launch.nodes) {
+            return Err(reject_field("nodes", format!("must be 1 to {MAX_NODES}, and is {}", launch.nodes)));
         }
         let needs = matches!(launch.agent, AgentKind::Acp | AgentKind::Command);
         if needs && launch.program.first().is_none_or(String::is_empty) {
             let agent = launch.agent.as_str();
-            return Err(bad(
+            return Err(reject_field(
                 "program",
                 format!("agent '{agent}' needs the program to run and its arguments"),
             ));
         }
-        if let Some((setting, problem)) = impossible_setting(launch) {
-            return Err(bad(setting, problem.to_owned()));
+        if let Some((setting, problem)) = invalid_setting(launch) {
+            return Err(reject_field(setting, problem.to_owned()));
         }
-        if let Some(setting) = foreign_setting(launch) {
+        if let Some(setting) = unsupported_setting(launch) {
             let agent = launch.agent.as_str();
-            return Err(bad(setting, format!("agent '{agent}' has no such setting; leave it out")));
+            return Err(reject_field(setting, format!("agent '{agent}' has no such setting; leave it out")));
         }
         let Some(asked) = &launch.job_id else { return Ok(self.free_id()) };
-        let id = JobId::parse(asked)
-            .ok_or_else(|| bad("job_id", "must have 1 to 64 letters, digits, '_' or '-'".to_owned()))?;
-        if self.inner.jobs.lock().contains_key(&id) { Err(taken(&id)) } else { Ok(id) }
+        let id = JobId::parse(asked).ok_or_else(|| {
+            reject_field("job_id", "must have 1 to 64 letters, digits, '_' or '-'".to_owned())
+        })?;
+        if self.inner.jobs.lock().contains_key(&id) { Err(reject_taken_id(&id)) } else { Ok(id) }
     }
 
     /// An id that no job has.
@@ -147,30 +148,33 @@ impl Router {
     }
 
     /// What the nodes are called as agents; none of them may be somebody else's name.
-    async fn names(&self, launch: &Launch, id: &JobId) -> Result<Vec<Name>, CommandRejected> {
+    async fn choose_names(&self, launch: &Launch, id: &JobId) -> Result<Vec<Name>, CommandRejected> {
         let base = launch.name.clone().unwrap_or_else(|| format!("job-{id}"));
         let is_alone = launch.nodes == 1 && launch.name.is_some();
-        let directory = self.hub().directory().await.map_err(|error| cannot(error.to_string()))?;
+        let directory = self.hub().directory().await.map_err(|error| reject_start(error.to_string()))?;
         let mut names = Vec::new();
         for node in 0..launch.nodes {
             let name = if is_alone { base.clone() } else { format!("{base}-{node}") };
-            let name = Name::parse(&name).map_err(|error| bad("name", error.to_string()))?;
+            let name = Name::parse(&name).map_err(|error| reject_field("name", error.to_string()))?;
             if directory.agent(&AgentId::local(name.clone())).is_some() || name.is_human() {
-                return Err(bad("name", format!("'{name}' is an agent already; choose another name")));
+                return Err(reject_field(
+                    "name",
+                    format!("'{name}' is an agent already; choose another name"),
+                ));
             }
             names.push(name);
         }
         Ok(names)
     }
 
-    fn folder_of(&self, launch: &Launch) -> Result<PathBuf, CommandRejected> {
+    fn resolve_cwd(&self, launch: &Launch) -> Result<PathBuf, CommandRejected> {
         let folder = match &launch.cwd {
             None => self.workspace().to_owned(),
             Some(cwd) => self.workspace().join(cwd),
         };
         match folder.canonicalize() {
             Ok(folder) if folder.is_dir() => Ok(folder),
-            _ => Err(bad("cwd", format!("there is no folder {}", folder.display()))),
+            _ => Err(reject_field("cwd", format!("there is no folder {}", folder.display()))),
         }
     }
 
@@ -185,22 +189,23 @@ impl Router {
         if folders == Folders::Shared {
             return Ok(cwd.to_owned());
         }
-        let own = self.inner.workers.make_subdir(job.as_str()).map_err(|error| cannot(error.to_string()))?;
+        let own =
+            self.inner.workers.make_subdir(job.as_str()).map_err(|error| reject_start(error.to_string()))?;
         let name = format!("node-{node}");
         let path = own.path().join(&name);
         if folders == Folders::Worktree {
             let args = ["worktree", "add", "--detach", "--quiet"].map(OsString::from);
             git(cwd, args.into_iter().chain([path.clone().into_os_string()])).await.map_err(|error| {
-                bad("folders", format!("git cannot make a worktree of {}: {error}", cwd.display()))
+                reject_field("folders", format!("git cannot make a worktree of {}: {error}", cwd.display()))
             })?;
         } else {
-            own.make_subdir(&name).map_err(|error| cannot(error.to_string()))?;
+            own.make_subdir(&name).map_err(|error| reject_start(error.to_string()))?;
         }
         Ok(path)
     }
 
     /// A job from what was written down of it.
-    pub(super) fn make_job(&self, id: JobId, record: JobRecord) -> Result<Made, RouterError> {
+    pub(super) fn build_job(&self, id: JobId, record: JobRecord) -> Result<NewJob, RouterError> {
         let mut receivers = Vec::new();
         let mut nodes = Vec::new();
         let logs = self.inner.workers.make_subdir(id.as_str())?;
@@ -233,12 +238,12 @@ impl Router {
         Ok((Arc::new(job), receivers))
     }
 
-    /// Starts the tasks of a job's nodes; `doubts` are the turns that were running on them.
-    pub(super) fn start_nodes(&self, (job, receivers): Made, doubts: Vec<Option<Turn>>) {
-        let mut doubts = doubts.into_iter();
+    /// Starts the tasks of a job's nodes; `unconfirmed` are the turns that were running on them.
+    pub(super) fn start_nodes(&self, (job, receivers): NewJob, unconfirmed: Vec<Option<Turn>>) {
+        let mut unconfirmed = unconfirmed.into_iter();
         for (shared, receiver) in job.nodes.iter().zip(receivers) {
-            let doubt = doubts.next().flatten();
-            let node = Node::new(self.clone(), Arc::clone(&job), Arc::clone(shared), receiver, doubt);
+            let unconfirmed = unconfirmed.next().flatten();
+            let node = Node::new(self.clone(), Arc::clone(&job), Arc::clone(shared), receiver, unconfirmed);
             self.spawn(node.run(self.shutdown().clone()));
         }
     }
@@ -270,7 +275,7 @@ impl Router {
         self.save(job).await;
         let folders: Vec<_> = job.nodes.iter().map(|node| node.cwd.clone()).collect();
         remove_worktrees(job.launch.folders, &folders).await;
-        self.log().say(&EventBody::JobTerminated(terminated(job, request_id.to_owned())));
+        self.log().publish(&EventBody::JobTerminated(terminated(job, request_id.to_owned())));
         self.forget_old_jobs().await;
         true
     }
@@ -294,7 +299,7 @@ impl Router {
         let workers = &self.inner.workers;
         let removed = workers.subdir(id.as_str()).and_then(|folder| {
             let Some(folder) = folder else { return Ok(()) };
-            for name in folder.names()?.iter().filter(|name| is_log(name)) {
+            for name in folder.names()?.iter().filter(|name| is_log_file(name)) {
                 folder.remove(name)?;
             }
             Ok(())
@@ -334,7 +339,7 @@ async fn remove_worktrees(folders: Folders, paths: &[PathBuf]) {
 }
 
 /// The setting of a launch that its agent does not have. What is asked for and not done would be taken for done.
-fn foreign_setting(launch: &Launch) -> Option<&'static str> {
+fn unsupported_setting(launch: &Launch) -> Option<&'static str> {
     let known: &[&str] = match launch.agent {
         AgentKind::Codex => &["model", "sandbox", "approval_policy", "instructions"],
         AgentKind::CodexExec => &["model", "sandbox"],
@@ -355,7 +360,7 @@ fn foreign_setting(launch: &Launch) -> Option<&'static str> {
 }
 
 /// The setting of a launch with which no program can be started, or no turn come to its end.
-fn impossible_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
+fn invalid_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
     let has_nul = |text: &String| text.contains('\0');
     let is_no_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
     let limits = launch.limits;
@@ -378,8 +383,8 @@ fn impossible_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
 }
 
 /// Says so where the program is not there, as far as that can be known before it is started.
-fn find_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
-    let usual = worker::usual_program(launch.agent).first().copied();
+fn check_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
+    let usual = worker::default_program(launch.agent).first().copied();
     let Some(program) = launch.program.first().map(String::as_str).or(usual) else { return Ok(()) };
     if launch.agent == AgentKind::Echo {
         return Ok(());
@@ -433,16 +438,16 @@ fn random_id() -> JobId {
     JobId::parse(&id).unwrap_or_else(random_id)
 }
 
-fn taken(id: &JobId) -> CommandRejected {
-    bad("job_id", format!("job '{id}' exists already"))
+fn reject_taken_id(id: &JobId) -> CommandRejected {
+    reject_field("job_id", format!("job '{id}' exists already"))
 }
 
-fn bad(field: &str, problem: String) -> CommandRejected {
+fn reject_field(field: &str, problem: String) -> CommandRejected {
     let field = format!("payload.{field}");
     reject(RejectCode::BadField, Some(&field), format!("{field}: {problem}"))
 }
 
-fn cannot(reason: String) -> CommandRejected {
+fn reject_start(reason: String) -> CommandRejected {
     reject(RejectCode::CannotStart, None, reason)
 }
 

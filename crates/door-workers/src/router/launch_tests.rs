@@ -36,7 +36,7 @@ async fn a_worktree_stays_as_long_as_a_commit_in_it_is_nowhere_else() {
         assert_eq!(client.until_complete(None).await.last().unwrap().data["status"], "completed");
         let tree = rig.folder.path().join("workers").join(&job).join("node-0");
         assert!(tree.join("a.txt").exists());
-        client.ask("terminate", json!({ "job_id": job })).await;
+        client.request("terminate", json!({ "job_id": job })).await;
         assert_eq!(tree.join("a.txt").exists(), stays, "{script}");
     }
     rig.close().await;
@@ -149,7 +149,7 @@ async fn the_logs_of_a_job_are_removed_with_the_memory_of_it_and_what_agents_mad
         assert!(folder.join("node-0.log").exists());
         client.send("terminate", json!({ "job_id": job })).await;
         // Answered after the other is done.
-        client.ask("jobs_list", json!({})).await;
+        client.request("jobs_list", json!({})).await;
         assert!(!folder.join("node-0.log").exists());
         assert_eq!((folder.join("node-0/made").exists(), folder.exists()), (is_left, is_left));
     }

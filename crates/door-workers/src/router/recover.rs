@@ -11,12 +11,12 @@ use serde::de::value::{Error, StrDeserializer};
 use switchboard_core::{JobId, NodeId};
 
 use super::Router;
-use super::answers::Answers;
+use super::replies::PendingReplies;
 use crate::error::RouterError;
-use crate::job::{Ended, JobRecord};
+use crate::job::{FinishedTurn, JobRecord};
 use crate::turn::Turn;
 use crate::wire::EventHead;
-use crate::wire::event::{At, EventBody, Injection, TurnStatus};
+use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 
 /// How many injections that are over are remembered. A handoff whose lease ran out comes again within a minute.
 const FINISHED: usize = 50_000;
@@ -38,7 +38,7 @@ pub(crate) enum Acked {
     Waiting(u64),
     /// Its agent had been given it, or was about to be. The hub may hand it over again before it is known what became
     /// of it.
-    Given,
+    Sent,
 }
 
 impl History {
@@ -66,31 +66,31 @@ impl History {
     }
 
     /// How far an injection was that was acknowledged before; asked once.
-    pub(crate) fn take_acked(&mut self, injection: &str) -> Option<Acked> {
+    pub(crate) fn remove_acked(&mut self, injection: &str) -> Option<Acked> {
         self.acked.remove(injection)
     }
 }
 
 /// How far an injection got, by the log.
-struct Trace {
+struct InjectionTrace {
     injection: Injection,
     pin: u64,
-    was_given: bool,
+    was_sent: bool,
     was_delivered: bool,
     answer: Option<String>,
 }
 
 #[derive(Default)]
 struct Traces {
-    open: HashMap<String, Trace>,
+    open: HashMap<String, InjectionTrace>,
     /// The questions that have their answers.
     answered: HashSet<String>,
     history: History,
-    answers: Answers,
+    answers: PendingReplies,
 }
 
 impl Traces {
-    fn take(&mut self, head: EventHead) {
+    fn apply(&mut self, head: EventHead) {
         let EventHead { seq, timestamp, event, data } = head;
         let Some(id) = data.injection_id else { return };
         match event.as_str() {
@@ -100,25 +100,30 @@ impl Traces {
                 else {
                     return;
                 };
-                let at = At { job_id, swarm_id: data.swarm_id, node_id, injection_id: id.clone() };
+                let at = InjectionRef { job_id, swarm_id: data.swarm_id, node_id, injection_id: id.clone() };
                 let injection = Injection { request_id, client: data.client.unwrap_or_default(), at };
-                let trace =
-                    Trace { injection, pin: seq, was_given: false, was_delivered: false, answer: None };
+                let trace = InjectionTrace {
+                    injection,
+                    pin: seq,
+                    was_sent: false,
+                    was_delivered: false,
+                    answer: None,
+                };
                 self.open.insert(id, trace);
             }
             "node_status" if data.status.as_deref() == Some("busy") => {
-                self.open.entry(id).and_modify(|trace| trace.was_given = true);
+                self.open.entry(id).and_modify(|trace| trace.was_sent = true);
             }
             "inject_delivered" => drop(self.open.entry(id).and_modify(|trace| trace.was_delivered = true)),
             "approval_resolved" => self.answered.extend(data.approval_id),
             "assistant" => drop(self.open.entry(id).and_modify(|trace| trace.answer = data.content)),
             "turn_complete" => {
                 self.history.finish(&id);
-                let status = data.status.as_deref().and_then(status_of);
+                let status = data.status.as_deref().and_then(parse_status);
                 let at = timestamp.parse::<Timestamp>().ok();
                 if let (Some(trace), Some(status), Some(at)) = (self.open.remove(&id), status, at) {
-                    let Trace { injection, answer, .. } = trace;
-                    self.answers.take(at, Ended { injection, status, error: data.error, answer });
+                    let InjectionTrace { injection, answer, .. } = trace;
+                    self.answers.push(at, FinishedTurn { injection, status, error: data.error, answer });
                 }
             }
             _ => {}
@@ -130,16 +135,16 @@ impl Router {
     /// Takes up the jobs that were running, and ends the injections of those that are not there any more.
     pub(super) async fn recover(&self, records: Vec<(String, String)>) -> Result<(), RouterError> {
         let mut traces = Traces::default();
-        self.log().scan(|head| traces.take(head))?;
+        self.log().scan(|head| traces.apply(head))?;
         let Traces { open, answered, mut history, answers } = traces;
-        let mut doubts: HashMap<NodeId, Trace> = HashMap::new();
+        let mut unconfirmed: HashMap<NodeId, InjectionTrace> = HashMap::new();
         for (id, trace) in open {
             self.log().pin(trace.pin);
             let job = JobId::parse(&trace.injection.at.job_id);
             match job {
-                Some(job) if trace.was_given => {
-                    history.acked.insert(id, Acked::Given);
-                    doubts.insert(NodeId { job, node: trace.injection.at.node_id }, trace);
+                Some(job) if trace.was_sent => {
+                    history.acked.insert(id, Acked::Sent);
+                    unconfirmed.insert(NodeId { job, node: trace.injection.at.node_id }, trace);
                 }
                 _ => drop(history.acked.insert(id, Acked::Waiting(trace.pin))),
             }
@@ -156,17 +161,17 @@ impl Router {
             let was_asked = !asked.is_empty();
             for required in asked.into_values() {
                 if !answered.contains(&required.approval_id) {
-                    self.log().append(&EventBody::ApprovalResolved(required.dropped()));
+                    self.log().append(&EventBody::ApprovalResolved(required.into_cancelled()));
                 }
             }
             let mut taken = |node: u32| {
-                let trace = doubts.remove(&NodeId { job: id.clone(), node })?;
+                let trace = unconfirmed.remove(&NodeId { job: id.clone(), node })?;
                 self.log().unpin(trace.pin);
-                Some(turn_of(trace))
+                Some(restore_turn(trace))
             };
             let turns: Vec<_> =
                 (0..record.launch.nodes).map(|n| if is_over { None } else { taken(n) }).collect();
-            let job = self.make_job(id.clone(), record)?;
+            let job = self.build_job(id.clone(), record)?;
             job.0.is_dirty.store(was_asked, Ordering::Relaxed);
             self.inner.jobs.lock().insert(id.clone(), Arc::clone(&job.0));
             if !is_over {
@@ -174,9 +179,9 @@ impl Router {
             }
         }
         // Of jobs that are not known any more: nobody will run them.
-        for (_, trace) in doubts {
+        for (_, trace) in unconfirmed {
             self.log().unpin(trace.pin);
-            let mut turn = turn_of(trace);
+            let mut turn = restore_turn(trace);
             let why = "the job is not known any more".to_owned();
             for event in turn.end(TurnStatus::WorkerLost, Some(why), 0) {
                 self.log().append(&event);
@@ -184,17 +189,17 @@ impl Router {
             self.history().lock().finish(&turn.at().injection_id);
         }
         self.log().flush();
-        self.send_left(answers).await;
+        self.send_pending_replies(answers).await;
         self.forget_old_jobs().await;
         Ok(())
     }
 }
 
-fn status_of(word: &str) -> Option<TurnStatus> {
+fn parse_status(word: &str) -> Option<TurnStatus> {
     let word: StrDeserializer<'_, Error> = word.into_deserializer();
     TurnStatus::deserialize(word).ok()
 }
 
-fn turn_of(trace: Trace) -> Turn {
+fn restore_turn(trace: InjectionTrace) -> Turn {
     if trace.was_delivered { Turn::delivered(trace.injection) } else { Turn::new(trace.injection) }
 }

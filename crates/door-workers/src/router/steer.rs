@@ -7,20 +7,20 @@ use switchboard_core::{Message, NodeId, Outcome};
 use switchboard_hub::{Accepted, Handoff};
 use tokio::sync::oneshot;
 
-use super::commands::{Handled, not_accepted, not_now, was_stopped};
-use super::{Asked, Asker, Place, Router};
+use super::commands::{Handled, reject_not_now, reject_stopped, reject_submission};
+use super::{QueueSlot, RequestContext, Requester, Router};
 use crate::delivery::METADATA;
 use crate::intake::reject;
 use crate::job::NodeShared;
 use crate::node::NodeOrder;
 use crate::wire::command::Steer;
-use crate::wire::event::{At, EventBody, NodeAnswer, RejectCode};
+use crate::wire::event::{EventBody, InjectionRef, InjectionReply, RejectCode};
 
 /// Under which key of what the router notes in a message's metadata it is said that it adds to a turn.
 const STEER: &str = "steer";
 
 /// What became of it: to which turn it was added, or why to none.
-pub(super) type Steered = Result<At, String>;
+pub(super) type SteerResult = Result<InjectionRef, String>;
 
 /// Whether a message is to be added to a turn.
 pub(crate) fn is_steering(message: &Message) -> bool {
@@ -30,24 +30,24 @@ pub(crate) fn is_steering(message: &Message) -> bool {
 impl Router {
     /// Journals what is to be added to the turn that runs on a node, and waits until the agent has it. That it has is in
     /// the log, with the request's id.
-    pub(super) async fn steer(&self, asker: &Asker, asked: Steer, request_id: String) -> Handled {
-        let (_, node) = self.node_for(asker, &asked.job_id, asked.node_id)?;
+    pub(super) async fn steer(&self, requester: &Requester, asked: Steer, request_id: String) -> Handled {
+        let (_, node) = self.find_node(requester, &asked.job_id, asked.node_id)?;
         if node.state.lock().injection.is_none() {
-            return Err(not_now("no turn runs there".to_owned()));
+            return Err(reject_not_now("no turn runs there".to_owned()));
         }
-        let by = Asked { asker, request_id: &request_id, dialect: false };
-        let mut draft = self.draft(by, &node, asked.content);
-        if let Some(noted) = draft.metadata.get_mut(METADATA) {
+        let by = RequestContext { requester, request_id: &request_id, dialect: false };
+        let mut build_draft = self.build_draft(by, &node, asked.content);
+        if let Some(noted) = build_draft.metadata.get_mut(METADATA) {
             noted[STEER] = json!(true);
         }
-        let (answer, heard) = oneshot::channel();
-        let id = draft.id.to_string();
+        let (answer, reply) = oneshot::channel();
+        let id = build_draft.id.to_string();
         self.inner.steering.lock().insert(id.clone(), Some(answer));
-        let accepted = self.submit(vec![(draft, Place::none(&node))]).await.pop();
+        let accepted = self.submit(vec![(build_draft, QueueSlot::unreserved(&node))]).await.pop();
         let refusal = match accepted {
-            Some(Ok(Accepted { stopped: Some(stop), .. })) => Some(was_stopped(&stop)),
+            Some(Ok(Accepted { stopped: Some(stop), .. })) => Some(reject_stopped(&stop)),
             Some(Ok(accepted)) if !accepted.duplicate => None,
-            Some(Err(error)) => Some(not_accepted(&error)),
+            Some(Err(error)) => Some(reject_submission(&error)),
             _ => {
                 let reason = "request_id: it was used before".to_owned();
                 Some(reject(RejectCode::DuplicateRequestId, Some("request_id"), reason))
@@ -57,55 +57,55 @@ impl Router {
             self.inner.steering.lock().remove(&id);
             return Err(refusal);
         }
-        match tokio::time::timeout(self.config().steer, heard).await {
+        match tokio::time::timeout(self.config().steer, reply).await {
             Ok(steered) => {
-                steered.unwrap_or_else(|_| Err("the node is gone".to_owned())).map_err(not_now)?;
+                steered.unwrap_or_else(|_| Err("the node is gone".to_owned())).map_err(reject_not_now)?;
                 Ok(Vec::new())
             }
-            Err(_) => Err(not_now("the agent does not say whether it has taken it".to_owned())),
+            Err(_) => Err(reject_not_now("the agent does not say whether it has taken it".to_owned())),
         }
     }
 
     /// Gives the agent what is to be added to its turn, once.
-    pub(crate) fn add_to_turn(&self, id: &NodeId, handoff: Handoff) {
+    pub(crate) fn steer_turn(&self, id: &NodeId, handoff: Handoff) {
         let message = handoff.message.id.to_string();
-        let asking = self.inner.steering.lock().get_mut(&message).map(Option::take);
-        let Some(asking) = asking else {
+        let approval_node = self.inner.steering.lock().get_mut(&message).map(Option::take);
+        let Some(approval_node) = approval_node else {
             let reason =
                 "the router was stopped, and it is not known whether the agent had got it".to_owned();
-            return self.settle(&message, handoff, Outcome::Refused { reason });
+            return self.report_outcome(&message, handoff, Outcome::Refused { reason });
         };
-        let Some(asking) = asking else {
+        let Some(approval_node) = approval_node else {
             // A lease that ran out while the agent did not say.
-            return self.hold(message, handoff);
+            return self.hold_redelivery(message, handoff);
         };
         let (router, node) = (self.clone(), self.node(id).map(|(_, node)| node));
         let request_id = handoff.message.metadata.get(METADATA).and_then(|asked| asked.get("request_id"));
         let request_id = request_id.and_then(|id| id.as_str()).unwrap_or_default().to_owned();
         self.spawn(async move {
-            let steered = give(node, handoff.message.body.clone()).await;
+            let steered = send_steer(node, handoff.message.body.clone()).await;
             let outcome = match &steered {
                 Ok(at) => {
-                    let answer = NodeAnswer { request_id, at: at.clone() };
-                    router.log().say(&EventBody::SteerAck(answer));
+                    let answer = InjectionReply { request_id, at: at.clone() };
+                    router.log().publish(&EventBody::SteerAck(answer));
                     Outcome::Shown
                 }
                 Err(reason) => Outcome::Refused { reason: reason.clone() },
             };
             router.inner.steering.lock().remove(&message);
-            router.settle(&message, handoff, outcome);
+            router.report_outcome(&message, handoff, outcome);
             // Whoever asked may have had enough of waiting.
-            let _ = asking.send(steered);
+            let _ = approval_node.send(steered);
         });
     }
 }
 
-async fn give(node: Option<Arc<NodeShared>>, content: String) -> Steered {
+async fn send_steer(node: Option<Arc<NodeShared>>, content: String) -> SteerResult {
     let gone = || "the job is over".to_owned();
     let node = node.ok_or_else(gone)?;
-    let (answer, heard) = oneshot::channel();
+    let (answer, reply) = oneshot::channel();
     node.orders.send(NodeOrder::Steer { content, answer }).await.map_err(|_| gone())?;
-    heard.await.unwrap_or_else(|_| Err("the node is gone".to_owned()))
+    reply.await.unwrap_or_else(|_| Err("the node is gone".to_owned()))
 }
 
 #[cfg(test)]

@@ -18,19 +18,19 @@ async fn what_is_added_to_a_turn_is_in_the_journal_and_told_to_everybody() {
     let rig = Rig::new().await;
     let (mut client, mut other) = (rig.client(), rig.client());
     let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 600_000 } })).await;
-    other.ask("subscribe", json!({})).await;
+    other.request("subscribe", json!({})).await;
     let steer = json!({ "job_id": job, "node_id": 0, "content": "more" });
     assert_eq!(client.rejected("steer", steer.clone()).await, "not_now");
     let injection = client.injected(&job, 0, "slow").await;
     client.next_of("turn_started").await;
-    let steered = client.ask("steer", steer).await;
+    let steered = client.request("steer", steer).await;
     assert_eq!((&*steered.event, &steered.data["injection_id"]), ("steer_ack", &json!(injection)));
     assert_eq!(other.next_of("steer_ack").await.seq, steered.seq);
     assert_eq!(newest(&rig).await, ("more".to_owned(), DeliveryState::Seen));
-    client.ask("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
+    client.request("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
     client.next_of("turn_complete").await;
     // It was no turn of its own.
-    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    let status = client.request("job_status", json!({ "job_id": job })).await;
     assert_eq!(
         (&status.data["nodes"][0]["turns"], &status.data["nodes"][0]["queued"]),
         (&json!(1), &json!(0))
@@ -50,7 +50,7 @@ async fn what_was_to_be_added_to_a_turn_before_a_kill_is_refused_and_not_run() {
     let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 600_000 } })).await;
     client.injected(&job, 0, "slow").await;
     client.next_of("turn_started").await;
-    rig.deafen().await;
+    rig.stop_deliveries().await;
     let mut client = rig.client_until(<_>::default(), <_>::default());
     let steer = json!({ "job_id": job, "node_id": 0, "content": "more" });
     assert_eq!(client.rejected("steer", steer).await, "not_now");
@@ -58,7 +58,7 @@ async fn what_was_to_be_added_to_a_turn_before_a_kill_is_refused_and_not_run() {
     let rig = Rig::open(folder, Config::default(), Duration::from_millis(300)).await;
     let mut client = rig.client();
     assert_eq!(newest(&rig).await, ("more".to_owned(), DeliveryState::Refused));
-    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    let status = client.request("job_status", json!({ "job_id": job })).await;
     assert_eq!(status.data["nodes"][0]["turns"], 1);
     rig.close().await;
 }

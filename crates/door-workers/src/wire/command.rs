@@ -1,6 +1,6 @@
 //! Commands, section 2, and the ones that were added.
 
-mod older;
+mod legacy;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use self::older::*;
+pub use self::legacy::*;
 
 /// What a client can ask for.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +23,7 @@ pub enum Command {
     /// Starts a job.
     Launch(Box<Launch>),
     /// Lists the jobs.
-    JobsList(Nothing),
+    JobsList(EmptyPayload),
     /// Asks how a job is.
     JobStatus(JobRef),
     /// Ends a job and its processes.
@@ -41,9 +41,9 @@ pub enum Command {
     /// Says which events are wanted, and from where on.
     Subscribe(Subscribe),
     /// Lists what the older router's clients may launch.
-    ProvidersList(Nothing),
+    ProvidersList(EmptyPayload),
     /// Lists the older router's projects, of which there are none.
-    ProjectList(Nothing),
+    ProjectList(EmptyPayload),
 }
 
 /// Who asks, and in which dialect the answer has to be.
@@ -59,7 +59,7 @@ pub struct Request {
 
 /// Commands without a payload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Nothing {}
+pub struct EmptyPayload {}
 
 /// Payload of `hello`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -128,13 +128,13 @@ pub enum Nodes {
     /// Several.
     Some(Vec<NodeNumber>),
     /// All of the job.
-    All(All),
+    All(AllNodes),
 }
 
 /// The word `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum All {
+pub enum AllNodes {
     /// The word `all`.
     All,
 }
@@ -433,7 +433,7 @@ impl Decision {
     }
 
     /// Whether it lets the agent do what it asked for.
-    pub fn is_yes(self) -> bool {
+    pub fn is_approval(self) -> bool {
         matches!(self, Self::Accept | Self::AcceptForSession)
     }
 }

@@ -1,16 +1,16 @@
 //! Events, sections 3 to 6, and the ones that were added.
 
-mod answer;
 mod job;
-mod older;
+mod legacy;
+mod reply;
 mod turn;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::answer::*;
 pub use self::job::*;
-pub use self::older::*;
+pub use self::legacy::*;
+pub use self::reply::*;
 pub use self::turn::*;
 
 /// What the router says.
@@ -18,7 +18,7 @@ pub use self::turn::*;
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
 pub enum EventBody {
     /// The answer to `hello`.
-    Hello(HelloAnswer),
+    Hello(HelloReply),
     /// A line was not understood, or what it asks for is not possible.
     CommandRejected(CommandRejected),
     /// An injection is in the journal, on disk.
@@ -28,7 +28,7 @@ pub enum EventBody {
     /// The agent will not get an injection.
     InjectFailed(InjectFailed),
     /// A turn has begun.
-    TurnStarted(At),
+    TurnStarted(InjectionRef),
     /// A piece of the answer.
     AssistantDelta(Text),
     /// A piece of what the agent thinks.
@@ -40,7 +40,7 @@ pub enum EventBody {
     /// The turn is over. Every injection that was acknowledged has exactly one.
     TurnComplete(TurnComplete),
     /// The agent has begun a turn of its own, which no injection asked for.
-    OwnTurnStarted(At),
+    OwnTurnStarted(InjectionRef),
     /// The agent's own turn is over.
     OwnTurnComplete(OwnTurnComplete),
     /// The agent runs a command.
@@ -68,11 +68,11 @@ pub enum EventBody {
     /// The answer to `jobs_list`.
     JobsList(JobsList),
     /// The answer to `job_status`.
-    JobStatus(JobStatusAnswer),
+    JobStatus(JobStatusReply),
     /// The answer to `interrupt`: the agent was asked to stop.
-    InterruptAck(NodeAnswer),
+    InterruptAck(InjectionReply),
     /// The answer to `steer`: the agent has it.
-    SteerAck(NodeAnswer),
+    SteerAck(InjectionReply),
     /// The answer to `approvals_list`.
     ApprovalsList(ApprovalsList),
     /// The answer to `queue_list`.
@@ -91,7 +91,7 @@ pub enum EventBody {
 
 /// Where something happens: all runtime events have these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct At {
+pub struct InjectionRef {
     /// The job.
     pub job_id: String,
     /// The job once more, for those who launched it in the older router's words.
@@ -105,7 +105,7 @@ pub struct At {
 
 /// Which job and node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeAt {
+pub struct EventNode {
     /// The job.
     pub job_id: String,
     /// The job once more, for those who launched it in the older router's words.

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::PROTOCOL;
 use super::command::{
-    Approve, ApproveExecution, Hello, Inject, JobFilter, JobRef, Launch, NodeRef, Nothing, Steer, Subscribe,
-    SwarmLaunch, SwarmRef,
+    Approve, ApproveExecution, EmptyPayload, Hello, Inject, JobFilter, JobRef, Launch, NodeRef, Steer,
+    Subscribe, SwarmLaunch, SwarmRef,
 };
-use super::event::{EventBody, OlderEvent};
+use super::event::{EventBody, LegacyEvent};
 
 /// Every schema with the name of its file.
 pub fn all() -> Vec<(String, Value)> {
@@ -19,7 +19,7 @@ pub fn all() -> Vec<(String, Value)> {
     schemas.push(command::<Hello>("hello"));
     schemas.push(inject());
     schemas.push(command::<Launch>("launch"));
-    schemas.push(command::<Nothing>("jobs_list"));
+    schemas.push(command::<EmptyPayload>("jobs_list"));
     schemas.push(command::<JobRef>("job_status"));
     schemas.push(command::<JobRef>("terminate"));
     schemas.push(command::<NodeRef>("interrupt"));
@@ -28,13 +28,13 @@ pub fn all() -> Vec<(String, Value)> {
     schemas.push(command::<JobFilter>("approvals_list"));
     schemas.push(command::<JobFilter>("queue_list"));
     schemas.push(command::<Subscribe>("subscribe"));
-    schemas.push(older::<SwarmLaunch>("swarm_launch"));
-    schemas.push(older::<Nothing>("swarm_list"));
-    schemas.push(older::<SwarmRef>("swarm_status"));
-    schemas.push(older::<SwarmRef>("swarm_terminate"));
-    schemas.push(older::<ApproveExecution>("approve_execution"));
-    schemas.push(older::<Nothing>("providers_list"));
-    schemas.push(older::<Nothing>("project_list"));
+    schemas.push(legacy_command::<SwarmLaunch>("swarm_launch"));
+    schemas.push(legacy_command::<EmptyPayload>("swarm_list"));
+    schemas.push(legacy_command::<SwarmRef>("swarm_status"));
+    schemas.push(legacy_command::<SwarmRef>("swarm_terminate"));
+    schemas.push(legacy_command::<ApproveExecution>("approve_execution"));
+    schemas.push(legacy_command::<EmptyPayload>("providers_list"));
+    schemas.push(legacy_command::<EmptyPayload>("project_list"));
     schemas.extend(every_event());
     schemas
 }
@@ -42,20 +42,21 @@ pub fn all() -> Vec<(String, Value)> {
 /// The events of both routers. Where both call one the same, either form is good.
 fn every_event() -> impl Iterator<Item = (String, Value)> {
     let mut all: BTreeMap<String, Value> = events::<EventBody>().into_iter().collect();
-    for (file, theirs) in events::<OlderEvent>() {
+    for (file, theirs) in events::<LegacyEvent>() {
         match all.entry(file) {
             Entry::Vacant(free) => drop(free.insert(theirs)),
-            Entry::Occupied(mut taken) => either(taken.get_mut(), theirs),
+            Entry::Occupied(mut taken) => merge_data_forms(taken.get_mut(), theirs),
         }
     }
     all.into_iter()
 }
 
 /// Lets the data of an event have another form as well.
-fn either(schema: &mut Value, mut other: Value) {
-    let forms = [take(&mut schema["properties"], "data"), take(&mut other["properties"], "data")];
+fn merge_data_forms(schema: &mut Value, mut other: Value) {
+    let forms =
+        [remove_field(&mut schema["properties"], "data"), remove_field(&mut other["properties"], "data")];
     schema["properties"]["data"] = json!({ "anyOf": forms });
-    if let Some(Value::Object(more)) = take(&mut other, "$defs")
+    if let Some(Value::Object(more)) = remove_field(&mut other, "$defs")
         && let Some(definitions) =
             schema.as_object_mut().map(|schema| schema.entry("$defs").or_insert(json!({})))
         && let Some(definitions) = definitions.as_object_mut()
@@ -80,7 +81,7 @@ fn inject() -> (String, Value) {
 }
 
 /// A command of the older router, whose clients leave out what every command has otherwise.
-fn older<P: JsonSchema>(name: &str) -> (String, Value) {
+fn legacy_command<P: JsonSchema>(name: &str) -> (String, Value) {
     let (file, mut schema) = command::<P>(name);
     let mut required = vec!["protocol", "command", "request_id"];
     if schema["properties"]["payload"].get("required").is_some() {
@@ -111,8 +112,8 @@ fn envelope() -> Value {
 
 fn command<P: JsonSchema>(name: &str) -> (String, Value) {
     let mut payload = generator().into_root_schema_for::<P>().to_value();
-    let definitions = take(&mut payload, "$defs");
-    take(&mut payload, "$schema");
+    let definitions = remove_field(&mut payload, "$defs");
+    remove_field(&mut payload, "$schema");
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": format!("command {name}"),
@@ -134,8 +135,8 @@ fn command<P: JsonSchema>(name: &str) -> (String, Value) {
 /// One schema per variant of an enum of events, so that none can be forgotten.
 fn events<E: JsonSchema>() -> Vec<(String, Value)> {
     let mut all = generator().into_root_schema_for::<E>().to_value();
-    let definitions = take(&mut all, "$defs").unwrap_or_default();
-    let Some(Value::Array(variants)) = take(&mut all, "oneOf") else { return Vec::new() };
+    let definitions = remove_field(&mut all, "$defs").unwrap_or_default();
+    let Some(Value::Array(variants)) = remove_field(&mut all, "oneOf") else { return Vec::new() };
     variants.into_iter().filter_map(|variant| event(&variant, &definitions)).collect()
 }
 
@@ -159,13 +160,13 @@ fn event(variant: &Value, definitions: &Value) -> Option<(String, Value)> {
         },
     });
     let mut wanted = Map::new();
-    collect(&schema, definitions, &mut wanted);
+    collect_definitions(&schema, definitions, &mut wanted);
     put_definitions(&mut schema, (!wanted.is_empty()).then_some(Value::Object(wanted)));
     Some((format!("event.{name}.schema.json"), schema))
 }
 
 /// The definitions that a schema leads to.
-fn collect(schema: &Value, definitions: &Value, wanted: &mut Map<String, Value>) {
+fn collect_definitions(schema: &Value, definitions: &Value, wanted: &mut Map<String, Value>) {
     match schema {
         Value::Object(fields) => {
             for (key, value) in fields {
@@ -175,17 +176,17 @@ fn collect(schema: &Value, definitions: &Value, wanted: &mut Map<String, Value>)
                     && let Some(definition) = definitions.get(name)
                 {
                     wanted.insert(name.to_owned(), definition.clone());
-                    collect(definition, definitions, wanted);
+                    collect_definitions(definition, definitions, wanted);
                 }
-                collect(value, definitions, wanted);
+                collect_definitions(value, definitions, wanted);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, definitions, wanted)),
+        Value::Array(items) => items.iter().for_each(|item| collect_definitions(item, definitions, wanted)),
         _ => {}
     }
 }
 
-fn take(schema: &mut Value, key: &str) -> Option<Value> {
+fn remove_field(schema: &mut Value, key: &str) -> Option<Value> {
     schema.as_object_mut()?.remove(key)
 }
 

@@ -10,47 +10,47 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::program::Program;
-use super::rpc::{Message, Peer, number, tail, text};
-use super::{ASKS, Happening, Link, Order, Report, Seat};
+use super::rpc::{Message, Peer, number_at, string_at, tail};
+use super::{AgentActivity, MAX_OPEN_QUESTIONS, Order, Report, WorkerPipe, WorkerSpec};
 use crate::wire::command::Decision;
-use crate::wire::event::{Ask, Change, Tokens, TurnStatus};
+use crate::wire::event::{Change, Question, Tokens, TurnStatus};
 
 /// The version of the protocol that we speak.
 const VERSION: u64 = 1;
 
 /// How much of a tool's output is told.
-const OUTPUT: usize = 16 << 10;
+const MAX_OUTPUT: usize = 16 << 10;
 
-pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, Vec::new()).await {
+pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
+    let program = match Program::start(&spec, Vec::new()).await {
         Ok(program) => program,
         Err(error) => return error,
     };
     let peer = Peer::new(program, true);
     let (session, prompting) = (String::new(), None);
-    let mut acp = Acp { peer, session, prompting, asks: HashMap::new(), next: 0, tools: HashMap::new() };
+    let mut acp = Acp { peer, session, prompting, questions: HashMap::new(), next: 0, tools: HashMap::new() };
     let opened = tokio::select! {
-        opened = acp.open(&seat) => opened,
-        () = link.stop.cancelled() => Err("it was stopped".to_owned()),
+        opened = acp.open(&spec) => opened,
+        () = pipe.stop.cancelled() => Err("it was stopped".to_owned()),
     };
     if let Err(error) = opened {
         acp.peer.into_program().stop().await;
         return error;
     }
-    link.report(Report::Ready { pid: Some(acp.peer.pid()), session: Some(acp.session.clone()) }).await;
+    pipe.report(Report::Ready { pid: Some(acp.peer.pid()), session: Some(acp.session.clone()) }).await;
     loop {
-        let went = tokio::select! {
+        let handled = tokio::select! {
             message = acp.peer.next() => match message {
-                Some(message) => acp.hear(message, &link).await,
-                None => return acp.peer.into_program().ended().await.1,
+                Some(message) => acp.handle_message(message, &pipe).await,
+                None => return acp.peer.into_program().wait_exit().await.1,
             },
-            order = link.orders.recv() => match order {
-                Some(order) => acp.obey(order).await,
+            order = pipe.orders.recv() => match order {
+                Some(order) => acp.handle_order(order).await,
                 None => break,
             },
-            () = link.stop.cancelled() => break,
+            () = pipe.stop.cancelled() => break,
         };
-        if let Err(error) = went {
+        if let Err(error) = handled {
             acp.peer.into_program().stop().await;
             return error;
         }
@@ -64,14 +64,14 @@ struct Acp {
     /// The request of the turn that runs.
     prompting: Option<u64>,
     /// The questions that wait: their ids, and the options to choose from by kind.
-    asks: HashMap<u64, (Value, Vec<(String, String)>)>,
+    questions: HashMap<u64, (Value, Vec<(String, String)>)>,
     next: u64,
     /// The tools in use, by the agent's ids.
     tools: HashMap<String, String>,
 }
 
 impl Acp {
-    async fn open(&mut self, seat: &Seat) -> Result<(), String> {
+    async fn open(&mut self, spec: &WorkerSpec) -> Result<(), String> {
         let files = json!({ "readTextFile": false, "writeTextFile": false });
         let params = json!({
             "protocolVersion": VERSION,
@@ -79,36 +79,36 @@ impl Acp {
             "clientInfo": { "name": "switchboard", "version": env!("CARGO_PKG_VERSION") },
         });
         let answer = self.peer.call("initialize", params).await?;
-        let version = number(&answer, "/protocolVersion");
+        let version = number_at(&answer, "/protocolVersion");
         if version != Some(VERSION) {
             return Err(format!("it speaks version {version:?} of the protocol, and we speak {VERSION}"));
         }
-        let cwd = seat.cwd.display().to_string();
+        let cwd = spec.cwd.display().to_string();
         let can_load =
             answer.pointer("/agentCapabilities/loadSession").and_then(Value::as_bool) == Some(true);
-        if let Some(session) = seat.session.clone().filter(|_| can_load) {
+        if let Some(session) = spec.session.clone().filter(|_| can_load) {
             let params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
             if self.peer.call("session/load", params).await.is_ok() {
                 self.session = session;
-                return self.set_mode(seat).await;
+                return self.set_mode(spec).await;
             }
         }
         let created = self.peer.call("session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
         let created = created.map_err(|error| format!("{error}; sign in with the program itself first"))?;
-        self.session = text(&created, "/sessionId").ok_or("session/new: no id")?;
-        self.set_mode(seat).await
+        self.session = string_at(&created, "/sessionId").ok_or("session/new: no id")?;
+        self.set_mode(spec).await
     }
 
     /// When it asks is a matter of its mode.
-    async fn set_mode(&mut self, seat: &Seat) -> Result<(), String> {
-        if let Some(mode) = &seat.launch.approval_policy {
+    async fn set_mode(&mut self, spec: &WorkerSpec) -> Result<(), String> {
+        if let Some(mode) = &spec.launch.approval_policy {
             let params = json!({ "sessionId": self.session, "modeId": mode });
             self.peer.call("session/set_mode", params).await?;
         }
         Ok(())
     }
 
-    async fn obey(&mut self, order: Order) -> Result<(), String> {
+    async fn handle_order(&mut self, order: Order) -> Result<(), String> {
         match order {
             Order::Turn { content, .. } => {
                 let prompt = json!([{ "type": "text", "text": content }]);
@@ -126,14 +126,14 @@ impl Acp {
                 let params = json!({ "sessionId": self.session });
                 self.peer.notify("session/cancel", params).await?;
                 // Whoever cancels has to answer what is open.
-                for (_, (id, _)) in self.asks.drain() {
+                for (_, (id, _)) in self.questions.drain() {
                     let cancelled = json!({ "outcome": { "outcome": "cancelled" } });
                     self.peer.respond(&id, cancelled).await?;
                 }
                 Ok(())
             }
             Order::Decide { key, decision } => {
-                let Some((id, options)) = self.asks.remove(&key) else { return Ok(()) };
+                let Some((id, options)) = self.questions.remove(&key) else { return Ok(()) };
                 self.answer(&id, &options, decision).await
             }
         }
@@ -141,7 +141,7 @@ impl Acp {
 
     /// Whether this is about our conversation, and not about another one of the agent's.
     fn is_of_session(&self, params: &Value) -> bool {
-        text(params, "/sessionId").is_none_or(|session| session == self.session)
+        string_at(params, "/sessionId").is_none_or(|session| session == self.session)
     }
 
     async fn answer(
@@ -150,115 +150,116 @@ impl Acp {
         options: &[(String, String)],
         decision: Decision,
     ) -> Result<(), String> {
-        let outcome = match choose(options, decision) {
+        let outcome = match choose_option(options, decision) {
             Some(option) => json!({ "outcome": "selected", "optionId": option }),
             None => json!({ "outcome": "cancelled" }),
         };
         self.peer.respond(id, json!({ "outcome": outcome })).await
     }
 
-    async fn hear(&mut self, message: Message, link: &Link) -> Result<(), String> {
+    async fn handle_message(&mut self, message: Message, pipe: &WorkerPipe) -> Result<(), String> {
         match message {
             Message::Response { id, result } if self.prompting == Some(id) => {
                 self.prompting = None;
-                self.over(result, link).await;
+                self.finish_turn(result, pipe).await;
                 Ok(())
             }
             Message::Response { .. } => Ok(()),
             Message::Notification { method, params } => {
                 // What a conversation that is gone on with repeats belongs to no turn.
                 if method == "session/update" && self.prompting.is_some() && self.is_of_session(&params) {
-                    self.update(&params, link).await;
+                    self.update(&params, pipe).await;
                 }
                 Ok(())
             }
             Message::Request { id, method, params } => {
                 let is_ours = self.prompting.is_some() && self.is_of_session(&params);
                 if method != "session/request_permission" || !is_ours {
-                    return self.peer.refuse(&id, &method).await;
+                    return self.peer.reject_method(&id, &method).await;
                 }
                 let options = params.get("options").and_then(Value::as_array);
-                let option = |option: &Value| Some((text(option, "/kind")?, text(option, "/optionId")?));
+                let option =
+                    |option: &Value| Some((string_at(option, "/kind")?, string_at(option, "/optionId")?));
                 let options: Vec<_> = options.into_iter().flatten().filter_map(option).collect();
-                if self.asks.len() >= ASKS {
+                if self.questions.len() >= MAX_OPEN_QUESTIONS {
                     return self.answer(&id, &options, Decision::Decline).await;
                 }
                 self.next += 1;
-                self.asks.insert(self.next, (id, options));
-                link.report(Report::Ask { key: self.next, ask: ask(&params) }).await;
+                self.questions.insert(self.next, (id, options));
+                pipe.report(Report::Question { key: self.next, question: build_question(&params) }).await;
                 Ok(())
             }
         }
     }
 
-    async fn over(&mut self, result: Result<Value, String>, link: &Link) {
+    async fn finish_turn(&mut self, result: Result<Value, String>, pipe: &WorkerPipe) {
         self.tools.clear();
-        self.asks.clear();
+        self.questions.clear();
         let (status, error) = match result {
             Err(error) => (TurnStatus::Failed, Some(error)),
             Ok(answer) => {
-                link.report(Report::Accepted).await;
+                pipe.report(Report::Accepted).await;
                 if let Some(tokens) = tokens(&answer) {
-                    link.report(Report::Usage(tokens)).await;
+                    pipe.report(Report::Usage(tokens)).await;
                 }
-                match text(&answer, "/stopReason").as_deref() {
+                match string_at(&answer, "/stopReason").as_deref() {
                     Some("cancelled") => (TurnStatus::Interrupted, None),
                     Some("end_turn") | None => (TurnStatus::Completed, None),
                     Some(reason) => (TurnStatus::Failed, Some(format!("it stopped: {reason}"))),
                 }
             }
         };
-        link.ended(status, error).await;
+        pipe.report_end(status, error).await;
     }
 
     /// A turn of this protocol has no beginning of its own: the first word about it is one.
-    async fn update(&mut self, params: &Value, link: &Link) {
+    async fn update(&mut self, params: &Value, pipe: &WorkerPipe) {
         let Some(update) = params.get("update") else { return };
-        let content = || text(update, "/content/text");
-        match text(update, "/sessionUpdate").unwrap_or_default().as_str() {
+        let content = || string_at(update, "/content/text");
+        match string_at(update, "/sessionUpdate").unwrap_or_default().as_str() {
             "agent_message_chunk" => {
                 if let Some(piece) = content() {
-                    link.report(Report::Delta(piece)).await;
+                    pipe.report(Report::Delta(piece)).await;
                 }
             }
             "agent_thought_chunk" => {
                 if let Some(piece) = content() {
-                    link.report(Report::Reasoning(piece)).await;
+                    pipe.report(Report::Reasoning(piece)).await;
                 }
             }
             "tool_call" => {
-                let item_id = text(update, "/toolCallId").unwrap_or_default();
-                let command = text(update, "/title").unwrap_or_default();
+                let item_id = string_at(update, "/toolCallId").unwrap_or_default();
+                let command = string_at(update, "/title").unwrap_or_default();
                 self.tools.insert(item_id.clone(), command.clone());
-                let started = Happening::CommandStarted { item_id, command, cwd: None };
-                link.report(Report::Happened(started)).await;
-                self.progress(update, link).await;
+                let started = AgentActivity::CommandStarted { item_id, command, cwd: None };
+                pipe.report(Report::Activity(started)).await;
+                self.report_progress(update, pipe).await;
             }
-            "tool_call_update" => self.progress(update, link).await,
-            _ => link.report(Report::Started).await,
+            "tool_call_update" => self.report_progress(update, pipe).await,
+            _ => pipe.report(Report::Started).await,
         }
     }
 
-    async fn progress(&mut self, update: &Value, link: &Link) {
-        let item_id = text(update, "/toolCallId").unwrap_or_default();
-        let status = text(update, "/status").unwrap_or_default();
+    async fn report_progress(&mut self, update: &Value, pipe: &WorkerPipe) {
+        let item_id = string_at(update, "/toolCallId").unwrap_or_default();
+        let status = string_at(update, "/status").unwrap_or_default();
         let changes = changes(update);
         if !changes.is_empty() {
             let (item_id, status) = (item_id.clone(), status.clone());
-            link.report(Report::Happened(Happening::FileChange { item_id, status, changes })).await;
+            pipe.report(Report::Activity(AgentActivity::FileChange { item_id, status, changes })).await;
         }
         if matches!(status.as_str(), "completed" | "failed")
             && let Some(command) = self.tools.remove(&item_id)
         {
-            let output = text(update, "/content/0/content/text").map(|output| tail(&output, OUTPUT));
-            let done = Happening::CommandCompleted { item_id, command, status, exit_code: None, output };
-            link.report(Report::Happened(done)).await;
+            let output = string_at(update, "/content/0/content/text").map(|output| tail(&output, MAX_OUTPUT));
+            let done = AgentActivity::CommandCompleted { item_id, command, status, exit_code: None, output };
+            pipe.report(Report::Activity(done)).await;
         }
     }
 }
 
 /// The option that fits a decision best; nothing where none does, which cancels.
-fn choose(options: &[(String, String)], decision: Decision) -> Option<&str> {
+fn choose_option(options: &[(String, String)], decision: Decision) -> Option<&str> {
     let kinds: &[&str] = match decision {
         Decision::Accept => &["allow_once", "allow_always"],
         Decision::AcceptForSession => &["allow_always", "allow_once"],
@@ -269,27 +270,28 @@ fn choose(options: &[(String, String)], decision: Decision) -> Option<&str> {
     kinds.iter().find_map(of)
 }
 
-fn ask(params: &Value) -> Ask {
+fn build_question(params: &Value) -> Question {
     let call = params.get("toolCall").cloned().unwrap_or_default();
-    Ask {
+    Question {
         kind: "permission".to_owned(),
-        item_id: text(&call, "/toolCallId"),
-        title: text(&call, "/title").unwrap_or_else(|| "use a tool".to_owned()),
-        command: text(&call, "/rawInput/command"),
+        item_id: string_at(&call, "/toolCallId"),
+        title: string_at(&call, "/title").unwrap_or_else(|| "use a tool".to_owned()),
+        command: string_at(&call, "/rawInput/command"),
         changes: changes(&call),
         input: call.get("rawInput").cloned(),
-        ..Ask::default()
+        ..Question::default()
     }
 }
 
 /// The files that a tool changes, with both texts where the agent tells.
 fn changes(call: &Value) -> Vec<Change> {
     let blocks = call.get("content").and_then(Value::as_array);
-    let diffs = blocks.into_iter().flatten().filter(|block| text(block, "/type").as_deref() == Some("diff"));
+    let diffs =
+        blocks.into_iter().flatten().filter(|block| string_at(block, "/type").as_deref() == Some("diff"));
     let change = |block: &Value| Change {
-        path: text(block, "/path").unwrap_or_default(),
-        kind: if text(block, "/oldText").is_some() { "update" } else { "add" }.to_owned(),
-        diff: text(block, "/newText"),
+        path: string_at(block, "/path").unwrap_or_default(),
+        kind: if string_at(block, "/oldText").is_some() { "update" } else { "add" }.to_owned(),
+        diff: string_at(block, "/newText"),
     };
     diffs.map(change).collect()
 }
@@ -298,7 +300,7 @@ fn changes(call: &Value) -> Vec<Change> {
 fn tokens(answer: &Value) -> Option<Tokens> {
     let quota = answer.pointer("/_meta/quota/token_count");
     let usage = answer.get("usage").or(quota)?;
-    let part = |names: [&str; 2]| names.into_iter().find_map(|name| number(usage, name));
+    let part = |names: [&str; 2]| names.into_iter().find_map(|name| number_at(usage, name));
     let input_tokens = part(["/inputTokens", "/input_tokens"]);
     let output_tokens = part(["/outputTokens", "/output_tokens"]);
     let sum = input_tokens.unwrap_or_default().saturating_add(output_tokens.unwrap_or_default());

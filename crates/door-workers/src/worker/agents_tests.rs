@@ -8,7 +8,7 @@ use test_support::tools;
 
 use crate::client::Received;
 use crate::config::Config;
-use crate::test_router::{PATIENCE, Rig, TestClient, names};
+use crate::test_router::{Rig, TIMEOUT, TestClient, names};
 
 /// The program and a home of its own; nothing where it is not installed, which has been said then.
 fn codex(test: &str) -> Option<String> {
@@ -55,7 +55,7 @@ async fn hangs(model: &Model) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asked).await.expect("a request");
+    tokio::time::timeout(TIMEOUT, asked).await.expect("a request");
 }
 
 fn end(events: &[Received]) -> (&Value, &Value) {
@@ -95,10 +95,10 @@ async fn codex_asks_before_it_runs_a_command_r16() {
         bench.client.inject(&bench.job, 0, &format!("RUN touch {}", marker.display())).await;
         let asked = bench.client.next_of("approval_required").await;
         assert!(asked.data["command"].as_str().unwrap().contains("touch"), "{}", asked.data);
-        let waiting = bench.client.ask("approvals_list", json!({})).await;
+        let waiting = bench.client.request("approvals_list", json!({})).await;
         assert_eq!(waiting.data["approvals"].as_array().unwrap().len(), 1);
         let approve = json!({ "approval_id": asked.data["approval_id"], "decision": decision });
-        assert_eq!(bench.client.ask("approve", approve.clone()).await.event, "approval_resolved");
+        assert_eq!(bench.client.request("approve", approve.clone()).await.event, "approval_resolved");
         assert_eq!(bench.client.rejected("approve", approve).await, "unknown_approval");
         let events = bench.client.until_complete(None).await;
         let completed = events.iter().find(|event| event.event == "command_completed").unwrap();
@@ -121,7 +121,7 @@ async fn codex_shows_what_it_would_change_before_it_does() {
     assert!(change["path"].as_str().unwrap().ends_with("new.txt") && change["kind"] == "add", "{change}");
     assert!(change["diff"].as_str().unwrap().contains("hello"));
     let approve = json!({ "approval_id": asked.data["approval_id"], "decision": "accept" });
-    bench.client.ask("approve", approve).await;
+    bench.client.request("approve", approve).await;
     let events = bench.client.until_complete(None).await;
     assert_eq!(answer(&events), "wrote");
     let text = std::fs::read_to_string(bench.rig.folder.path().join("new.txt")).unwrap();
@@ -137,7 +137,7 @@ async fn codex_takes_what_is_added_to_its_turn_and_ends_it_once() {
     let turn = bench.client.next_of("turn_started").await;
     hangs(&bench.model).await;
     let steer = json!({ "job_id": bench.job, "node_id": 0, "content": "SAY added" });
-    let steered = bench.client.ask("steer", steer).await;
+    let steered = bench.client.request("steer", steer).await;
     assert_eq!((&*steered.event, &steered.data["injection_id"]), ("steer_ack", &turn.data["injection_id"]));
     let events = bench.client.until_complete(None).await;
     assert_eq!((answer(&events), end(&events).0), (&json!("added"), &json!("completed")));
@@ -151,7 +151,7 @@ async fn codex_can_be_interrupted_and_goes_on() {
     bench.client.inject(&bench.job, 0, "HANG").await;
     bench.client.inject(&bench.job, 0, "SAY after").await;
     bench.client.next_of("turn_started").await;
-    bench.client.ask("interrupt", json!({ "job_id": bench.job, "node_id": 0 })).await;
+    bench.client.request("interrupt", json!({ "job_id": bench.job, "node_id": 0 })).await;
     assert_eq!(end(&bench.client.until_complete(None).await).0, "interrupted");
     let events = bench.client.until_complete(None).await;
     assert_eq!((answer(&events), end(&events).0), (&json!("after"), &json!("completed")));
@@ -195,7 +195,7 @@ async fn r7_codex_killed_in_a_turn_is_lost_and_the_next_one_goes_on_with_the_con
     bench.client.inject(&bench.job, 0, "SAY third").await;
     bench.client.next_of("turn_started").await;
     hangs(&bench.model).await;
-    let status = bench.client.ask("job_status", json!({ "job_id": bench.job })).await;
+    let status = bench.client.request("job_status", json!({ "job_id": bench.job })).await;
     let pid = status.data["nodes"][0]["pid"].as_i64().unwrap();
     let group = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
@@ -261,13 +261,13 @@ async fn an_agent_of_the_agent_client_protocol_answers_and_asks() {
     client.inject(&job, 0, "HANG").await;
     client.inject(&job, 0, "SAY after").await;
     hangs(&model).await;
-    client.ask("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
+    client.request("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
     assert_eq!(end(&client.until_complete(None).await).0, "interrupted");
     assert!(answer(&client.until_complete(None).await).as_str().unwrap().ends_with("after"));
     client.inject(&job, 0, "WRITE made.txt").await;
     let asked = client.next_of("approval_required").await;
     let approve = json!({ "approval_id": asked.data["approval_id"], "decision": "accept" });
-    client.ask("approve", approve).await;
+    client.request("approve", approve).await;
     assert!(answer(&client.until_complete(None).await).as_str().unwrap().ends_with("wrote"));
     assert!(rig.folder.path().join("made.txt").exists());
     rig.close().await;

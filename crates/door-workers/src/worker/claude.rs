@@ -11,40 +11,40 @@ use serde_json::Value;
 
 use self::conversation::Conversation;
 use super::program::Program;
-use super::{Link, Order, Report, Seat};
+use super::{Order, Report, WorkerPipe, WorkerSpec};
 
-pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, arguments(&seat)).await {
+pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
+    let program = match Program::start(&spec, arguments(&spec)).await {
         Ok(program) => program,
         Err(error) => return error,
     };
     let pid = Some(program.pid());
-    let conversation = Conversation::new(pid, seat.session.clone());
+    let conversation = Conversation::new(pid, spec.session.clone());
     let mut claude = Claude { program, conversation };
     // It says nothing before its first prompt.
-    link.report(Report::Ready { pid, session: seat.session }).await;
+    pipe.report(Report::Ready { pid, session: spec.session }).await;
     loop {
         tokio::select! {
             line = claude.program.line() => {
-                let Some(line) = line else { return claude.program.ended().await.1 };
+                let Some(line) = line else { return claude.program.wait_exit().await.1 };
                 if let Ok(frame) = serde_json::from_slice::<Value>(&line) {
-                    claude.hear(&frame, &link).await;
+                    claude.handle_frame(&frame, &pipe).await;
                 }
             }
-            order = link.orders.recv() => {
+            order = pipe.orders.recv() => {
                 let Some(order) = order else { break };
-                if let Err(error) = claude.obey(order).await {
+                if let Err(error) = claude.handle_order(order).await {
                     claude.program.stop().await;
                     return error;
                 }
             }
-            () = link.stop.cancelled() => break,
+            () = pipe.stop.cancelled() => break,
         }
     }
     claude.program.stop().await
 }
 
-fn arguments(seat: &Seat) -> Vec<OsString> {
+fn arguments(spec: &WorkerSpec) -> Vec<OsString> {
     let mut args: Vec<OsString> = [
         "-p",
         "--input-format",
@@ -60,10 +60,10 @@ fn arguments(seat: &Seat) -> Vec<OsString> {
     .map(OsString::from)
     .to_vec();
     let settings = [
-        ("--model", &seat.launch.model),
-        ("--permission-mode", &seat.launch.approval_policy),
-        ("--append-system-prompt", &seat.launch.instructions),
-        ("--resume", &seat.session),
+        ("--model", &spec.launch.model),
+        ("--permission-mode", &spec.launch.approval_policy),
+        ("--append-system-prompt", &spec.launch.instructions),
+        ("--resume", &spec.session),
     ];
     for (name, value) in settings {
         if let Some(value) = value {
@@ -79,7 +79,7 @@ struct Claude {
 }
 
 impl Claude {
-    async fn obey(&mut self, order: Order) -> Result<(), String> {
+    async fn handle_order(&mut self, order: Order) -> Result<(), String> {
         match order {
             Order::Turn { injection, content } => {
                 let frame = self.conversation.prompt(injection, &content);
@@ -105,12 +105,12 @@ impl Claude {
         self.program.write(format!("{frame}\n").as_bytes()).await
     }
 
-    async fn hear(&mut self, frame: &Value, link: &Link) {
-        let heard = self.conversation.hear(frame);
-        for report in heard.reports {
-            link.report(report).await;
+    async fn handle_frame(&mut self, frame: &Value, pipe: &WorkerPipe) {
+        let effects = self.conversation.handle_frame(frame);
+        for report in effects.reports {
+            pipe.report(report).await;
         }
-        if let Some(answer) = heard.answer
+        if let Some(answer) = effects.answer
             && let Err(error) = self.write(answer).await
         {
             tracing::debug!(error, "claude does not listen");

@@ -63,7 +63,7 @@ async fn claude_answers_asks_is_interrupted_and_comes_back() {
         let asked = client.next_of("approval_required").await;
         assert_eq!((&asked.data["kind"], &asked.data["command"]), (&json!("tool"), &json!("ls")));
         let approve = json!({ "approval_id": asked.data["approval_id"], "decision": decision });
-        client.ask("approve", approve).await;
+        client.request("approve", approve).await;
         let events = client.until_complete(None).await;
         assert_eq!(answer(&events), expected);
         let done = events.iter().find(|event| event.event == "command_completed").unwrap();
@@ -71,7 +71,7 @@ async fn claude_answers_asks_is_interrupted_and_comes_back() {
     }
     client.inject(&job, 0, "WAIT").await;
     client.next_of("turn_started").await;
-    client.ask("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
+    client.request("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
     assert_eq!(client.next_of("turn_complete").await.data["status"], "interrupted");
     client.inject(&job, 0, "DIE").await;
     let end = client.next_of("turn_complete").await;

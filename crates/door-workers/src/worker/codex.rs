@@ -13,35 +13,35 @@ use tokio::sync::oneshot;
 
 use self::items::Items;
 use super::program::Program;
-use super::rpc::{Message, Peer, number, text};
-use super::{ASKS, Fate, Link, Order, Report, Seat};
+use super::rpc::{Message, Peer, number_at, string_at};
+use super::{MAX_OPEN_QUESTIONS, Order, PromptOutcome, Report, WorkerPipe, WorkerSpec};
 use crate::wire::command::Decision;
-use crate::wire::event::{Ask, Tokens, TurnStatus};
+use crate::wire::event::{Question, Tokens, TurnStatus};
 
-pub(super) async fn run(seat: Seat, mut link: Link) -> String {
+pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
     let args = ["app-server".into()].into_iter().chain(NO_SHARED_DAEMON.map(Into::into));
-    let program = match Program::start(&seat, args.collect()).await {
+    let program = match Program::start(&spec, args.collect()).await {
         Ok(program) => program,
         Err(error) => return error,
     };
     let peer = Peer::new(program, false);
     let mut codex = Codex {
         peer,
-        seat,
+        spec,
         thread: String::new(),
         turn: None,
         starting: None,
         has_prompt: false,
         wants_stop: false,
-        asks: HashMap::new(),
+        questions: HashMap::new(),
         next_key: 0,
         steering: HashMap::new(),
         items: Items::default(),
-        meter: Meter::default(),
+        meter: TokenMeter::default(),
     };
     let opened = tokio::select! {
-        opened = codex.open(&link) => opened,
-        () = link.stop.cancelled() => Err("it was stopped".to_owned()),
+        opened = codex.open(&pipe) => opened,
+        () = pipe.stop.cancelled() => Err("it was stopped".to_owned()),
     };
     if let Err(error) = opened {
         codex.peer.into_program().stop().await;
@@ -51,21 +51,21 @@ pub(super) async fn run(seat: Seat, mut link: Link) -> String {
         tokio::select! {
             message = codex.peer.next() => {
                 let Some(message) = message else {
-                    return codex.peer.into_program().ended().await.1;
+                    return codex.peer.into_program().wait_exit().await.1;
                 };
-                if let Err(error) = codex.hear(message, &link).await {
+                if let Err(error) = codex.handle_message(message, &pipe).await {
                     codex.peer.into_program().stop().await;
                     return error;
                 }
             }
-            order = link.orders.recv() => {
+            order = pipe.orders.recv() => {
                 let Some(order) = order else { break };
-                if let Err(error) = codex.obey(order, &link).await {
+                if let Err(error) = codex.handle_order(order, &pipe).await {
                     codex.peer.into_program().stop().await;
                     return error;
                 }
             }
-            () = link.stop.cancelled() => break,
+            () = pipe.stop.cancelled() => break,
         }
     }
     codex.peer.into_program().stop().await
@@ -73,7 +73,7 @@ pub(super) async fn run(seat: Seat, mut link: Link) -> String {
 
 struct Codex {
     peer: Peer,
-    seat: Seat,
+    spec: WorkerSpec,
     thread: String,
     /// The turn that runs.
     turn: Option<String>,
@@ -84,39 +84,39 @@ struct Codex {
     /// Whether it has to stop as soon as its id is known.
     wants_stop: bool,
     /// The questions that wait, by our keys: their ids.
-    asks: HashMap<u64, Value>,
+    questions: HashMap<u64, Value>,
     next_key: u64,
     steering: HashMap<u64, oneshot::Sender<Result<(), String>>>,
     items: Items,
-    meter: Meter,
+    meter: TokenMeter,
 }
 
 /// What the conversation has used, and had used when the turn began.
 #[derive(Debug, Default)]
-struct Meter {
+struct TokenMeter {
     total: Option<Tokens>,
     before: Option<Tokens>,
 }
 
 impl Codex {
-    async fn open(&mut self, link: &Link) -> Result<(), String> {
+    async fn open(&mut self, pipe: &WorkerPipe) -> Result<(), String> {
         let version = env!("CARGO_PKG_VERSION");
         let client = json!({ "name": "switchboard", "title": "Switchboard", "version": version });
         self.peer.call("initialize", json!({ "clientInfo": client })).await?;
         self.peer.notify("initialized", json!({})).await?;
         let mut params = self.params();
-        if let Some(session) = self.seat.session.clone() {
+        if let Some(session) = self.spec.session.clone() {
             params["threadId"] = json!(session);
             match self.peer.call("thread/resume", params.clone()).await {
                 Ok(resumed) => {
-                    if let Some(doubt) = &self.seat.doubt {
-                        link.report(Report::Doubt(fate(&resumed, doubt))).await;
+                    if let Some(unconfirmed) = &self.spec.unconfirmed {
+                        pipe.report(Report::Reconciled(prompt_outcome(&resumed, unconfirmed))).await;
                     }
                     self.thread = session;
                 }
                 Err(error) => {
                     let error = format!("the conversation cannot be gone on with: {error}");
-                    link.report(Report::Error { error, will_retry: false }).await;
+                    pipe.report(Report::Error { error, will_retry: false }).await;
                 }
             }
         }
@@ -125,16 +125,16 @@ impl Codex {
                 params.remove("threadId");
             }
             let started = self.peer.call("thread/start", params).await?;
-            self.thread = text(&started, "/thread/id").ok_or("thread/start: no id")?;
+            self.thread = string_at(&started, "/thread/id").ok_or("thread/start: no id")?;
         }
         let session = Some(self.thread.clone());
-        link.report(Report::Ready { pid: Some(self.peer.pid()), session }).await;
+        pipe.report(Report::Ready { pid: Some(self.peer.pid()), session }).await;
         Ok(())
     }
 
     fn params(&self) -> Value {
-        let launch = &self.seat.launch;
-        let mut params = json!({ "cwd": self.seat.cwd.display().to_string() });
+        let launch = &self.spec.launch;
+        let mut params = json!({ "cwd": self.spec.cwd.display().to_string() });
         let settings = [
             ("model", &launch.model),
             ("sandbox", &launch.sandbox),
@@ -149,10 +149,10 @@ impl Codex {
         params
     }
 
-    async fn obey(&mut self, order: Order, link: &Link) -> Result<(), String> {
+    async fn handle_order(&mut self, order: Order, pipe: &WorkerPipe) -> Result<(), String> {
         match order {
             Order::Turn { injection, content } => {
-                self.meter.begin();
+                self.meter.start_turn();
                 self.items = Items::default();
                 self.has_prompt = true;
                 self.wants_stop = false;
@@ -181,7 +181,7 @@ impl Codex {
                 self.interrupt().await?;
             }
             Order::Decide { key, decision } => {
-                if let Some(id) = self.asks.remove(&key) {
+                if let Some(id) = self.questions.remove(&key) {
                     let word = match decision {
                         Decision::Accept => "accept",
                         Decision::AcceptForSession => "acceptForSession",
@@ -192,7 +192,7 @@ impl Codex {
                 }
             }
         }
-        let _ = link;
+        let _ = pipe;
         Ok(())
     }
 
@@ -204,155 +204,172 @@ impl Codex {
         Ok(())
     }
 
-    async fn hear(&mut self, message: Message, link: &Link) -> Result<(), String> {
+    async fn handle_message(&mut self, message: Message, pipe: &WorkerPipe) -> Result<(), String> {
         match message {
-            Message::Response { id, result } => self.answered(id, result, link).await,
-            Message::Request { id, method, params } => self.asked(id, &method, &params, link).await,
+            Message::Response { id, result } => self.handle_response(id, result, pipe).await,
+            Message::Request { id, method, params } => self.handle_request(id, &method, &params, pipe).await,
             Message::Notification { method, params } => {
                 let is_ours = params.get("threadId").is_none_or(|thread| thread == self.thread.as_str());
                 if is_ours {
-                    self.told(&method, &params, link).await;
+                    self.handle_notification(&method, &params, pipe).await;
                 }
                 Ok(())
             }
         }
     }
 
-    async fn answered(&mut self, id: u64, result: Result<Value, String>, link: &Link) -> Result<(), String> {
+    async fn handle_response(
+        &mut self,
+        id: u64,
+        result: Result<Value, String>,
+        pipe: &WorkerPipe,
+    ) -> Result<(), String> {
         if let Some(answer) = self.steering.remove(&id) {
             let _ = answer.send(result.map(|_| ()));
         } else if self.starting == Some(id) {
             self.starting = None;
             match result {
                 Ok(result) => {
-                    self.turn = text(&result, "/turn/id");
-                    link.report(Report::Accepted).await;
+                    self.turn = string_at(&result, "/turn/id");
+                    pipe.report(Report::Accepted).await;
                     if self.wants_stop {
                         self.interrupt().await?;
                     }
                 }
                 Err(error) => {
                     self.has_prompt = false;
-                    link.ended(TurnStatus::Failed, Some(error)).await;
+                    pipe.report_end(TurnStatus::Failed, Some(error)).await;
                 }
             }
         }
         Ok(())
     }
 
-    async fn asked(&mut self, id: Value, method: &str, params: &Value, link: &Link) -> Result<(), String> {
+    async fn handle_request(
+        &mut self,
+        id: Value,
+        method: &str,
+        params: &Value,
+        pipe: &WorkerPipe,
+    ) -> Result<(), String> {
         let is_known =
             matches!(method, "item/commandExecution/requestApproval" | "item/fileChange/requestApproval");
-        if is_known && (self.asks.len() >= ASKS || self.is_of_other_turn(params)) {
+        if is_known && (self.questions.len() >= MAX_OPEN_QUESTIONS || self.is_of_other_turn(params)) {
             return self.peer.respond(&id, json!({ "decision": "decline" })).await;
         }
-        let ask = match method {
-            "item/commandExecution/requestApproval" => Ask {
+        let question = match method {
+            "item/commandExecution/requestApproval" => Question {
                 kind: "command".to_owned(),
-                title: text(params, "/command").unwrap_or_else(|| "run a command".to_owned()),
-                command: text(params, "/command"),
-                cwd: text(params, "/cwd"),
-                ..Ask::default()
+                title: string_at(params, "/command").unwrap_or_else(|| "run a command".to_owned()),
+                command: string_at(params, "/command"),
+                cwd: string_at(params, "/cwd"),
+                ..Question::default()
             },
             "item/fileChange/requestApproval" => {
                 // The question does not say which changes; the item that was begun before does.
-                let item = text(params, "/itemId").unwrap_or_default();
+                let item = string_at(params, "/itemId").unwrap_or_default();
                 let changes = self.items.changes(&item);
                 let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
-                Ask {
+                Question {
                     kind: "file_change".to_owned(),
                     title: format!("change {}", paths.join(", ")),
                     changes,
-                    ..Ask::default()
+                    ..Question::default()
                 }
             }
             // Whatever else it wants to know fails closed.
-            _ => return self.peer.refuse(&id, method).await,
+            _ => return self.peer.reject_method(&id, method).await,
         };
-        let ask = Ask { item_id: text(params, "/itemId"), reason: text(params, "/reason"), ..ask };
+        let question = Question {
+            item_id: string_at(params, "/itemId"),
+            reason: string_at(params, "/reason"),
+            ..question
+        };
         self.next_key += 1;
-        self.asks.insert(self.next_key, id);
-        link.report(Report::Ask { key: self.next_key, ask }).await;
+        self.questions.insert(self.next_key, id);
+        pipe.report(Report::Question { key: self.next_key, question }).await;
         Ok(())
     }
 
     /// Whether this is about a turn that another client of the conversation has started.
     fn is_of_other_turn(&self, params: &Value) -> bool {
-        let Some(id) = text(params, "/turnId").or_else(|| text(params, "/turn/id")) else { return false };
+        let Some(id) = string_at(params, "/turnId").or_else(|| string_at(params, "/turn/id")) else {
+            return false;
+        };
         match &self.turn {
             Some(ours) => *ours != id,
             None => !self.has_prompt || self.starting.is_some(),
         }
     }
 
-    async fn told(&mut self, method: &str, params: &Value, link: &Link) {
+    async fn handle_notification(&mut self, method: &str, params: &Value, pipe: &WorkerPipe) {
         // The meter has to know what other turns have used.
         if method != "thread/tokenUsage/updated" && self.is_of_other_turn(params) {
             return;
         }
         match method {
-            "turn/started" => link.report(Report::Started).await,
+            "turn/started" => pipe.report(Report::Started).await,
             "item/agentMessage/delta" => {
-                if let Some(delta) = text(params, "/delta") {
-                    link.report(Report::Delta(delta)).await;
+                if let Some(delta) = string_at(params, "/delta") {
+                    pipe.report(Report::Delta(delta)).await;
                 }
             }
             "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
-                if let Some(delta) = text(params, "/delta") {
-                    link.report(Report::Reasoning(delta)).await;
+                if let Some(delta) = string_at(params, "/delta") {
+                    pipe.report(Report::Reasoning(delta)).await;
                 }
             }
             "item/started" | "item/completed" => {
-                if let Some(report) = self.items.take(params, method == "item/completed") {
-                    link.report(report).await;
+                if let Some(report) = self.items.handle_item(params, method == "item/completed") {
+                    pipe.report(report).await;
                 }
             }
             "thread/tokenUsage/updated" => {
-                if let Some(tokens) = self.meter.take(params, self.turn.as_deref()) {
-                    link.report(Report::Usage(tokens)).await;
+                if let Some(tokens) = self.meter.update(params, self.turn.as_deref()) {
+                    pipe.report(Report::Usage(tokens)).await;
                 }
             }
             "serverRequest/resolved" => {
                 let id = params.get("requestId");
-                let key = self.asks.iter().find(|(_, known)| Some(*known) == id).map(|(key, _)| *key);
+                let key = self.questions.iter().find(|(_, known)| Some(*known) == id).map(|(key, _)| *key);
                 if let Some(key) = key {
-                    self.asks.remove(&key);
-                    link.report(Report::AskGone { key }).await;
+                    self.questions.remove(&key);
+                    pipe.report(Report::QuestionClosed { key }).await;
                 }
             }
             "error" => {
-                let error = text(params, "/error/message").unwrap_or_else(|| "it failed".to_owned());
+                let error = string_at(params, "/error/message").unwrap_or_else(|| "it failed".to_owned());
                 let will_retry = params.get("willRetry").and_then(Value::as_bool).unwrap_or(false);
-                link.report(Report::Error { error, will_retry }).await;
+                pipe.report(Report::Error { error, will_retry }).await;
             }
             "turn/completed" if self.starting.is_none() => {
                 self.turn = None;
                 self.has_prompt = false;
-                self.asks.clear();
+                self.questions.clear();
                 for (_, answer) in self.steering.drain() {
                     let _ = answer.send(Err("the turn ended before it was taken".to_owned()));
                 }
-                let error = text(params, "/turn/error/message");
+                let error = string_at(params, "/turn/error/message");
                 let status = match params.pointer("/turn/status").and_then(Value::as_str) {
                     Some("completed") => TurnStatus::Completed,
                     Some("interrupted") => TurnStatus::Interrupted,
                     _ => TurnStatus::Failed,
                 };
-                link.ended(status, error).await;
+                pipe.report_end(status, error).await;
             }
             _ => {}
         }
     }
 }
 
-impl Meter {
+impl TokenMeter {
     /// A turn is about to begin.
-    fn begin(&mut self) {
+    fn start_turn(&mut self) {
         self.before = self.total;
     }
 
     /// What the turn has used: what the conversation has, less what it had when the turn began.
-    fn take(&mut self, params: &Value, turn: Option<&str>) -> Option<Tokens> {
+    fn update(&mut self, params: &Value, turn: Option<&str>) -> Option<Tokens> {
         let usage = params.get("tokenUsage")?;
         let total = tokens(usage.get("total")?);
         self.total = Some(total);
@@ -364,21 +381,21 @@ impl Meter {
         }
         // And where it does not, it has not said what it had used before.
         let last = usage.get("last").map(tokens).unwrap_or_default();
-        let before = *self.before.get_or_insert_with(|| less(total, last));
-        Some(less(total, before))
+        let before = *self.before.get_or_insert_with(|| subtract(total, last));
+        Some(subtract(total, before))
     }
 }
 
 fn tokens(usage: &Value) -> Tokens {
     Tokens {
-        total_tokens: number(usage, "/totalTokens").unwrap_or_default(),
-        input_tokens: number(usage, "/inputTokens"),
-        cached_input_tokens: number(usage, "/cachedInputTokens"),
-        output_tokens: number(usage, "/outputTokens"),
+        total_tokens: number_at(usage, "/totalTokens").unwrap_or_default(),
+        input_tokens: number_at(usage, "/inputTokens"),
+        cached_input_tokens: number_at(usage, "/cachedInputTokens"),
+        output_tokens: number_at(usage, "/outputTokens"),
     }
 }
 
-fn less(all: Tokens, before: Tokens) -> Tokens {
+fn subtract(all: Tokens, before: Tokens) -> Tokens {
     let part = |all: Option<u64>, before: Option<u64>| Some(all?.saturating_sub(before.unwrap_or_default()));
     Tokens {
         total_tokens: all.total_tokens.saturating_sub(before.total_tokens),
@@ -389,20 +406,21 @@ fn less(all: Tokens, before: Tokens) -> Tokens {
 }
 
 /// What became of a prompt, as the conversation that was gone on with tells.
-fn fate(resumed: &Value, injection: &str) -> Fate {
+fn prompt_outcome(resumed: &Value, injection: &str) -> PromptOutcome {
     let Some(turns) = resumed.pointer("/thread/turns").and_then(Value::as_array) else {
-        return Fate::Unknown;
+        return PromptOutcome::Unknown;
     };
     let items = |turn: &Value| turn.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
-    let has =
-        |turn: &&Value| items(turn).iter().any(|item| text(item, "/clientId").as_deref() == Some(injection));
-    let Some(turn) = turns.iter().rev().find(has) else { return Fate::NotReceived };
+    let has = |turn: &&Value| {
+        items(turn).iter().any(|item| string_at(item, "/clientId").as_deref() == Some(injection))
+    };
+    let Some(turn) = turns.iter().rev().find(has) else { return PromptOutcome::NotReceived };
     if turn.get("status").and_then(Value::as_str) != Some("completed") {
-        return Fate::CutShort;
+        return PromptOutcome::Incomplete;
     }
-    let is_answer = |item: &&Value| text(item, "/type").as_deref() == Some("agentMessage");
-    let answer = items(turn).iter().rev().find(is_answer).and_then(|item| text(item, "/text"));
-    Fate::Answered { answer }
+    let is_answer = |item: &&Value| string_at(item, "/type").as_deref() == Some("agentMessage");
+    let answer = items(turn).iter().rev().find(is_answer).and_then(|item| string_at(item, "/text"));
+    PromptOutcome::Answered { answer }
 }
 
 #[cfg(test)]

@@ -11,19 +11,28 @@ fn the_conversation_says_what_became_of_a_prompt() {
         ] },
         { "status": "interrupted", "items": [{ "type": "userMessage", "clientId": "two" }] },
     ] } });
-    assert_eq!(fate(&resumed, "one"), Fate::Answered { answer: Some("the answer".into()) });
-    assert_eq!(fate(&resumed, "two"), Fate::CutShort);
-    assert_eq!(fate(&resumed, "three"), Fate::NotReceived);
-    assert_eq!(fate(&json!({}), "one"), Fate::Unknown);
+    assert_eq!(
+        prompt_outcome(&resumed, "one"),
+        PromptOutcome::Answered { answer: Some("the answer".into()) }
+    );
+    assert_eq!(prompt_outcome(&resumed, "two"), PromptOutcome::Incomplete);
+    assert_eq!(prompt_outcome(&resumed, "three"), PromptOutcome::NotReceived);
+    assert_eq!(prompt_outcome(&json!({}), "one"), PromptOutcome::Unknown);
 }
 
 #[test]
 fn a_remark_does_not_take_the_place_of_the_answer() {
     let mut items = Items::default();
     let message = |text: &str, phase: &str| json!({ "item": { "type": "agentMessage", "id": "m", "text": text, "phase": phase } });
-    assert_eq!(items.take(&message("so far", "commentary"), true), Some(Report::Answer("so far".into())));
-    assert_eq!(items.take(&message("done", "final_answer"), true), Some(Report::Answer("done".into())));
-    assert_eq!(items.take(&message("by the way", "commentary"), true), None);
+    assert_eq!(
+        items.handle_item(&message("so far", "commentary"), true),
+        Some(Report::Answer("so far".into()))
+    );
+    assert_eq!(
+        items.handle_item(&message("done", "final_answer"), true),
+        Some(Report::Answer("done".into()))
+    );
+    assert_eq!(items.handle_item(&message("by the way", "commentary"), true), None);
 }
 
 #[test]
@@ -33,16 +42,16 @@ fn what_earlier_turns_had_used_is_not_counted_again_after_a_conversation_was_gon
         json!({ "threadId": "t", "turnId": turn, "tokenUsage": usage })
     };
     let used = |tokens: Option<Tokens>| tokens.map(|tokens| tokens.total_tokens);
-    let mut meter = Meter::default();
-    meter.begin();
+    let mut meter = TokenMeter::default();
+    meter.start_turn();
     // The next turn has been asked for, and its id is not known yet.
-    assert_eq!(used(meter.take(&update("old", 100, 100), None)), None);
-    assert_eq!(used(meter.take(&update("old", 100, 100), Some("new"))), None);
-    assert_eq!(used(meter.take(&update("new", 130, 30), Some("new"))), Some(30));
-    assert_eq!(used(meter.take(&update("new", 150, 20), Some("new"))), Some(50));
-    meter.begin();
-    assert_eq!(used(meter.take(&update("newer", 175, 25), Some("newer"))), Some(25));
-    let mut silent = Meter::default();
-    silent.begin();
-    assert_eq!(used(silent.take(&update("new", 130, 30), Some("new"))), Some(30));
+    assert_eq!(used(meter.update(&update("old", 100, 100), None)), None);
+    assert_eq!(used(meter.update(&update("old", 100, 100), Some("new"))), None);
+    assert_eq!(used(meter.update(&update("new", 130, 30), Some("new"))), Some(30));
+    assert_eq!(used(meter.update(&update("new", 150, 20), Some("new"))), Some(50));
+    meter.start_turn();
+    assert_eq!(used(meter.update(&update("newer", 175, 25), Some("newer"))), Some(25));
+    let mut silent = TokenMeter::default();
+    silent.start_turn();
+    assert_eq!(used(silent.update(&update("new", 130, 30), Some("new"))), Some(30));
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::{Link, Order, Report, Seat};
+use super::{Order, Report, WorkerPipe, WorkerSpec};
 use crate::wire::event::{Tokens, TurnStatus};
 
-pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let echo = seat.launch.echo;
-    link.report(Report::Ready { pid: None, session: None }).await;
-    while let Some(content) = link.prompt().await {
-        link.report(Report::Accepted).await;
-        link.report(Report::Started).await;
-        let (status, error) = turn(content, echo.deltas, echo.millis, &mut link).await;
-        link.ended(status, error).await;
+pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
+    let echo = spec.launch.echo;
+    pipe.report(Report::Ready { pid: None, session: None }).await;
+    while let Some(content) = pipe.next_prompt().await {
+        pipe.report(Report::Accepted).await;
+        pipe.report(Report::Started).await;
+        let (status, error) = turn(content, echo.deltas, echo.millis, &mut pipe).await;
+        pipe.report_end(status, error).await;
     }
     "it was stopped".to_owned()
 }
@@ -21,7 +21,7 @@ async fn turn(
     mut content: String,
     deltas: u32,
     millis: u32,
-    link: &mut Link,
+    pipe: &mut WorkerPipe,
 ) -> (TurnStatus, Option<String>) {
     let until = tokio::time::sleep(Duration::from_millis(millis.into()));
     tokio::pin!(until);
@@ -29,8 +29,8 @@ async fn turn(
     while is_waiting {
         tokio::select! {
             () = &mut until => is_waiting = false,
-            () = link.stop.cancelled() => return (TurnStatus::Interrupted, None),
-            order = link.orders.recv() => match order {
+            () = pipe.stop.cancelled() => return (TurnStatus::Interrupted, None),
+            order = pipe.orders.recv() => match order {
                 Some(Order::Interrupt) | None => return (TurnStatus::Interrupted, None),
                 Some(Order::Steer { content: more, answer }) => {
                     content.push_str(&more);
@@ -41,10 +41,10 @@ async fn turn(
         }
     }
     for _ in 0..deltas {
-        link.report(Report::Delta(content.clone())).await;
+        pipe.report(Report::Delta(content.clone())).await;
     }
     let total_tokens = content.split_whitespace().count() as u64;
-    link.report(Report::Answer(content)).await;
-    link.report(Report::Usage(Tokens { total_tokens, ..Tokens::default() })).await;
+    pipe.report(Report::Answer(content)).await;
+    pipe.report(Report::Usage(Tokens { total_tokens, ..Tokens::default() })).await;
     (TurnStatus::Completed, None)
 }

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::Dir;
 
-use crate::wire::stamp;
+use crate::wire::format_timestamp;
 
 /// How large a log grows before it is put aside; one older file is kept beside it.
 const FILE_CAP: u64 = 256 << 10;
@@ -30,27 +30,27 @@ impl WorkerLog {
     }
 
     /// Notes a line, which may hold anything.
-    pub(crate) fn note(&self, line: &[u8]) {
+    pub(crate) fn append_line(&self, line: &[u8]) {
         let line = String::from_utf8_lossy(&line[..line.len().min(LINE_CAP)]);
         let line: String = line.chars().filter(|char| !char.is_control()).collect();
         if line.trim().is_empty() {
             return;
         }
-        let text = format!("{} {line}\n", stamp(self.clock.now()));
+        let text = format!("{} {line}\n", format_timestamp(self.clock.now()));
         *self.last.lock() = Some(line.chars().take(QUOTE_CAP).collect());
         match self.folder.append(&self.name, text.as_bytes()) {
-            Ok(size) if size > FILE_CAP => self.put_aside(),
+            Ok(size) if size > FILE_CAP => self.rotate(),
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "a worker's log cannot be written"),
         }
     }
 
     /// The last line, short enough to be quoted; forgotten with that.
-    pub(crate) fn take_last(&self) -> Option<String> {
+    pub(crate) fn drain_last_line(&self) -> Option<String> {
         self.last.lock().take()
     }
 
-    fn put_aside(&self) {
+    fn rotate(&self) {
         let older = format!("{}.1", self.name);
         let moved =
             self.folder.remove(&older).and_then(|_| self.folder.move_new(&self.name, &self.folder, &older));
@@ -61,7 +61,7 @@ impl WorkerLog {
 }
 
 /// Whether a file in the folder of a job is a log, or one that was put aside.
-pub(crate) fn is_log(name: &str) -> bool {
+pub(crate) fn is_log_file(name: &str) -> bool {
     let node = name.strip_suffix(".1").unwrap_or(name).strip_suffix(".log");
     node.is_some_and(|node| node.starts_with("node-"))
 }

@@ -11,15 +11,15 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Seat, WorkerLog, usual_program};
+use super::{WorkerLog, WorkerSpec, default_program};
 use crate::lines::{Line, Lines};
 use crate::wire::command::AgentKind;
 
 /// The longest line that is read of an agent: a diff of a large file fits.
-const LINE: usize = 16 << 20;
+const MAX_LINE: usize = 16 << 20;
 
 /// How long a process that closed its stdout may take to end, and its stderr to be read.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// An agent's process.
 #[derive(Debug)]
@@ -30,36 +30,36 @@ pub(super) struct Program {
     lines: Lines,
     /// Until when there is something to be read, once the process has ended: something else may hold its stdout.
     read_by: Option<Instant>,
-    listener: JoinHandle<()>,
-    seat: Seat,
+    stderr_task: JoinHandle<()>,
+    spec: WorkerSpec,
 }
 
 impl Program {
     /// Starts the seat's program, or the agent's usual one where none was named, with these arguments.
-    pub(super) async fn start(seat: &Seat, args: Vec<OsString>) -> Result<Self, String> {
-        let launch = &seat.launch;
-        let mut words: Vec<OsString> = launch.program.iter().map(OsString::from).collect();
-        if words.is_empty() {
-            words.extend(usual_program(launch.agent).iter().copied().map(OsString::from));
+    pub(super) async fn start(spec: &WorkerSpec, args: Vec<OsString>) -> Result<Self, String> {
+        let launch = &spec.launch;
+        let mut argv: Vec<OsString> = launch.program.iter().map(OsString::from).collect();
+        if argv.is_empty() {
+            argv.extend(default_program(launch.agent).iter().copied().map(OsString::from));
         }
-        if words.is_empty() {
+        if argv.is_empty() {
             return Err("`program` is missing: say what to run".to_owned());
         }
-        let program = words.remove(0);
-        words.extend(launch.args.iter().map(OsString::from));
-        words.extend(args);
+        let program = argv.remove(0);
+        argv.extend(launch.args.iter().map(OsString::from));
+        argv.extend(args);
         let mut allowed: Vec<&str> = launch.env_allow.iter().map(String::as_str).collect();
-        allowed.extend(own_variables(launch.agent));
-        let mut spawn = Spawn::new(program).args(words).cwd(&seat.cwd).env_allow(&allowed).env(
+        allowed.extend(account_variables(launch.agent));
+        let mut spawn = Spawn::new(program).args(argv).cwd(&spec.cwd).env_allow(&allowed).env(
             "SWITCHBOARD_WORKSPACE_ROOT",
-            std::path::absolute(&seat.workspace).unwrap_or_else(|_| seat.workspace.clone()),
+            std::path::absolute(&spec.workspace).unwrap_or_else(|_| spec.workspace.clone()),
         );
         for (name, value) in &launch.env {
             spawn = spawn.env(name, value);
         }
         // What it does with our command line it does as the agent that it is, whatever the job's own variables say.
-        spawn = spawn.for_agent(LaunchKind::Worker, seat.name.as_str());
-        let mut child = spawn.start(seat.guard.as_ref()).await.map_err(|error| {
+        spawn = spawn.for_agent(LaunchKind::Worker, spec.name.as_str());
+        let mut child = spawn.start(spec.guard.as_ref()).await.map_err(|error| {
             match std::error::Error::source(&error) {
                 Some(source) => format!("{error}: {source}"),
                 None => error.to_string(),
@@ -69,15 +69,15 @@ impl Program {
         let (stdin, Some(stdout), Some(stderr)) = streams else {
             return Err("the program has no standard streams".to_owned());
         };
-        let listener = tokio::spawn(listen(stderr, Arc::clone(&seat.log)));
+        let stderr_task = tokio::spawn(log_stderr(stderr, Arc::clone(&spec.log)));
         Ok(Self {
             child,
             stdin,
             stdout,
-            lines: Lines::new(LINE),
+            lines: Lines::new(MAX_LINE),
             read_by: None,
-            listener,
-            seat: seat.clone(),
+            stderr_task,
+            spec: spec.clone(),
         })
     }
 
@@ -97,7 +97,7 @@ impl Program {
 
     /// Writes a prompt and ends the program's stdin, while the program is heard: one that answers while it reads
     /// would otherwise wait for us, and we for it.
-    pub(super) fn feed(&mut self, prompt: String) {
+    pub(super) fn send_prompt(&mut self, prompt: String) {
         if let Some(mut stdin) = self.stdin.take() {
             tokio::spawn(async move {
                 if let Err(error) = stdin.write_all(prompt.as_bytes()).await {
@@ -113,9 +113,9 @@ impl Program {
     pub(super) async fn line(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.lines.next() {
-                Some(Line::Whole(line)) => return Some(line),
+                Some(Line::Complete(line)) => return Some(line),
                 Some(Line::TooLong) => {
-                    tracing::warn!(limit = LINE, "a line of an agent is too long and was passed over");
+                    tracing::warn!(limit = MAX_LINE, "a line of an agent is too long and was passed over");
                     continue;
                 }
                 None => {}
@@ -124,14 +124,14 @@ impl Program {
                 biased;
                 read = self.lines.read(&mut self.stdout) => matches!(read, Ok(true)),
                 _ = self.child.wait(), if self.read_by.is_none() => {
-                    self.read_by = Some(Instant::now() + LAST_WORDS);
+                    self.read_by = Some(Instant::now() + DRAIN_TIMEOUT);
                     continue;
                 }
                 () = sleep_until(self.read_by.unwrap_or_else(Instant::now)), if self.read_by.is_some() => false,
             };
             if !is_more {
                 return match self.lines.rest() {
-                    Some(Line::Whole(line)) => Some(line),
+                    Some(Line::Complete(line)) => Some(line),
                     _ => None,
                 };
             }
@@ -139,10 +139,10 @@ impl Program {
     }
 
     /// Waits for the end of a program that has closed its stdout; says how it ended and whether well.
-    pub(super) async fn ended(mut self) -> (bool, String) {
+    pub(super) async fn wait_exit(mut self) -> (bool, String) {
         self.stdin = None;
-        let ended = timeout(LAST_WORDS, self.child.wait()).await;
-        let _ = timeout(LAST_WORDS, &mut self.listener).await;
+        let ended = timeout(DRAIN_TIMEOUT, self.child.wait()).await;
+        let _ = timeout(DRAIN_TIMEOUT, &mut self.stderr_task).await;
         match ended {
             Ok(Ok(status)) => (status.success(), format!("it ended ({status})")),
             Ok(Err(error)) => (false, format!("it cannot be waited for: {error}")),
@@ -153,8 +153,8 @@ impl Program {
     /// Ends the program and all that it started.
     pub(super) async fn stop(mut self) -> String {
         self.stdin = None;
-        let ended = self.child.stop(self.seat.grace).await;
-        let _ = timeout(LAST_WORDS, &mut self.listener).await;
+        let ended = self.child.stop(self.spec.grace).await;
+        let _ = timeout(DRAIN_TIMEOUT, &mut self.stderr_task).await;
         match ended {
             Ok(status) => format!("it was stopped ({status})"),
             Err(error) => format!("it cannot be waited for: {error}"),
@@ -163,23 +163,23 @@ impl Program {
 }
 
 /// Logs what the program writes to stderr.
-async fn listen(mut stderr: ChildStderr, log: Arc<WorkerLog>) {
+async fn log_stderr(mut stderr: ChildStderr, log: Arc<WorkerLog>) {
     let mut lines = Lines::new(64 << 10);
     while let Ok(true) = lines.read(&mut stderr).await {
         while let Some(line) = lines.next() {
             match line {
-                Line::Whole(line) => log.note(&line),
-                Line::TooLong => log.note(b"(a line that is too long)"),
+                Line::Complete(line) => log.append_line(&line),
+                Line::TooLong => log.append_line(b"(a line that is too long)"),
             }
         }
     }
-    if let Some(Line::Whole(line)) = lines.rest() {
-        log.note(&line);
+    if let Some(Line::Complete(line)) = lines.rest() {
+        log.append_line(&line);
     }
 }
 
 /// The variables by which an agent finds its account and its settings.
-fn own_variables(agent: AgentKind) -> &'static [&'static str] {
+fn account_variables(agent: AgentKind) -> &'static [&'static str] {
     match agent {
         AgentKind::Codex | AgentKind::CodexExec => &["CODEX_*", "OPENAI_*"],
         AgentKind::Claude => &["ANTHROPIC_*", "CLAUDE_*"],

@@ -72,7 +72,7 @@ impl Peer {
     }
 
     /// Says that a request is none that we answer.
-    pub(super) async fn refuse(&mut self, id: &Value, method: &str) -> Result<(), String> {
+    pub(super) async fn reject_method(&mut self, id: &Value, method: &str) -> Result<(), String> {
         let error = json!({ "code": -32601, "message": format!("{method} is not supported") });
         self.write(json!({ "id": id, "error": error })).await
     }
@@ -85,7 +85,7 @@ impl Peer {
         }
         loop {
             let line = self.program.line().await?;
-            if let Some(message) = serde_json::from_slice(&line).ok().and_then(read) {
+            if let Some(message) = serde_json::from_slice(&line).ok().and_then(parse_message) {
                 return Some(message);
             }
         }
@@ -102,7 +102,7 @@ impl Peer {
 }
 
 /// A message that has a method is a request or a notification; otherwise it is a response.
-fn read(mut fields: Map<String, Value>) -> Option<Message> {
+fn parse_message(mut fields: Map<String, Value>) -> Option<Message> {
     let id = fields.remove("id").filter(|id| !id.is_null());
     let params = fields.remove("params").unwrap_or_default();
     match (fields.remove("method"), id) {
@@ -110,7 +110,7 @@ fn read(mut fields: Map<String, Value>) -> Option<Message> {
         (Some(Value::String(method)), None) => Some(Message::Notification { method, params }),
         (_, Some(id)) => {
             let result = match fields.remove("error") {
-                Some(error) => Err(in_words(&error)),
+                Some(error) => Err(error_text(&error)),
                 None => Ok(fields.remove("result").unwrap_or_default()),
             };
             Some(Message::Response { id: id.as_u64()?, result })
@@ -119,7 +119,7 @@ fn read(mut fields: Map<String, Value>) -> Option<Message> {
     }
 }
 
-fn in_words(error: &Value) -> String {
+fn error_text(error: &Value) -> String {
     let message = error.get("message").and_then(Value::as_str).unwrap_or("an error without words");
     match error.pointer("/data/details").and_then(Value::as_str) {
         Some(details) => format!("{message}: {details}"),
@@ -128,12 +128,12 @@ fn in_words(error: &Value) -> String {
 }
 
 /// The text at a place in a value.
-pub(super) fn text(value: &Value, pointer: &str) -> Option<String> {
+pub(super) fn string_at(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
 }
 
 /// The number at a place in a value.
-pub(super) fn number(value: &Value, pointer: &str) -> Option<u64> {
+pub(super) fn number_at(value: &Value, pointer: &str) -> Option<u64> {
     value.pointer(pointer).and_then(Value::as_u64)
 }
 

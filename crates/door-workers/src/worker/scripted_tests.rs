@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::config::Config;
-use crate::test_router::{PATIENCE, Rig, names};
+use crate::test_router::{Rig, TIMEOUT, names};
 
 /// Codex, but for what it does with what is added to a turn: nothing.
 const DEAF_CODEX: &str = r#"
@@ -53,7 +53,7 @@ async fn an_agent_that_does_not_say_whether_it_was_added_to_does_not_hold_up_its
     client.next_of("turn_started").await;
     let steer = json!({ "job_id": job, "node_id": 0, "content": "more" });
     assert_eq!(client.rejected("steer", steer).await, "not_now");
-    client.ask("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
+    client.request("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
     assert_eq!(client.next_of("turn_complete").await.data["status"], "interrupted");
     rig.close().await;
 }
@@ -109,7 +109,7 @@ async fn r16_an_agent_that_asks_without_end_is_told_no() {
         client.next_of("approval_required").await;
     }
     // Each of the others has its answer already.
-    let open = client.ask("approvals_list", json!({ "job_id": job })).await;
+    let open = client.request("approvals_list", json!({ "job_id": job })).await;
     let open = open.data["approvals"].as_array().unwrap().clone();
     assert_eq!(open.len(), 64);
     for ask in open {
@@ -134,11 +134,11 @@ async fn whoever_asks_about_a_prompt_has_accepted_it() {
     }
     assert_eq!(events, ["inject_delivered", "turn_started", "approval_required"]);
     // The hub has been told as well: it is nobody's to hand over again.
-    let receipt = timeout(PATIENCE, rig.hub.wait_until_settled(id.parse().unwrap())).await.unwrap().unwrap();
+    let receipt = timeout(TIMEOUT, rig.hub.wait_until_settled(id.parse().unwrap())).await.unwrap().unwrap();
     assert_eq!(receipt.deliveries[0].state.as_str(), "seen");
-    let asked = client.ask("approvals_list", json!({})).await;
+    let asked = client.request("approvals_list", json!({})).await;
     let approval = &asked.data["approvals"][0]["approval_id"];
-    client.ask("approve", json!({ "approval_id": approval, "decision": "accept" })).await;
+    client.request("approve", json!({ "approval_id": approval, "decision": "accept" })).await;
     let events = client.until_complete(None).await;
     assert_eq!(names(&events).last(), Some(&"turn_complete"));
     assert_eq!(events.last().unwrap().data["status"], "completed");
@@ -167,7 +167,7 @@ async fn it_is_told_why_a_node_is_down() {
     let program = ["sh", "-c", "echo no account >&2; exit 1"];
     let job = client.launch(json!({ "agent": "acp", "program": program })).await;
     while client.next_of("node_status").await.data["status"] != "failed" {}
-    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    let status = client.request("job_status", json!({ "job_id": job })).await;
     assert!(status.data["nodes"][0]["detail"].as_str().unwrap().contains("no account"), "{}", status.data);
     rig.close().await;
 }

@@ -85,7 +85,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
 /// Tells this process what others have heard: of the nodes of the router, and of agents on other hubs.
 pub(crate) async fn hear_all(hub: &Hub) -> Result<(), Failure> {
     door_nats::load_remote_presence(hub).await?;
-    door_workers::hear_nodes(hub).await?;
+    door_workers::load_node_presence(hub).await?;
     Ok(())
 }
 

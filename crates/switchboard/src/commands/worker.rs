@@ -143,7 +143,7 @@ pub(crate) async fn run(args: Worker, context: Context) -> Result<(), Failure> {
             let mut client = connect(&context).await?;
             let (job, node) = one_node(&mut client, &args.node).await?;
             let payload = json!({ "job_id": job, "node_id": node, "content": args.text });
-            let answer = client.ask("steer", &payload).await?.data;
+            let answer = client.request("steer", &payload).await?.data;
             show::done(&context, &answer, format_args!("{job}/{node} has it."));
             Ok(())
         }
@@ -187,7 +187,7 @@ async fn connect(context: &Context) -> Result<Client, Failure> {
 /// Asks once; what the answer says.
 async fn ask(context: &Context, command: &str, payload: Value) -> Result<Value, Failure> {
     let mut client = connect(context).await?;
-    Ok(client.ask(command, &payload).await?.data)
+    Ok(client.request(command, &payload).await?.data)
 }
 
 /// Stops the turn of a node, or those of all nodes of a job on which one runs.
@@ -200,7 +200,7 @@ async fn interrupt(args: &Nodes, context: &Context) -> Result<(), Failure> {
     };
     let (mut stopped, mut idle) = (0, None);
     for node in nodes {
-        match client.ask("interrupt", &json!({ "job_id": job, "node_id": node })).await {
+        match client.request("interrupt", &json!({ "job_id": job, "node_id": node })).await {
             Ok(answer) => {
                 stopped += 1;
                 show::done(context, &answer.data, format_args!("Asked {job}/{node} to stop."));
@@ -219,7 +219,7 @@ async fn interrupt(args: &Nodes, context: &Context) -> Result<(), Failure> {
 
 /// How many nodes a job has.
 async fn count(client: &mut Client, job: &str) -> Result<u32, Failure> {
-    let status = client.ask("job_status", &json!({ "job_id": job })).await?.data;
+    let status = client.request("job_status", &json!({ "job_id": job })).await?.data;
     let nodes = status["nodes"].as_array().map_or(0, Vec::len);
     Ok(u32::try_from(nodes).unwrap_or(u32::MAX))
 }

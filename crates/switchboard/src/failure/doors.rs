@@ -57,15 +57,16 @@ impl From<RouterError> for Failure {
         let message = chain(&error);
         match error {
             RouterError::Hub(error) => error.into(),
-            RouterError::NotBelieved { .. } => Self::new("router_file", Exit::NotAllowed, message).hint(
-                "remove .switchboard/router.json, and start `switchboard serve` or `switchboard router`",
-            ),
+            RouterError::UntrustedEndpoint { .. } => Self::new("router_file", Exit::NotAllowed, message)
+                .hint(
+                    "remove .switchboard/router.json, and start `switchboard serve` or `switchboard router`",
+                ),
             RouterError::NotRunning => Self::new("no_router", Exit::Temporary, message)
                 .hint("start `switchboard serve` in this workspace, in another terminal"),
-            RouterError::Silent { pid } => Self::temporary("router_silent", message)
+            RouterError::Unresponsive { pid } => Self::temporary("router_silent", message)
                 .hint(format!("`fg` in its terminal or `kill -CONT {pid}` continues it")),
             RouterError::Rejected { code, field, reason } => refusal(&code, field.as_deref(), &reason),
-            RouterError::Address { .. } | RouterError::NotLoopback { .. } => {
+            RouterError::InvalidAddress { .. } | RouterError::NotLoopback { .. } => {
                 Self::new("bad_address", Exit::Usage, message)
             }
             RouterError::Listen { source, .. } => {
@@ -75,7 +76,7 @@ impl From<RouterError> for Failure {
                 };
                 Self::new("cannot_listen", Exit::Failed, message).hint(hint)
             }
-            RouterError::HungUp { .. } | RouterError::Connection(_) => {
+            RouterError::Disconnected { .. } | RouterError::Connection(_) => {
                 Self::temporary("router_gone", message).hint("look whether `switchboard serve` still runs")
             }
             RouterError::File(_) | RouterError::Log { .. } => Self::new("file", Exit::Failed, message),

@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::NodeAt;
+use super::EventNode;
 
 /// Data of `node_status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeStatus {
     /// Which node.
     #[serde(flatten)]
-    pub node: NodeAt,
+    pub node: EventNode,
     /// How it is.
     pub status: NodeState,
     /// What it is busy with. Written before the agent is given the prompt.
@@ -60,7 +60,7 @@ impl NodeState {
 pub struct WorkerExited {
     /// Which node.
     #[serde(flatten)]
-    pub node: NodeAt,
+    pub node: EventNode,
     /// How.
     pub reason: String,
     /// The last line it wrote to stderr.
@@ -167,7 +167,7 @@ pub struct JobsList {
 
 /// Data of `job_status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct JobStatusAnswer {
+pub struct JobStatusReply {
     /// As asked.
     pub request_id: String,
     /// The job.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{At, NodeAt};
+use super::{EventNode, InjectionRef};
 use crate::wire::command::Decision;
 
 /// Data of `inject_ack` and `inject_delivered`.
@@ -18,7 +18,7 @@ pub struct Injection {
     pub client: String,
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
 }
 
 /// Data of `inject_failed`.
@@ -36,7 +36,7 @@ pub struct InjectFailed {
 pub struct Text {
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// The text.
     pub content: String,
 }
@@ -46,7 +46,7 @@ pub struct Text {
 pub struct Usage {
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// What was used.
     #[serde(flatten)]
     pub tokens: Tokens,
@@ -75,7 +75,7 @@ pub struct Tokens {
 pub struct TurnComplete {
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// How it ended.
     pub status: TurnStatus,
     /// Why, unless it was completed.
@@ -88,7 +88,7 @@ pub struct TurnComplete {
 pub struct OwnTurnComplete {
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// How it ended.
     pub status: TurnStatus,
     /// Why, unless it was completed.
@@ -138,7 +138,7 @@ impl TurnStatus {
 pub struct CommandStarted {
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// The agent's id for it.
     pub item_id: String,
     /// The command, or the tool and its title.
@@ -153,7 +153,7 @@ pub struct CommandStarted {
 pub struct CommandCompleted {
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// The agent's id for it.
     pub item_id: String,
     /// The command, or the tool and its title.
@@ -173,7 +173,7 @@ pub struct CommandCompleted {
 pub struct FileChange {
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// The agent's id for it.
     pub item_id: String,
     /// The agent's word for how far it is: `inProgress`, `completed`, `declined` …
@@ -199,12 +199,12 @@ pub struct Change {
 pub struct ApprovalRequired {
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// What to answer to.
     pub approval_id: String,
     /// What it is about.
     #[serde(flatten)]
-    pub ask: Ask,
+    pub question: Question,
     /// SHA-256 of everything that is asked for, in hexadecimal. Who shows it can be compared with the log.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
@@ -214,7 +214,7 @@ pub struct ApprovalRequired {
 
 impl ApprovalRequired {
     /// The turn is over, and nobody has answered.
-    pub(crate) fn dropped(self) -> ApprovalResolved {
+    pub(crate) fn into_cancelled(self) -> ApprovalResolved {
         ApprovalResolved {
             request_id: None,
             at: self.at,
@@ -227,7 +227,7 @@ impl ApprovalRequired {
 
 /// What an agent asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Ask {
+pub struct Question {
     /// `command`, `file_change`, `permission` or `tool`.
     pub kind: String,
     /// The agent's id for what it wants to do.
@@ -252,7 +252,7 @@ pub struct Ask {
     pub input: Option<serde_json::Value>,
 }
 
-impl Ask {
+impl Question {
     /// SHA-256 of its JSON, in hexadecimal.
     pub fn hash(&self) -> String {
         let json = serde_json::to_vec(self).unwrap_or_default();
@@ -272,7 +272,7 @@ pub struct ApprovalResolved {
     pub request_id: Option<String>,
     /// Where.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
     /// Which one.
     pub approval_id: String,
     /// The answer.
@@ -286,7 +286,7 @@ pub struct ApprovalResolved {
 pub struct AgentError {
     /// Which node.
     #[serde(flatten)]
-    pub node: NodeAt,
+    pub node: EventNode,
     /// In which turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injection_id: Option<String>,

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::turns::{Owner, Step, Turns};
 use crate::wire::command::Decision;
-use crate::wire::event::{Ask, Tokens, TurnStatus};
-use crate::worker::rpc::{number, tail, text};
-use crate::worker::{ASKS, Happening, OwnReport, Report};
+use crate::wire::event::{Question, Tokens, TurnStatus};
+use crate::worker::rpc::{number_at, string_at, tail};
+use crate::worker::{AgentActivity, MAX_OPEN_QUESTIONS, OwnTurnReport, Report};
 
 /// How much of a tool's result is told.
-const OUTPUT: usize = 16 << 10;
+const MAX_OUTPUT: usize = 16 << 10;
 
 /// A conversation with Claude Code: frames in, reports and answers out.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Conversation {
     pub(super) session: Option<String>,
     turns: Turns,
     /// The questions that wait: the agent's id and the arguments it asks about.
-    asks: HashMap<u64, (String, Value)>,
+    questions: HashMap<u64, (String, Value)>,
     next: u64,
     /// The tools in use, by the agent's ids.
     tools: HashMap<String, String>,
@@ -30,7 +30,7 @@ pub(super) struct Conversation {
 
 /// What follows from a frame.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct FrameEffects {
     pub(super) reports: Vec<Report>,
     /// A frame to write.
     pub(super) answer: Option<Value>,
@@ -50,7 +50,7 @@ impl Conversation {
             "parent_tool_use_id": null,
             "uuid": injection,
         });
-        self.turns.give(injection);
+        self.turns.register_prompt(injection);
         frame
     }
 
@@ -64,51 +64,51 @@ impl Conversation {
 
     /// The frame that answers a question; nothing where it is not open any more.
     pub(super) fn decide(&mut self, key: u64, decision: Decision) -> Option<Value> {
-        let (request_id, input) = self.asks.remove(&key)?;
+        let (request_id, input) = self.questions.remove(&key)?;
         Some(answer(&request_id, &input, decision))
     }
 
     /// What follows from a frame of Claude Code.
-    pub(super) fn hear(&mut self, frame: &Value) -> Heard {
-        let mut heard = Heard::default();
-        match self.turns.take(frame) {
+    pub(super) fn handle_frame(&mut self, frame: &Value) -> FrameEffects {
+        let mut effects = FrameEffects::default();
+        match self.turns.update(frame) {
             Step::Same => {}
-            Step::Accepted => heard.reports.push(Report::Accepted),
-            Step::OwnBegan => heard.reports.push(Report::Own(OwnReport::Started)),
+            Step::Accepted => effects.reports.push(Report::Accepted),
+            Step::OwnTurnStarted => effects.reports.push(Report::OwnTurn(OwnTurnReport::Started)),
             Step::Merged => {
                 let tokens = Tokens { total_tokens: self.turns.spent(), ..Tokens::default() };
-                heard.reports.push(self.own_ended(TurnStatus::Completed, None, Some(tokens)));
-                heard.reports.push(Report::Accepted);
+                effects.reports.push(self.own_turn_end(TurnStatus::Completed, None, Some(tokens)));
+                effects.reports.push(Report::Accepted);
             }
             Step::Ended(owner) => {
-                self.end(frame, owner, &mut heard.reports);
-                return heard;
+                self.handle_result(frame, owner, &mut effects.reports);
+                return effects;
             }
             Step::Cancelled => {
-                self.turns.forget(Owner::Injection);
+                self.turns.reset(Owner::Injection);
                 let why = "claude cancelled the prompt".to_owned();
-                heard.reports.push(Report::Ended { status: TurnStatus::Interrupted, error: Some(why) });
-                heard.reports.push(self.ready());
+                effects.reports.push(Report::Ended { status: TurnStatus::Interrupted, error: Some(why) });
+                effects.reports.push(self.ready());
             }
         }
-        let reports = &mut heard.reports;
+        let reports = &mut effects.reports;
         match frame.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "system" => self.session = text(frame, "/session_id").or(self.session.take()),
+            "system" => self.session = string_at(frame, "/session_id").or(self.session.take()),
             "user" => self.read_results(frame, reports),
             "stream_event" => self.read_piece(frame, reports),
             "assistant" => self.read_answer(frame, reports),
-            "control_request" => heard.answer = self.read_question(frame, reports),
+            "control_request" => effects.answer = self.read_question(frame, reports),
             "control_cancel_request" => {
-                let id = text(frame, "/request_id").unwrap_or_default();
-                let key = self.asks.iter().find(|(_, (known, _))| *known == id).map(|(key, _)| *key);
+                let id = string_at(frame, "/request_id").unwrap_or_default();
+                let key = self.questions.iter().find(|(_, (known, _))| *known == id).map(|(key, _)| *key);
                 if let Some(key) = key {
-                    self.asks.remove(&key);
-                    reports.push(Report::AskGone { key });
+                    self.questions.remove(&key);
+                    reports.push(Report::QuestionClosed { key });
                 }
             }
             _ => {}
         }
-        heard
+        effects
     }
 
     fn ready(&self) -> Report {
@@ -121,15 +121,15 @@ impl Conversation {
             return;
         }
         if let Some(usage) = frame.pointer("/event/usage") {
-            self.turns.spend(tokens(usage));
+            self.turns.add_tokens(tokens(usage));
         }
         if self.turns.owner() != Owner::Injection {
             return;
         }
         match frame.pointer("/event/delta/type").and_then(Value::as_str) {
-            Some("text_delta") => reports.extend(text(frame, "/event/delta/text").map(Report::Delta)),
+            Some("text_delta") => reports.extend(string_at(frame, "/event/delta/text").map(Report::Delta)),
             Some("thinking_delta") => {
-                reports.extend(text(frame, "/event/delta/thinking").map(Report::Reasoning));
+                reports.extend(string_at(frame, "/event/delta/thinking").map(Report::Reasoning));
             }
             _ => reports.push(Report::Started),
         }
@@ -140,22 +140,23 @@ impl Conversation {
         let blocks = frame.pointer("/message/content").and_then(Value::as_array);
         for block in blocks.into_iter().flatten() {
             match block.get("type").and_then(Value::as_str) {
-                Some("text") if !is_of_subagent(frame) => match (owner, text(block, "/text")) {
+                Some("text") if !is_of_subagent(frame) => match (owner, string_at(block, "/text")) {
                     (Owner::Injection, Some(answer)) => reports.push(Report::Answer(answer)),
                     (Owner::Agent, Some(answer)) => self.own_answer = Some(answer),
                     _ => {}
                 },
                 Some("tool_use") => {
-                    let item_id = text(block, "/id").unwrap_or_default();
-                    let command = in_words(&text(block, "/name").unwrap_or_default(), block.get("input"));
+                    let item_id = string_at(block, "/id").unwrap_or_default();
+                    let command =
+                        describe_tool_use(&string_at(block, "/name").unwrap_or_default(), block.get("input"));
                     self.tools.insert(item_id.clone(), command.clone());
-                    let started = Happening::CommandStarted { item_id, command, cwd: None };
-                    reports.extend(happened(owner, started));
+                    let started = AgentActivity::CommandStarted { item_id, command, cwd: None };
+                    reports.extend(activity_report(owner, started));
                 }
                 _ => {}
             }
         }
-        if let Some(error) = text(frame, "/error") {
+        if let Some(error) = string_at(frame, "/error") {
             reports.push(Report::Error { error, will_retry: false });
         }
     }
@@ -164,63 +165,63 @@ impl Conversation {
         let owner = self.turns.owner();
         let blocks = frame.pointer("/message/content").and_then(Value::as_array);
         for block in blocks.into_iter().flatten() {
-            let item_id = text(block, "/tool_use_id").unwrap_or_default();
+            let item_id = string_at(block, "/tool_use_id").unwrap_or_default();
             let Some(command) = self.tools.remove(&item_id) else { continue };
             let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-            let output = text(block, "/content").or_else(|| text(block, "/content/0/text"));
-            let completed = Happening::CommandCompleted {
+            let output = string_at(block, "/content").or_else(|| string_at(block, "/content/0/text"));
+            let completed = AgentActivity::CommandCompleted {
                 item_id,
                 command,
                 status: if is_error { "failed" } else { "completed" }.to_owned(),
                 exit_code: None,
-                output: output.map(|output| tail(&output, OUTPUT)),
+                output: output.map(|output| tail(&output, MAX_OUTPUT)),
             };
-            reports.extend(happened(owner, completed));
+            reports.extend(activity_report(owner, completed));
         }
     }
 
     /// A question. What is not asked about a tool, and what is too much, is answered at once.
     fn read_question(&mut self, frame: &Value, reports: &mut Vec<Report>) -> Option<Value> {
-        let id = text(frame, "/request_id").unwrap_or_default();
-        if text(frame, "/request/subtype").as_deref() != Some("can_use_tool") {
+        let id = string_at(frame, "/request_id").unwrap_or_default();
+        if string_at(frame, "/request/subtype").as_deref() != Some("can_use_tool") {
             let error = "it is not supported";
             let response = json!({ "subtype": "error", "request_id": id, "error": error });
             return Some(json!({ "type": "control_response", "response": response }));
         }
-        let tool = text(frame, "/request/tool_name").unwrap_or_default();
+        let tool = string_at(frame, "/request/tool_name").unwrap_or_default();
         let input = frame.pointer("/request/input").cloned().unwrap_or_default();
-        if self.asks.len() >= ASKS {
+        if self.questions.len() >= MAX_OPEN_QUESTIONS {
             return Some(answer(&id, &input, Decision::Decline));
         }
-        let ask = Ask {
+        let question = Question {
             kind: "tool".to_owned(),
-            item_id: text(frame, "/request/tool_use_id"),
-            title: in_words(&tool, Some(&input)),
-            command: text(&input, "/command"),
+            item_id: string_at(frame, "/request/tool_use_id"),
+            title: describe_tool_use(&tool, Some(&input)),
+            command: string_at(&input, "/command"),
             input: Some(input.clone()),
-            ..Ask::default()
+            ..Question::default()
         };
         self.next += 1;
         let key = self.next;
-        self.asks.insert(key, (id, input));
+        self.questions.insert(key, (id, input));
         reports.push(match self.turns.owner() {
-            Owner::Agent => Report::Own(OwnReport::Ask { key, ask }),
-            _ => Report::Ask { key, ask },
+            Owner::Agent => Report::OwnTurn(OwnTurnReport::Question { key, question }),
+            _ => Report::Question { key, question },
         });
         None
     }
 
-    fn end(&mut self, frame: &Value, owner: Owner, reports: &mut Vec<Report>) {
+    fn handle_result(&mut self, frame: &Value, owner: Owner, reports: &mut Vec<Report>) {
         self.tools.clear();
-        self.asks.clear();
-        self.session = text(frame, "/session_id").or(self.session.take());
+        self.questions.clear();
+        self.session = string_at(frame, "/session_id").or(self.session.take());
         let tokens = frame.get("usage").map(tokens);
-        let (status, error) = ending(frame);
-        let result = text(frame, "/result");
+        let (status, error) = result_status(frame);
+        let result = string_at(frame, "/result");
         if owner == Owner::Injection {
             // The turn has taken the prompt in at its very end.
             if self.turns.owner() == Owner::Agent {
-                reports.push(self.own_ended(TurnStatus::Completed, None, None));
+                reports.push(self.own_turn_end(TurnStatus::Completed, None, None));
             }
             reports.extend(result.map(Report::Answer));
             reports.extend(tokens.map(|tokens| Report::Usage(self.turns.share(tokens))));
@@ -228,20 +229,20 @@ impl Conversation {
             reports.push(self.ready());
         } else {
             self.own_answer = result.or(self.own_answer.take());
-            reports.push(self.own_ended(status, error, tokens));
+            reports.push(self.own_turn_end(status, error, tokens));
         }
-        self.turns.forget(owner);
+        self.turns.reset(owner);
     }
 
-    fn own_ended(&mut self, status: TurnStatus, error: Option<String>, tokens: Option<Tokens>) -> Report {
-        Report::Own(OwnReport::Ended { status, error, answer: self.own_answer.take(), tokens })
+    fn own_turn_end(&mut self, status: TurnStatus, error: Option<String>, tokens: Option<Tokens>) -> Report {
+        Report::OwnTurn(OwnTurnReport::Ended { status, error, answer: self.own_answer.take(), tokens })
     }
 }
 
-fn happened(owner: Owner, happening: Happening) -> Option<Report> {
+fn activity_report(owner: Owner, activity: AgentActivity) -> Option<Report> {
     match owner {
-        Owner::Injection => Some(Report::Happened(happening)),
-        Owner::Agent => Some(Report::Own(OwnReport::Happened(happening))),
+        Owner::Injection => Some(Report::Activity(activity)),
+        Owner::Agent => Some(Report::OwnTurn(OwnTurnReport::Activity(activity))),
         Owner::Unknown => None,
     }
 }
@@ -251,17 +252,17 @@ fn is_of_subagent(frame: &Value) -> bool {
     frame.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
 }
 
-fn ending(result: &Value) -> (TurnStatus, Option<String>) {
+fn result_status(result: &Value) -> (TurnStatus, Option<String>) {
     let is_error = result.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-    let subtype = text(result, "/subtype").unwrap_or_default();
+    let subtype = string_at(result, "/subtype").unwrap_or_default();
     match subtype.as_str() {
         "success" if !is_error => (TurnStatus::Completed, None),
-        _ => (TurnStatus::Failed, Some(text(result, "/result").unwrap_or(subtype))),
+        _ => (TurnStatus::Failed, Some(string_at(result, "/result").unwrap_or(subtype))),
     }
 }
 
 fn answer(request_id: &str, input: &Value, decision: Decision) -> Value {
-    let response = if decision.is_yes() {
+    let response = if decision.is_approval() {
         json!({ "behavior": "allow", "updatedInput": input })
     } else {
         let interrupt = decision == Decision::Cancel;
@@ -272,7 +273,7 @@ fn answer(request_id: &str, input: &Value, decision: Decision) -> Value {
 }
 
 /// A tool and what it is used on, in a line.
-fn in_words(tool: &str, input: Option<&Value>) -> String {
+fn describe_tool_use(tool: &str, input: Option<&Value>) -> String {
     let on = |key: &str| input.and_then(|input| input.get(key)).and_then(Value::as_str);
     match on("command").or(on("file_path")).or(on("path")).or(on("url")) {
         Some(on) => format!("{tool}: {on}"),
@@ -281,7 +282,7 @@ fn in_words(tool: &str, input: Option<&Value>) -> String {
 }
 
 fn tokens(usage: &Value) -> Tokens {
-    let part = |key| number(usage, key);
+    let part = |key| number_at(usage, key);
     let cached = part("/cache_read_input_tokens");
     let read = [part("/input_tokens"), part("/cache_creation_input_tokens"), cached];
     let input = read.into_iter().flatten().fold(0_u64, u64::saturating_add);

@@ -25,7 +25,7 @@ fn replay(name: &str, is_ours: impl Fn(&str) -> bool) -> Vec<String> {
             running = Some(next);
         }
         let Some(frame) = line.get("<") else { continue };
-        for report in conversation.hear(frame).reports {
+        for report in conversation.handle_frame(frame).reports {
             match report {
                 Report::Answer(text) => answer = Some(text),
                 Report::Usage(used) => tokens = used.total_tokens,
@@ -33,7 +33,7 @@ fn replay(name: &str, is_ours: impl Fn(&str) -> bool) -> Vec<String> {
                     let answer = short(answer.take());
                     lines.push(format!("{} {} {answer} {tokens}", running.take().unwrap(), status.as_str()));
                 }
-                Report::Own(OwnReport::Ended { status, answer, tokens, .. }) => {
+                Report::OwnTurn(OwnTurnReport::Ended { status, answer, tokens, .. }) => {
                     let tokens = tokens.map_or(0, |tokens| tokens.total_tokens);
                     lines.push(format!("own {} {} {tokens}", status.as_str(), short(answer)));
                 }
@@ -94,12 +94,15 @@ fn merged_prompt_gets_its_part_of_turn() {
 #[test]
 fn foreign_question_is_not_asked_for_injection() {
     let mut conversation = Conversation::default();
-    let ask = json!({ "type": "control_request", "request_id": "q", "request": {
+    let question = json!({ "type": "control_request", "request_id": "q", "request": {
         "subtype": "can_use_tool", "tool_name": "Bash", "input": { "command": "ls" } } });
-    conversation.hear(&json!({ "type": "system", "subtype": "init" }));
+    conversation.handle_frame(&json!({ "type": "system", "subtype": "init" }));
     conversation.prompt("a".into(), "any");
-    let reports = conversation.hear(&ask).reports;
-    assert!(matches!(reports.as_slice(), [Report::Own(OwnReport::Ask { key: 1, .. })]), "{reports:?}");
+    let reports = conversation.handle_frame(&question).reports;
+    assert!(
+        matches!(reports.as_slice(), [Report::OwnTurn(OwnTurnReport::Question { key: 1, .. })]),
+        "{reports:?}"
+    );
     let answer = conversation.decide(1, Decision::Accept).unwrap();
     assert_eq!(answer["response"]["request_id"], "q");
 }
@@ -110,7 +113,7 @@ fn subagent_text_is_no_answer() {
     conversation.prompt("a".into(), "any");
     let said = json!({ "type": "assistant", "parent_tool_use_id": "t1",
         "message": { "content": [{ "type": "text", "text": "inner" }] } });
-    assert_eq!(conversation.hear(&said).reports, []);
+    assert_eq!(conversation.handle_frame(&said).reports, []);
 }
 
 /// Claude Code as it was seen, reduced to its turns.
@@ -172,7 +175,7 @@ impl Simulated {
     /// Says the name of what it answers.
     fn say(&mut self) -> Vec<Value> {
         self.requests += 1;
-        let text = self.text();
+        let text = self.string_at();
         let delta = json!({ "type": "content_block_delta", "delta": { "type": "text_delta", "text": text } });
         let message = json!({ "content": [{ "type": "text", "text": text }] });
         let usage = json!({ "type": "message_delta", "usage": { "output_tokens": 10 } });
@@ -183,18 +186,18 @@ impl Simulated {
         ]
     }
 
-    fn text(&self) -> String {
+    fn string_at(&self) -> String {
         self.turn.as_ref().unwrap().last().cloned().unwrap_or_else(|| "own".to_owned())
     }
 
-    fn end(&mut self, is_error: bool) -> Vec<Value> {
+    fn handle_result(&mut self, is_error: bool) -> Vec<Value> {
         let subtype = if is_error { "error_during_execution" } else { "success" };
         let mut result = self.named(json!({
             "type": "result", "subtype": subtype, "is_error": is_error,
             "usage": { "output_tokens": 10 * self.requests },
         }));
         if !is_error && self.requests > 0 {
-            result["result"] = json!(self.text());
+            result["result"] = json!(self.string_at());
         }
         let prompts = self.turn.take().unwrap();
         if self.names && prompts.is_empty() {
@@ -226,7 +229,7 @@ struct Told {
     running: Option<(String, u64)>,
     given: usize,
     ended: usize,
-    own_ended: usize,
+    own_turn_end: usize,
 }
 
 impl Told {
@@ -243,9 +246,9 @@ impl Told {
                     prop_assert!(self.running.take().is_some(), "an end without an injection");
                     self.ended += 1;
                 }
-                Report::Own(OwnReport::Ended { answer, .. }) => {
+                Report::OwnTurn(OwnTurnReport::Ended { answer, .. }) => {
                     prop_assert!(answer.is_none_or(|answer| answer == "own"));
-                    self.own_ended += 1;
+                    self.own_turn_end += 1;
                 }
                 _ => {}
             }
@@ -281,22 +284,22 @@ fn run(names: bool, actions: &[Action]) -> Result<(), TestCaseError> {
             Action::Say if !is_idle => {
                 let frames = claude.say();
                 if let Some((id, said)) = &mut told.running
-                    && *id == claude.text()
+                    && *id == claude.string_at()
                 {
                     *said += 10;
                 }
                 frames
             }
-            Action::End if !is_idle => claude.end(false),
-            Action::Break if !is_idle => claude.end(true),
+            Action::End if !is_idle => claude.handle_result(false),
+            Action::Break if !is_idle => claude.handle_result(true),
             _ => Vec::new(),
         };
         for frame in frames {
-            told.take(conversation.hear(&frame).reports)?;
+            told.take(conversation.handle_frame(&frame).reports)?;
         }
     }
     prop_assert_eq!((told.given, told.running), (told.ended, None));
-    prop_assert_eq!(told.own_ended, claude.own_turns);
+    prop_assert_eq!(told.own_turn_end, claude.own_turns);
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use crate::wire::event::Tokens;
-use crate::worker::rpc::text;
+use crate::worker::rpc::string_at;
 
 /// The owner of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Step {
     /// Claude Code has the prompt.
     Accepted,
     /// A turn of its own began.
-    OwnBegan,
+    OwnTurnStarted,
     /// The turn of its own has taken the prompt in and goes on as the injection's.
     Merged,
     /// The turn is over.
@@ -56,7 +56,7 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Notes the injection that is written now.
-    pub(super) fn give(&mut self, injection: String) {
+    pub(super) fn register_prompt(&mut self, injection: String) {
         self.prompt = Some(injection);
     }
 
@@ -82,28 +82,30 @@ impl Turns {
     }
 
     /// Reads the change of turns from a frame.
-    pub(super) fn take(&mut self, frame: &Value) -> Step {
+    pub(super) fn update(&mut self, frame: &Value) -> Step {
         let subtype = frame.get("subtype").and_then(Value::as_str);
         match frame.get("type").and_then(Value::as_str).unwrap_or_default() {
             "command_lifecycle" => self.follow_command(frame),
-            "system" if subtype == Some("init") => self.open(frame),
-            "system" if subtype == Some("status") && self.is_named(frame) == Some(true) => self.start(),
+            "system" if subtype == Some("init") => self.handle_init(frame),
+            "system" if subtype == Some("status") && self.is_named(frame) == Some(true) => {
+                self.mark_started()
+            }
             "user" if frame.get("isReplay").and_then(Value::as_bool) == Some(true) => {
                 self.repeats_prompts = true;
-                if text(frame, "/uuid") == self.prompt { self.start() } else { Step::Same }
+                if string_at(frame, "/uuid") == self.prompt { self.mark_started() } else { Step::Same }
             }
-            "result" => self.close(frame),
+            "result" => self.handle_result(frame),
             _ => Step::Same,
         }
     }
 
     /// Counts the tokens of one answer of the model.
-    pub(super) fn spend(&mut self, tokens: Tokens) {
+    pub(super) fn add_tokens(&mut self, tokens: Tokens) {
         self.spent = self.spent.saturating_add(tokens.total_tokens);
     }
 
     /// Forgets the turn that has ended.
-    pub(super) fn forget(&mut self, owner: Owner) {
+    pub(super) fn reset(&mut self, owner: Owner) {
         if owner == Owner::Injection {
             self.prompt = None;
         }
@@ -123,34 +125,34 @@ impl Turns {
 
     fn follow_command(&mut self, frame: &Value) -> Step {
         self.names_prompts = true;
-        if text(frame, "/command_uuid") != self.prompt || self.prompt.is_none() {
+        if string_at(frame, "/command_uuid") != self.prompt || self.prompt.is_none() {
             return Step::Same;
         }
         match frame.get("state").and_then(Value::as_str).unwrap_or_default() {
             "queued" => Step::Accepted,
-            "started" => self.start(),
+            "started" => self.mark_started(),
             "cancelled" | "discarded" if self.running != Owner::Injection => Step::Cancelled,
             // Of a turn that has begun, the result tells the end.
             _ => Step::Same,
         }
     }
 
-    fn open(&mut self, frame: &Value) -> Step {
+    fn handle_init(&mut self, frame: &Value) -> Step {
         let is_named = self.is_named(frame);
         self.names_prompts |= is_named.is_some();
         match is_named {
-            Some(true) => self.start(),
+            Some(true) => self.mark_started(),
             None if self.prompt.is_some() && !self.names_prompts => Step::Same,
             _ if self.running == Owner::Agent => Step::Same,
             _ => {
                 self.running = Owner::Agent;
-                Step::OwnBegan
+                Step::OwnTurnStarted
             }
         }
     }
 
     /// Our prompt is being answered from here on.
-    fn start(&mut self) -> Step {
+    fn mark_started(&mut self) -> Step {
         match std::mem::replace(&mut self.running, Owner::Injection) {
             Owner::Injection => Step::Same,
             Owner::Unknown => Step::Accepted,
@@ -161,7 +163,7 @@ impl Turns {
         }
     }
 
-    fn close(&mut self, frame: &Value) -> Step {
+    fn handle_result(&mut self, frame: &Value) -> Step {
         let is_named = self.is_named(frame);
         self.names_prompts |= is_named.is_some();
         let has_origin = frame.get("origin").is_some_and(|origin| !origin.is_null());

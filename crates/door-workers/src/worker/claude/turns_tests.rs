@@ -28,19 +28,19 @@ fn command(prompt: &str, state: &str) -> Value {
 
 fn given(prompt: &str) -> Turns {
     let mut turns = Turns::default();
-    turns.give(prompt.to_owned());
+    turns.register_prompt(prompt.to_owned());
     turns
 }
 
 #[test]
 fn result_without_prompt_is_own() {
     let mut turns = given("a");
-    assert_eq!(turns.take(&command("a", "queued")), Step::Accepted);
-    assert_eq!(turns.take(&init(&[])), Step::OwnBegan);
-    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Agent));
-    turns.forget(Owner::Agent);
-    assert_eq!(turns.take(&init(&["a"])), Step::Accepted);
-    assert_eq!(turns.take(&result(&["a"])), Step::Ended(Owner::Injection));
+    assert_eq!(turns.update(&command("a", "queued")), Step::Accepted);
+    assert_eq!(turns.update(&init(&[])), Step::OwnTurnStarted);
+    assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Agent));
+    turns.reset(Owner::Agent);
+    assert_eq!(turns.update(&init(&["a"])), Step::Accepted);
+    assert_eq!(turns.update(&result(&["a"])), Step::Ended(Owner::Injection));
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn result_names_prompt_in_either_field() {
     for named in [json!({ "user_message_uuid": "a" }), json!({ "user_message_uuids": ["x", "a"] })] {
         let mut frame = result(&[]);
         frame.as_object_mut().unwrap().extend(named.as_object().unwrap().clone());
-        assert_eq!(given("a").take(&frame), Step::Ended(Owner::Injection), "{frame}");
-        assert_eq!(given("b").take(&frame), Step::Ended(Owner::Agent), "{frame}");
+        assert_eq!(given("a").update(&frame), Step::Ended(Owner::Injection), "{frame}");
+        assert_eq!(given("b").update(&frame), Step::Ended(Owner::Agent), "{frame}");
     }
 }
 
@@ -57,45 +57,45 @@ fn result_names_prompt_in_either_field() {
 fn result_with_origin_is_own() {
     let mut frame = result(&[]);
     frame["origin"] = json!({ "kind": "task" });
-    assert_eq!(given("a").take(&frame), Step::Ended(Owner::Agent));
+    assert_eq!(given("a").update(&frame), Step::Ended(Owner::Agent));
 }
 
 #[test]
 fn old_versions_end_turns_in_order() {
     // One that neither names nor repeats.
     let mut turns = given("a");
-    assert_eq!(turns.take(&init(&[])), Step::Same);
+    assert_eq!(turns.update(&init(&[])), Step::Same);
     assert_eq!(turns.owner(), Owner::Injection);
-    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Injection));
-    turns.forget(Owner::Injection);
+    assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Injection));
+    turns.reset(Owner::Injection);
     // A turn that began while no prompt waited is its own, also if one comes meanwhile.
-    assert_eq!(turns.take(&init(&[])), Step::OwnBegan);
-    turns.give("b".into());
+    assert_eq!(turns.update(&init(&[])), Step::OwnTurnStarted);
+    turns.register_prompt("b".into());
     assert_eq!(turns.owner(), Owner::Agent);
-    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Agent));
-    turns.forget(Owner::Agent);
-    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Injection));
+    assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Agent));
+    turns.reset(Owner::Agent);
+    assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Injection));
 }
 
 #[test]
 fn old_versions_that_repeat_are_believed() {
     let mut turns = given("a");
-    turns.take(&repeat("a"));
-    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Injection));
-    turns.forget(Owner::Injection);
-    turns.give("b".into());
-    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Agent), "b was not repeated yet");
-    turns.forget(Owner::Agent);
-    assert_eq!(turns.take(&repeat("b")), Step::Accepted);
-    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Injection));
+    turns.update(&repeat("a"));
+    assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Injection));
+    turns.reset(Owner::Injection);
+    turns.register_prompt("b".into());
+    assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Agent), "b was not repeated yet");
+    turns.reset(Owner::Agent);
+    assert_eq!(turns.update(&repeat("b")), Step::Accepted);
+    assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Injection));
 }
 
 #[test]
 fn cancelled_prompt_has_no_turn() {
     for state in ["cancelled", "discarded"] {
         let mut turns = given("a");
-        turns.take(&init(&[]));
-        assert_eq!(turns.take(&command("a", state)), Step::Cancelled);
-        assert_eq!(turns.take(&command("other", state)), Step::Same);
+        turns.update(&init(&[]));
+        assert_eq!(turns.update(&command("a", state)), Step::Cancelled);
+        assert_eq!(turns.update(&command("other", state)), Step::Same);
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use door_workers::{Access, Config, Listener, SERVICE, Signpost, listen, run_deliveries};
+use door_workers::{Access, Config, EndpointFile, Listener, SERVICE, listen, run_deliveries};
 use door_workspace::Workspace;
 use parking_lot::Mutex;
 use switchboard_core::Door;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Running {
     router: door_workers::Router,
     folder: Dir,
-    signpost: Option<Signpost>,
+    signpost: Option<EndpointFile>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     done: CancellationToken,
     _service: ServiceLease,
@@ -66,7 +66,7 @@ impl Running {
             }
             let token = access.tokens.iter().find(|token| token.owner.is_none());
             let token = token.map(|token| token.token.clone());
-            let put_up = Signpost::new(listener.address(), token);
+            let put_up = EndpointFile::new(listener.address(), token);
             put_up.write(&root)?;
             signpost = Some(put_up);
             let (working, stop) = (router.clone(), done.clone());

@@ -29,12 +29,12 @@ pub(super) struct Attach {
 pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
     let (job, node) = split(&args.job)?;
     let mut client = connect(&context).await?;
-    let status = client.ask("job_status", &json!({ "job_id": job })).await?;
+    let status = client.request("job_status", &json!({ "job_id": job })).await?;
     let nodes = status.data["nodes"].as_array().map_or(0, Vec::len);
     if let Some(node) = node.filter(|node| usize::try_from(*node).is_ok_and(|node| node >= nodes)) {
         return Err(no_node(job, node, nodes));
     }
-    let hello = client.ask("hello", &json!({})).await?.data;
+    let hello = client.request("hello", &json!({})).await?.data;
     let number = |key: &str| hello[key].as_u64().unwrap_or_default();
     let (oldest, newest) = (number("oldest_seq"), number("newest_seq"));
     let is_over = status.data["status"] == "terminated";
@@ -46,7 +46,7 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
     if since != args.since && args.since != Some(0) {
         context.printer.note(format_args!("What happened before {oldest} is not kept any more."));
     }
-    client.ask("subscribe", &json!({ "from_seq": since, "jobs": [job] })).await?;
+    client.request("subscribe", &json!({ "from_seq": since, "jobs": [job] })).await?;
     let mut follower = Follower::new(&context, &status.data);
     if is_over {
         // Nothing will happen any more: each answer says how far we have been served.
@@ -72,7 +72,7 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
             "job_terminated" => return Ok(()),
             "cut_off" => {
                 let reason = event.data["reason"].as_str().unwrap_or_default().to_owned();
-                return Err(RouterError::HungUp { reason }.into());
+                return Err(RouterError::Disconnected { reason }.into());
             }
             _ => {}
         }

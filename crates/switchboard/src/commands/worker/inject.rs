@@ -32,7 +32,7 @@ pub(super) struct Inject {
 pub(super) async fn run(args: Inject, context: Context) -> Result<(), Failure> {
     let (job, node) = split(&args.to)?;
     let mut client = connect(&context).await?;
-    let status = client.ask("job_status", &json!({ "job_id": job })).await?;
+    let status = client.request("job_status", &json!({ "job_id": job })).await?;
     let all = status.data["nodes"].as_array().map_or(1, Vec::len);
     let payload = match node {
         Some(node) => json!({ "job_id": job, "node_id": node, "content": args.text }),
@@ -56,7 +56,7 @@ pub(super) async fn run(args: Inject, context: Context) -> Result<(), Failure> {
                 }
             }
             "command_rejected" if is_answer => {
-                return Err(RouterError::rejected(&event.data).into());
+                return Err(RouterError::from_rejection(&event.data).into());
             }
             _ if !waiting.contains(text("injection_id")) => {}
             "assistant" => show::answer(&context, &event.data, all > 1 && node.is_none()),

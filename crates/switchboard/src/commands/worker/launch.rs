@@ -125,7 +125,7 @@ pub(super) async fn run(args: Launch, context: Context) -> Result<(), Failure> {
     }
     let payload = payload(&args)?;
     let mut client = connect(&context).await?;
-    let launched = client.ask("launch", &payload).await.map_err(|error| match Failure::from(error) {
+    let launched = client.request("launch", &payload).await.map_err(|error| match Failure::from(error) {
         failure if failure.exit == Exit::Usage => {
             failure.hint("`switchboard worker launch --help` lists what can be said")
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::PROVIDER;
-use crate::wire::{EventLine, raw_line};
+use crate::wire::{EventLine, format_raw_event};
 
 type Data = Map<String, Value>;
 
@@ -33,7 +33,7 @@ fn parse(line: &[u8]) -> Option<(EventLine<'_>, Data)> {
 
 fn translate(line: &EventLine<'_>, mut data: Data, out: &mut Vec<u8>) {
     let mut write = |event: &str, data: &Data| {
-        out.extend(raw_line(line.seq, &line.timestamp, event, data));
+        out.extend(format_raw_event(line.seq, &line.timestamp, event, data));
     };
     if let Some(job) = data.get("job_id").cloned() {
         data.entry("swarm_id").or_insert(job);
@@ -45,9 +45,9 @@ fn translate(line: &EventLine<'_>, mut data: Data, out: &mut Vec<u8>) {
         "jobs_list" => write("swarm_list", &swarms(&data)),
         "approval_required" => write("exec_approval_required", &question(data)),
         "approval_resolved" => {
-            let is_yes = matches!(text(&data, "decision"), "accept" | "accept_for_session");
+            let is_approval = matches!(text(&data, "decision"), "accept" | "accept_for_session");
             copy(&mut data, "approval_id", "call_id");
-            data.insert("approved".to_owned(), is_yes.into());
+            data.insert("approved".to_owned(), is_approval.into());
             write("exec_approval_resolved", &data);
         }
         "approvals_list" => write("approvals_list", &questions(&data, line.seq)),

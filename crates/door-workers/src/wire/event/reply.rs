@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ApprovalRequired, At, Injection};
+use super::{ApprovalRequired, Injection, InjectionRef};
 
 /// Data of `hello`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct HelloAnswer {
+pub struct HelloReply {
     /// As asked.
     pub request_id: String,
     /// The program.
@@ -91,12 +91,12 @@ pub enum RejectCode {
 
 /// Data of `interrupt_ack` and `steer_ack`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NodeAnswer {
+pub struct InjectionReply {
     /// As asked.
     pub request_id: String,
     /// Which turn.
     #[serde(flatten)]
-    pub at: At,
+    pub at: InjectionRef,
 }
 
 /// Data of `approvals_list`.

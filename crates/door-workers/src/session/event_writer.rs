@@ -12,21 +12,21 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Transport;
-use crate::dialect::translate_lines;
-use crate::log::{Batch, Expired, Wanted, seq_of};
-use crate::router::{Asker, Router};
+use crate::legacy::translate_lines;
+use crate::log::{Batch, EventPredicate, Expired, seq_of};
+use crate::router::{Requester, Router};
 use crate::wire::event::{CutOff, EventBody, Heartbeat, Subscribed};
-use crate::wire::event_line;
+use crate::wire::format_event;
 
 /// How much is written at once.
 const BATCH: usize = 128 << 10;
 
 /// How long a client that is cut off has to read the reason.
-const PARTING: Duration = Duration::from_secs(2);
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The same for one that has stopped reading: nothing more is kept for it than the rest of a line and the reason, so
 /// that it may take its time to find them.
-const STALLED: Duration = Duration::from_mins(10);
+const STALLED_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Why a client is hung up on that has done nothing wrong.
 const STOPPED: &str = "the router was stopped";
@@ -39,19 +39,19 @@ pub(super) enum Outgoing {
     /// Events from now on.
     Begin {
         /// Which.
-        filter: Filter,
+        filter: Subscription,
     },
     /// Events from somewhere on.
     Subscribe {
         /// Everything after this.
         from_seq: u64,
         /// Which.
-        filter: Filter,
+        filter: Subscription,
         /// What to say first.
         answer: Subscribed,
     },
     /// Nothing more: it is hung up on.
-    Part {
+    Disconnect {
         /// Why.
         reason: String,
     },
@@ -63,31 +63,31 @@ pub(super) type Jobs = Arc<Mutex<Vec<String>>>;
 
 /// Which events a client wants, and may have.
 #[derive(Debug, Clone)]
-pub(super) struct Filter {
+pub(super) struct Subscription {
     pub(super) jobs: Option<Jobs>,
-    pub(super) asker: Asker,
+    pub(super) requester: Requester,
 }
 
-struct Sieve {
-    filter: Filter,
+struct EventFilter {
+    filter: Subscription,
     router: Router,
 }
 
-impl Wanted for Sieve {
-    fn everything(&self) -> bool {
-        self.filter.jobs.is_none() && self.filter.asker.owner.is_none()
+impl EventPredicate for EventFilter {
+    fn matches_all(&self) -> bool {
+        self.filter.jobs.is_none() && self.filter.requester.owner.is_none()
     }
 
-    fn wants(&self, job: Option<&str>) -> bool {
-        let Some(job) = job else { return self.filter.asker.owner.is_none() };
+    fn matches(&self, job: Option<&str>) -> bool {
+        let Some(job) = job else { return self.filter.requester.owner.is_none() };
         let named = self.filter.jobs.as_ref().is_none_or(|jobs| jobs.lock().iter().any(|known| known == job));
-        let may = || self.router.job(job).is_some_and(|job| self.filter.asker.may(&job));
-        named && (self.filter.asker.owner.is_none() || may())
+        let can_access = || self.router.job(job).is_some_and(|job| self.filter.requester.can_access(&job));
+        named && (self.filter.requester.owner.is_none() || can_access())
     }
 }
 
 /// The writing side of a session.
-pub(super) struct Feed<W> {
+pub(super) struct EventWriter<W> {
     router: Router,
     writer: W,
     outgoing: mpsc::Receiver<Outgoing>,
@@ -97,37 +97,52 @@ pub(super) struct Feed<W> {
     seq: u64,
     /// And up to where without that.
     served: u64,
-    sieve: Option<Arc<Sieve>>,
+    event_filter: Option<Arc<EventFilter>>,
     /// Whether it has once had everything: only then can it fall behind.
     is_live: bool,
     /// Whether it is told everything in the older router's words.
-    is_older: Arc<AtomicBool>,
+    is_legacy: Arc<AtomicBool>,
 }
 
-impl<W: AsyncWrite + Unpin> Feed<W> {
+impl<W: AsyncWrite + Unpin> EventWriter<W> {
     pub(super) fn new(
         router: Router,
         writer: W,
         outgoing: mpsc::Receiver<Outgoing>,
         transport: Transport,
         done: CancellationToken,
-        is_older: Arc<AtomicBool>,
+        is_legacy: Arc<AtomicBool>,
     ) -> Self {
         let seq = router.log().newest();
-        let everything = Filter {
+        let matches_all = Subscription {
             jobs: None,
-            asker: Asker { client: String::new(), agent: switchboard_core::AgentId::human(), owner: None },
+            requester: Requester {
+                client: String::new(),
+                agent: switchboard_core::AgentId::human(),
+                owner: None,
+            },
         };
-        let sieve = match transport {
-            Transport::Stdio => Some(Arc::new(Sieve { filter: everything, router: router.clone() })),
+        let event_filter = match transport {
+            Transport::Stdio => Some(Arc::new(EventFilter { filter: matches_all, router: router.clone() })),
             Transport::Socket => None,
         };
-        Self { router, writer, outgoing, transport, done, seq, served: seq, sieve, is_live: false, is_older }
+        Self {
+            router,
+            writer,
+            outgoing,
+            transport,
+            done,
+            seq,
+            served: seq,
+            event_filter,
+            is_live: false,
+            is_legacy,
+        }
     }
 
     /// Writes until the client hangs up, or everything was told and `done`.
     pub(super) async fn run(mut self) -> io::Result<()> {
-        let mut news = self.router.log().follow();
+        let mut news = self.router.log().subscribe();
         let mut bytes = Vec::new();
         let (mut is_asking, mut next) = (true, None);
         loop {
@@ -135,18 +150,18 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             // Events before answers, and one answer at a time: what an answer follows from has been told before it.
             match self.events().await {
                 Ok(batch) => bytes.extend_from_slice(&batch),
-                Err(reason) => return self.part(bytes, reason).await,
+                Err(reason) => return self.disconnect(bytes, reason).await,
             }
             let outgoing = next.take().or_else(|| self.outgoing.try_recv().ok());
             let is_new = outgoing.is_some();
             match outgoing {
-                Some(Outgoing::Part { reason }) => return self.part(bytes, reason).await,
+                Some(Outgoing::Disconnect { reason }) => return self.disconnect(bytes, reason).await,
                 Some(outgoing) => self.apply(outgoing, &mut bytes),
                 None => {}
             }
             if !bytes.is_empty() {
                 if let Some(written) = self.write(&bytes).await? {
-                    return self.part_stalled(&bytes, written).await;
+                    return self.disconnect_stalled(&bytes, written).await;
                 }
                 self.served = self.seq;
                 bytes.clear();
@@ -159,8 +174,8 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
                 continue;
             }
             let is_done = self.done.is_cancelled();
-            if is_done && (self.sieve.is_none() || self.seq >= self.router.log().newest()) {
-                return self.part(bytes, STOPPED.to_owned()).await;
+            if is_done && (self.event_filter.is_none() || self.seq >= self.router.log().newest()) {
+                return self.disconnect(bytes, STOPPED.to_owned()).await;
             }
             tokio::select! {
                 outgoing = self.outgoing.recv(), if is_asking => match outgoing {
@@ -172,9 +187,9 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
                     }
                     None => is_asking = false,
                 },
-                _ = news.changed(), if self.sieve.is_some() => {}
+                _ = news.changed(), if self.event_filter.is_some() => {}
                 () = tokio::time::sleep(self.router.config().heartbeat) => {
-                    if self.sieve.is_some() {
+                    if self.event_filter.is_some() {
                         let beat = self.heartbeat();
                         bytes.extend(self.line(&beat));
                     }
@@ -186,27 +201,27 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
 
     fn apply(&mut self, outgoing: Outgoing, bytes: &mut Vec<u8>) {
         match outgoing {
-            Outgoing::Answer(body) => bytes.extend(self.in_its_words(self.line(&body))),
+            Outgoing::Answer(body) => bytes.extend(self.translate(self.line(&body))),
             Outgoing::Begin { filter } => {
-                if self.sieve.is_none() {
-                    self.sieve = Some(Arc::new(Sieve { filter, router: self.router.clone() }));
+                if self.event_filter.is_none() {
+                    self.event_filter = Some(Arc::new(EventFilter { filter, router: self.router.clone() }));
                 }
             }
             Outgoing::Subscribe { from_seq, filter, answer } => {
                 self.seq = from_seq;
                 self.served = from_seq;
                 self.is_live = false;
-                self.sieve = Some(Arc::new(Sieve { filter, router: self.router.clone() }));
+                self.event_filter = Some(Arc::new(EventFilter { filter, router: self.router.clone() }));
                 bytes.extend(self.line(&EventBody::Subscribed(answer)));
             }
             // Handled where it ends the session.
-            Outgoing::Part { .. } => {}
+            Outgoing::Disconnect { .. } => {}
         }
     }
 
     /// The next events that are there; why the client cannot go on, where it cannot.
     async fn events(&mut self) -> Result<Vec<u8>, String> {
-        let Some(sieve) = self.sieve.clone() else { return Ok(Vec::new()) };
+        let Some(event_filter) = self.event_filter.clone() else { return Ok(Vec::new()) };
         let newest = self.router.log().newest();
         if self.seq >= newest {
             self.is_live = true;
@@ -219,22 +234,22 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
         let mut bytes = Vec::new();
         // What this client does not want is passed over without a pause.
         while bytes.is_empty() && self.seq < newest {
-            let batch = match self.router.log().recent(self.seq, &*sieve, BATCH) {
+            let batch = match self.router.log().read_ring(self.seq, &*event_filter, BATCH) {
                 Some(batch) => batch,
-                None => self.older(Arc::clone(&sieve)).await?,
+                None => self.read_segment(Arc::clone(&event_filter)).await?,
             };
             if batch.seq == self.seq {
                 break;
             }
             self.seq = batch.seq;
-            bytes = self.in_its_words(batch.bytes);
+            bytes = self.translate(batch.bytes);
         }
         Ok(bytes)
     }
 
-    async fn older(&self, sieve: Arc<Sieve>) -> Result<Batch, String> {
+    async fn read_segment(&self, event_filter: Arc<EventFilter>) -> Result<Batch, String> {
         let (router, seq) = (self.router.clone(), self.seq);
-        let read = tokio::task::spawn_blocking(move || router.log().older(seq, &*sieve)).await;
+        let read = tokio::task::spawn_blocking(move || router.log().read_segment(seq, &*event_filter)).await;
         match read {
             Ok(Ok(batch)) => Ok(batch),
             Ok(Err(Expired { oldest })) => {
@@ -251,7 +266,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             while written < bytes.len() {
                 match writer.write(&bytes[written..]).await? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),
-                    count => written += count,
+                    add_tokens => written += add_tokens,
                 }
             }
             writer.flush().await
@@ -264,7 +279,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             tokio::select! {
                 () = tokio::time::sleep(stall) => {}
                 // The end of the router is nothing to keep everybody else waiting for.
-                () = self.done.cancelled() => tokio::time::sleep(PARTING.min(stall)).await,
+                () = self.done.cancelled() => tokio::time::sleep(DISCONNECT_TIMEOUT.min(stall)).await,
             }
         };
         tokio::select! {
@@ -276,7 +291,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
 
     /// Parts from a client that reads nothing: after the line that it has a part of comes the reason, for when it
     /// looks again.
-    async fn part_stalled(mut self, bytes: &[u8], written: usize) -> io::Result<()> {
+    async fn disconnect_stalled(mut self, bytes: &[u8], written: usize) -> io::Result<()> {
         self.outgoing.close();
         let (begun, rest) = bytes.split_at(written);
         let is_whole = begun.last().is_none_or(|last| *last == b'\n');
@@ -297,19 +312,19 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             self.writer.shutdown().await
         };
         tokio::select! {
-            written = timeout(STALLED, writing) => written.unwrap_or(Ok(())),
+            written = timeout(STALLED_TIMEOUT, writing) => written.unwrap_or(Ok(())),
             () = done.cancelled() => Ok(()),
         }
     }
 
     /// Says why, and from where to go on, and hangs up.
-    async fn part(mut self, mut bytes: Vec<u8>, reason: String) -> io::Result<()> {
+    async fn disconnect(mut self, mut bytes: Vec<u8>, reason: String) -> io::Result<()> {
         bytes.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
         let writing = async {
             self.writer.write_all(&bytes).await?;
             self.writer.shutdown().await
         };
-        timeout(PARTING, writing).await.unwrap_or(Ok(()))
+        timeout(DISCONNECT_TIMEOUT, writing).await.unwrap_or(Ok(()))
     }
 
     fn heartbeat(&self) -> EventBody {
@@ -320,11 +335,11 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
         EventBody::Heartbeat(Heartbeat { jobs, busy })
     }
 
-    fn in_its_words(&self, lines: Vec<u8>) -> Vec<u8> {
-        if self.is_older.load(Ordering::Acquire) { translate_lines(&lines) } else { lines }
+    fn translate(&self, lines: Vec<u8>) -> Vec<u8> {
+        if self.is_legacy.load(Ordering::Acquire) { translate_lines(&lines) } else { lines }
     }
 
     fn line(&self, body: &EventBody) -> Vec<u8> {
-        event_line(self.seq, self.router.hub().now(), body)
+        format_event(self.seq, self.router.hub().now(), body)
     }
 }

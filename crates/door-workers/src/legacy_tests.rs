@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::Speaker;
+use super::LegacyMode;
 use crate::intake::parse;
 use crate::session::{Access, AccessToken};
 use crate::test_router::{Rig, TestClient};
@@ -8,21 +8,24 @@ use crate::wire::PROTOCOL;
 use crate::wire::command::{Command, Request};
 use crate::wire::event::CommandRejected;
 
-fn read(command: &str, payload: Option<Value>) -> Result<Request, CommandRejected> {
+fn parse_command(command: &str, payload: Option<Value>) -> Result<Request, CommandRejected> {
     let mut line = json!({ "protocol": PROTOCOL, "command": command, "request_id": "r" });
     if let Some(payload) = payload {
         line["payload"] = payload;
     }
-    parse(line.to_string().as_bytes(), Speaker::default()).unwrap()
+    parse(line.to_string().as_bytes(), LegacyMode::default()).unwrap()
 }
 
 #[test]
 fn what_is_said_in_both_routers_words_is_one_thing_as_long_as_it_is_the_same() {
     let both = |theirs: &str| json!({ "job_id": "j", "swarm_id": theirs, "nodes": 0, "content": "x" });
-    let Command::Inject(inject) = read("inject", Some(both("j"))).unwrap().command else { panic!() };
+    let Command::Inject(inject) = parse_command("inject", Some(both("j"))).unwrap().command else { panic!() };
     assert_eq!(inject.job_id, "j");
-    assert_eq!(read("inject", Some(both("k"))).unwrap_err().field.as_deref(), Some("payload.swarm_id"));
-    assert!(matches!(read("swarm_list", None).unwrap().command, Command::JobsList(_)));
+    assert_eq!(
+        parse_command("inject", Some(both("k"))).unwrap_err().field.as_deref(),
+        Some("payload.swarm_id")
+    );
+    assert!(matches!(parse_command("swarm_list", None).unwrap().command, Command::JobsList(_)));
 }
 
 #[test]
@@ -42,7 +45,7 @@ fn what_is_wrong_is_named_in_the_words_it_was_said_in() {
         ("approve_execution", Some(json!({ "call_id": "c" })), "payload.approved"),
         ("approve_execution", Some(json!({ "call_id": "c", "approved": "yes" })), "payload.approved"),
     ] {
-        let rejected = read(command, payload).unwrap_err();
+        let rejected = parse_command(command, payload).unwrap_err();
         assert_eq!(rejected.field.as_deref(), Some(field), "{command}");
         assert!(rejected.reason.starts_with(&format!("{field}: ")), "{}", rejected.reason);
     }
@@ -118,7 +121,7 @@ async fn older_clients_get_the_answers_they_wait_for() {
         let mut client = legacy(&rig);
         let frame = frame.replace("SWARM", &swarm);
         let request_id = serde_json::from_str::<Value>(&frame).unwrap()["request_id"].clone();
-        client.say(&frame).await;
+        client.send_line(&frame).await;
         let answered = loop {
             let event = client.next().await;
             if event.data["request_id"] == request_id && !passes.contains(&event.event) {
@@ -126,8 +129,11 @@ async fn older_clients_get_the_answers_they_wait_for() {
             }
         };
         assert_eq!(answered.event, answer, "{verb}: {}", answered.line);
-        for read in reads {
-            assert!(field(&answered.data, &read.replace("SWARM", &swarm)).is_some(), "{verb}: {read}");
+        for parse_command in reads {
+            assert!(
+                field(&answered.data, &parse_command.replace("SWARM", &swarm)).is_some(),
+                "{verb}: {parse_command}"
+            );
         }
         if answer == "swarm_launched" {
             swarm = answered.data["swarm_id"].as_str().unwrap().to_owned();
@@ -137,7 +143,7 @@ async fn older_clients_get_the_answers_they_wait_for() {
         }
         // Nothing else that the client would take for its answer.
         client
-            .say(&format!(r#"{{"protocol":"{PROTOCOL}","command":"swarm_list","request_id":"last"}}"#))
+            .send_line(&format!(r#"{{"protocol":"{PROTOCOL}","command":"swarm_list","request_id":"last"}}"#))
             .await;
         loop {
             let event = client.next().await;
@@ -158,7 +164,7 @@ async fn system_prompt_is_the_first_prompt_unless_blank() {
     for prompt in ["", " \n", "begin"] {
         let params = json!({ "worker_mode": "mock" });
         let payload = json!({ "nodes": 2, "system_prompt": prompt, "provider_params": params });
-        let launched = client.ask("swarm_launch", payload).await;
+        let launched = client.request("swarm_launch", payload).await;
         let swarm = launched.data["swarm_id"].clone();
         let inject = json!({ "swarm_id": swarm, "content": "then" });
         client.send("inject", inject).await;
@@ -178,7 +184,7 @@ async fn system_prompt_is_the_first_prompt_unless_blank() {
 async fn older_clients_hear_of_jobs_of_others() {
     let rig = Rig::new().await;
     let mut watching = legacy(&rig);
-    assert_eq!(watching.ask("swarm_list", json!({})).await.event, "swarm_list");
+    assert_eq!(watching.request("swarm_list", json!({})).await.event, "swarm_list");
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo" })).await;
     assert_eq!(watching.next_of("swarm_launched").await.data["swarm_id"], json!(job));
@@ -187,7 +193,7 @@ async fn older_clients_hear_of_jobs_of_others() {
         let heard = watching.next_of(event).await;
         assert_eq!((&heard.data["swarm_id"], &heard.data["node_id"]), (&json!(job), &json!(0)), "{event}");
     }
-    client.ask("terminate", json!({ "job_id": job })).await;
+    client.request("terminate", json!({ "job_id": job })).await;
     assert_eq!(watching.next_of("swarm_terminated").await.data["swarm_id"], json!(job));
     rig.close().await;
 }
@@ -200,21 +206,21 @@ async fn older_client_asks_for_projects_first() {
         format!(r#"{{"protocol":"{PROTOCOL}","command":"{command}","request_id":"{id}","payload":{{}}}}"#)
     };
     let mut client = legacy(&rig);
-    client.say(&ask("project_list", "1")).await;
+    client.send_line(&ask("project_list", "1")).await;
     let listed = client.next().await;
     assert_eq!(
         (listed.event.as_str(), &listed.data),
         ("project_list", &json!({ "request_id": "1", "projects": {} }))
     );
     for command in ["enqueue_inject", "project_resume", "never_heard_of"] {
-        client.say(&ask(command, command)).await;
+        client.send_line(&ask(command, command)).await;
         let rejected = client.next_of("command_rejected").await;
         let expected = (&json!(command), &json!("unknown_command"), &json!("unknown command"));
         let told = (&rejected.data["request_id"], &rejected.data["code"], &rejected.data["reason"]);
         assert_eq!(told, expected);
     }
     // One that is ours as well.
-    client.say(&ask("queue_list", "2")).await;
+    client.send_line(&ask("queue_list", "2")).await;
     assert_eq!(client.next_of("queue_list").await.data["request_id"], "2");
     rig.close().await;
 }
@@ -226,9 +232,9 @@ async fn bad_first_field_keeps_older_client() {
         let mut client = legacy(&rig);
         let payload = json!({ "provider": "slurm" });
         let line = json!({ "protocol": PROTOCOL, "command": first, "request_id": "1", "payload": payload });
-        client.say(&line.to_string()).await;
+        client.send_line(&line.to_string()).await;
         assert_eq!(client.next().await.event, "command_rejected", "{first}");
-        assert_eq!(client.ask("swarm_list", json!({})).await.event, "swarm_list", "{first}");
+        assert_eq!(client.request("swarm_list", json!({})).await.event, "swarm_list", "{first}");
     }
     rig.close().await;
 }
@@ -239,13 +245,13 @@ async fn terminated_swarm_leaves_older_list() {
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo" })).await;
     let running = client.launch(json!({ "agent": "echo" })).await;
-    client.ask("terminate", json!({ "job_id": job })).await;
+    client.request("terminate", json!({ "job_id": job })).await;
     let mut older = legacy(&rig);
-    let listed = older.ask("swarm_list", json!({})).await;
+    let listed = older.request("swarm_list", json!({})).await;
     let swarms: Vec<&String> = listed.data["swarms"].as_object().unwrap().keys().collect();
     assert_eq!(swarms, [&running]);
-    assert_eq!(older.ask("swarm_status", json!({ "swarm_id": job })).await.data["status"], "terminated");
-    assert_eq!(client.ask("jobs_list", json!({})).await.data["jobs"].as_array().unwrap().len(), 2);
+    assert_eq!(older.request("swarm_status", json!({ "swarm_id": job })).await.data["status"], "terminated");
+    assert_eq!(client.request("jobs_list", json!({})).await.data["jobs"].as_array().unwrap().len(), 2);
     rig.close().await;
 }
 
@@ -275,7 +281,7 @@ async fn legacy_client_with_another_first_line_is_hung_up_on() {
         hello.to_string(),
     ] {
         let mut client = legacy(&rig);
-        client.say(&format!("{first}\n{older}")).await;
+        client.send_line(&format!("{first}\n{older}")).await;
         assert_eq!(client.next().await.event, "command_rejected", "{first}");
         assert!(client.client.next().await.is_err(), "{first}: it was not hung up on");
     }
@@ -295,7 +301,7 @@ async fn client_without_token_is_understood_in_older_words_alone() {
     });
     let line =
         json!({ "protocol": PROTOCOL, "command": "swarm_launch", "request_id": "1", "payload": payload });
-    client.say(&line.to_string()).await;
+    client.send_line(&line.to_string()).await;
     assert_eq!(client.next_of("swarm_launched").await.data["agent_runtime"], "echo");
     for name in ["sandbox_mode", "approval_policy"] {
         let payload = json!({ "provider_params": { name: "never" } });
@@ -307,9 +313,9 @@ async fn client_without_token_is_understood_in_older_words_alone() {
     // The process of this client is unknown.
     let approve = json!({ "call_id": "x", "approved": true });
     assert_eq!(client.rejected("approve_execution", approve).await, "not_allowed");
-    assert_eq!(client.ask("hello", json!({ "token": "secret" })).await.event, "hello");
+    assert_eq!(client.request("hello", json!({ "token": "secret" })).await.event, "hello");
     let launch = json!({ "agent": "echo", "job_id": "known" });
-    assert_eq!(client.ask("launch", launch).await.data["job_id"], "known");
+    assert_eq!(client.request("launch", launch).await.data["job_id"], "known");
     rig.close().await;
 }
 
@@ -334,7 +340,8 @@ fn decisions_of_older_clients_are_understood() {
         if let Some(approved) = approved {
             payload["approved"] = json!(approved);
         }
-        let Command::Approve(approve) = read("approve_execution", Some(payload)).unwrap().command else {
+        let Command::Approve(approve) = parse_command("approve_execution", Some(payload)).unwrap().command
+        else {
             panic!()
         };
         assert_eq!(approve.decision.as_str(), expected, "{decision:?} {approved:?}");
@@ -349,11 +356,12 @@ fn persona_of_a_launch_is_its_instructions() {
             "agents_bundle": { "mode": "file", "agents_md_content": "be brief", "skills_files": skills },
         })
     };
-    let Command::Launch(launch) = read("swarm_launch", Some(bundle(json!([])))).unwrap().command else {
+    let Command::Launch(launch) = parse_command("swarm_launch", Some(bundle(json!([])))).unwrap().command
+    else {
         panic!()
     };
     assert_eq!((launch.instructions.as_deref(), launch.prompt), (Some("be brief"), None));
     let skills = json!([{ "path": "a/SKILL.md", "content": "x" }]);
-    let rejected = read("swarm_launch", Some(bundle(skills))).unwrap_err();
+    let rejected = parse_command("swarm_launch", Some(bundle(skills))).unwrap_err();
     assert_eq!(rejected.field.as_deref(), Some("payload.agents_bundle.skills_files"));
 }

@@ -1,10 +1,10 @@
 //! Agents with a process for each turn: waiting for the next prompt, and hearing a program that takes nothing more.
 
 use super::program::Program;
-use super::{Link, Order};
+use super::{Order, WorkerPipe};
 
 /// What comes of a program that runs.
-pub(super) enum Heard {
+pub(super) enum ProgramEvent {
     /// A line of its output.
     Line(Vec<u8>),
     /// There is no more of that.
@@ -13,9 +13,9 @@ pub(super) enum Heard {
     Stopped,
 }
 
-impl Link {
+impl WorkerPipe {
     /// The next prompt; nothing when the worker is to end.
-    pub(super) async fn prompt(&mut self) -> Option<String> {
+    pub(super) async fn next_prompt(&mut self) -> Option<String> {
         loop {
             let order = tokio::select! {
                 order = self.orders.recv() => order,
@@ -30,10 +30,10 @@ impl Link {
     }
 
     /// What comes next of a program that has its prompt.
-    pub(super) async fn hear(&mut self, program: &mut Program) -> Heard {
+    pub(super) async fn next_event(&mut self, program: &mut Program) -> ProgramEvent {
         loop {
             let order = tokio::select! {
-                line = program.line() => return line.map_or(Heard::End, Heard::Line),
+                line = program.line() => return line.map_or(ProgramEvent::End, ProgramEvent::Line),
                 order = self.orders.recv() => order,
                 () = self.stop.cancelled() => None,
             };
@@ -42,7 +42,7 @@ impl Link {
                     drop(answer.send(Err("this agent takes nothing while it runs".to_owned())));
                 }
                 Some(Order::Turn { .. } | Order::Decide { .. }) => {}
-                Some(Order::Interrupt) | None => return Heard::Stopped,
+                Some(Order::Interrupt) | None => return ProgramEvent::Stopped,
             }
         }
     }

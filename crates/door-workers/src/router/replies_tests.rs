@@ -6,17 +6,18 @@ use switchboard_core::{MessageId, Name};
 use switchboard_hub::{Hub, Registration};
 use tokio::time::timeout;
 
-use super::{Answers, RECENT};
+use super::{PendingReplies, RECENT};
 use crate::config::Config;
-use crate::job::Ended;
-use crate::test_mail::letter;
-use crate::test_router::{PATIENCE, Rig};
+use crate::job::FinishedTurn;
+use crate::test_message::door_message;
+use crate::test_router::{Rig, TIMEOUT};
 use crate::turn::Turn;
-use crate::wire::event::{At, EventBody, Injection, TurnStatus};
+use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 use crate::worker::Report;
 
 fn injection(job: &str, id: MessageId, client: &str) -> Injection {
-    let at = At { job_id: job.to_owned(), swarm_id: None, node_id: 0, injection_id: id.to_string() };
+    let at =
+        InjectionRef { job_id: job.to_owned(), swarm_id: None, node_id: 0, injection_id: id.to_string() };
     Injection { request_id: id.to_string(), client: client.to_owned(), at }
 }
 
@@ -26,7 +27,7 @@ fn log_turn(rig: &Rig, injection: Injection, said: Option<&str>, status: TurnSta
     let reports = [Report::Accepted, Report::Started].into_iter();
     let mut events = vec![EventBody::InjectAck(injection)];
     for report in reports.chain(said.map(|said| Report::Answer(said.to_owned()))) {
-        events.extend(turn.take(report));
+        events.extend(turn.apply(report));
     }
     events.extend(turn.end(status, error.map(str::to_owned), 0));
     for event in &events {
@@ -46,10 +47,10 @@ async fn what_a_killed_router_had_not_sent_yet_is_sent_by_the_next_one_and_once(
     rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
     let job = rig.client().launch(json!({ "agent": "echo" })).await;
     // From here on nobody takes what is in the hub: all that is known of these turns is what the log says.
-    rig.deafen().await;
+    rig.stop_deliveries().await;
     let mut sent = Vec::new();
     for body in ["answered", "lost", "silent"] {
-        let question = letter(&rig.hub, "claude", &format!("job:{job}/0"), body);
+        let question = door_message(&rig.hub, "claude", &format!("job:{job}/0"), body);
         sent.push(rig.hub.submit(question).await.unwrap().id);
     }
     let mail = |number: usize| injection(&job, sent[number], "door:workspace");
@@ -67,7 +68,7 @@ async fn what_a_killed_router_had_not_sent_yet_is_sent_by_the_next_one_and_once(
     }
     // The hub hands them over again, and finds that they are over.
     for id in sent {
-        let receipt = timeout(PATIENCE, rig.hub.wait_until_settled(id)).await.unwrap().unwrap();
+        let receipt = timeout(TIMEOUT, rig.hub.wait_until_settled(id)).await.unwrap().unwrap();
         assert!(receipt.deliveries.iter().all(|d| d.state.as_str() == "seen"), "{receipt:?}");
     }
     rig.close().await;
@@ -77,15 +78,15 @@ async fn what_a_killed_router_had_not_sent_yet_is_sent_by_the_next_one_and_once(
 fn turns_that_are_long_over_and_those_of_clients_are_left_alone() {
     let ended = |client: &str| {
         let injection = injection("j", MessageId::from_bytes([7; 16]), client);
-        Ended { injection, status: TurnStatus::Completed, error: None, answer: None }
+        FinishedTurn { injection, status: TurnStatus::Completed, error: None, answer: None }
     };
-    let (mut answers, start) = (Answers::default(), Timestamp::UNIX_EPOCH);
-    answers.take(start, ended("door:workspace"));
-    answers.take(start, ended("news:workspace"));
-    answers.take(start, ended("a client"));
+    let (mut answers, start) = (PendingReplies::default(), Timestamp::UNIX_EPOCH);
+    answers.push(start, ended("door:workspace"));
+    answers.push(start, ended("news:workspace"));
+    answers.push(start, ended("a client"));
     assert_eq!(answers.0.len(), 1);
-    answers.take(start + RECENT, ended("door:channels"));
+    answers.push(start + RECENT, ended("door:channels"));
     assert_eq!(answers.0.len(), 2);
-    answers.take(start + RECENT + SignedDuration::from_secs(1), ended("door:channels"));
+    answers.push(start + RECENT + SignedDuration::from_secs(1), ended("door:channels"));
     assert_eq!(answers.0.len(), 2);
 }

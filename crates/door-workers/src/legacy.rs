@@ -2,16 +2,16 @@
 //!
 //! A command in the older words becomes one of ours here, and [`translate_lines`] makes the older events of ours. The
 //! facts are those of the clients that exist: what each command sends, which events it waits for, and at which it gives
-//! up. `fixtures/router/older.ndjson` has them as frames.
+//! up. `fixtures/router/legacy.ndjson` has them as frames.
 
 mod events;
 
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::events::translate_lines;
-use crate::intake::{bad_field, reject, typed};
+use crate::intake::{bad_field, parse_payload, reject};
 use crate::wire::PROTOCOL;
-use crate::wire::command::{AgentKind, Command, Nothing};
+use crate::wire::command::{AgentKind, Command, EmptyPayload};
 use crate::wire::event::{
     CommandRejected, Provider, ProviderField, ProviderOption, ProvidersList, RejectCode,
 };
@@ -21,34 +21,34 @@ pub(crate) const PROVIDER: &str = "local";
 
 /// What is known of a client before its next line is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Speaker {
+pub(crate) struct LegacyMode {
     /// It has used the older router's words, so that all it says and hears is in them.
-    pub(crate) is_older: bool,
+    pub(crate) is_legacy: bool,
     /// It came without a token, and is understood in the older router's words alone.
     pub(crate) is_restricted: bool,
 }
 
 /// True for a command in the older router's words.
-pub(crate) fn is_dialect(command: &str, payload: Option<&Value>) -> bool {
+pub(crate) fn is_legacy_command(command: &str, payload: Option<&Value>) -> bool {
     match command {
         "swarm_launch" | "swarm_list" | "swarm_status" | "swarm_terminate" | "approve_execution"
         | "providers_list" => true,
         "inject" => payload.is_some_and(|payload| payload.get("swarm_id").is_some()),
-        _ => is_foreign(command),
+        _ => is_legacy_only(command),
     }
 }
 
 /// True for a command that the older router alone has. All but `project_list` are unknown here.
-fn is_foreign(command: &str) -> bool {
+fn is_legacy_only(command: &str) -> bool {
     command == "enqueue_inject" || command.starts_with("project_")
 }
 
 /// True if a line has a command of the older router, even if its other fields are invalid.
-pub(crate) fn speaks_dialect(line: &[u8]) -> bool {
+pub(crate) fn has_legacy_command(line: &[u8]) -> bool {
     let Ok(line) = serde_json::from_slice::<Value>(line) else { return false };
     let command = line.get("command").and_then(Value::as_str).unwrap_or_default();
     line.get("protocol").is_some_and(|protocol| protocol == PROTOCOL)
-        && is_dialect(command, line.get("payload"))
+        && is_legacy_command(command, line.get("payload"))
 }
 
 /// True for a command that both routers call the same.
@@ -57,20 +57,20 @@ pub(crate) fn is_shared(command: &str) -> bool {
 }
 
 /// A command in the older router's words, and `inject` in either's; `None` for any other.
-pub(crate) fn read(
+pub(crate) fn parse_command(
     command: &str,
     payload: &Map<String, Value>,
-    speaker: Speaker,
+    mode: LegacyMode,
 ) -> Result<Option<Command>, CommandRejected> {
     Ok(Some(match command {
-        "swarm_launch" => Command::Launch(Box::new(typed(launch(payload, speaker)?)?)),
-        "swarm_list" => Command::JobsList(Nothing {}),
-        "swarm_status" => Command::JobStatus(typed(payload.clone())?),
-        "swarm_terminate" => Command::Terminate(typed(payload.clone())?),
-        "approve_execution" => Command::Approve(typed(approve(payload)?)?),
-        "providers_list" => Command::ProvidersList(Nothing {}),
-        "project_list" => Command::ProjectList(Nothing {}),
-        "inject" => Command::Inject(typed(inject(payload))?),
+        "swarm_launch" => Command::Launch(Box::new(parse_payload(launch(payload, mode)?)?)),
+        "swarm_list" => Command::JobsList(EmptyPayload {}),
+        "swarm_status" => Command::JobStatus(parse_payload(payload.clone())?),
+        "swarm_terminate" => Command::Terminate(parse_payload(payload.clone())?),
+        "approve_execution" => Command::Approve(parse_payload(approve(payload)?)?),
+        "providers_list" => Command::ProvidersList(EmptyPayload {}),
+        "project_list" => Command::ProjectList(EmptyPayload {}),
+        "inject" => Command::Inject(parse_payload(inject(payload))?),
         _ => return Ok(None),
     }))
 }
@@ -79,7 +79,7 @@ pub(crate) fn read(
 type Names = &'static [(&'static str, &'static str)];
 
 /// The older router's name of a command, where its fields have names of their own.
-pub(crate) fn older_name(command: &Command) -> &'static str {
+pub(crate) fn legacy_name(command: &Command) -> &'static str {
     if matches!(command, Command::Launch(_)) { "swarm_launch" } else { "" }
 }
 
@@ -100,7 +100,7 @@ fn names(command: &str) -> Names {
 }
 
 /// Removes the older name of a field that is given under both names with the same value; rejects two values.
-pub(crate) fn unite(command: &str, payload: &mut Map<String, Value>) -> Result<(), CommandRejected> {
+pub(crate) fn merge_aliases(command: &str, payload: &mut Map<String, Value>) -> Result<(), CommandRejected> {
     for (ours, theirs) in names(command) {
         if !payload.contains_key(*ours) {
             continue;
@@ -116,7 +116,7 @@ pub(crate) fn unite(command: &str, payload: &mut Map<String, Value>) -> Result<(
 
 /// A rejection in the older router's words: it names the field as the client does, and an unknown job as the older
 /// router does, because a client compares that text.
-pub(crate) fn reworded(command: &str, rejected: CommandRejected) -> CommandRejected {
+pub(crate) fn translate_rejection(command: &str, rejected: CommandRejected) -> CommandRejected {
     let Some(field) = &rejected.field else { return rejected };
     let ours = field.strip_prefix("payload.");
     let Some((_, theirs)) = names(command).iter().find(|(known, _)| ours == Some(*known)) else {
@@ -132,16 +132,16 @@ pub(crate) fn reworded(command: &str, rejected: CommandRejected) -> CommandRejec
 }
 
 /// A launch in our words. `system_prompt` is the first prompt of every node, unless it is blank.
-fn launch(payload: &Map<String, Value>, speaker: Speaker) -> Result<Map<String, Value>, CommandRejected> {
-    const THEIRS: [&str; 5] =
+fn launch(payload: &Map<String, Value>, mode: LegacyMode) -> Result<Map<String, Value>, CommandRejected> {
+    const LEGACY_FIELDS: [&str; 5] =
         ["system_prompt", "agents_md_content", "agents_bundle", "provider", "provider_params"];
-    let is_ours = |key: &str| {
-        let is_older = THEIRS.contains(&key);
-        !is_older && (key == "nodes" || !speaker.is_restricted)
+    let is_native = |key: &str| {
+        let is_legacy = LEGACY_FIELDS.contains(&key);
+        !is_legacy && (key == "nodes" || !mode.is_restricted)
     };
     let mut launch: Map<_, _> = payload
         .iter()
-        .filter(|(key, _)| is_ours(key))
+        .filter(|(key, _)| is_native(key))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     if let Some(provider) = payload.get("provider").filter(|provider| !provider.is_null())
@@ -159,20 +159,20 @@ fn launch(payload: &Map<String, Value>, speaker: Speaker) -> Result<Map<String, 
     }
     let parameters = payload.get("provider_params").and_then(Value::as_object);
     let parameter = |name: &str| parameters.and_then(|parameters| parameters.get(name)).cloned();
-    let mode = parameter("worker_mode").or_else(|| parameter("agent_runtime"));
-    let mode = match mode {
-        Some(mode) if mode == "mock" => json!(AgentKind::Echo.as_str()),
-        Some(mode) => mode,
+    let kind = parameter("worker_mode").or_else(|| parameter("agent_runtime"));
+    let kind = match kind {
+        Some(kind) if kind == "mock" => json!(AgentKind::Echo.as_str()),
+        Some(kind) => kind,
         None => json!(AgentKind::Codex.as_str()),
     };
-    let agent = launch.entry("agent").or_insert(mode).clone();
+    let agent = launch.entry("agent").or_insert(kind).clone();
     let model = parameter("model").or_else(|| parameter("claude_model").filter(|_| agent == "claude"));
     if let Some(model) = model {
         launch.entry("model").or_insert(model);
     }
     for (theirs, ours) in [("sandbox_mode", "sandbox"), ("approval_policy", "approval_policy")] {
         let Some(value) = parameter(theirs) else { continue };
-        if speaker.is_restricted {
+        if mode.is_restricted {
             let field = format!("payload.provider_params.{theirs}");
             let reason =
                 format!("{field}: a client without a token cannot set it; the agent's own settings decide");
@@ -206,7 +206,7 @@ fn inject(payload: &Map<String, Value>) -> Map<String, Value> {
 
 /// An answer to an approval in our words. A decision that is none of ours is read by `approved`.
 fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRejected> {
-    const WORDS: [(&str, &str); 11] = [
+    const DECISIONS: [(&str, &str); 11] = [
         ("accept", "accept"),
         ("approve", "accept"),
         ("approved", "accept"),
@@ -221,7 +221,7 @@ fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRe
     ];
     let mut approve = payload.clone();
     let said = payload.get("decision").and_then(Value::as_str);
-    let known = WORDS.iter().find(|(theirs, _)| said == Some(*theirs)).map(|(_, ours)| *ours);
+    let known = DECISIONS.iter().find(|(theirs, _)| said == Some(*theirs)).map(|(_, ours)| *ours);
     let approved = payload.get("approved");
     let decision = match (known, approved.and_then(Value::as_bool)) {
         (Some(known), _) => known,
@@ -256,5 +256,5 @@ pub(crate) fn providers(request_id: String) -> ProvidersList {
 }
 
 #[cfg(test)]
-#[path = "dialect_tests.rs"]
+#[path = "legacy_tests.rs"]
 mod tests;

@@ -11,7 +11,7 @@ use crate::wire::command::AgentKind;
 /// What a client hears that speaks the older router's words, where that is not what others hear.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
-pub enum OlderEvent {
+pub enum LegacyEvent {
     /// A job has begun: the answer to `swarm_launch`.
     SwarmLaunched(Swarm),
     /// The answer to `swarm_list`.

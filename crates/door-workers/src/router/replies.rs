@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{Door, JobId};
 
 use super::Router;
-use crate::delivery::{self, ANSWER};
-use crate::job::Ended;
+use crate::delivery::{self, REPLY_SCOPE};
+use crate::job::FinishedTurn;
 
 /// How long before the last turn of the log another may have ended that is still to be answered: answers follow at
 /// once. What is older may have been answered and removed from the journal since, and would be answered again.
@@ -15,11 +15,11 @@ const RECENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// The turns of the log that ended last and whose senders want an answer as a message, the oldest first.
 #[derive(Default)]
-pub(super) struct Answers(VecDeque<(Timestamp, Ended)>);
+pub(super) struct PendingReplies(VecDeque<(Timestamp, FinishedTurn)>);
 
-impl Answers {
+impl PendingReplies {
     /// A turn was over at a moment.
-    pub(super) fn take(&mut self, at: Timestamp, ended: Ended) {
+    pub(super) fn push(&mut self, at: Timestamp, ended: FinishedTurn) {
         if !delivery::wants_reply(&ended.injection) {
             return;
         }
@@ -32,7 +32,7 @@ impl Answers {
 
 impl Router {
     /// Sends those of these answers that are not in the journal.
-    pub(super) async fn send_left(&self, answers: Answers) {
+    pub(super) async fn send_pending_replies(&self, answers: PendingReplies) {
         for (_, ended) in answers.0 {
             let at = &ended.injection.at;
             let job = JobId::parse(&at.job_id).and_then(|id| self.inner.jobs.lock().get(&id).cloned());
@@ -40,7 +40,7 @@ impl Router {
             let Some(node) = node else { continue };
             let known = self.hub().find_by_native(Some(Door::Workers), &at.injection_id).await;
             match known {
-                Ok(known) if known.iter().any(|(scope, _)| scope == ANSWER) => {}
+                Ok(known) if known.iter().any(|(scope, _)| scope == REPLY_SCOPE) => {}
                 Ok(_) => delivery::reply(self, &node, ended).await,
                 Err(error) => tracing::warn!(%error, node = %node.id, "an answer may not have been sent"),
             }
@@ -49,5 +49,5 @@ impl Router {
 }
 
 #[cfg(test)]
-#[path = "answers_tests.rs"]
+#[path = "replies_tests.rs"]
 mod tests;
