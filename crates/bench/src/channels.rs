@@ -9,9 +9,9 @@ mod wake;
 
 use crate::nats;
 use crate::place::Place;
-use crate::program::bring_up_to_date;
+use crate::program::build_shipped;
 
-pub(crate) use self::reader::{By, program, run as reader};
+pub(crate) use self::reader::{WaitMode, program, run as reader};
 
 const BENCH: &str = "channels";
 
@@ -32,7 +32,7 @@ const QUICK: Extent = Extent { wakes: 40, looks: 3, seconds: 5 };
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     wake::run(place, extent).await?;
     idle::run(place, extent).await?;
     nats::run(place, quick).await

@@ -10,7 +10,7 @@ use crate::figure::{Figure, Target};
 use crate::load::READER;
 use crate::ours::fill;
 use crate::place::Place;
-use crate::program::{bring_up_to_date, shipped, whole};
+use crate::program::{build_shipped, run_timed, shipped};
 use crate::progress::say;
 use crate::stats::{median, millis};
 
@@ -54,7 +54,7 @@ impl Job {
             let mailbox = self.folder.join(".switchboard/inbox").join(READER);
             drop(tempfile::NamedTempFile::new_in(mailbox)?);
         }
-        self.times.push(whole(&self.program, &self.args, &self.folder).await?);
+        self.times.push(run_timed(&self.program, &self.args, &self.folder).await?);
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl Job {
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let turns = if quick { 40 } else { 300 };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     let program = shipped()?;
     let (few, many, sent) = (place.fresh()?, place.fresh()?, place.fresh()?);
     fill(&few, FEW).await?;
@@ -83,27 +83,29 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
         Job::new(&program, &["--from", READER, "who"], &few),
         Job::new(&program, &send, &sent),
     ];
-    take_turns(&mut jobs, turns).await?;
+    run_in_turns(&mut jobs, turns).await?;
     // Run afterwards: in turn with the others they would change the folders for those as well.
     let mut changed = [Job::disturbed(&program, &inbox, &few), Job::disturbed(&program, &inbox, &many)];
-    take_turns(&mut changed, turns).await?;
+    run_in_turns(&mut changed, turns).await?;
     let [nothing, help, few, many, who, send] = jobs.map(|job| job.p50());
     let [few_changed, many_changed] = changed.map(|job| job.p50());
     let figure = |metric: String, value| Figure::new(BENCH, metric, value, "ms", turns);
-    figure("help_p50".into(), help).beside(TRUE, nothing).print()?;
-    figure("send_p50".into(), send).beside(TRUE, nothing).print_against(Target::AtMost(5.0))?;
-    figure("who_p50".into(), who).beside(TRUE, nothing).print_against(Target::AtMost(3.5))?;
-    figure(format!("inbox_{FEW}_p50"), few).beside(TRUE, nothing).print_against(Target::AtMost(3.5))?;
+    figure("help_p50".into(), help).with_baseline(TRUE, nothing).print()?;
+    figure("send_p50".into(), send).with_baseline(TRUE, nothing).print_against(Target::AtMost(5.0))?;
+    figure("who_p50".into(), who).with_baseline(TRUE, nothing).print_against(Target::AtMost(3.5))?;
+    figure(format!("inbox_{FEW}_p50"), few)
+        .with_baseline(TRUE, nothing)
+        .print_against(Target::AtMost(3.5))?;
     figure(format!("inbox_{MANY}_p50"), many)
-        .beside("inbox_10_p50", few)
+        .with_baseline("inbox_10_p50", few)
         .print_against(Target::AtMost(3.0))?;
-    figure(format!("inbox_{FEW}_after_change_p50"), few_changed).beside(TRUE, nothing).print()?;
+    figure(format!("inbox_{FEW}_after_change_p50"), few_changed).with_baseline(TRUE, nothing).print()?;
     figure(format!("inbox_{MANY}_after_change_p50"), many_changed)
-        .beside("inbox_10_after_change_p50", few_changed)
+        .with_baseline("inbox_10_after_change_p50", few_changed)
         .print()
 }
 
-async fn take_turns(jobs: &mut [Job], turns: usize) -> anyhow::Result<()> {
+async fn run_in_turns(jobs: &mut [Job], turns: usize) -> anyhow::Result<()> {
     for turn in 0..WARM_UP + turns {
         for job in &mut *jobs {
             if turn == WARM_UP {

@@ -41,7 +41,7 @@ impl Figure {
     }
 
     /// Adds the baseline.
-    pub(crate) fn beside(mut self, baseline: &'static str, value: f64) -> Self {
+    pub(crate) fn with_baseline(mut self, baseline: &'static str, value: f64) -> Self {
         self.baseline = Some(baseline);
         self.baseline_value = Some(value);
         self.ratio = (value > 0.0).then(|| self.value / value);
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_figure_is_one_flat_object() {
-        let figure = Figure::new("mailbox", "accepted_1", 1500.0, "1/s", 7).beside("sqlite", 2000.0);
+        let figure = Figure::new("mailbox", "accepted_1", 1500.0, "1/s", 7).with_baseline("sqlite", 2000.0);
         let expected = r#"{"bench":"mailbox","metric":"accepted_1","value":1500.0,"unit":"1/s","baseline":"sqlite","baseline_value":2000.0,"ratio":0.75,"n":7}"#;
         assert_eq!(serde_json::to_string(&figure).unwrap(), expected);
         assert_eq!(rounded(1234.56).to_bits(), 1235.0_f64.to_bits());

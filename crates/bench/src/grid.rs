@@ -10,11 +10,11 @@ mod stage;
 
 use std::fmt::Write as _;
 
-use self::door::{FROM, From, INTO, Into};
+use self::door::{SOURCES, Source, TARGETS, Target};
 use self::stage::Stage;
 use crate::figure::Figure;
 use crate::place::Place;
-use crate::program::{bring_up_to_date, shipped};
+use crate::program::{build_shipped, shipped};
 use crate::progress::say;
 use crate::stats::{median, millis, percentile};
 
@@ -22,24 +22,24 @@ const BENCH: &str = "grid";
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let rounds = if quick { 12 } else { 200 };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     let mut stage = Stage::build(place, &shipped()?)?;
     // A warm-up round: start-up work of the first message is not measured.
     round(&mut stage, 0)?;
-    let mut times = vec![Vec::new(); FROM.len() * INTO.len()];
+    let mut times = vec![Vec::new(); SOURCES.len() * TARGETS.len()];
     for number in 1..=rounds {
         for (place, time) in round(&mut stage, number)? {
             times[place].push(time);
         }
     }
     let mut table = format!("{:14}", "ms, p50 / p99");
-    for into in INTO {
+    for into in TARGETS {
         let _ = write!(table, "{:>16}", into.name());
     }
-    for (row, from) in FROM.into_iter().enumerate() {
+    for (row, from) in SOURCES.into_iter().enumerate() {
         let _ = write!(table, "\n{:14}", from.name());
-        for (column, into) in INTO.into_iter().enumerate() {
-            let taken = millis(&times[row * INTO.len() + column]);
+        for (column, into) in TARGETS.into_iter().enumerate() {
+            let taken = millis(&times[row * TARGETS.len() + column]);
             if taken.is_empty() {
                 let _ = write!(table, "{:>16}", "");
                 continue;
@@ -58,13 +58,13 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
 /// Sends one message from each door to each other, one after the other.
 fn round(stage: &mut Stage, number: usize) -> anyhow::Result<Vec<(usize, std::time::Duration)>> {
     let mut times = Vec::new();
-    for (row, from) in FROM.into_iter().enumerate() {
-        for (column, into) in INTO.into_iter().enumerate() {
+    for (row, from) in SOURCES.into_iter().enumerate() {
+        for (column, into) in TARGETS.into_iter().enumerate() {
             if !is_measured(from, into) {
                 continue;
             }
             let text = format!("{number} from {} to {}", from.name(), into.name());
-            times.push((row * INTO.len() + column, stage.measure(from, into, &text)?));
+            times.push((row * TARGETS.len() + column, stage.measure(from, into, &text)?));
         }
     }
     Ok(times)
@@ -72,12 +72,12 @@ fn round(stage: &mut Stage, number: usize) -> anyhow::Result<Vec<(usize, std::ti
 
 /// True if the pair is measured: a sender writes to every reader but itself, and a command-line sender has a
 /// mailbox other than the one that is read.
-fn is_measured(from: From, into: Into) -> bool {
+fn is_measured(from: Source, into: Target) -> bool {
     !matches!(
         (from, into),
-        (From::Session, Into::Session)
-            | (From::Channel, Into::Channel)
-            | (From::Hub, Into::Hub)
-            | (From::Swarm, Into::Swarm)
+        (Source::Session, Target::Session)
+            | (Source::Channel, Target::Channel)
+            | (Source::Hub, Target::Hub)
+            | (Source::Swarm, Target::Swarm)
     )
 }

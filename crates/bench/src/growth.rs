@@ -16,7 +16,7 @@ use crate::figure::{Figure, Target};
 use crate::load::sender;
 use crate::mcp::pipe::{Client, Server};
 use crate::place::Place;
-use crate::program::{bring_up_to_date, shipped, whole};
+use crate::program::{build_shipped, run_timed, shipped};
 use crate::progress::say;
 use crate::stats::{median, millis};
 
@@ -57,7 +57,7 @@ impl Job {
 
     async fn turn(&self, program: &Path, folder: &Path) -> anyhow::Result<Duration> {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        whole(program, &args, folder).await
+        run_timed(program, &args, folder).await
     }
 }
 
@@ -76,7 +76,7 @@ fn jobs() -> Vec<Job> {
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     let program = shipped()?;
     let (few, many) = (place.fresh()?, place.fresh()?);
     for (folder, count) in [(&few, extent.few), (&many, extent.many)] {
@@ -94,7 +94,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     }
     Place::settle();
     for job in jobs() {
-        take_turns(&job, &program, [&few, &many], extent).await?;
+        run_in_turns(&job, &program, [&few, &many], extent).await?;
     }
     sessions([&few, &many], extent).await?;
     serving(&program, [&few, &many], extent).await?;
@@ -103,10 +103,15 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
 
 /// Builds the figure of a job in the large hub, with the small one as baseline.
 fn figure(metric: &str, [few, many]: [f64; 2], unit: &'static str, n: usize) -> Figure {
-    Figure::new(BENCH, metric, many, unit, n).beside(FEW, few)
+    Figure::new(BENCH, metric, many, unit, n).with_baseline(FEW, few)
 }
 
-async fn take_turns(job: &Job, program: &Path, folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> {
+async fn run_in_turns(
+    job: &Job,
+    program: &Path,
+    folders: [&PathBuf; 2],
+    extent: Extent,
+) -> anyhow::Result<()> {
     let mut times = [Vec::new(), Vec::new()];
     for turn in 0..=extent.turns {
         for (folder, times) in folders.into_iter().zip(&mut times) {
@@ -127,7 +132,7 @@ async fn sessions(folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> 
         for (folder, times) in folders.into_iter().zip(&mut times) {
             let began = Instant::now();
             let mut client = Client::start(&Server::ours(&reader(turn % READERS), folder))?;
-            client.begin().await?;
+            client.start_session().await?;
             if turn > 0 {
                 times.push(began.elapsed());
             }
@@ -175,7 +180,7 @@ fn space(few: &Path, many: &Path, extent: Extent) -> anyhow::Result<()> {
 async fn retention(folder: &Path, count: usize) -> anyhow::Result<()> {
     let [before, after] = fill::retire(folder).await?;
     Figure::new(BENCH, "database_after_retention", after, "MiB", count)
-        .beside("database_before", before)
+        .with_baseline("database_before", before)
         // The hub retains 4 MiB for reuse, which is about half of this database.
         .print_against(Target::AtMost(0.6))
 }

@@ -20,7 +20,7 @@ use test_support::{Running, Sandbox, files, ports};
 
 use crate::figure::Figure;
 use crate::place::Place;
-use crate::program::{bring_up_to_date, shipped};
+use crate::program::{build_shipped, shipped};
 use crate::progress::say;
 
 const BENCH: &str = "hubs";
@@ -49,7 +49,7 @@ const FAR: f64 = 1000.0;
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let (counts, window): (&[usize], _) =
         if quick { (&[5, 10], Duration::from_secs(8)) } else { (&[5, 10, 25, 50], Duration::from_secs(30)) };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     let mut measured: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
     for &count in counts {
         let hubs = Hubs::start(place, count).await?;
@@ -74,7 +74,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
         write!(table, " {:.2} |", line_at(points, FAR))?;
         let (Some((_, first)), Some((most, last))) = (points.first(), points.last()) else { continue };
         let name = format!("{phase}: {metric}, {most} hubs");
-        Figure::new(BENCH, name, *last, "per hub", 1).beside("5 hubs", *first).print()?;
+        Figure::new(BENCH, name, *last, "per hub", 1).with_baseline("5 hubs", *first).print()?;
     }
     say!("{table}");
     Ok(())
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_goes_through_points() {
+    fn line_fits_points() {
         let points = [(5.0, 11.0), (10.0, 21.0), (50.0, 101.0)];
         assert!((line_at(&points, 1000.0) - 2001.0).abs() < 1e-6);
     }

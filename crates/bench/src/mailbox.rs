@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::figure::{Figure, Target};
 use crate::load::{Load, Round};
 use crate::place::Place;
-use crate::program::bring_up_to_date;
+use crate::program::build_shipped;
 use crate::progress::say;
 use crate::stats::{median, millis, percentile, rate};
 use crate::{baseline_bare, baseline_files, baseline_fsync, baseline_sqlite, ours, wake};
@@ -75,7 +75,7 @@ impl Series {
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     for senders in SENDERS {
         sends(place, extent, senders).await?;
     }
@@ -127,8 +127,10 @@ async fn sends(place: &Place, extent: Extent, senders: usize) -> anyhow::Result<
         Figure::new(BENCH, format!("{metric}_{senders}"), median(values), unit, n)
     };
     let accepted = || figure("accepted", &mine.rates, "1/s", mine.n);
-    let (by_sqlite, by_files) =
-        (accepted().beside(SQLITE, median(&sqlite.rates)), accepted().beside(FILES, median(&files.rates)));
+    let (by_sqlite, by_files) = (
+        accepted().with_baseline(SQLITE, median(&sqlite.rates)),
+        accepted().with_baseline(FILES, median(&files.rates)),
+    );
     if senders == 64 {
         by_sqlite.print_against(Target::AtLeast(0.75))?;
         by_files.print_against(Target::AtLeast(3.0))?;
@@ -136,11 +138,14 @@ async fn sends(place: &Place, extent: Extent, senders: usize) -> anyhow::Result<
         by_sqlite.print()?;
         by_files.print()?;
     }
-    figure("acceptance_p50", &mine.p50, "ms", mine.n).beside(SQLITE, median(&sqlite.p50)).print()?;
-    figure("acceptance_p99", &mine.p99, "ms", mine.n).beside(SQLITE, median(&sqlite.p99)).print()?;
-    figure("serving", &serving.rates, "1/s", serving.n).beside(FILES, median(&files.rates)).print()?;
-    figure("serving_p50", &serving.p50, "ms", serving.n).beside(SQLITE, median(&sqlite.p50)).print()?;
-    let delivered = figure("delivered", &delivered, "1/s", delivered_count).beside(BARE, median(&bare.rates));
+    figure("acceptance_p50", &mine.p50, "ms", mine.n).with_baseline(SQLITE, median(&sqlite.p50)).print()?;
+    figure("acceptance_p99", &mine.p99, "ms", mine.n).with_baseline(SQLITE, median(&sqlite.p99)).print()?;
+    figure("serving", &serving.rates, "1/s", serving.n).with_baseline(FILES, median(&files.rates)).print()?;
+    figure("serving_p50", &serving.p50, "ms", serving.n)
+        .with_baseline(SQLITE, median(&sqlite.p50))
+        .print()?;
+    let delivered =
+        figure("delivered", &delivered, "1/s", delivered_count).with_baseline(BARE, median(&bare.rates));
     if senders == 64 {
         delivered.print_against(Target::AtLeast(0.55))?;
     } else {
@@ -148,9 +153,9 @@ async fn sends(place: &Place, extent: Extent, senders: usize) -> anyhow::Result<
     }
     if senders == 1 {
         Figure::new(BENCH, "fsync_p50", median(&fsync), "ms", fsync_count).print()?;
-        figure("acceptance_p50", &mine.p50, "ms", mine.n).beside(FSYNC, median(&fsync)).print()?;
+        figure("acceptance_p50", &mine.p50, "ms", mine.n).with_baseline(FSYNC, median(&fsync)).print()?;
         figure("acceptance_p50", &mine.p50, "ms", mine.n)
-            .beside(GROWING, median(&growing))
+            .with_baseline(GROWING, median(&growing))
             .print_against(Target::AtMost(1.5))?;
     }
     Ok(())

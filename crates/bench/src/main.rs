@@ -52,7 +52,7 @@ struct Args {
 
     /// How a reader of `channels` waits
     #[arg(long, hide = true)]
-    by: Option<channels::By>,
+    by: Option<channels::WaitMode>,
 
     /// Folder to write to; the figures hold for its disk [default: the build folder]
     #[arg(long, value_name = "DIR")]

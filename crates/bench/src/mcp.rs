@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use self::pipe::Server;
 use crate::load::{READER, body, sender};
-use crate::ours::{At, Serving};
+use crate::ours::{DoorPart, Serving};
 use crate::place::Place;
-use crate::program::bring_up_to_date;
+use crate::program::build_shipped;
 
 const BENCH: &str = "mcp";
 const NODE: &str = "node_sdk_minimal_server";
@@ -46,7 +46,7 @@ const QUICK: Extent = Extent { starts: 5, memories: 1, sends: (3, 80), wakes: 30
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     let node = node::server(place)?;
     let ours = fresh(place).await?;
     start::run(&ours, &node, extent.starts).await?;
@@ -65,10 +65,10 @@ async fn fresh(place: &Place) -> anyhow::Result<Server> {
 
 /// Creates a workspace with a reader.
 async fn workspace(folder: &Path) -> anyhow::Result<()> {
-    Serving::make(folder, At::Nothing).await?.close().await
+    Serving::create(folder, DoorPart::Nothing).await?.close().await
 }
 
 /// Returns the arguments of `send_message`, with the same message as the other benchmarks.
-fn letter() -> Value {
+fn message_arguments() -> Value {
     json!({ "recipient": READER, "action": "status_update", "payload": body() })
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::figure::{Figure, Target};
 use crate::load::{Load, READER};
-use crate::ours::{At, Serving, serving_round};
+use crate::ours::{DoorPart, Serving, serving_round};
 use crate::place::Place;
 use crate::progress::say;
 use crate::stats::{median, rate};
@@ -67,10 +67,10 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
         );
     }
     Figure::new(BENCH, "nats_until_in_mailboxes", median(&mailboxes), "1/s", rounds)
-        .beside("delivered_64", median(&delivered))
+        .with_baseline("delivered_64", median(&delivered))
         .print_against(Target::AtLeast(0.9))?;
     Figure::new(BENCH, "nats_catch_up", median(&ours), "1/s", rounds)
-        .beside("bare_publisher", median(&bare))
+        .with_baseline("bare_publisher", median(&bare))
         .print_against(Target::AtLeast(0.5))
 }
 
@@ -180,7 +180,7 @@ async fn into_mailboxes(
         let (prefix, hub) = (prefix.clone(), Some(Name::parse(hub)?));
         Ok(Config { prefix, hub, ..Config::new(vec![url.to_owned()]) })
     };
-    let office = Serving::make(&place.fresh()?, At::Everything).await?;
+    let office = Serving::create(&place.fresh()?, DoorPart::Everything).await?;
     let lab = Hub::open(HubConfig::new(place.fresh()?)).await?;
     let (lab_stop, lab_link) = linked(&config("lab")?, &lab);
     let (stop, link) = linked(&config("office")?, office.workspace.hub());

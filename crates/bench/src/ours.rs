@@ -21,7 +21,7 @@ pub(crate) struct Serving {
 
 /// Parts of the door that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum DoorPart {
     /// All of it, including the intake of files that others drop into mailboxes.
     Everything,
     /// Deliveries only, as in `switchboard send`.
@@ -39,21 +39,23 @@ pub(crate) struct Sent {
 
 impl Serving {
     /// Creates a workspace in this folder, with one registered reader.
-    pub(crate) async fn make(folder: &Path, at: At) -> anyhow::Result<Self> {
+    pub(crate) async fn create(folder: &Path, at: DoorPart) -> anyhow::Result<Self> {
         Tree::create(folder)?;
         let key = crate::binding::own_key()?;
         let workspace = Workspace::open(folder, Config::default(), |hub| hub.key = Some(key)).await?;
         workspace.register(Registration::mailbox(Name::parse(READER)?)).await?;
         let outbound = match at {
-            At::Nothing => None,
-            At::Everything | At::Deliveries => Some(workspace.hub().open_door(Door::Workspace).await?),
+            DoorPart::Nothing => None,
+            DoorPart::Everything | DoorPart::Deliveries => {
+                Some(workspace.hub().open_door(Door::Workspace).await?)
+            }
         };
         let (stop, working) = (CancellationToken::new(), workspace.clone());
         let stopped = stop.clone();
         let door = tokio::spawn(async move {
             match (outbound, at) {
                 // An error ends the door; the count of delivered messages will reveal it.
-                (Some(outbound), At::Everything) => {
+                (Some(outbound), DoorPart::Everything) => {
                     drop(door_workspace::run(working, outbound, stopped).await);
                 }
                 (Some(outbound), _) => door_workspace::run_deliveries(&working, outbound, stopped).await,
@@ -109,7 +111,7 @@ impl Serving {
 
 /// Runs one round in an empty folder, with the door running.
 pub(crate) async fn serving_round(folder: &Path, load: Load) -> anyhow::Result<Sent> {
-    let serving = Serving::make(folder, At::Everything).await?;
+    let serving = Serving::create(folder, DoorPart::Everything).await?;
     let began = Instant::now();
     let round = serving.drive(load).await?;
     serving.delivered(round.all).await?;
@@ -122,7 +124,7 @@ pub(crate) async fn serving_round(folder: &Path, load: Load) -> anyhow::Result<S
 
 /// Runs one round in an empty folder, where messages end in the journal.
 pub(crate) async fn journal_round(folder: &Path, load: Load) -> anyhow::Result<Round> {
-    let serving = Serving::make(folder, At::Nothing).await?;
+    let serving = Serving::create(folder, DoorPart::Nothing).await?;
     let round = serving.drive(load).await?;
     let health = serving.workspace.hub().health().await?;
     ensure!(health.messages == round.all as u64, "{} of {} messages", health.messages, round.all);
@@ -141,7 +143,7 @@ pub(crate) async fn send(workspace: &Workspace, number: usize, body: String) -> 
 pub(crate) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     /// Enough to share each wait for the disk.
     const SENDERS: usize = 64;
-    let serving = Serving::make(folder, At::Deliveries).await?;
+    let serving = Serving::create(folder, DoorPart::Deliveries).await?;
     let mut senders = tokio::task::JoinSet::new();
     for number in 0..SENDERS {
         let (workspace, body) = (serving.workspace.clone(), body());

@@ -20,7 +20,7 @@ pub(crate) fn shipped() -> anyhow::Result<PathBuf> {
 
 /// Builds the binary if cargo started this program, which takes milliseconds if nothing has changed.
 /// Otherwise measures the existing one.
-pub(crate) async fn bring_up_to_date() -> anyhow::Result<()> {
+pub(crate) async fn build_shipped() -> anyhow::Result<()> {
     let (Some(cargo), Some(manifest)) = (std::env::var_os("CARGO"), std::env::var_os("CARGO_MANIFEST_DIR"))
     else {
         say!("not started by cargo: measuring the switchboard that lies beside this program");
@@ -47,7 +47,7 @@ pub(crate) async fn bring_up_to_date() -> anyhow::Result<()> {
 }
 
 /// Runs a program to its end and returns the duration.
-pub(crate) async fn whole(program: &Path, args: &[&str], cwd: &Path) -> anyhow::Result<Duration> {
+pub(crate) async fn run_timed(program: &Path, args: &[&str], cwd: &Path) -> anyhow::Result<Duration> {
     let spawn = Spawn::new(program).args(args.iter().copied()).cwd(cwd).stderr(Stdio::null());
     let began = Instant::now();
     let status = spawn.spawn()?.wait().await?;

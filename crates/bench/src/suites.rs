@@ -21,7 +21,7 @@ use crate::mcp::http::{Connection, Serve};
 use crate::mcp::memory::resident;
 use crate::mcp::pipe::{Client, Server};
 use crate::place::Place;
-use crate::program::{bring_up_to_date, shipped, whole};
+use crate::program::{build_shipped, run_timed, shipped};
 use crate::progress::say;
 use crate::stats::{median, millis};
 
@@ -57,7 +57,7 @@ const QUICK: Extent = Extent { turns: 25, starts: 15, calls: 100 };
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     let native = [std::env::current_exe()?.into_os_string(), "echo-child".into()];
     added(place, "native", &native, 0.1, extent.turns).await?;
     let everything = installed(EVERYTHING).map_err(anyhow::Error::msg)?;
@@ -75,11 +75,11 @@ struct User {
 impl User {
     async fn new(place: &Place) -> anyhow::Result<Self> {
         let user = Self { home: place.fresh()?, workspace: place.fresh()? };
-        user.says(&["init".into()]).await?;
+        user.run(&["init".into()]).await?;
         Ok(user)
     }
 
-    async fn says(&self, args: &[OsString]) -> anyhow::Result<()> {
+    async fn run(&self, args: &[OsString]) -> anyhow::Result<()> {
         let status =
             self.settle(Spawn::new(shipped()?).args(args)).stdout(Stdio::null()).spawn()?.wait().await?;
         ensure!(status.success(), "switchboard {args:?} ended with {status}");
@@ -89,7 +89,7 @@ impl User {
     async fn adds(&self, name: &str, command: &[OsString]) -> anyhow::Result<()> {
         let mut args: Vec<OsString> = ["suite", "add", name, "--"].map(OsString::from).to_vec();
         args.extend_from_slice(command);
-        self.says(&args).await
+        self.run(&args).await
     }
 
     fn settle(&self, spawn: Spawn) -> Spawn {
@@ -135,8 +135,8 @@ async fn added(
     say!("{kind}: {ours:.3} ms through the suite, {least:.3} ms directly");
     let figure =
         |metric: &str, value| Figure::new(BENCH, format!("{metric}_{kind}_p50"), value, "ms", turns * TURN);
-    figure("call", ours).beside("direct_call", least).print()?;
-    figure("added", ours - least).beside("bound", bound).print_against(Target::AtMost(1.0))
+    figure("call", ours).with_baseline("direct_call", least).print()?;
+    figure("added", ours - least).with_baseline("bound", bound).print_against(Target::AtMost(1.0))
 }
 
 /// Measures the cost of servers without calls.
@@ -149,18 +149,18 @@ async fn idle(place: &Place, command: &[OsString], starts: usize) -> anyhow::Res
     for _ in 0..starts {
         let began = Instant::now();
         let mut client = Client::start(&user.server())?;
-        client.begin().await?;
+        client.start_session().await?;
         ours.push(began.elapsed());
         held.push(resident(&client.pid().to_string()).await?);
         client.close().await?;
-        nothing.push(whole(Path::new("/bin/true"), &[], &user.workspace).await?);
+        nothing.push(run_timed(Path::new("/bin/true"), &[], &user.workspace).await?);
     }
     let (ours, nothing) = (median(&millis(&ours)), median(&millis(&nothing)));
     Figure::new(BENCH, "start_20_p50", ours, "ms", starts)
-        .beside("bin_true", nothing)
+        .with_baseline("bin_true", nothing)
         .print_against(Target::AtMost(10.0))?;
     Figure::new(BENCH, "resident_20", median(&held), "MiB", starts)
-        .beside("bound_12_mb", 12e6 / f64::from(1 << 20))
+        .with_baseline("bound_12_mb", 12e6 / f64::from(1 << 20))
         .print_against(Target::AtMost(1.0))
 }
 
@@ -172,7 +172,7 @@ async fn shared(place: &Place, command: &[OsString], calls: usize) -> anyhow::Re
     let mut clients = Vec::new();
     for number in 0..HOSTS {
         let mut client = serve.connect(&format!("host{number}")).await?;
-        client.begin().await?;
+        client.start_session().await?;
         clients.push(client);
     }
     let began = Instant::now();

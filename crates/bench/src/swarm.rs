@@ -12,7 +12,7 @@ mod baseline;
 mod broadcast;
 mod client;
 mod cores;
-mod letters;
+mod messages;
 mod stage;
 
 use std::time::{Duration, Instant};
@@ -24,12 +24,12 @@ use switchboard_sys::clock::Clock;
 use self::authority::Authority;
 use self::client::Client;
 use self::cores::Cores;
-use self::letters::{Letter, Letters, Seal};
+use self::messages::{Seal, Senders, SignedMessage};
 use self::stage::{Peer, Stage};
 use crate::figure::{Figure, Target};
 use crate::mcp::memory::resident;
 use crate::place::Place;
-use crate::program::bring_up_to_date;
+use crate::program::build_shipped;
 use crate::progress::say;
 use crate::stats::{median, millis, percentile, rate};
 
@@ -63,7 +63,7 @@ struct Series {
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     let authority = Authority::new()?;
     for clients in CLIENTS {
         accepted(place, &authority, extent, clients).await?;
@@ -79,15 +79,15 @@ async fn accepted(
     clients: usize,
 ) -> anyhow::Result<()> {
     // A sender that has once signed a complete envelope must always do so: two kinds of senders.
-    let (plain, whole) = (Letters::new(clients, "plain"), Letters::new(clients, "whole"));
+    let (plain, whole) = (Senders::new(clients, "plain"), Senders::new(clients, "whole"));
     let peers: Vec<Peer> = plain.peers().chain(whole.peers()).collect();
     let stage = Stage::build(place, authority, &peers).await?;
     let serve = stage.serve().await?;
     let pid = serve.pid().to_string();
     // Warms up prepared statements and page caches.
-    for (letters, seal) in [(&plain, Seal::Message), (&whole, Seal::Envelope)] {
-        let written = letters.write(&stage, clients, seal)?;
-        taken_in(&mut connect(authority, &stage, clients).await?, &written).await?;
+    for (messages, seal) in [(&plain, Seal::Message), (&whole, Seal::Envelope)] {
+        let written = messages.write(&stage, clients, seal)?;
+        send_all(&mut connect(authority, &stage, clients).await?, &written).await?;
     }
     let idle = resident(&pid).await?;
     let [mut ours, mut sealed, mut journal] = [Series::default(), Series::default(), Series::default()];
@@ -105,11 +105,11 @@ async fn accepted(
         // New connections for each round: the hub closes idle ones.
         let mut connections = connect(authority, &stage, clients).await?;
         let cores = Cores::now(&pid);
-        ours.push(taken_in(&mut connections, &written).await?);
+        ours.push(send_all(&mut connections, &written).await?);
         let shares = cores.since(&pid);
         clients_share.push(shares.clients);
         hub_share.extend(shares.hub);
-        sealed.push(taken_in(&mut connections, &signed_twice).await?);
+        sealed.push(send_all(&mut connections, &signed_twice).await?);
         let latest = |values: &[f64]| values.last().copied().unwrap_or_default();
         say!(
             "{clients} clients, round {number} of {}: {:.0}/s, whole envelopes {:.0}/s; verification {:.0}/s, journal {:.0}/s",
@@ -127,20 +127,26 @@ async fn accepted(
     let figure =
         |metric: &str, value, unit| Figure::new(BENCH, format!("{metric}_{clients}"), value, unit, all);
     let rate = median(&ours.rates);
-    figure("accepted", rate, "1/s").beside("bare_verification", median(&verified)).print()?;
+    figure("accepted", rate, "1/s").with_baseline("bare_verification", median(&verified)).print()?;
     figure("accepted", rate, "1/s")
-        .beside("bare_journal", median(&journal.rates))
+        .with_baseline("bare_journal", median(&journal.rates))
         .print_against(Target::AtLeast(0.75))?;
-    figure("accepted_p50", median(&ours.p50), "ms").beside("journal_p50", median(&journal.p50)).print()?;
-    figure("accepted_p99", median(&ours.p99), "ms").beside("journal_p99", median(&journal.p99)).print()?;
+    figure("accepted_p50", median(&ours.p50), "ms")
+        .with_baseline("journal_p50", median(&journal.p50))
+        .print()?;
+    figure("accepted_p99", median(&ours.p99), "ms")
+        .with_baseline("journal_p99", median(&journal.p99))
+        .print()?;
     Figure::new(BENCH, format!("accepted_whole_{clients}"), median(&sealed.rates), "1/s", all / 10)
-        .beside("accepted", rate)
+        .with_baseline("accepted", rate)
         .print()?;
     figure("cores_of_clients", median(&clients_share), "of all cores").print()?;
     if !hub_share.is_empty() {
         figure("cores_of_hub", median(&hub_share), "of all cores").print()?;
     }
-    figure(&format!("resident_after_{all}_messages"), held, "MiB").beside("resident_idle", idle).print()
+    figure(&format!("resident_after_{all}_messages"), held, "MiB")
+        .with_baseline("resident_idle", idle)
+        .print()
 }
 
 impl Series {
@@ -163,14 +169,17 @@ async fn connect(authority: &Authority, stage: &Stage, clients: usize) -> anyhow
 
 /// Sends each client's messages on its connection; returns the latency of each message and the total
 /// duration.
-async fn taken_in(clients: &mut [Client], letters: &[Letter]) -> anyhow::Result<(Vec<Duration>, Duration)> {
+async fn send_all(
+    clients: &mut [Client],
+    messages: &[SignedMessage],
+) -> anyhow::Result<(Vec<Duration>, Duration)> {
     let began = Instant::now();
     let count = clients.len();
     let work = clients.iter_mut().enumerate().map(async |(number, client)| {
         let mut times = Vec::new();
-        for letter in letters.iter().skip(number).step_by(count) {
+        for message in messages.iter().skip(number).step_by(count) {
             let began = Instant::now();
-            let status = client.send(&letter.request).await?;
+            let status = client.send(&message.request).await?;
             ensure!(status == 200, "a message was answered with {status}");
             times.push(began.elapsed());
         }
@@ -181,6 +190,6 @@ async fn taken_in(clients: &mut [Client], letters: &[Letter]) -> anyhow::Result<
 }
 
 /// Returns the current time in the format of a message.
-fn stamp() -> String {
+fn timestamp() -> String {
     Clock::system().now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }

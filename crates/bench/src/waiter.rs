@@ -33,10 +33,10 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
         let query = MailboxQuery { agent: agent.clone(), after, limit: 20, part: Part::Unseen };
         for mail in hub.mailbox(query).await?.items {
             after = mail.stored.seq;
-            say(MAIL)?;
+            write_byte(MAIL)?;
         }
         if !is_ready {
-            say(READY)?;
+            write_byte(READY)?;
             is_ready = true;
         }
         if closed.run_until_cancelled(changes.next()).await.is_none() {
@@ -50,11 +50,11 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
 /// Echoes its input; the program ends with it.
 fn echo(over: &CancellationToken) {
     let (mut stdin, mut byte) = (std::io::stdin(), [0]);
-    while stdin.read_exact(&mut byte).and_then(|()| say(byte[0])).is_ok() {}
+    while stdin.read_exact(&mut byte).and_then(|()| write_byte(byte[0])).is_ok() {}
     over.cancel();
 }
 
-fn say(byte: u8) -> std::io::Result<()> {
+fn write_byte(byte: u8) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(&[byte])?;
     stdout.flush()

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::figure::{Figure, Target};
 use crate::load::{READER, body};
-use crate::ours::{At, Serving, send};
+use crate::ours::{DoorPart, Serving, send};
 use crate::place::Place;
 use crate::program::shipped;
 use crate::progress::say;
@@ -38,14 +38,14 @@ pub(crate) async fn run(place: &Place, bench: &'static str, wakes: (usize, usize
     let (wakes, starts) = wakes;
     Place::settle();
     let folder = place.fresh()?;
-    let serving = Serving::make(&folder, At::Everything).await?;
+    let serving = Serving::create(&folder, DoorPart::Everything).await?;
     let (echoes, woken) = staying_reader(&serving, &folder, wakes).await?;
     serving.close().await?;
     say!("woke a waiting reader {wakes} times");
     Place::settle();
     // A separate mailbox: `switchboard wait` returns at once if a message is unseen.
     let folder = place.fresh()?;
-    let serving = Serving::make(&folder, At::Everything).await?;
+    let serving = Serving::create(&folder, DoorPart::Everything).await?;
     let mut waited = Vec::with_capacity(starts);
     for _ in 0..starts {
         waited.push(shipped_reader(&serving, &folder).await?);
@@ -54,10 +54,12 @@ pub(crate) async fn run(place: &Place, bench: &'static str, wakes: (usize, usize
     say!("woke `switchboard wait` {starts} times");
     let (echo, woken, waited) = (median(&millis(&echoes)), millis(&woken), millis(&waited));
     let wake = || Figure::new(bench, "wake_p50", median(&woken), "ms", wakes);
-    wake().beside(PIPE, echo).print()?;
-    wake().beside(BOUND, 10.0).print_against(Target::AtMost(1.0))?;
-    Figure::new(bench, "wake_p99", percentile(&woken, 0.99), "ms", wakes).beside(PIPE, echo).print()?;
-    Figure::new(bench, "wait_command_p50", median(&waited), "ms", starts).beside(PIPE, echo).print()
+    wake().with_baseline(PIPE, echo).print()?;
+    wake().with_baseline(BOUND, 10.0).print_against(Target::AtMost(1.0))?;
+    Figure::new(bench, "wake_p99", percentile(&woken, 0.99), "ms", wakes)
+        .with_baseline(PIPE, echo)
+        .print()?;
+    Figure::new(bench, "wait_command_p50", median(&waited), "ms", starts).with_baseline(PIPE, echo).print()
 }
 
 /// The reader's process and the two pipes to it.

@@ -22,7 +22,7 @@ use crate::figure::{Figure, Target};
 use crate::load::{READER, body};
 use crate::mcp::memory::resident;
 use crate::place::Place;
-use crate::program::{bring_up_to_date, shipped, whole};
+use crate::program::{build_shipped, run_timed, shipped};
 use crate::progress::say;
 use crate::stats::{median, millis, percentile};
 
@@ -42,9 +42,9 @@ const TOO_LONG: Duration = Duration::from_mins(2);
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let (injections, rounds) = if quick { (300, 3) } else { (2_000, 7) };
-    bring_up_to_date().await?;
+    build_shipped().await?;
     let folder = place.fresh()?;
-    ensure!(whole(&shipped()?, &["init"], &folder).await? < TOO_LONG, "init took too long");
+    ensure!(run_timed(&shipped()?, &["init"], &folder).await? < TOO_LONG, "init took too long");
     let router = Router::start(&folder)?;
     let mut client = router.connect().await?;
     latencies(place, &mut client, injections).await?;
@@ -130,7 +130,7 @@ async fn latencies(place: &Place, client: &mut Client, count: usize) -> anyhow::
     let (acks, ends, bare) = (millis(&acks), millis(&ends), millis(&bare));
     let figure = |metric, values: &[f64], share| {
         let (value, baseline) = (percentile(values, share), percentile(&bare, share));
-        Figure::new(BENCH, metric, value, "ms", count).beside(JOURNAL, baseline)
+        Figure::new(BENCH, metric, value, "ms", count).with_baseline(JOURNAL, baseline)
     };
     figure("ack_p50", &acks, 0.5).print_against(Target::AtMost(2.0))?;
     figure("ack_p99", &acks, 0.99).print()?;
@@ -172,7 +172,7 @@ async fn pieces(router: &Router, client: &mut Client, rounds: usize) -> anyhow::
     }
     say!("{PIECES} pieces to two clients, {rounds} times");
     Figure::new(BENCH, "pieces_to_two_clients", median(&ours), "1/s", rounds)
-        .beside("pipe_copying_lines", median(&piped))
+        .with_baseline("pipe_copying_lines", median(&piped))
         .print_against(Target::AtLeast(0.25))
 }
 

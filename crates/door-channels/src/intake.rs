@@ -91,12 +91,12 @@ impl Channels {
     pub async fn scan(&self) -> Result<ScanSummary, ChannelError> {
         let tree = self.tree().clone();
         let channels = blocking(move || tree.channel_names()).await?;
-        let mut swept = ScanSummary::default();
+        let mut summary = ScanSummary::default();
         for channel in channels {
             match self.scan_channel(&channel).await {
                 Ok(one) => {
-                    swept.ingested += one.ingested;
-                    swept.settling += one.settling;
+                    summary.ingested += one.ingested;
+                    summary.settling += one.settling;
                 }
                 // An error in one channel does not block the others.
                 Err(ChannelError::File(error)) => {
@@ -105,7 +105,7 @@ impl Channels {
                 Err(error) => return Err(error),
             }
         }
-        Ok(swept)
+        Ok(summary)
     }
 
     /// Scans the files that events have named, and files that were incomplete at the last scan. A channel
@@ -125,13 +125,13 @@ impl Channels {
         for (channel, id) in paths.iter().filter_map(|path| message_path(channels, path)) {
             named.entry(channel).or_default().push(id);
         }
-        let mut swept = ScanSummary::default();
+        let mut summary = ScanSummary::default();
         for (channel, ids) in named {
             let Ok(channel) = Name::parse(&channel) else { continue };
             match self.scan_files(&channel, Some(ids)).await {
                 Ok(one) => {
-                    swept.ingested += one.ingested;
-                    swept.settling += one.settling;
+                    summary.ingested += one.ingested;
+                    summary.settling += one.settling;
                 }
                 Err(ChannelError::File(error)) => {
                     tracing::warn!(%channel, error = %describe(&error), "the channel could not be read");
@@ -139,7 +139,7 @@ impl Channels {
                 Err(error) => return Err(error),
             }
         }
-        Ok(swept)
+        Ok(summary)
     }
 
     /// Scans one channel, if it changed since its last scan.
@@ -162,26 +162,26 @@ impl Channels {
         }
         // Serialized: files that one scan has queued must not count as done for another.
         let _turn = self.scan_lock().lock().await;
-        let mut swept = ScanSummary::default();
+        let mut summary = ScanSummary::default();
         let is_listed = named.is_none();
         loop {
             let (this, place, now) = (self.clone(), channel.clone(), self.hub().now());
             let files = named.take();
             let batch = blocking(move || this.next_batch(&place, files, now)).await?;
-            let Some(batch) = batch else { return Ok(swept) };
+            let Some(batch) = batch else { return Ok(summary) };
             let took = self.ingest(channel, batch.files).await?;
-            swept.ingested += took.ingested;
-            swept.settling += took.settling;
+            summary.ingested += took.ingested;
+            summary.settling += took.settling;
             self.report_deleted(channel, batch.gone).await?;
             if !batch.more {
                 if let Some(state) =
                     self.channel_states().lock().get_mut(channel.as_str()).filter(|_| is_listed)
                 {
                     // Only a scan without unfinished files counts as complete.
-                    let listed = state.listed.filter(|listed| swept.settling == 0 && listed.is_settled());
+                    let listed = state.listed.filter(|listed| summary.settling == 0 && listed.is_settled());
                     state.looked = listed;
                 }
-                return Ok(swept);
+                return Ok(summary);
             }
         }
     }
@@ -316,13 +316,13 @@ impl Channels {
 
     /// Ingests a batch of new files in the order of the channel.
     async fn ingest(&self, channel: &Name, files: Vec<NewFile>) -> Result<ScanSummary, ChannelError> {
-        let mut swept = ScanSummary::default();
+        let mut summary = ScanSummary::default();
         let mut good: Vec<(NewFile, ChannelMessage)> = Vec::new();
         for mut file in files {
             match std::mem::replace(&mut file.content, Err(String::new())) {
                 Ok(message) => good.push((file, message)),
                 Err(_) if file.is_young => {
-                    swept.settling += 1;
+                    summary.settling += 1;
                     if let Some(state) = self.channel_states().lock().get_mut(channel.as_str()) {
                         state.settling.insert(file.id);
                     }
@@ -375,7 +375,7 @@ impl Channels {
                     if let Some(other) = other_id {
                         self.hub().bind_native_id(id, native_id(channel, &other)).await?;
                     }
-                    swept.ingested += usize::from(!accepted.duplicate);
+                    summary.ingested += usize::from(!accepted.duplicate);
                     if self.note_known(channel, &file.id) {
                         self.clear_rejection(channel, &file.id).await?;
                     }
@@ -392,7 +392,7 @@ impl Channels {
                 Err(error) => self.report(channel, &file, &error.to_string()).await?,
             }
         }
-        Ok(swept)
+        Ok(summary)
     }
 
     /// Converts a new file to a draft; also returns the id inside the file if its name differs. `own` is this

@@ -97,8 +97,8 @@ async fn rejected_file_is_reported_once_until_repaired() {
     let test = TestChannels::new(&[]).await;
     let path = test.path("channels/general/msg-20260111-163315-codex-0001.json");
     write_carelessly(&path, "{\"id\": \"msg-");
-    let swept = test.channels.scan().await.unwrap();
-    assert_eq!((swept.ingested, swept.settling), (0, 1), "it may still be being written");
+    let summary = test.channels.scan().await.unwrap();
+    assert_eq!((summary.ingested, summary.settling), (0, 1), "it may still be being written");
     test.clock.advance(jiff::SignedDuration::from_secs(10));
     assert_eq!(test.channels.scan().await.unwrap(), ScanSummary::default());
     let rejected = test.channels.rejected_files().await.unwrap();
@@ -414,8 +414,8 @@ async fn half_written_named_file_is_read_again() {
     let channels = test.path("channels").canonicalize().unwrap();
     let path = channels.join("general/msg-20260111-163315-codex-0001.json");
     write_carelessly(&path, "{\"id\": \"msg-");
-    let swept = test.channels.scan_named(&channels, std::slice::from_ref(&path)).await.unwrap();
-    assert_eq!((swept.ingested, swept.settling), (0, 1));
+    let summary = test.channels.scan_named(&channels, std::slice::from_ref(&path)).await.unwrap();
+    assert_eq!((summary.ingested, summary.settling), (0, 1));
     write_carelessly(&path, file("msg-20260111-163315-codex-0001", "codex", "all", "whole").to_string());
     assert_eq!(test.channels.scan_named(&channels, &[]).await.unwrap().ingested, 1);
     assert_eq!(test.channels.scan_named(&channels, &[path]).await.unwrap(), ScanSummary::default());
@@ -439,8 +439,8 @@ async fn named_burst_keeps_each_senders_order() {
         test.drop_file(&message);
         paths.push(channels.join(format!("general/{id}.json")));
     }
-    let swept = test.channels.scan_named(&channels, &paths).await.unwrap();
-    assert_eq!(swept.ingested, 1000);
+    let summary = test.channels.scan_named(&channels, &paths).await.unwrap();
+    assert_eq!(summary.ingested, 1000);
     let page = test.channels.hub().journal(1, 2000).await.unwrap();
     let bodies: Vec<_> = page.items.iter().map(|stored| stored.message.body.clone()).collect();
     assert_eq!(bodies, (0..1000).map(|number| number.to_string()).collect::<Vec<_>>());

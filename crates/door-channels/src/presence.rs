@@ -78,7 +78,7 @@ impl Channels {
             let names = dir.names()?;
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
             let mut seen: BTreeMap<Name, PresenceEntry> = BTreeMap::new();
-            for one in agents.filter_map(|agent| sighting(&dir, agent, now, after)) {
+            for one in agents.filter_map(|agent| read_entry(&dir, agent, now, after)) {
                 // An agent may also have a file under its deprecated id: the later heartbeat counts.
                 if seen.get(&one.agent).is_none_or(|other| other.since < one.since) {
                     seen.insert(one.agent.clone(), one);
@@ -97,14 +97,14 @@ impl Channels {
     /// Reports the heartbeats and returns the entries.
     async fn publish_presence(&self) -> Result<Vec<PresenceEntry>, ChannelError> {
         let entries = self.presence_entries().await?;
-        for sighting in &entries {
-            let status = match sighting.awareness {
+        for read_entry in &entries {
+            let status = match read_entry.awareness {
                 Awareness::Offline => OFFLINE.to_owned(),
-                _ => sighting.substate.as_deref().unwrap_or_default().to_lowercase(),
+                _ => read_entry.substate.as_deref().unwrap_or_default().to_lowercase(),
             };
-            let agent = AgentId::local(sighting.agent.clone());
-            let message = sighting.error.clone();
-            self.hub().record_heartbeat(Heartbeat { agent, at: sighting.since, status, message });
+            let agent = AgentId::local(read_entry.agent.clone());
+            let message = read_entry.error.clone();
+            self.hub().record_heartbeat(Heartbeat { agent, at: read_entry.since, status, message });
         }
         Ok(entries)
     }
@@ -132,7 +132,7 @@ pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelErr
     }
 }
 
-fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> Option<PresenceEntry> {
+fn read_entry(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> Option<PresenceEntry> {
     let agent = Name::parse(current_id(stem)).ok()?;
     let refused = |reason: &str| {
         tracing::warn!(%agent, reason, "a heartbeat file is not believed");

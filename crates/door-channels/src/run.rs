@@ -176,7 +176,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
         (watcher, folder.path().to_owned(), place)
     };
     let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
-    let (mut due, mut swept) = (Some(Changes::Unknown), ScanSummary::default());
+    let (mut due, mut summary) = (Some(Changes::Unknown), ScanSummary::default());
     let mut is_first = true;
     loop {
         let began = Instant::now();
@@ -189,16 +189,16 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
                 Changes::Named(paths) => channels.scan_named(&path, paths).await,
                 Changes::Unknown | Changes::Clock => channels.scan().await,
             };
-            swept = match looked {
+            summary = match looked {
                 Err(error) if error.is_unmounted() || matches!(error, ChannelError::Closed) => {
                     return Err(error);
                 }
-                swept => swept.unwrap_or_else(|error| {
+                summary => summary.unwrap_or_else(|error| {
                     tracing::warn!(error = %error, "the channels could not be read");
                     ScanSummary::default()
                 }),
             };
-            if is_by_clock && !is_first && swept.ingested > 0 && watcher.relies_on_events() {
+            if is_by_clock && !is_first && summary.ingested > 0 && watcher.relies_on_events() {
                 // These files had no event: the folder may have been remounted.
                 return Ok(());
             }
@@ -224,9 +224,9 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
             }
         }
         let rested = (began.elapsed() * REST_FACTOR).min(LONGEST_REST);
-        let is_settling = swept.settling > 0;
+        let is_settling = summary.settling > 0;
         let most = if is_settling { SETTLE_RECHECK } else { PRESENCE_POLL };
-        due = watcher.next(swept.ingested > 0 || is_settling, most).await;
+        due = watcher.next(summary.ingested > 0 || is_settling, most).await;
         if due.is_none() && is_settling {
             due = Some(Changes::Named(Vec::new()));
         }

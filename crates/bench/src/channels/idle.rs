@@ -53,7 +53,9 @@ pub(super) async fn run(place: &Place, extent: Extent) -> anyhow::Result<()> {
 
 fn print(metric: &str, share: f64, extent: Extent) -> anyhow::Result<()> {
     let seconds = usize::try_from(extent.seconds)?;
-    Figure::new(BENCH, metric, share, "%", seconds).beside("bound", BOUND).print_against(Target::AtMost(1.0))
+    Figure::new(BENCH, metric, share, "%", seconds)
+        .with_baseline("bound", BOUND)
+        .print_against(Target::AtMost(1.0))
 }
 
 /// Creates a workspace whose channel has a history of another program, and a journal that has ingested it.

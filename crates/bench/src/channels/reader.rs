@@ -21,7 +21,7 @@ const CYCLE: Duration = Duration::from_secs(2);
 
 /// How a reader waits, and what it does for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
+pub(crate) enum WaitMode {
     /// Waits for events of the folder.
     Inotify,
     /// The same, and starts a program for each message.
@@ -30,7 +30,7 @@ pub(crate) enum By {
     Polling,
 }
 
-impl By {
+impl WaitMode {
     /// Returns the name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -42,11 +42,11 @@ impl By {
 }
 
 /// Waits for message files in a folder until its parent kills it.
-pub(crate) async fn run(folder: &Path, by: By) -> anyhow::Result<()> {
+pub(crate) async fn run(folder: &Path, by: WaitMode) -> anyhow::Result<()> {
     match by {
-        By::Polling => poll(folder).await,
-        By::Inotify => inotify(folder, |_| say(MAIL)),
-        By::InotifyProgram => inotify(folder, |folder| {
+        WaitMode::Polling => poll(folder).await,
+        WaitMode::Inotify => inotify(folder, |_| write_byte(MAIL)),
+        WaitMode::InotifyProgram => inotify(folder, |folder| {
             let program = std::env::current_exe()?;
             let spawn =
                 Spawn::new(program).args(["channel-program".as_ref(), "--dir".as_ref(), folder.as_os_str()]);
@@ -73,12 +73,12 @@ async fn poll(folder: &Path) -> anyhow::Result<()> {
         std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     };
     let mut seen = names()?;
-    say(READY)?;
+    write_byte(READY)?;
     loop {
         tokio::time::sleep(CYCLE).await;
         for name in names()? {
             if name.as_encoded_bytes().starts_with(b"msg-") && seen.insert(name) {
-                say(MAIL)?;
+                write_byte(MAIL)?;
             }
         }
     }
@@ -89,7 +89,7 @@ fn inotify(folder: &Path, mut hear: impl FnMut(&Path) -> anyhow::Result<()>) -> 
     use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
     let events = init(CreateFlags::CLOEXEC)?;
     add_watch(&events, folder, WatchFlags::CREATE | WatchFlags::MOVED_TO)?;
-    say(READY)?;
+    write_byte(READY)?;
     let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
     let mut events = Reader::new(events, &mut buffer);
     loop {
@@ -105,7 +105,7 @@ fn inotify(_: &Path, _: impl FnMut(&Path) -> anyhow::Result<()>) -> anyhow::Resu
     anyhow::bail!("the baseline waits by inotify, which only Linux has")
 }
 
-fn say(byte: u8) -> anyhow::Result<()> {
+fn write_byte(byte: u8) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(&[byte])?;
     Ok(stdout.flush()?)

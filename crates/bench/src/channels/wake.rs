@@ -16,7 +16,7 @@ use tokio::net::unix::pipe;
 use tokio::process::ChildStdout;
 use tokio::time::timeout;
 
-use super::reader::{self, By, MAIL, READY};
+use super::reader::{self, MAIL, READY, WaitMode};
 use super::{BENCH, Extent};
 use crate::figure::{Figure, Target};
 use crate::place::Place;
@@ -34,20 +34,20 @@ const CHANNEL: &str = "general";
 
 pub(super) async fn run(place: &Place, extent: Extent) -> anyhow::Result<()> {
     Place::settle();
-    let posting = Posting::make(&place.fresh()?).await?;
+    let posting = Posting::create(&place.fresh()?).await?;
     let (bare, tail) = readers(place, &posting, extent.wakes).await?;
     let (started, program) = programs(place, &posting, extent.wakes).await?;
     let looked = polling(place, extent.looks).await?;
     posting.workspace.close().await;
     let wakes = extent.wakes;
     let wake = || Figure::new(BENCH, "wake_p50", median(&tail), "ms", wakes);
-    wake().beside("inotify", median(&bare)).print_against(Target::AtMost(BAR))?;
-    wake().beside("polling_2_s", median(&looked)).print()?;
+    wake().with_baseline("inotify", median(&bare)).print_against(Target::AtMost(BAR))?;
+    wake().with_baseline("polling_2_s", median(&looked)).print()?;
     Figure::new(BENCH, "wake_p99", percentile(&tail, 0.99), "ms", wakes)
-        .beside("inotify", percentile(&bare, 0.99))
+        .with_baseline("inotify", percentile(&bare, 0.99))
         .print()?;
     Figure::new(BENCH, "watcher_runs_p50", median(&program), "ms", wakes)
-        .beside("inotify_and_program", median(&started))
+        .with_baseline("inotify_and_program", median(&started))
         .print_against(Target::AtMost(BAR))
 }
 
@@ -59,7 +59,7 @@ struct Posting {
 }
 
 impl Posting {
-    async fn make(folder: &Path) -> anyhow::Result<Self> {
+    async fn create(folder: &Path) -> anyhow::Result<Self> {
         Tree::create(folder)?;
         let key = crate::binding::key_of(folder)?;
         let workspace =
@@ -107,7 +107,7 @@ struct Folder {
 }
 
 impl Bare {
-    async fn start(folder: &Path, by: By) -> anyhow::Result<Self> {
+    async fn start(folder: &Path, by: WaitMode) -> anyhow::Result<Self> {
         let mut child = Spawn::new(std::env::current_exe()?)
             .args([
                 "channel-reader".as_ref(),
@@ -167,7 +167,7 @@ async fn pause() {
 
 /// Measures wake-ups by inotify and by `channel tail`, in turn.
 async fn readers(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
-    let mut bare = Bare::start(&place.fresh()?, By::Inotify).await?;
+    let mut bare = Bare::start(&place.fresh()?, WaitMode::Inotify).await?;
     let (tail, mut lines) = posting.start(&["channel", "tail", "--channel", CHANNEL, "--json"])?;
     let mut line = String::new();
     timeout(TOO_LONG, lines.read_line(&mut line)).await.context("`channel tail` shows nothing")??;
@@ -198,7 +198,7 @@ async fn programs(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Res
     // Open for writing as well, because reading would otherwise end with each program.
     let open = |path: &Path| pipe::OpenOptions::new().read_write(true).open_receiver(path);
     let (mut started, mut ran) = (open(&theirs)?, open(&ours)?);
-    let mut bare = Bare::start(&folder, By::InotifyProgram).await?;
+    let mut bare = Bare::start(&folder, WaitMode::InotifyProgram).await?;
     let exe = std::env::current_exe()?;
     let (exe, dir) =
         (exe.to_str().context("a strange path")?, posting.folder.to_str().context("a strange path")?);
@@ -229,7 +229,7 @@ async fn programs(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Res
 
 /// Measures wake-ups by a poll every two seconds.
 async fn polling(place: &Place, looks: usize) -> anyhow::Result<Vec<f64>> {
-    let mut bare = Bare::start(&place.fresh()?, By::Polling).await?;
+    let mut bare = Bare::start(&place.fresh()?, WaitMode::Polling).await?;
     let mut times = Vec::new();
     for _ in 0..looks {
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..2000))).await;

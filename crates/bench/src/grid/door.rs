@@ -2,7 +2,7 @@
 
 /// Door through which a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum Source {
     /// `switchboard send`.
     CommandLine,
     /// Tool call of a session over stdio.
@@ -17,7 +17,7 @@ pub(super) enum From {
 
 /// Door at which it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Into {
+pub(super) enum Target {
     /// File in a mailbox.
     Mailbox,
     /// Waiting session.
@@ -32,12 +32,13 @@ pub(super) enum Into {
     Swarm,
 }
 
-pub(super) const FROM: [From; 5] = [From::CommandLine, From::Session, From::Channel, From::Hub, From::Swarm];
+pub(super) const SOURCES: [Source; 5] =
+    [Source::CommandLine, Source::Session, Source::Channel, Source::Hub, Source::Swarm];
 
-pub(super) const INTO: [Into; 6] =
-    [Into::Mailbox, Into::Session, Into::Channel, Into::Worker, Into::Hub, Into::Swarm];
+pub(super) const TARGETS: [Target; 6] =
+    [Target::Mailbox, Target::Session, Target::Channel, Target::Worker, Target::Hub, Target::Swarm];
 
-impl From {
+impl Source {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::CommandLine => "command_line",
@@ -49,7 +50,7 @@ impl From {
     }
 }
 
-impl Into {
+impl Target {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Mailbox => "mailbox",
@@ -63,7 +64,7 @@ impl Into {
 
     /// Returns the reader's address as seen from each hub. A reader that is no member of the swarm is reached
     /// from another owner's hub by a member with a forwarding alias.
-    pub(super) fn address(self, from: From) -> String {
+    pub(super) fn address(self, from: Source) -> String {
         let agent = match self {
             Self::Mailbox => "codex",
             Self::Session => "claude",
@@ -73,10 +74,10 @@ impl Into {
             Self::Swarm => "bob",
         };
         match (from, self) {
-            (From::Swarm, Self::Mailbox | Self::Session) => format!("{agent}@research"),
-            (From::Swarm, _) => format!("to-{agent}@research"),
-            (From::Hub, Self::Swarm) => "bobs-desk@lab".to_owned(),
-            (From::Hub, _) => format!("{agent}@lab"),
+            (Source::Swarm, Self::Mailbox | Self::Session) => format!("{agent}@research"),
+            (Source::Swarm, _) => format!("to-{agent}@research"),
+            (Source::Hub, Self::Swarm) => "bobs-desk@lab".to_owned(),
+            (Source::Hub, _) => format!("{agent}@lab"),
             (_, Self::Swarm) => "bob@research".to_owned(),
             (_, Self::Hub) => "qc-1@office".to_owned(),
             _ => agent.to_owned(),

@@ -11,7 +11,7 @@ use test_support::mcp::Client;
 use test_support::nats::{NatsServer, Release};
 use test_support::{Running, Sandbox, poll, ports};
 
-use super::door::{From, Into};
+use super::door::{Source, Target};
 use crate::place::Place;
 
 const CHANNEL: &str = "general";
@@ -122,34 +122,34 @@ impl Stage {
     }
 
     /// Sends a message and waits until it has reached its reader.
-    pub(super) fn measure(&mut self, from: From, into: Into, text: &str) -> anyhow::Result<Duration> {
+    pub(super) fn measure(&mut self, from: Source, into: Target, text: &str) -> anyhow::Result<Duration> {
         let waiting = match into {
-            Into::Session => Some(&mut self.waiting.claude),
-            Into::Hub => Some(&mut self.waiting.qc),
-            Into::Swarm => Some(&mut self.waiting.bob),
-            Into::Mailbox | Into::Channel | Into::Worker => None,
+            Target::Session => Some(&mut self.waiting.claude),
+            Target::Hub => Some(&mut self.waiting.qc),
+            Target::Swarm => Some(&mut self.waiting.bob),
+            Target::Mailbox | Target::Channel | Target::Worker => None,
         };
         let call = waiting.map(wait);
         let (to, began) = (into.address(from), Instant::now());
         match from {
-            From::CommandLine => drop(self.lab.ok(["--from", "sender", "send", &to, text])),
-            From::Channel => {
+            Source::CommandLine => drop(self.lab.ok(["--from", "sender", "send", &to, text])),
+            Source::Channel => {
                 let post =
                     ["channel", "post", "--agent", "dana", "--channel", CHANNEL, "--to", &to, "--text", text];
                 self.lab.ok(post);
             }
-            From::Session => send(&mut self.sending.lab, &to, text),
-            From::Hub => send(&mut self.sending.office, &to, text),
-            From::Swarm => send(&mut self.sending.peer, &to, text),
+            Source::Session => send(&mut self.sending.lab, &to, text),
+            Source::Hub => send(&mut self.sending.office, &to, text),
+            Source::Swarm => send(&mut self.sending.peer, &to, text),
         }
         match (into, call) {
-            (Into::Mailbox, _) => self.arrives(&self.lab.file("inbox/codex"), text)?,
-            (Into::Channel, _) => self.arrives(&self.lab.file(&format!("channels/{CHANNEL}")), text)?,
-            (Into::Worker, _) => self.is_given()?,
-            (Into::Session, Some(call)) => shows(&mut self.waiting.claude, call, text)?,
-            (Into::Hub, Some(call)) => shows(&mut self.waiting.qc, call, text)?,
-            (Into::Swarm, Some(call)) => shows(&mut self.waiting.bob, call, text)?,
-            (Into::Session | Into::Hub | Into::Swarm, None) => {}
+            (Target::Mailbox, _) => self.arrives(&self.lab.file("inbox/codex"), text)?,
+            (Target::Channel, _) => self.arrives(&self.lab.file(&format!("channels/{CHANNEL}")), text)?,
+            (Target::Worker, _) => self.await_worker()?,
+            (Target::Session, Some(call)) => shows(&mut self.waiting.claude, call, text)?,
+            (Target::Hub, Some(call)) => shows(&mut self.waiting.qc, call, text)?,
+            (Target::Swarm, Some(call)) => shows(&mut self.waiting.bob, call, text)?,
+            (Target::Session | Target::Hub | Target::Swarm, None) => {}
         }
         let taken = began.elapsed();
         // Remaining events of the previous message.
@@ -177,7 +177,7 @@ impl Stage {
     }
 
     /// Waits until the worker has received a message.
-    fn is_given(&self) -> anyhow::Result<()> {
+    fn await_worker(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         while began.elapsed() < TOO_LONG {
             if self.events.line().contains("\"inject_delivered\"") {

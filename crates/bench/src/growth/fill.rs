@@ -9,7 +9,7 @@ use switchboard_hub::{MailboxQuery, Part, Registration};
 use switchboard_sys::files::{Dir, Durability};
 
 use crate::load::sender;
-use crate::ours::{At, Serving};
+use crate::ours::{DoorPart, Serving};
 
 /// Mailboxes over which the messages are spread.
 pub(super) const READERS: usize = 10;
@@ -32,7 +32,7 @@ pub(super) async fn prepare(folder: &Path) -> anyhow::Result<()> {
     let settings = serde_json::json!({ "hub": { "unseenSeconds": 0 } }).to_string();
     let root = Dir::open_root(folder)?;
     root.create_new("switchboard.config.json", settings.as_bytes(), Durability::Later)?;
-    let serving = Serving::make(folder, At::Nothing).await?;
+    let serving = Serving::create(folder, DoorPart::Nothing).await?;
     for number in 0..READERS {
         serving.workspace.register(Registration::mailbox(Name::parse(&reader(number))?)).await?;
     }
@@ -41,7 +41,7 @@ pub(super) async fn prepare(folder: &Path) -> anyhow::Result<()> {
 
 /// Adds `count` unread messages, indexed and with their files, and closes the workspace.
 pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
-    let serving = Serving::make(folder, At::Deliveries).await?;
+    let serving = Serving::create(folder, DoorPart::Deliveries).await?;
     let mut senders = tokio::task::JoinSet::new();
     for number in 0..SENDERS {
         let workspace = serving.workspace.clone();
@@ -113,7 +113,7 @@ pub(super) async fn retire(folder: &Path) -> anyhow::Result<[f64; 2]> {
         Ok(mebibytes)
     };
     let before = size()?;
-    let serving = Serving::make(folder, At::Nothing).await?;
+    let serving = Serving::create(folder, DoorPart::Nothing).await?;
     let hub = serving.workspace.hub().clone();
     for number in 0..READERS {
         let agent: AgentId = reader(number).parse()?;

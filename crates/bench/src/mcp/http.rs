@@ -101,7 +101,7 @@ impl Serve {
 
 impl Connection {
     /// Starts a session over `/mcp`.
-    pub(crate) async fn begin(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn start_session(&mut self) -> anyhow::Result<()> {
         self.exchange("initialize", &initialize()).await?;
         let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         let (status, _) = self.post("/mcp", &note).await?;
@@ -204,7 +204,7 @@ impl SseClient {
         client.endpoint = client.event().await?;
         client.ask("initialize", &initialize()).await?;
         client.answer().await?;
-        client.tell(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
+        client.notify(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
         Ok(client)
     }
 
@@ -223,10 +223,10 @@ impl SseClient {
 
     async fn ask(&mut self, method: &str, params: &Value) -> anyhow::Result<()> {
         self.last += 1;
-        self.tell(&request(self.last, method, params)).await
+        self.notify(&request(self.last, method, params)).await
     }
 
-    async fn tell(&mut self, message: &Value) -> anyhow::Result<()> {
+    async fn notify(&mut self, message: &Value) -> anyhow::Result<()> {
         let (status, body) = self.posts.post(&self.endpoint, message).await?;
         ensure!(status == 202, "status {status}: {body}");
         Ok(())

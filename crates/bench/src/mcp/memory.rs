@@ -8,7 +8,7 @@ use switchboard_sys::process::Spawn;
 use tokio::io::AsyncReadExt;
 
 use super::pipe::{Client, Server};
-use super::{BENCH, NODE, letter};
+use super::{BENCH, NODE, message_arguments};
 use crate::figure::{Figure, Target};
 use crate::load::body;
 use crate::place::Place;
@@ -32,7 +32,7 @@ pub(super) async fn run(ours: &Server, node: &Server, rounds: usize) -> anyhow::
     for _ in 0..rounds {
         let mut client = Client::open(ours).await?;
         for _ in 0..CALLS / 2 {
-            client.call("send_message", &letter()).await?;
+            client.call("send_message", &message_arguments()).await?;
             client.call("check_inbox", &json!({})).await?;
         }
         mine.measure(client).await?;
@@ -43,12 +43,12 @@ pub(super) async fn run(ours: &Server, node: &Server, rounds: usize) -> anyhow::
     say!("{CALLS} calls to each server, {rounds} times");
     let figure = |metric, values: &[f64]| Figure::new(BENCH, metric, median(values), "MiB", rounds);
     figure("resident_after_1000_calls", &mine.resident)
-        .beside(NODE, median(&theirs.resident))
+        .with_baseline(NODE, median(&theirs.resident))
         .print_against(Target::AtMost(0.25))?;
     if mine.share.is_empty() {
         return Ok(());
     }
-    figure("proportional_after_1000_calls", &mine.share).beside(NODE, median(&theirs.share)).print()
+    figure("proportional_after_1000_calls", &mine.share).with_baseline(NODE, median(&theirs.share)).print()
 }
 
 impl Held {

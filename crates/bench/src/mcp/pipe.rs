@@ -99,12 +99,12 @@ impl Client {
     /// Starts a server and a session with it.
     pub(crate) async fn open(server: &Server) -> anyhow::Result<Self> {
         let mut client = Self::start(server)?;
-        client.begin().await?;
+        client.start_session().await?;
         Ok(client)
     }
 
     /// Starts the session and lists the tools; returns the size of the list in bytes.
-    pub(crate) async fn begin(&mut self) -> anyhow::Result<usize> {
+    pub(crate) async fn start_session(&mut self) -> anyhow::Result<usize> {
         self.request("initialize", &initialize()).await?;
         self.write(&line_of(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))).await?;
         self.request("tools/list", &json!({})).await?;

@@ -49,7 +49,8 @@ pub(super) async fn run(node: &Server, place: &Place, (rounds, calls): (usize, u
         say!("{calls} calls by each way, {in_flight} at a time, {rounds} times");
         let figure = |way: &str, rates: &[f64]| {
             let metric = format!("check_inbox_{way}_{in_flight}");
-            Figure::new(BENCH, metric, median(rates), "1/s", rounds * calls).beside(NODE, median(&theirs))
+            Figure::new(BENCH, metric, median(rates), "1/s", rounds * calls)
+                .with_baseline(NODE, median(&theirs))
         };
         figure("stdio", &by_pipe).print_against(ENOUGH)?;
         figure("attached", &by_socket).print()?;
@@ -81,7 +82,7 @@ async fn over_http(serve: &Serve, in_flight: usize, calls: usize) -> anyhow::Res
     let mut connections = Vec::with_capacity(in_flight);
     for _ in 0..in_flight {
         let mut connection = serve.connect(READER).await?;
-        connection.begin().await?;
+        connection.start_session().await?;
         connections.push(connection);
     }
     let connections = in_turns(connections, WARM_UP).await?;
@@ -116,7 +117,7 @@ async fn listed(folder: &Path, profile: &str) -> anyhow::Result<f64> {
     let root = Dir::open_root(folder).context("the workspace")?;
     root.create_new("switchboard.config.json", config.as_bytes(), Durability::Later)?;
     let mut client = Client::start(&Server::ours(READER, folder))?;
-    let bytes = client.begin().await?;
+    let bytes = client.start_session().await?;
     client.close().await?;
     Ok(bytes as f64)
 }

@@ -14,10 +14,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::pipe::Client;
-use super::{BENCH, fresh, letter};
+use super::{BENCH, fresh, message_arguments};
 use crate::figure::{Figure, Target};
 use crate::load::body;
-use crate::ours::{At, Serving, send};
+use crate::ours::{DoorPart, Serving, send};
 use crate::place::Place;
 use crate::progress::say;
 use crate::stats::{median, millis, percentile};
@@ -72,10 +72,10 @@ pub(super) async fn run(place: &Place, (rounds, count): (usize, usize)) -> anyho
     figure("hub_submit_p50", &submits.apart).print()?;
     figure("pipe_round_trip_p50", &echoes.apart).print()?;
     let least = median(&submits.in_a_row) + median(&echoes.in_a_row);
-    figure("send_message_in_a_row_p50", &calls.in_a_row).beside(LEAST, least).print()?;
+    figure("send_message_in_a_row_p50", &calls.in_a_row).with_baseline(LEAST, least).print()?;
     let least = median(&submits.apart) + median(&echoes.apart);
-    figure("send_message_p99", &calls.apart_p99).beside(LEAST, least).print()?;
-    figure("send_message_p50", &calls.apart).beside(LEAST, least).print_against(Target::AtMost(1.3))
+    figure("send_message_p99", &calls.apart_p99).with_baseline(LEAST, least).print()?;
+    figure("send_message_p50", &calls.apart).with_baseline(LEAST, least).print_against(Target::AtMost(1.3))
 }
 
 impl Series {
@@ -89,19 +89,19 @@ impl Series {
 
 /// Runs calls, bare submits and echoes: first each in a row, then in turns, with a pause before each.
 async fn round(place: &Place, count: usize) -> anyhow::Result<[Times; 3]> {
-    let serving = Serving::make(&place.fresh()?, At::Everything).await?;
-    let (mut client, letter) = (Client::open(&fresh(place).await?).await?, letter());
+    let serving = Serving::create(&place.fresh()?, DoorPart::Everything).await?;
+    let (mut client, message) = (Client::open(&fresh(place).await?).await?, message_arguments());
     let mut echo = Echo::start()?;
     let [mut called, mut submitted, mut echoed] = [Times::default(), Times::default(), Times::default()];
     Place::settle();
     submitted.row(count, async || submit(&serving).await).await?;
     echoed.row(count, async || echo.once().await).await?;
-    called.row(count, async || client.call("send_message", &letter).await).await?;
+    called.row(count, async || client.call("send_message", &message).await).await?;
     Place::settle();
     for _ in 0..count / TURN {
         submitted.turn(async || submit(&serving).await).await?;
         echoed.turn(async || echo.once().await).await?;
-        called.turn(async || client.call("send_message", &letter).await).await?;
+        called.turn(async || client.call("send_message", &message).await).await?;
     }
     client.close().await?;
     serving.close().await?;

@@ -25,13 +25,15 @@ pub(super) async fn run(ours: &Server, node: &Server, turns: usize) -> anyhow::R
     }
     say!("started each server {turns} times");
     let (mine, theirs) = (median(&millis(&mine)), median(&millis(&theirs)));
-    Figure::new(BENCH, "start_p50", mine, "ms", turns).beside(NODE, theirs).print_against(Target::AtMost(0.1))
+    Figure::new(BENCH, "start_p50", mine, "ms", turns)
+        .with_baseline(NODE, theirs)
+        .print_against(Target::AtMost(0.1))
 }
 
 async fn once(server: &Server) -> anyhow::Result<Duration> {
     let began = Instant::now();
     let mut client = Client::start(server)?;
-    client.begin().await?;
+    client.start_session().await?;
     let time = began.elapsed();
     client.close().await?;
     Ok(time)

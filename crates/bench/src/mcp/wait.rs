@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::http::{Serve, SseClient};
 use super::pipe::{Client, Server};
-use super::{BENCH, letter, workspace};
+use super::{BENCH, message_arguments, workspace};
 use crate::figure::{Figure, Target};
 use crate::load::{READER, sender};
 use crate::place::Place;
@@ -36,7 +36,7 @@ fn report(metric: &str, times: &[Duration]) -> anyhow::Result<()> {
     let times = millis(times);
     let figure = |part, value| Figure::new(BENCH, format!("{metric}_{part}"), value, "ms", times.len());
     figure("p99", percentile(&times, 0.99)).print()?;
-    figure("p50", median(&times)).beside(BOUND, 50.0).print_against(Target::AtMost(1.0))
+    figure("p50", median(&times)).with_baseline(BOUND, 50.0).print_against(Target::AtMost(1.0))
 }
 
 async fn by_sse(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> {
@@ -52,8 +52,8 @@ async fn by_sse(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> {
             reader.answer().await?;
             anyhow::Ok(began.elapsed())
         };
-        let letter = letter();
-        let (sent, woken) = tokio::join!(writer.call("send_message", &letter), woken);
+        let message = message_arguments();
+        let (sent, woken) = tokio::join!(writer.call("send_message", &message), woken);
         sent?;
         times.push(woken?);
     }
@@ -65,7 +65,8 @@ async fn by_sse(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> {
 async fn by_stdio(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> {
     let mut reader = Client::open(&Server::ours(READER, folder)).await?;
     let mut writer = Client::open(&Server::ours(&sender(0), folder)).await?;
-    let (mut times, letter, patience) = (Vec::with_capacity(count), letter(), json!({ "timeout": 20 }));
+    let (mut times, message, patience) =
+        (Vec::with_capacity(count), message_arguments(), json!({ "timeout": 20 }));
     for _ in 0..count {
         let waiting = async {
             reader.call("wait_for_message", &patience).await?;
@@ -74,7 +75,7 @@ async fn by_stdio(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> 
         let sending = async {
             fall_idle().await;
             let began = Instant::now();
-            writer.call("send_message", &letter).await?;
+            writer.call("send_message", &message).await?;
             anyhow::Ok(began)
         };
         let (woke, began) = tokio::join!(waiting, sending);

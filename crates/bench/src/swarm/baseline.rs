@@ -10,29 +10,29 @@ use serde_json::Map;
 use switchboard_core::{AgentId, Door, Kind, Name, NativeId, Route};
 use switchboard_hub::{Draft, Hub, HubConfig, Registration};
 
-use super::letters::{Letter, Letters};
+use super::messages::{Senders, SignedMessage};
 use super::stage::{AGENT, Stage};
 use crate::load::body;
 use crate::place::Place;
 use crate::stats::rate;
 
 /// Measures signatures per second on all cores, with the door's strict verification.
-pub(super) fn verify(senders: &Letters, letters: &[Letter]) -> anyhow::Result<f64> {
+pub(super) fn verify(senders: &Senders, messages: &[SignedMessage]) -> anyhow::Result<f64> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let keys: Vec<_> = senders.senders.iter().map(|(_, key)| key.verifying_key()).collect();
-    let holds = |letter: &Letter| {
-        let signature = Signature::from_bytes(&letter.signature);
-        keys[letter.sender].verify_strict(&letter.digest, &signature).is_ok()
+    let holds = |message: &SignedMessage| {
+        let signature = Signature::from_bytes(&message.signature);
+        keys[message.sender].verify_strict(&message.digest, &signature).is_ok()
     };
     let began = Instant::now();
     let all_hold = std::thread::scope(|scope| {
-        let parts = letters.chunks(letters.len().div_ceil(cores));
+        let parts = messages.chunks(messages.len().div_ceil(cores));
         let threads: Vec<_> = parts.map(|part| scope.spawn(|| part.iter().all(holds))).collect();
         threads.into_iter().all(|thread| thread.join().unwrap_or(false))
     });
     let time = began.elapsed();
     ensure!(all_hold, "a signature does not hold");
-    Ok(rate(letters.len(), time))
+    Ok(rate(messages.len(), time))
 }
 
 /// Hub of this process without deliveries.
@@ -54,15 +54,15 @@ impl Journal {
 
     /// Journals the messages with as many concurrent tasks as clients; returns the latency of each message
     /// and the total duration.
-    pub(super) async fn write(self, letters: &[Letter]) -> anyhow::Result<(Vec<Duration>, Duration)> {
+    pub(super) async fn write(self, messages: &[SignedMessage]) -> anyhow::Result<(Vec<Duration>, Duration)> {
         let content = body();
         let began = Instant::now();
         let clients = self.from.len();
         let work = (0..clients).map(async |number| {
             let mut times = Vec::new();
-            for letter in letters.iter().skip(number).step_by(clients) {
+            for message in messages.iter().skip(number).step_by(clients) {
                 let began = Instant::now();
-                self.hub.submit(self.draft(letter, &content)?).await?;
+                self.hub.submit(self.draft(message, &content)?).await?;
                 times.push(began.elapsed());
             }
             anyhow::Ok(times)
@@ -71,13 +71,13 @@ impl Journal {
         let time = began.elapsed();
         let written = self.hub.health().await?.messages;
         self.hub.shut_down().await;
-        ensure!(written == letters.len() as u64, "{written} of {} messages", letters.len());
+        ensure!(written == messages.len() as u64, "{written} of {} messages", messages.len());
         Ok((times, time))
     }
 
     /// Converts the message to the draft that the door submits.
-    fn draft(&self, letter: &Letter, content: &str) -> anyhow::Result<Draft> {
-        let from = self.from.get(letter.sender).context("a sender that nobody knows")?.clone();
+    fn draft(&self, message: &SignedMessage, content: &str) -> anyhow::Result<Draft> {
+        let from = self.from.get(message.sender).context("a sender that nobody knows")?.clone();
         let text = |text: &str| serde_json::Value::String(text.to_owned());
         let metadata =
             [("swarm.type", "message"), ("swarm.sender", from.name.as_str()), ("swarm.recipient", AGENT)];
@@ -94,13 +94,13 @@ impl Journal {
             native: NativeId {
                 door: Door::Swarm,
                 scope: format!("{} {} {AGENT}", self.scope, from.name),
-                id: letter.id.clone(),
+                id: message.id.clone(),
             },
             key: None,
             native_is_id: false,
             verified: true,
             route: Some(Route::Peer { agent: from }),
-            signed: Some(letter.signed.clone()),
+            signed: Some(message.signed.clone()),
             allow_unregistered: true,
             restored: None,
         })

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::BENCH;
 use super::authority::Authority;
-use super::letters::{Letters, public};
+use super::messages::{Senders, public};
 use super::stage::{Peer, Stage};
 use crate::figure::{Figure, Target};
 use crate::mcp::pipe::TOO_LONG;
@@ -46,7 +46,7 @@ struct Peers {
 pub(super) async fn run(place: &Place, authority: &Authority, rounds: usize) -> anyhow::Result<()> {
     let mut peers = Peers::listen(place, authority).await?;
     let port = peers.listening.local_addr().port();
-    let senders = Letters::new(PEERS, "peer");
+    let senders = Senders::new(PEERS, "peer");
     let member = |(number, (id, key)): (usize, &(String, SigningKey))| Peer {
         id: id.clone(),
         endpoint: format!("https://{}:{port}/swarm", address(number)),
@@ -56,11 +56,11 @@ pub(super) async fn run(place: &Place, authority: &Authority, rounds: usize) -> 
     let stage = Stage::build(place, authority, &members).await?;
     let serve = stage.serve().await?;
     // The first broadcast opens all connections.
-    let first = peers.hear(&stage, &["swarm", "send", "to all of you"], PEERS).await?;
+    let first = peers.measure_answers(&stage, &["swarm", "send", "to all of you"], PEERS).await?;
     let (mut one, mut all) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        one.push(peers.hear(&stage, &["swarm", "send", "--to", "peer-0", "to you"], 1).await?);
-        all.push(peers.hear(&stage, &["swarm", "send", "to all of you"], PEERS).await?);
+        one.push(peers.measure_answers(&stage, &["swarm", "send", "--to", "peer-0", "to you"], 1).await?);
+        all.push(peers.measure_answers(&stage, &["swarm", "send", "to all of you"], PEERS).await?);
     }
     serve.close().await?;
     peers.stop.cancel();
@@ -68,10 +68,10 @@ pub(super) async fn run(place: &Place, authority: &Authority, rounds: usize) -> 
     let (one, all) = (median(&millis(&one)), median(&millis(&all)));
     say!("{rounds} broadcasts to {PEERS} peers: {all:.0} ms; one peer: {one:.0} ms");
     Figure::new(BENCH, "broadcast_50_slow_peers_p50", all, "ms", rounds)
-        .beside("one_slow_peer", one)
+        .with_baseline("one_slow_peer", one)
         .print_against(Target::AtMost(3.0))?;
     Figure::new(BENCH, "broadcast_50_slow_peers_first", millis(&[first])[0], "ms", 1)
-        .beside("one_slow_peer", one)
+        .with_baseline("one_slow_peer", one)
         .print()
 }
 
@@ -91,7 +91,12 @@ impl Peers {
     }
 
     /// Runs the program and waits until so many peers have answered.
-    async fn hear(&mut self, stage: &Stage, args: &[&str], count: usize) -> anyhow::Result<Duration> {
+    async fn measure_answers(
+        &mut self,
+        stage: &Stage,
+        args: &[&str],
+        count: usize,
+    ) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let heard = async {
             let mut last = began;
@@ -103,7 +108,7 @@ impl Peers {
             }
             anyhow::Ok(last - began)
         };
-        let (_, heard) = tokio::try_join!(stage.says(args), async {
+        let (_, heard) = tokio::try_join!(stage.run(args), async {
             timeout(TOO_LONG, heard).await.context("some peers were not told")?
         })?;
         Ok(heard)

@@ -11,8 +11,8 @@ use tokio::io::AsyncReadExt;
 use uuid::Uuid;
 
 use super::authority::Authority;
-use super::letters::new_uuid;
-use super::stamp;
+use super::messages::new_uuid;
+use super::timestamp;
 use crate::mcp::http::Serve;
 use crate::place::Place;
 use crate::program::shipped;
@@ -48,22 +48,21 @@ impl Stage {
         } });
         let folder = Dir::open_root(&stage.home)?.make_subdir(".config")?.make_subdir("switchboard")?;
         folder.replace("config.json", settings.to_string().as_bytes(), 0o600)?;
-        stage.says(&["init"]).await?;
+        stage.run(&["init"]).await?;
         let endpoint = format!("https://127.0.0.1:{port}/swarm");
-        let told =
-            stage.says(&["--json", "swarm", "init", "--agent", AGENT, "--endpoint", &endpoint]).await?;
+        let told = stage.run(&["--json", "swarm", "init", "--agent", AGENT, "--endpoint", &endpoint]).await?;
         let own: Value = serde_json::from_str(&told)?;
         let own = own["public_key"].as_str().context("the agent has no key")?;
         let me = Peer { id: AGENT.to_owned(), endpoint, public_key: own.to_owned() };
         let state = stage.state(peers.iter().chain([&me])).to_string();
         Dir::open_root(&stage.home)?.replace("state.json", state.as_bytes(), 0o600)?;
-        stage.says(&["swarm", "import", &stage.home.join("state.json").display().to_string()]).await?;
+        stage.run(&["swarm", "import", &stage.home.join("state.json").display().to_string()]).await?;
         Ok(stage)
     }
 
     /// Builds the agent's swarm state, in the format of an export.
     fn state<'p>(&self, members: impl Iterator<Item = &'p Peer>) -> Value {
-        let now = stamp();
+        let now = timestamp();
         let member = |peer: &Peer| {
             json!({
                 "agent_id": peer.id, "endpoint": peer.endpoint, "public_key": peer.public_key, "joined_at": now,
@@ -85,7 +84,7 @@ impl Stage {
     }
 
     /// Runs the program to its end and returns its output.
-    pub(super) async fn says(&self, args: &[&str]) -> anyhow::Result<String> {
+    pub(super) async fn run(&self, args: &[&str]) -> anyhow::Result<String> {
         let spawn = Spawn::new(shipped()?).args(args).cwd(&self.workspace).env("HOME", &self.home);
         let mut child = spawn.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let mut said = String::new();

@@ -6,7 +6,7 @@ use switchboard_core::{
 use switchboard_hub::{HubError, MailboxMessage, MailboxQuery, Part, Stored, is_notice};
 
 use super::mention::{begins_with, is_mentioned};
-use super::watcher::{ANSWERED, Memory, Watcher};
+use super::watcher::{ANSWERED, Watcher, WatcherState};
 use crate::error::ChannelError;
 use crate::translate::is_in_folder;
 
@@ -54,10 +54,14 @@ impl Watcher {
     ///
     /// These are mentions in messages to other agents, and messages from before the agent was known as a
     /// reader. A copy that is unread in its mailbox is answered as well. Saves a cursor.
-    pub(super) async fn mentions(&self, memory: &mut Memory, last: i64) -> Result<Vec<Stored>, ChannelError> {
+    pub(super) async fn mentions(
+        &self,
+        state: &mut WatcherState,
+        last: i64,
+    ) -> Result<Vec<Stored>, ChannelError> {
         let hub = self.channels.hub();
         let mut found = Vec::new();
-        let mut after = if let Some((scanned, _)) = memory.scanned {
+        let mut after = if let Some((scanned, _)) = state.scanned {
             scanned
         } else {
             let cursor = self.cursor().await?;
@@ -65,7 +69,7 @@ impl Watcher {
                 self.set_cursor((last - LOOKBACK).max(0)).await?;
             }
             let cursor = cursor.unwrap_or((last - LOOKBACK).max(0));
-            memory.scanned.insert((cursor, cursor)).0
+            state.scanned.insert((cursor, cursor)).0
         };
         while after < last {
             let page = match hub.journal(after, PAGE).await {
@@ -84,7 +88,7 @@ impl Watcher {
                 }
                 match self.stage_of(stored.message.id, &directory).await? {
                     Stage::Open => found.push(stored),
-                    Stage::Pending => memory.is_awaiting = true,
+                    Stage::Pending => state.is_awaiting = true,
                     Stage::Handled => {}
                 }
             }
@@ -157,21 +161,25 @@ impl Watcher {
 
     /// Records that everything up to here is handled. A message that is read again after a restart has its
     /// answer, so the cursor is saved only now and then.
-    pub(super) async fn scanned(&self, memory: &mut Memory, last: i64) -> Result<(), ChannelError> {
-        let written = memory.scanned.map_or(0, |(_, written)| written);
+    pub(super) async fn scanned(&self, state: &mut WatcherState, last: i64) -> Result<(), ChannelError> {
+        let written = state.scanned.map_or(0, |(_, written)| written);
         let is_due = last - written >= SELDOM;
         if is_due {
             self.set_cursor(last).await?;
         }
-        memory.scanned = Some((last, if is_due { last } else { written }));
+        state.scanned = Some((last, if is_due { last } else { written }));
         Ok(())
     }
 
     /// Records that everything up to here stays unanswered. Saved before the first answer: found again, these
     /// would be among the newest.
-    pub(super) async fn skip_backlog_to(&self, memory: &mut Memory, seq: i64) -> Result<(), ChannelError> {
+    pub(super) async fn skip_backlog_to(
+        &self,
+        state: &mut WatcherState,
+        seq: i64,
+    ) -> Result<(), ChannelError> {
         self.set_cursor(seq).await?;
-        memory.scanned = Some((seq, seq));
+        state.scanned = Some((seq, seq));
         Ok(())
     }
 

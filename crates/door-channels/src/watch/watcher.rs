@@ -46,7 +46,7 @@ pub(super) struct Watcher {
 
 /// State between messages.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct WatcherState {
     breaker: Breaker,
     /// Messages that wait because of the rate limit on their sender.
     rate_limited: HashSet<MessageId>,
@@ -88,10 +88,10 @@ impl Watcher {
 
     async fn watch(&self) {
         let mut changes = self.channels.hub().changes();
-        let mut memory = Memory::default();
+        let mut state = WatcherState::default();
         let mut is_told = false;
         loop {
-            let looked = self.process_queue(&mut memory).await;
+            let looked = self.process_queue(&mut state).await;
             is_told &= looked.as_ref().is_err_and(ChannelError::is_unmounted);
             let pause = match looked {
                 Ok(pause) => pause,
@@ -117,10 +117,10 @@ impl Watcher {
     }
 
     /// Processes the queue; returns the delay until the next round, or `None` if all is done.
-    async fn process_queue(&self, memory: &mut Memory) -> Result<Option<Duration>, ChannelError> {
+    async fn process_queue(&self, state: &mut WatcherState) -> Result<Option<Duration>, ChannelError> {
         let hub = self.channels.hub();
         let agent = AgentId::from(self.config.agent.clone());
-        if !memory.is_caught_up {
+        if !state.is_caught_up {
             // Answers of an earlier run may be in the channel but not in the journal.
             self.channels.scan_channel(&self.config.channel).await?;
             let (tree, name, now) = (self.channels.tree().clone(), self.config.agent.clone(), hub.now());
@@ -128,17 +128,17 @@ impl Watcher {
         }
         let last = hub.newest(1).await?.items.last().map_or(0, |stored| stored.seq);
         let latest = (hub.newest_waiting(agent.clone()).await?, last);
-        if memory.is_caught_up && memory.looked == Some(latest) {
+        if state.is_caught_up && state.looked == Some(latest) {
             return Ok(None);
         }
         let mut found: Vec<Stored> = self.waiting(agent).await?.into_iter().map(|mail| mail.stored).collect();
-        memory.is_awaiting = false;
-        found.extend(self.mentions(memory, last).await?);
+        state.is_awaiting = false;
+        found.extend(self.mentions(state, last).await?);
         found.sort_by_key(|stored| stored.seq);
         let mut waiting = Vec::new();
         for stored in found {
             if is_of_the_person(&stored.message) {
-                memory.breaker.person_spoke();
+                state.breaker.person_spoke();
             }
             match self.skip_reason(&stored).await? {
                 None => waiting.push(stored),
@@ -146,7 +146,7 @@ impl Watcher {
                 Some(reason) => self.dismiss(stored.message.id, reason).await?,
             }
         }
-        if !memory.is_caught_up {
+        if !state.is_caught_up {
             let extra = waiting.len().saturating_sub(self.config.backlog);
             let mut left = None;
             for stored in waiting.drain(..extra) {
@@ -155,26 +155,26 @@ impl Watcher {
                 left = Some(stored.seq);
             }
             if let Some(left) = left {
-                self.skip_backlog_to(memory, left).await?;
+                self.skip_backlog_to(state, left).await?;
             }
-            memory.is_caught_up = true;
+            state.is_caught_up = true;
         }
-        let (mut pause, mut is_complete) = (None, !memory.is_awaiting);
+        let (mut pause, mut is_complete) = (None, !state.is_awaiting);
         for stored in waiting {
-            if let Some(rest) = memory.breaker.rest(hub.now()) {
+            if let Some(rest) = state.breaker.rest(hub.now()) {
                 pause = Some(rest.unsigned_abs().min(Duration::from_secs(30)));
                 break;
             }
-            match self.answer(&stored, memory).await? {
+            match self.answer(&stored, state).await? {
                 AnswerResult::Done => {}
                 AnswerResult::Later => pause = Some(PAUSE),
                 AnswerResult::NoFile => is_complete = false,
             }
         }
         // Only messages from before this round are known to be handled.
-        memory.looked = (pause.is_none() && is_complete).then_some(latest);
-        if memory.looked.is_some() {
-            self.scanned(memory, last).await?;
+        state.looked = (pause.is_none() && is_complete).then_some(latest);
+        if state.looked.is_some() {
+            self.scanned(state, last).await?;
         }
         Ok(pause)
     }
@@ -197,7 +197,7 @@ impl Watcher {
     }
 
     /// Answers one message once, among all watchers of the agent.
-    async fn answer(&self, stored: &Stored, memory: &mut Memory) -> Result<AnswerResult, ChannelError> {
+    async fn answer(&self, stored: &Stored, state: &mut WatcherState) -> Result<AnswerResult, ChannelError> {
         let id = stored.message.id;
         let lease = SignedDuration::try_from(self.config.timeout).unwrap_or(SignedDuration::MAX);
         let lease = lease.saturating_add(GRACE);
@@ -228,24 +228,24 @@ impl Watcher {
             self.channels.write_file(&reply.message, reply.seq, &self.config.channel).await?;
             return self.finish(stored, lease, None, ANSWERED).await;
         }
-        if let Some(text) = memory.unposted.get(&id).cloned() {
+        if let Some(text) = state.unposted.get(&id).cloned() {
             let reply = self.reply(stored, &request, "chat", text).await?;
             let result = self.finish(stored, lease, Some(reply), ANSWERED).await?;
-            memory.unposted.remove(&id);
+            state.unposted.remove(&id);
             return Ok(result);
         }
         let limit = self.channels.hub().config().loops.pair_per_minute;
         // As in the hub: only an answer to an agent can be part of a message loop.
         let is_in_a_chain = !stored.message.via.is_empty() && !is_of_the_person(&stored.message);
-        if is_in_a_chain && !memory.breaker.may_answer(&stored.message.from, limit, now) {
-            if memory.rate_limited.insert(id) {
+        if is_in_a_chain && !state.breaker.may_answer(&stored.message.from, limit, now) {
+            if state.rate_limited.insert(id) {
                 let from = &stored.message.from;
                 self.log(&format!("{id} waits: {from} was answered {limit} times within a minute")).await;
             }
             blocking(move || Ok(lease.release()?)).await?;
             return Ok(AnswerResult::Later);
         }
-        memory.rate_limited.remove(&id);
+        state.rate_limited.remove(&id);
         // Keeps hooks and tools of the agent from showing it meanwhile.
         let agent = AgentId::from(self.config.agent.clone());
         let held = self.config.timeout.saturating_add(GRACE.unsigned_abs());
@@ -272,15 +272,15 @@ impl Watcher {
         self.heartbeat_writer.finish_work(failed, self.channels.hub().now()).await;
         match result {
             Ok(text) => {
-                memory.breaker.worked();
-                memory.attempts.remove(&id);
-                memory.unposted.insert(id, text.clone());
+                state.breaker.worked();
+                state.attempts.remove(&id);
+                state.unposted.insert(id, text.clone());
                 let reply = self.reply(stored, &request, "chat", text).await?;
                 let result = self.finish(stored, lease, Some(reply), ANSWERED).await?;
-                memory.unposted.remove(&id);
+                state.unposted.remove(&id);
                 Ok(result)
             }
-            Err(failed) => self.fail(stored, &request, lease, &failed, memory).await,
+            Err(failed) => self.fail(stored, &request, lease, &failed, state).await,
         }
     }
 
@@ -291,14 +291,14 @@ impl Watcher {
         request: &ChannelMessage,
         lease: AnswerLease,
         failed: &ProgramError,
-        memory: &mut Memory,
+        state: &mut WatcherState,
     ) -> Result<AnswerResult, ChannelError> {
         let (id, reason) = (stored.message.id, describe(failed));
         self.log(&format!("no answer to {}: {reason}", request.id)).await;
         tracing::warn!(agent = %self.config.agent, message = %request.id, %reason, "no answer");
         let now = self.channels.hub().now();
-        memory.breaker.failed(now);
-        let rest = memory.breaker.rest(now).and_then(|rest| now.checked_add(rest).ok()).map(|until| {
+        state.breaker.failed(now);
+        let rest = state.breaker.rest(now).and_then(|rest| now.checked_add(rest).ok()).map(|until| {
             format!(
                 "after too many failures the program is left alone until {} UTC, and messages wait",
                 until.strftime("%H:%M")
@@ -308,14 +308,14 @@ impl Watcher {
             self.log(rest).await;
             self.heartbeat_writer.report_error(&format!("{rest}: {reason}"), now).await;
         }
-        let attempts = memory.attempts.entry(id).or_default();
+        let attempts = state.attempts.entry(id).or_default();
         *attempts += 1;
         // The sender is informed before the breaker opens: the next retry would be far off.
         if *attempts <= self.config.retries && rest.is_none() {
             blocking(move || Ok(lease.release()?)).await?;
             return Ok(AnswerResult::Later);
         }
-        memory.attempts.remove(&id);
+        state.attempts.remove(&id);
         let rest_of_note = rest.as_ref().map(|rest| format!("; {rest}")).unwrap_or_default();
         let note = format!("{NO_ANSWER}{reason}{rest_of_note}");
         if !self.config.incidents {

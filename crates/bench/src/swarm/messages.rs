@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::stage::{AGENT, Peer, Stage};
-use super::stamp;
+use super::timestamp;
 use crate::load::body;
 
 /// Domain separator of a signed envelope.
@@ -25,7 +25,7 @@ pub(super) enum Seal {
 }
 
 /// Message, ready to be sent.
-pub(super) struct Letter {
+pub(super) struct SignedMessage {
     /// Number of its sender.
     pub(super) sender: usize,
     /// Its id in the swarm.
@@ -39,11 +39,11 @@ pub(super) struct Letter {
 }
 
 /// Senders: agents with a key each.
-pub(super) struct Letters {
+pub(super) struct Senders {
     pub(super) senders: Vec<(String, SigningKey)>,
 }
 
-impl Letters {
+impl Senders {
     pub(super) fn new(count: usize, name: &str) -> Self {
         let key = || {
             let halves = [fastrand::u128(..).to_le_bytes(), fastrand::u128(..).to_le_bytes()];
@@ -65,10 +65,15 @@ impl Letters {
     }
 
     /// Builds messages to the agent of the stage, with the senders in turn.
-    pub(super) fn write(&self, stage: &Stage, count: usize, seal: Seal) -> anyhow::Result<Vec<Letter>> {
+    pub(super) fn write(
+        &self,
+        stage: &Stage,
+        count: usize,
+        seal: Seal,
+    ) -> anyhow::Result<Vec<SignedMessage>> {
         let content = body();
         let senders = self.senders.iter().enumerate().cycle().take(count);
-        senders.map(|(number, (id, key))| letter(stage, number, id, key, &content, seal)).collect()
+        senders.map(|(number, (id, key))| sign_message(stage, number, id, key, &content, seal)).collect()
     }
 }
 
@@ -82,15 +87,15 @@ pub(super) fn new_uuid() -> Uuid {
     uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid()
 }
 
-fn letter(
+fn sign_message(
     stage: &Stage,
     sender: usize,
     from: &str,
     key: &SigningKey,
     content: &str,
     seal: Seal,
-) -> anyhow::Result<Letter> {
-    let (id, now, swarm) = (new_uuid().to_string(), stamp(), stage.swarm.to_string());
+) -> anyhow::Result<SignedMessage> {
+    let (id, now, swarm) = (new_uuid().to_string(), timestamp(), stage.swarm.to_string());
     let signed = [&id, &now, &swarm, AGENT, "message", content].concat().into_bytes();
     let digest: [u8; 32] = Sha256::digest(&signed).into();
     let signature = key.sign(&digest).to_bytes();
@@ -114,5 +119,5 @@ fn letter(
         stage.port,
         body.len()
     );
-    Ok(Letter { sender, id, signed, digest, signature, request: request.into_bytes() })
+    Ok(SignedMessage { sender, id, signed, digest, signature, request: request.into_bytes() })
 }
