@@ -1,4 +1,4 @@
-//! One file per verb: its arguments and what it does.
+//! The verbs: one file each, with its arguments and its `run`.
 
 pub(crate) mod ack;
 pub(crate) mod adopt;
@@ -41,7 +41,7 @@ use crate::cli::{Command, Deferred, Immediate};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Does what the verb says.
+/// Runs the verb.
 pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failure> {
     match command {
         Command::Init(Immediate(args)) => init::run(args, context).await,

@@ -1,4 +1,4 @@
-//! `switchboard.config.json` and the user's own settings: what is in the files, and what comes of it.
+//! Settings: `switchboard.config.json` and the user's own file, merged and resolved.
 
 mod authority;
 mod channels;
@@ -32,36 +32,36 @@ use crate::cli::json_error::describe_problem;
 use crate::failure::{Exit, Failure, chain};
 use crate::notify::NotifyConfig;
 
-/// The file's name, beside `.switchboard/`.
+/// Name of the workspace's file, beside `.switchboard/`.
 const NAME: &str = "switchboard.config.json";
 
-/// The name of the user's own, in `~/.config/switchboard/`.
+/// Name of the user's own file, in `~/.config/switchboard/`.
 const USER_NAME: &str = "config.json";
 
 /// The path of the user's own, as texts name it.
 const USER_PATH: &str = "~/.config/switchboard/config.json";
 
-/// Larger than any configuration a person writes.
+/// Larger than any configuration that a person writes.
 const LIMIT: u64 = 1 << 20;
 
-/// After how long a sender is told that nobody has looked: longer than a model takes for most turns.
+/// Default time after which a sender is notified that its message is unread: longer than most turns of a model.
 const UNSEEN: Duration = Duration::from_mins(1);
 
-/// The port at which clients of the older router look for it.
+/// Port on which clients of the older router expect it.
 const LEGACY_PORT: u16 = 8765;
 
-/// The settings, resolved: every door's own, and the hub's.
+/// The resolved settings of the doors and the hub.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) workspace: door_workspace::Config,
     pub(crate) http: switchboard_mcp::HttpConfig,
-    /// Where clients of the older router are served without a token; `None`: nowhere.
+    /// Address on which clients of the older router are served without a token; `None`: nowhere.
     pub(crate) legacy_router: Option<SocketAddr>,
     pub(crate) profile: door_workspace::Profile,
     pub(crate) suites: door_suites::Config,
-    /// The link with other hubs, where there is to be one.
+    /// The NATS link, if configured.
     pub(crate) nats: Option<door_nats::Config>,
-    /// How the person hears of mail, where that is wanted.
+    /// Notification of the person, if configured.
     pub(crate) notify: Option<NotifyConfig>,
     channels: channels::ChannelSettings,
     links: Arc<Links>,
@@ -70,12 +70,12 @@ pub(crate) struct Settings {
     body_limit: Option<usize>,
     loops: LoopLimits,
     budgets: Budgets,
-    /// Wishes of the workspace's file that do not count, in words.
+    /// Settings of the workspace's file that do not count, as text.
     pub(crate) ignored: Vec<String>,
 }
 
 impl Settings {
-    /// Puts the hub's settings into place, and the key that its database is bound with.
+    /// Applies the hub's settings, and the key that binds its database.
     pub(crate) fn apply_to(&self, hub: &mut HubConfig, key: Option<HubKey>) {
         hub.key = key;
         hub.body_limit = self.body_limit.unwrap_or(hub.body_limit);
@@ -85,12 +85,12 @@ impl Settings {
         hub.unread_reminder_after = self.unread_reminder_after;
     }
 
-    /// The settings of the channels, which are in `folder` unless they are somewhere else.
+    /// Returns the settings of the channels, which are in `folder` unless configured otherwise.
     pub(crate) fn channels(&self, folder: &Path) -> door_channels::Config {
         door_channels::Config { linked: self.nats.is_some(), ..self.channels.config(folder) }
     }
 
-    /// The settings of the swarms; nothing where they are switched off.
+    /// Returns the settings of the swarms; `None` if they are switched off.
     pub(crate) fn swarm(&self) -> Result<Option<door_swarm::Config>, Failure> {
         if !self.swarm.enabled {
             return Ok(None);
@@ -109,8 +109,8 @@ impl Settings {
     }
 }
 
-/// Merges the file of a workspace into the user's own; the defaults where there is neither. Unknown keys are warned
-/// of, and so are wishes of a workspace that [`authority`] does not grant.
+/// Merges the workspace's file into the user's own; defaults apply if there is neither. Warns of unknown keys, and
+/// of settings that [`authority`] does not allow a workspace.
 pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
     let user = read_user_settings()?;
     let mut value = user.as_ref().map_or_else(|| Value::Object(Map::new()), |user| user.value.clone());
@@ -139,17 +139,17 @@ fn refuse(user: Option<&Source>, workspace: Option<&Source>, problem: &str) -> F
     }
 }
 
-/// Where the user's own settings are.
+/// Returns the folder of the user's own settings.
 fn user_folder() -> Option<PathBuf> {
     home_folder("XDG_CONFIG_HOME", ".config")
 }
 
-/// Where the key of the hub is: with the user's settings, also where the environment names no home.
+/// Returns the folder of the hub's key: that of the user's settings, even if the environment names no home.
 pub(crate) fn key_folder() -> Option<PathBuf> {
     user_folder().or_else(|| Some(std::env::home_dir()?.join(".config/switchboard")))
 }
 
-/// Whether the user's own settings name the workspace of another user as one to be used.
+/// True if the user's own settings trust the workspace of another user.
 pub(crate) fn is_trusted_workspace(folder: &Path) -> Result<bool, Failure> {
     let Some(own) = read_user_settings()? else { return Ok(false) };
     let trusted = parse(&own.value).map_err(|problem| own.refuse(&problem))?.trusted_workspaces;
@@ -159,15 +159,15 @@ pub(crate) fn is_trusted_workspace(folder: &Path) -> Result<bool, Failure> {
     Ok(trusted.unwrap_or_default().iter().any(names))
 }
 
-/// Our folder in one of those that the user keeps for programs.
+/// Returns our folder inside one that the user has for programs.
 fn home_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set(variable).or_else(|| Some(set("HOME")?.join(below_home)))?;
     Some(folder.join("switchboard"))
 }
 
-/// Refuses folders of the user's that depend on the current folder: keys and decisions would be written into it, and
-/// those that a repository brings would count.
+/// Refuses home folders that depend on the current folder: keys and decisions would be written into it, and those of
+/// a cloned repository would count.
 pub(crate) fn check_home() -> Result<(), Failure> {
     for name in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         let set = std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -180,8 +180,8 @@ pub(crate) fn check_home() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the suites of a workspace keep what is theirs.
-pub(crate) fn places(workspace: &Path) -> Result<SuitePaths, Failure> {
+/// Returns the folders that the suites of a workspace use.
+pub(crate) fn suite_folders(workspace: &Path) -> Result<SuitePaths, Failure> {
     let homeless = || {
         Failure::new("no_home", Exit::Failed, "there is no place for what you trust: HOME is not set")
             .hint("set HOME, or XDG_CONFIG_HOME and XDG_CACHE_HOME")
@@ -212,7 +212,7 @@ fn read_user_settings() -> Result<Option<Source>, Failure> {
     }
 }
 
-/// Reads one file and checks it.
+/// Reads and checks one file.
 fn read(folder: &Path, name: &str) -> Result<Option<Source>, Failure> {
     let root = Dir::open_root(folder).map_err(door_workspace::WorkspaceError::from)?;
     let path = folder.join(name);
@@ -232,7 +232,7 @@ fn read(folder: &Path, name: &str) -> Result<Option<Source>, Failure> {
     Ok(Some(source))
 }
 
-/// The file's content, or what is wrong with it and where.
+/// Deserializes the settings, or describes the problem with its path.
 fn parse(value: &Value) -> Result<ConfigFile, String> {
     if !value.is_object() {
         return Err("it must be an object, as in { \"hub\": {} }".to_owned());
@@ -249,7 +249,7 @@ fn parse(value: &Value) -> Result<ConfigFile, String> {
     })
 }
 
-/// Warns of something once in the life of a process, which may read the settings many times.
+/// Logs a warning once per process, which may read the settings many times.
 fn warn_once(text: String) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut told = TOLD.lock();
@@ -259,13 +259,13 @@ fn warn_once(text: String) {
     }
 }
 
-/// The settings that the file asks for, or what is wrong with one of its values.
+/// Resolves the settings, or describes the problem of a value.
 fn resolve(file: ConfigFile) -> Result<Settings, String> {
     let days = |days: Option<u32>| days.map(|days| SignedDuration::from_hours(i64::from(days) * 24));
     let mut settings = Settings::default();
     let hub = file.hub.unwrap_or_default();
     settings.body_limit = hub.body_limit_bytes;
-    // As JSON a body can take six times its size, and there is more in a file than its body.
+    // As JSON a body can take six times its size, and a file contains more than its body.
     let file_limit = hub.body_limit_bytes.and_then(|body| u64::try_from(body).ok()?.checked_mul(8));
     settings.workspace.file_limit = settings.workspace.file_limit.max(file_limit.unwrap_or(0));
     settings.loops.hops = hub.reply_hops.unwrap_or(settings.loops.hops);
@@ -320,7 +320,7 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     Ok(settings)
 }
 
-/// The budgets that the file asks for.
+/// Resolves the budgets.
 fn budgets(section: file::BudgetsSection) -> Result<Budgets, String> {
     let everyone =
         Budget { messages_per_hour: section.messages_per_hour, tokens_per_day: section.tokens_per_day };

@@ -1,4 +1,4 @@
-//! What every verb needs: the workspace, who is asking, and a way to print.
+//! Context of a verb: the workspace, the acting agent, and the printer.
 
 mod watchers;
 
@@ -26,21 +26,21 @@ use crate::printer::Printer;
 use crate::show::Reader;
 use crate::threads::Threads;
 
-pub(crate) use self::watchers::HEAR_EVERY;
+pub(crate) use self::watchers::WATCHER_POLL_INTERVAL;
 
-/// What every verb needs.
+/// Context that every verb gets.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     global: Global,
-    /// The folder of `SWITCHBOARD_WORKSPACE_ROOT`, where no other was asked for.
+    /// Folder of `SWITCHBOARD_WORKSPACE_ROOT`, unless `--workspace` names one.
     environment_root: Option<PathBuf>,
     pub(crate) printer: Printer,
 }
 
-/// The code of the failure that an agent's process has no name.
+/// Code of the failure that an agent's process has no name.
 pub(crate) const UNNAMED: &str = "unnamed_agent";
 
-/// The variable that names the workspace.
+/// Variable that names the workspace.
 const WORKSPACE_ROOT: &str = "SWITCHBOARD_WORKSPACE_ROOT";
 
 impl Context {
@@ -50,9 +50,9 @@ impl Context {
         Self { global, environment_root, printer }
     }
 
-    /// Who is asking: the name that was given, the agent whose client started this process, or the person.
+    /// Returns the acting agent: the given name, the agent whose client started this process, or the person.
     ///
-    /// A process of an agent is never the person.
+    /// A process of an agent never acts as the person.
     pub(crate) fn identity(&self) -> Result<AgentId, Failure> {
         if let Some(agent) = self.named()? {
             return Ok(agent);
@@ -66,7 +66,8 @@ impl Context {
             .hint("say who you are with --from NAME or SWITCHBOARD_AGENT_NAME"))
     }
 
-    /// Who is asking, where that was said: `--from`, the launcher of this process, or `SWITCHBOARD_AGENT_NAME`.
+    /// Returns the acting agent if it is named: by `--from`, the launcher of this process, or
+    /// `SWITCHBOARD_AGENT_NAME`.
     pub(crate) fn named(&self) -> Result<Option<AgentId>, Failure> {
         let launched = || lineage().launch().map(|launch| launch.agent);
         let name = self.global.from.clone().filter(|name| !name.is_empty());
@@ -74,9 +75,9 @@ impl Context {
         name.filter(|name| !name.is_empty()).map(|name| Self::identity_of(&name)).transpose()
     }
 
-    /// Who a client's session is: as [`Self::named`], but never by the environment of another session.
+    /// Returns the agent of a client's session: as [`Self::named`], but never by the environment of another session.
     ///
-    /// A daemon that several sessions share has the environment of the one that started it.
+    /// A daemon that several sessions share has the environment of the session that started it.
     pub(crate) fn session_identity(&self) -> Result<Option<AgentId>, Failure> {
         let is_said = self.global.from.as_ref().is_some_and(|name| !name.is_empty());
         let foreign = if is_said { None } else { lineage().foreign_launch() };
@@ -94,7 +95,7 @@ impl Context {
         }
     }
 
-    /// The agent of this hub that a name means. The person's name is refused in an agent's process.
+    /// Parses the name of an agent of this hub. The person's name is refused in an agent's process.
     pub(crate) fn identity_of(name: &str) -> Result<AgentId, Failure> {
         let agent: AgentId = name
             .parse()
@@ -110,7 +111,7 @@ impl Context {
             let reserved = HubError::ReservedName { name: agent.name, reserved_for: "the hub" };
             return Err(Failure::from(reserved).hint("check --from and SWITCHBOARD_AGENT_NAME"));
         }
-        // Only then is it looked for among all processes of the machine.
+        // Only for the person's name: the check scans all processes of the machine.
         if agent.is_human()
             && let Some(evidence) = agent_evidence()
         {
@@ -119,9 +120,9 @@ impl Context {
         Ok(agent)
     }
 
-    /// Who is asking, where that is the person or an agent that is known. Others are told what a name is given to, and
-    /// a name that nobody has is most likely a typing mistake.
-    pub(crate) fn known(&self, directory: &Directory) -> Result<AgentId, Failure> {
+    /// Returns the acting agent if it is the person or registered. Claims and reservations show the name to others,
+    /// and an unknown name is most likely a typing error.
+    pub(crate) fn known_agent(&self, directory: &Directory) -> Result<AgentId, Failure> {
         let me = self.identity()?;
         if me.is_human() || directory.agent(&me).is_some() {
             return Ok(directory.canonical(&me));
@@ -133,7 +134,7 @@ impl Context {
         ))
     }
 
-    /// The reader of what is printed: a model in an agent's name or process.
+    /// Returns the reader of the output: a model if an agent's name or process is acting.
     pub(crate) fn reader(&self) -> Result<Reader, Failure> {
         let is_agent = match self.named()? {
             Some(agent) => !agent.is_human(),
@@ -142,7 +143,8 @@ impl Context {
         Ok(if is_agent { Reader::Model } else { Reader::Person })
     }
 
-    /// The folder that holds `.switchboard/`. One of another user is refused, unless the user's own settings name it.
+    /// Returns the folder that contains `.switchboard/`. The workspace of another user is refused, unless the user's
+    /// own settings trust it.
     pub(crate) fn workspace_folder(&self) -> Result<PathBuf, Failure> {
         let folder = self.find_workspace()?;
         ownership::check(&folder)?;
@@ -169,8 +171,8 @@ impl Context {
         })
     }
 
-    /// The workspace of the environment or of a folder. Two that differ are an error: one of them is not meant, and
-    /// which one cannot be known.
+    /// Returns the workspace of the environment or of a folder. If they differ, it is an error, because it is
+    /// unknown which one is meant.
     fn workspace_at(&self, folder: &Path) -> Result<Option<PathBuf>, Failure> {
         let found = workspace_of(folder);
         let Some(root) = &self.environment_root else { return Ok(found) };
@@ -189,21 +191,20 @@ impl Context {
                     folder.display(),
                     other.display()
                 );
-                Err(Failure::new("workspace_conflict", Exit::Usage, message).hint(
-                    "name the one that is meant with --workspace; an environment like this is that of another session",
-                ))
+                Err(Failure::new("workspace_conflict", Exit::Usage, message)
+                    .hint("choose one with --workspace; an environment like this belongs to another session"))
             }
         }
     }
 
-    /// Where whoever is asking works: a folder, and the tree of files that it is in.
-    pub(crate) fn place(&self) -> Result<(PathBuf, WorkTree), Failure> {
+    /// Returns the current folder, and the working tree that contains it.
+    pub(crate) fn working_tree(&self) -> Result<(PathBuf, WorkTree), Failure> {
         let here = std::env::current_dir().map_err(anyhow::Error::from)?;
         Ok(WorkTree::locate(&here, &self.workspace_folder()?)?)
     }
 
-    /// The same at the workspace of a folder: the one that was asked for, or else that of the folder. Nothing where
-    /// there is none.
+    /// Returns this context at the workspace of a folder: the requested one, or else the folder's. `None` if there
+    /// is none.
     pub(crate) fn at(&self, folder: Option<&Path>) -> Result<Option<Self>, Failure> {
         let mut context = self.clone();
         if let (None, Some(folder)) = (&self.global.workspace, folder) {
@@ -218,7 +219,7 @@ impl Context {
         Ok(is_there.then_some(context))
     }
 
-    /// The folder to make a workspace in: where it was asked for, or here.
+    /// Returns the folder to create a workspace in: the requested one, or the current one.
     pub(crate) fn new_workspace_folder(&self) -> Result<PathBuf, Failure> {
         match &self.global.workspace {
             Some(folder) if !folder.is_dir() => {
@@ -239,17 +240,17 @@ impl Context {
         }
     }
 
-    /// Where the suites of the workspace keep what is theirs.
-    pub(crate) fn places(&self) -> Result<door_suites::SuitePaths, Failure> {
-        config::places(&self.workspace_folder()?)
+    /// Returns the folders of the workspace's suites.
+    pub(crate) fn suite_folders(&self) -> Result<door_suites::SuitePaths, Failure> {
+        config::suite_folders(&self.workspace_folder()?)
     }
 
-    /// The settings of the workspace.
+    /// Reads the settings of the workspace.
     pub(crate) fn settings(&self) -> Result<config::Settings, Failure> {
         config::load(&self.workspace_folder()?)
     }
 
-    /// The suites of the workspace. They follow their files until `shutdown`.
+    /// Opens the suites of the workspace. They follow their files until `shutdown`.
     pub(crate) async fn suites(
         &self,
         settings: &config::Settings,
@@ -268,10 +269,10 @@ impl Context {
         Ok(suites)
     }
 
-    /// The suites of the workspace as they are now.
+    /// Opens the suites of the workspace as they are now.
     pub(crate) async fn quiet_suites(&self, settings: &config::Settings) -> Result<Suites, Failure> {
-        // Mail goes on where there is no home; only what is trusted is not known then.
-        let places = match self.places() {
+        // Messages work without a home; only trust decisions are unknown then.
+        let places = match self.suite_folders() {
             Ok(places) => places,
             Err(_) => SuitePaths::without_home(self.workspace_folder()?),
         };
@@ -301,7 +302,7 @@ impl Context {
         Ok(workspace)
     }
 
-    /// Tells the person of a database from elsewhere that was moved aside.
+    /// Reports a quarantined database to the person.
     pub(crate) fn note_quarantine(&self, workspace: &Workspace) {
         for aside in workspace.hub().planted_files() {
             self.printer.note(format_args!(
@@ -319,14 +320,14 @@ impl Context {
         }
     }
 
-    /// Opens the workspace with its door: this process delivers, also what others left undelivered.
+    /// Opens the workspace with its door: this process also delivers what others left undelivered.
     pub(crate) async fn open_door(&self) -> Result<Open, Failure> {
         let workspace = self.open().await?;
         let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
         Ok(Open::start(workspace, outbound))
     }
 
-    /// Opens the workspace with all of its door: what others drop into mailboxes is taken in as well.
+    /// Opens the workspace with a running door: files dropped into mailboxes are ingested as well.
     pub(crate) async fn open_running(&self) -> Result<Open, Failure> {
         let workspace = self.open().await?;
         let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
@@ -348,7 +349,7 @@ impl Context {
         Ok(Swarms::open(config, workspace.hub().clone()).await?)
     }
 
-    /// The tools of the swarms. Mail goes on where they cannot be had.
+    /// Opens the tools of the swarms. Without them, messages still work.
     pub(crate) async fn swarm_tools(&self, workspace: &Workspace) -> SwarmTools {
         match self.swarms(workspace).await {
             Ok(swarms) => SwarmTools::new(swarms),
@@ -359,7 +360,7 @@ impl Context {
         }
     }
 
-    /// The agent whose mailbox is meant: the one named, or who is asking.
+    /// Returns the owner of the requested mailbox: the named agent, or the acting one.
     pub(crate) fn mailbox_owner(
         &self,
         named: Option<&str>,
@@ -372,41 +373,41 @@ impl Context {
         Ok(directory.canonical(&agent))
     }
 
-    /// Whether the reader of this mailbox is its owner, so that what is shown counts as seen.
+    /// True if the reader of this mailbox is its owner, so that shown messages count as seen.
     pub(crate) fn reads_own(&self, owner: &AgentId, directory: &Directory) -> Result<bool, Failure> {
         match self.identity() {
             Ok(agent) => Ok(directory.canonical(&agent) == *owner),
-            // An agent without a name may look at mailboxes and owns none.
+            // An agent without a name may read mailboxes and owns none.
             Err(failure) if failure.code == UNNAMED => Ok(false),
             Err(failure) => Err(failure),
         }
     }
 }
 
-/// The workspace that a folder belongs to: the nearest upward. A further tree of a repository has that of the first one.
+/// Returns the workspace of a folder: the nearest upward. A linked working tree has the workspace of its main tree.
 fn workspace_of(folder: &Path) -> Option<PathBuf> {
     let above =
         |folder: &Path| folder.ancestors().find(|folder| folder.join(FOLDER).is_dir()).map(Path::to_path_buf);
     above(folder).or_else(|| above(&WorkTree::of(folder).ok()?.main_tree()?))
 }
 
-/// Hint for a link that leads to no agent.
+/// Hint for an alias or forward that leads to no agent.
 pub(crate) const BROKEN_LINK: &str =
     "`switchboard agents` lists who is known; put it right in ~/.config/switchboard/config.json";
 
-/// Problems with links of the settings that lead to an unknown agent, swarm or hub.
+/// Lists `links` settings that lead to an unknown agent, swarm or hub.
 pub(crate) async fn broken_links(workspace: &Workspace) -> Result<Vec<String>, Failure> {
     let directory = workspace.hub().directory().await?;
     let problems = switchboard_core::broken_links(&directory);
     Ok(problems.iter().map(ToString::to_string).collect())
 }
 
-/// The settings of the channels of an open workspace.
+/// Returns the settings of the channels of an open workspace.
 pub(crate) fn channel_config(settings: &config::Settings, workspace: &Workspace) -> door_channels::Config {
     settings.channels(workspace.tree().root().path())
 }
 
-/// Opens the door to the channels as well, for as long as `shutdown` does not end it.
+/// Runs the door to the channels until `shutdown`.
 pub(crate) async fn run_channels(
     config: door_channels::Config,
     hub: Hub,
@@ -421,8 +422,8 @@ pub(crate) async fn run_channels(
     }))
 }
 
-/// Opens the door to the swarms as well, for as long as `shutdown` does not end it. What others must be able to rely on,
-/// such as a listener that was asked for, is either there or an error.
+/// Runs the door to the swarms until `shutdown`. If a requested listener or anything else that others rely on cannot
+/// start, it is an error.
 pub(crate) async fn run_swarm(
     config: Option<door_swarm::Config>,
     hub: Hub,
@@ -430,7 +431,7 @@ pub(crate) async fn run_swarm(
 ) -> Result<JoinHandle<()>, Failure> {
     let Some(config) = config else { return Ok(tokio::spawn(async {})) };
     let outbound = hub.open_door(switchboard_core::Door::Swarm).await?;
-    // Handshakes and signatures of strangers must not hold up those who are at home. Without a listener there are none.
+    // Handshakes and signatures of strangers must not delay local clients. Without a listener there are none.
     let threads = match &config.listen {
         Some(_) => Some(Threads::start("switchboard-swarm").map_err(anyhow::Error::from)?),
         None => None,
@@ -446,7 +447,7 @@ pub(crate) async fn run_swarm(
         };
         if let Some(problem) = problem {
             tracing::error!(problem, "the door to the swarms closed");
-            // Without its listener this is not what was asked for.
+            // `serve` without its listener is an error.
             shutdown.cancel();
         }
         if let Some(threads) = threads {
@@ -455,7 +456,7 @@ pub(crate) async fn run_swarm(
     }))
 }
 
-/// An open workspace whose deliveries this process works off.
+/// An open workspace whose deliveries this process makes.
 pub(crate) struct Open {
     pub(crate) workspace: Workspace,
     door: JoinHandle<()>,
@@ -483,12 +484,12 @@ impl Open {
         Self { workspace, door, channels: None, stop }
     }
 
-    /// Works off what is due for the channels as well, which is seldom worth the while of one command.
+    /// Also delivers to the channels. Few commands need that, so it is not opened by default.
     pub(crate) async fn deliver_to_channels(&mut self, context: &Context) -> Result<(), Failure> {
         let config = channel_config(&context.settings()?, &self.workspace);
         let hub = self.workspace.hub().clone();
         let channels = Channels::open(config, hub.clone()).await?;
-        // Whoever watches a channel is awake, which the sender is told.
+        // An agent that watches a channel is awake, which the sender's output shows.
         channels.report_presence().await?;
         let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
         let stop = self.stop.clone();
@@ -499,7 +500,7 @@ impl Open {
         Ok(())
     }
 
-    /// Delivers what was accepted, then closes the workspace.
+    /// Delivers accepted messages, then closes the workspace.
     pub(crate) async fn close(self) {
         self.stop.cancel();
         let _ = self.door.await;

@@ -1,4 +1,4 @@
-//! How an error reaches the person: what went wrong, what to do next, and the exit code.
+//! Errors as the person sees them: the problem, the next step, and the exit code.
 
 mod doors;
 mod hub;
@@ -6,7 +6,7 @@ mod workspace;
 
 use switchboard_core::Stop;
 
-/// The exit codes, everywhere the same.
+/// Exit codes, the same for every verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Failed = 1,
@@ -16,24 +16,24 @@ pub(crate) enum Exit {
     NotFound = 5,
 }
 
-/// An error on its way out.
+/// An error to report.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// A word for programs.
+    /// Machine-readable code.
     pub(crate) code: &'static str,
-    /// What went wrong, for people.
+    /// The problem, for people.
     pub(crate) message: String,
-    /// What to do next.
+    /// The next step.
     pub(crate) hint: Option<String>,
     pub(crate) exit: Exit,
 }
 
-/// What to do where the channels folder is not the one that was used before.
+/// Next step if the channels folder is not the one used before.
 pub(crate) const ANOTHER_FOLDER: &str =
-    "mount it; if another folder is meant to be there now, `switchboard channel root --accept`";
+    "mount it; if another folder is correct now, run `switchboard channel root --accept`";
 
 impl Failure {
-    /// Whether the folder of the channels cannot be used now, and may be back later.
+    /// True if the folder of the channels is unavailable now, and may be back later.
     pub(crate) fn is_unmounted(&self) -> bool {
         matches!(self.code, "channels_unmounted" | "channels_unmarked" | "no_channels")
     }
@@ -46,7 +46,7 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// A command line that clap refused; its first paragraph is the message.
+    /// Converts a command line that clap refused; its first paragraph is the message.
     pub(crate) fn usage(kind: String, text: &str) -> Self {
         let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
         let message = text.lines().map(str::trim).take_while(|line| !line.is_empty());
@@ -56,7 +56,7 @@ impl Failure {
         Self::new("usage", Exit::Usage, message).hint(tip.unwrap_or("see `switchboard --help`"))
     }
 
-    /// A message that a rule against storms or costs has stopped; what became of it, in words.
+    /// Failure for a message stopped by loop limits or budgets, with its fate as text.
     pub(crate) fn stopped(stop: &Stop, what: &str) -> Self {
         let or =
             if stop.yields_to_a_word() { "; a word of theirs in the thread lifts the limit" } else { "" };
@@ -75,7 +75,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// An error with its causes, in one line.
+/// Formats an error with its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,15 +1,15 @@
-//! What a client of MCP meets: the workspace's own tools and the suites, as one server.
+//! The MCP server that a client sees: the workspace's own tools and the suites.
 //!
-//! A call comes in by either of two ways. Over stdio it goes past `rmcp` ([`Passed`]): to a suite as it was written,
-//! to a tool of ours because reading it into all the types that it could be takes longer than most tools do. Over
-//! streamable HTTP so do the prompt tools of ours. Otherwise `rmcp` has read it into its types, and the result of a suite
-//! is read into them again.
+//! A call takes one of two paths. Over stdio it bypasses `rmcp` ([`RawBypass`]): a suite's call is relayed as written,
+//! and one of our own tools is parsed directly, because deserializing it into all types it could be takes longer
+//! than most tools run. Over streamable HTTP our prompt tools take the same path. All other calls are deserialized
+//! by `rmcp`, and so is the result of a suite.
 
 mod convert;
 mod host;
 mod lists;
-mod passed;
-mod paused;
+mod paused_calls;
+mod raw_bypass;
 mod swarm;
 
 use std::collections::BTreeSet;
@@ -38,19 +38,19 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::convert::{call_result, error_data, typed, typed_list};
-use self::host::{AskedHost, PeerHost, is_stateless};
-pub(crate) use self::passed::Passed;
-use self::paused::{Going, Paused};
+use self::host::{PeerHost, StatelessHost, is_stateless};
+use self::paused_calls::{PausedCalls, RunningCall};
+pub(crate) use self::raw_bypass::RawBypass;
 pub(crate) use self::swarm::SwarmTools;
 
-/// What a client is told of the suites; models read it before the first call.
+/// Instructions about the suites; models read them before the first call.
 const INSTRUCTIONS: &str = "Each tool named *_suite stands for the tools of one server: action introspect lists them, \
      with query those that fit, and action call uses one (subtool, args).";
 
-/// How long a call waits for its client to be known. The introduction came before it and only has to be read.
+/// How long a call waits for its client's introduction. It was sent before the call and only has to be read.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 
-/// Addresses of resources that are the workspace's own.
+/// URI scheme of the workspace's own resources.
 const OURS: &str = "switchboard://";
 
 /// The handler of one MCP session.
@@ -58,23 +58,23 @@ pub(crate) struct Front {
     workspace: Arc<ToolServer>,
     suites: Suites,
     swarm: SwarmTools,
-    /// Calls that wait for what a client without a session is to answer. Shared by all sessions.
-    paused: Paused,
+    /// Calls that wait for input of a client without a session. Shared by all sessions.
+    paused: PausedCalls,
     session: Arc<Session>,
-    /// Ends what goes on beside the session, with it.
+    /// Ends the session's background tasks when it is dropped.
     ended: DropGuard,
 }
 
-/// What is known of one session.
+/// State of one session.
 #[derive(Default)]
 struct Session {
     /// The client, once it has introduced itself.
     peer: SetOnce<Peer<RoleServer>>,
-    /// The client as servers behind suites know it: one for all of its calls, by which they tell it from others.
+    /// The client as servers behind suites see it: one for all its calls, by which they distinguish clients.
     host: OnceLock<Arc<dyn Host>>,
-    /// Below this, log messages of servers are not for it.
+    /// Log messages of servers below this level are not forwarded.
     level: Mutex<Option<convert::Severity>>,
-    /// The resources of suites that it wants to hear of.
+    /// Resources of suites that the client subscribed to.
     watched: Mutex<BTreeSet<String>>,
 }
 
@@ -83,8 +83,8 @@ impl Session {
         self.host.get_or_init(|| Arc::new(make())).clone()
     }
 
-    /// The client as servers know it. A call may come right behind the client's first words, while those are still
-    /// being looked at; a client that says nothing of itself cannot be asked back.
+    /// Waits for the client's introduction. A call may follow the first message directly, while that is still being
+    /// processed; a client that does not introduce itself cannot be queried.
     async fn introduced(&self) -> Option<(&Peer<RoleServer>, Arc<dyn Host>)> {
         let peer = match self.peer.get() {
             Some(peer) => peer,
@@ -100,30 +100,30 @@ impl Session {
 
 impl Front {
     pub(crate) fn new(workspace: ToolServer, suites: Suites, swarm: SwarmTools) -> Self {
-        Self::with(workspace, suites, swarm, Paused::default())
+        Self::with(workspace, suites, swarm, PausedCalls::default())
     }
 
-    /// A handler for another session of the same process.
+    /// Creates a handler for another session of the same process.
     pub(crate) fn another(&self) -> Self {
         let (workspace, swarm) = (self.workspace.new_session(), self.swarm.clone());
         Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
     }
 
-    /// A handler for another session of the same process, whose client is configured otherwise.
+    /// Creates a handler for another session of the same process, with another configuration.
     pub(crate) fn another_for(&self, config: ToolConfig) -> Self {
         let (workspace, swarm) = (self.workspace.new_session_with(config), self.swarm.clone());
         Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
     }
 
-    fn with(workspace: ToolServer, suites: Suites, swarm: SwarmTools, paused: Paused) -> Self {
+    fn with(workspace: ToolServer, suites: Suites, swarm: SwarmTools, paused: PausedCalls) -> Self {
         let ended = CancellationToken::new().drop_guard();
         Self { workspace: Arc::new(workspace), suites, swarm, paused, session: Arc::default(), ended }
     }
 
-    /// The way past `rmcp`, for the same session.
-    pub(crate) fn passed(&self) -> Passed {
+    /// Returns the `rmcp` bypass of the same session.
+    pub(crate) fn raw_bypass(&self) -> RawBypass {
         let (workspace, suites) = (self.workspace.clone(), self.suites.clone());
-        Passed { workspace, suites, swarm: self.swarm.clone(), session: self.session.clone() }
+        RawBypass { workspace, suites, swarm: self.swarm.clone(), session: self.session.clone() }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
@@ -136,12 +136,12 @@ impl Front {
             host: Some(host),
             progress_token: context.meta.get_progress_token().and_then(|token| to_raw_value(&token).ok()),
             cancelled: context.ct.clone(),
-            meta: said_about(context),
+            meta: request_meta(context),
             ..Caller::default()
         }
     }
 
-    /// Asks the children whose tools are offered one by one. `None`: none of them has anything to do with it.
+    /// Queries the children whose tools are listed one by one. `None`: none of them handles it.
     async fn ask(
         &self,
         method: &str,
@@ -149,7 +149,7 @@ impl Front {
         context: &RequestContext<RoleServer>,
     ) -> Option<Result<Box<RawValue>, ErrorData>> {
         let mut params = serde_json::to_value(params).ok()?;
-        if let Some(meta) = said_about(context) {
+        if let Some(meta) = request_meta(context) {
             params["_meta"] = serde_json::to_value(&meta).ok()?;
         }
         let params = to_raw_value(&params).ok();
@@ -157,8 +157,8 @@ impl Front {
         Some(answer.map_err(error_data))
     }
 
-    /// A call of a tool that is not the workspace's own.
-    async fn call_beside(
+    /// Calls a tool that is not the workspace's own.
+    async fn call_other(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
@@ -171,7 +171,7 @@ impl Front {
         Ok(CallToolResponse::Complete(result))
     }
 
-    /// A call of a suite, or the next step of one that was paused.
+    /// Calls a suite, or resumes a paused call.
     async fn call_suite(
         &self,
         request: CallToolRequestParams,
@@ -183,24 +183,29 @@ impl Front {
             let result = self.suites.call(&request.name, arguments.as_deref(), &caller).await;
             return result.map_err(error_data).and_then(|raw| call_result(&raw));
         }
-        // A client without a session cannot be asked in between: the call pauses, and goes on when the client
-        // comes back with the answer.
+        // A client without a session cannot be queried during a call: the call pauses, and resumes when the client
+        // returns with the answer.
         let tool = request.name.clone();
         let agent = self.workspace.session_agent(&context);
         let going = match self.paused.resume(&request, agent.as_ref())? {
             Some(going) => going,
-            None => self.begin(request, &context),
+            None => self.start_call(request, &context),
         };
-        self.paused.go_on(&tool, agent, going, &context.ct).await
+        self.paused.run_until_paused(&tool, agent, going, &context.ct).await
     }
 
-    fn begin(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Going {
-        let (host, asked) = AskedHost::new(context);
+    fn start_call(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> RunningCall {
+        let (host, asked) = StatelessHost::new(context);
         let cancelled = CancellationToken::new();
         let caller = Caller {
             host: Some(Arc::new(host)),
             cancelled: cancelled.clone(),
-            // Answers that none of ours waits for are a child's that knows the newest revision itself.
+            // Answers that no paused call of ours waits for belong to a child that implements the newest revision
+            // itself.
             input_responses: request.input_responses.as_ref().and_then(|answers| to_raw_value(answers).ok()),
             request_state: request.request_state.as_ref().and_then(|state| to_raw_value(state).ok()),
             ..self.caller(context)
@@ -210,21 +215,21 @@ impl Front {
             let arguments = request.arguments.as_ref().and_then(|arguments| to_raw_value(arguments).ok());
             suites.call(&request.name, arguments.as_deref(), &caller).await
         });
-        Going::new(work, asked, cancelled)
+        RunningCall::new(work, asked, cancelled)
     }
 
-    /// Tells the client what changes in the suites, until its session ends.
-    fn tell_changes(&self, peer: Peer<RoleServer>) {
+    /// Notifies the client of changes in the suites, until its session ends.
+    fn notify_changes(&self, peer: Peer<RoleServer>) {
         let (mut events, session) = (self.suites.events(), self.session.clone());
         let told = async move {
             loop {
                 let event = match events.recv().await {
                     Ok(event) => event,
-                    // Whoever missed something looks again.
+                    // A receiver that missed events lists everything again.
                     Err(RecvError::Lagged(_)) => SuitesEvent::ToolsChanged,
                     Err(RecvError::Closed) => return,
                 };
-                if tell(&peer, &session, event).await.is_err() {
+                if notify_client(&peer, &session, event).await.is_err() {
                     return;
                 }
             }
@@ -234,7 +239,7 @@ impl Front {
     }
 }
 
-async fn tell(
+async fn notify_client(
     peer: &Peer<RoleServer>,
     session: &Session,
     event: SuitesEvent,
@@ -259,11 +264,11 @@ async fn tell(
     }
 }
 
-/// What a client said about a request, for the server behind us to see.
-fn said_about(context: &RequestContext<RoleServer>) -> Option<Box<RawValue>> {
+/// Returns the client's `_meta` of a request, for the server behind us.
+fn request_meta(context: &RequestContext<RoleServer>) -> Option<Box<RawValue>> {
     let mut meta = serde_json::to_value(&context.meta).ok()?;
     let said = meta.as_object_mut()?;
-    // Progress is counted anew on the way to the server.
+    // Progress towards the server has a token of its own.
     said.remove("progressToken");
     if said.is_empty() { None } else { to_raw_value(said).ok() }
 }
@@ -287,8 +292,8 @@ impl ServerHandler for Front {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if self.session.peer.set(context.peer.clone()).is_ok() {
-            offer_raw_calls(&context.extensions, self.passed());
-            self.tell_changes(context.peer);
+            offer_raw_calls(&context.extensions, self.raw_bypass());
+            self.notify_changes(context.peer);
         }
     }
 
@@ -337,7 +342,7 @@ impl ServerHandler for Front {
             Ok(is_governed) => is_governed,
             Err(refusal) => return Ok(CallToolResponse::Complete(refusal)),
         };
-        let called = self.call_beside(request, context);
+        let called = self.call_other(request, context);
         let (done, unread) = tokio::join!(called, self.workspace.unread_line(&caller));
         let mut done = done?;
         if let CallToolResponse::Complete(result) = &mut done {
@@ -466,7 +471,7 @@ impl ServerHandler for Front {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         if self.session.watched.lock().remove(&request.uri) {
-            // Another session may still want to hear of it; the child is not told off.
+            // Another session may still subscribe to it; the child is not unsubscribed.
             return Ok(());
         }
         self.workspace.unsubscribe(request, context).await
@@ -483,7 +488,7 @@ impl ServerHandler for Front {
         let theirs = async {
             loop {
                 let Ok(event) = events.recv().await else { continue };
-                // What the client did not ask for is not sent; the sink sees to that.
+                // Notifications that the client did not request are not sent; the sink filters them.
                 let _ = match event {
                     SuitesEvent::ToolsChanged => sink.notify_tool_list_changed().await,
                     SuitesEvent::ResourcesChanged => sink.notify_resource_list_changed().await,

@@ -1,11 +1,11 @@
-//! What agents have taken on, for those who list agents.
+//! Claims and reservations of agents, for lists of agents.
 
 use switchboard_core::AgentId;
 use switchboard_hub::{Hub, Reservation, TaskClaim};
 
 use crate::failure::Failure;
 
-/// Who has which task and works at which files.
+/// Current claims and reservations.
 pub(crate) struct Holdings {
     claims: Vec<TaskClaim>,
     reservations: Vec<Reservation>,
@@ -16,20 +16,20 @@ impl Holdings {
         Ok(Self { claims: hub.claims().await?, reservations: hub.reservations().await? })
     }
 
-    /// The tasks that an agent has.
+    /// Returns the tasks that an agent has claimed.
     pub(crate) fn tasks(&self, agent: &AgentId) -> Vec<String> {
         let own = self.claims.iter().filter(|claim| claim.holder == *agent);
         own.map(|claim| claim.task.to_string()).collect()
     }
 
-    /// The files that an agent works at.
+    /// Returns the files that an agent has reserved.
     pub(crate) fn files(&self, agent: &AgentId) -> Vec<String> {
         let own = self.reservations.iter().filter(|one| one.holder == *agent);
         own.map(|one| one.pattern.clone()).collect()
     }
 
-    /// Both in words; nothing where there is nothing to say.
-    pub(crate) fn words(&self, agent: &AgentId) -> Option<String> {
+    /// Describes both as text; `None` if there are none.
+    pub(crate) fn describe(&self, agent: &AgentId) -> Option<String> {
         let (tasks, files) = (self.tasks(agent), self.files(agent));
         let say = |verb: &str, things: &[String]| {
             (!things.is_empty()).then(|| format!("{verb} {}", things.join(", ")))

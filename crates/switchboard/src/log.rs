@@ -1,28 +1,28 @@
-//! Where log lines go: to stderr, or aside while another program has the screen.
+//! Destination of log lines: stderr, or a buffer while another program has the screen.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most bytes kept while the screen is another's. Beyond it lines are dropped: the first ones tell more.
+/// Most bytes buffered while another program has the screen. Later lines are dropped: the first ones tell more.
 const MOST: usize = 64 << 10;
 
-/// What was logged while another program has the screen; `None` while it is ours.
+/// Lines logged while another program has the screen; `None` while it is ours.
 static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 
-/// Keeps log lines off the screen until this is dropped; then they are written.
+/// Buffers log lines until it is dropped; then they are written.
 #[derive(Debug)]
 pub(crate) struct Hold(());
 
-/// A log line on its way.
+/// Writer of one log line.
 pub(crate) struct Line;
 
-/// Where the next log line goes.
+/// Returns the writer of the next log line.
 pub(crate) fn writer() -> Line {
     Line
 }
 
 impl Hold {
-    pub(crate) fn begin() -> Self {
+    pub(crate) fn start() -> Self {
         *held() = Some(Vec::new());
         Self(())
     }

@@ -1,7 +1,7 @@
-//! The binary: what a person or a script types, and what it answers.
+//! The binary: the command line and its output.
 //!
-//! Start at [`cli`], then `commands/<verb>.rs`. Data goes to stdout through [`printer`], everything
-//! else to stderr; errors leave through [`failure`], with a hint and an exit code.
+//! Start at [`cli`], then `commands/<verb>.rs`. Data goes to stdout through [`printer`], everything else to stderr;
+//! errors leave through [`failure`], with a hint and an exit code.
 
 mod cli;
 mod commands;
@@ -29,19 +29,19 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
 
-/// How many threads may wait for files and for the database at once; what is beyond that waits its turn.
+/// Threads for blocking work on files and the database.
 ///
-/// None of them waits for another, so their number is a matter of speed and memory alone: each that has ever
-/// run keeps a heap of its own, and the hub keeps four connections to read by. Tokio would take 512.
+/// None of them waits for another, so their number affects only speed and memory: each thread that ever ran keeps
+/// its own heap, and the hub has four reading connections. Tokio's default is 512.
 const WAITING_THREADS: usize = 4;
 
-/// The same in `serve`, where a few clients that wait for a lock must not hold up the others.
+/// The same for `serve`, where a few clients that wait for a lock must not delay the others.
 const WAITING_THREADS_OF_MANY: usize = 64;
 
 /// Open files that a command may need; `send` needs about 25.
 const ENOUGH_FILES: u64 = 64;
 
-/// With fewer open files than that the runtime cannot start.
+/// Open files without which the runtime cannot start.
 const FEWEST_FILES: u64 = 12;
 
 fn main() -> ExitCode {
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Adds a hint where the limit of open files is too low for the program. SQLite says only that it cannot open a file.
+/// Adds a hint if the limit of open files is too low. SQLite reports only that it cannot open a file.
 fn name_file_limit(failure: Failure) -> Failure {
     let is_of_system = matches!(failure.exit, Exit::Failed | Exit::Temporary);
     match switchboard_sys::platform::open_file_limit().filter(|limit| is_of_system && *limit < ENOUGH_FILES) {
@@ -89,7 +89,7 @@ fn name_file_limit(failure: Failure) -> Failure {
     }
 }
 
-/// Help and version are answers; anything else is a usage error, as JSON where that was asked for.
+/// Reports a usage error, as JSON if requested. Help and version are not errors.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
@@ -102,11 +102,11 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         ExitCode::from(Exit::Usage as u8)
     };
-    // To a client, 2 from a hook means that it must not go on.
+    // For a client, exit code 2 of a hook blocks what it is about to do.
     if is_hook() { ExitCode::FAILURE } else { failed }
 }
 
-/// The code of a refused command line. Scripts tell a bad duration from other mistakes.
+/// Returns the code of a refused command line. Scripts can tell a bad duration from other mistakes.
 fn usage_code(error: &clap::Error) -> &'static str {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return "usage" };
@@ -121,7 +121,7 @@ fn usage_code(error: &clap::Error) -> &'static str {
     }
 }
 
-/// Whether the verb is that of a hook, whatever else is wrong with the arguments.
+/// True if the verb is `hook`, whatever else is wrong with the arguments.
 fn is_hook() -> bool {
     let mut before = std::ffi::OsString::new();
     for argument in std::env::args_os().skip(1) {

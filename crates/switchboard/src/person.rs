@@ -1,8 +1,8 @@
 //! The gate for decisions that belong to a person.
 //!
-//! A process belongs to an agent by its environment or by its ancestors ([`Lineage`]); such a process decides nothing in
-//! the person's place, whatever name or flag it gives. Any other process may: it is asked on the terminal, and off a
-//! terminal it says `--yes`.
+//! A process belongs to an agent by its environment or by its ancestors ([`Lineage`]); such a process cannot decide
+//! for the person, whatever name or flag it uses. Any other process can: it is asked on the terminal, and without a
+//! terminal it passes `--yes`.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::sync::LazyLock;
@@ -16,10 +16,10 @@ use crate::failure::{Exit, Failure};
 /// The lineage of this process, which does not change.
 static LINEAGE: LazyLock<Lineage> = LazyLock::new(Lineage::of_this_process);
 
-/// What shows that this process belongs to an agent.
+/// Evidence that this process belongs to an agent.
 static EVIDENCE: LazyLock<Option<Evidence>> = LazyLock::new(|| lineage().evidence());
 
-/// The code of the failure that the person said no.
+/// Code of the failure that the person declined.
 pub(crate) const NOT_AGREED: &str = "not_agreed";
 
 /// The flag by which a person agrees without being asked.
@@ -30,17 +30,17 @@ pub(crate) struct Consent {
     pub(crate) yes: bool,
 }
 
-/// The lineage of this process.
+/// Returns the lineage of this process.
 pub(crate) fn lineage() -> &'static Lineage {
     &LINEAGE
 }
 
-/// What shows that this process belongs to an agent; `None` for a person's.
+/// Returns the evidence that this process belongs to an agent; `None` for a person's.
 pub(crate) fn agent_evidence() -> Option<&'static Evidence> {
     EVIDENCE.as_ref()
 }
 
-/// Lets only a person pass: refuses agents, asks on the terminal, and off a terminal needs `yes`.
+/// Admits only a person: refuses agents, asks on the terminal, and without a terminal requires `yes`.
 ///
 /// `action` completes "only a person may …" and is the question, for example `approve dave`.
 pub(crate) fn require_person(context: &Context, action: &str, yes: bool) -> Result<(), Failure> {
@@ -49,7 +49,7 @@ pub(crate) fn require_person(context: &Context, action: &str, yes: bool) -> Resu
         return Ok(());
     }
     if !can_ask(context) {
-        let message = format!("nobody can be asked whether to {action}: there is no terminal");
+        let message = format!("cannot ask a person whether to {action}: there is no terminal");
         return Err(Failure::new("consent_needed", Exit::NotAllowed, message).hint("agree with --yes"));
     }
     if ask(&question(action)) {
@@ -59,7 +59,7 @@ pub(crate) fn require_person(context: &Context, action: &str, yes: bool) -> Resu
     Err(Failure::new(NOT_AGREED, Exit::NotAllowed, message).hint("answer y, or agree with --yes"))
 }
 
-/// Refuses the action in an agent's process and in an agent's name, without asking a person.
+/// Refuses the action in an agent's process and under an agent's name, without asking a person.
 pub(crate) fn refuse_agent(context: &Context, action: &str) -> Result<(), Failure> {
     if let Some(evidence) = agent_evidence() {
         return Err(refusal(action, evidence));
@@ -74,19 +74,19 @@ pub(crate) fn refuse_agent(context: &Context, action: &str) -> Result<(), Failur
     }
 }
 
-/// The refusal of an agent's process.
+/// Failure for an agent's process.
 pub(crate) fn refusal(action: &str, evidence: &Evidence) -> Failure {
     let message = format!("only a person may {action}, and this process is an agent's: {evidence}");
     Failure::new("not_allowed", Exit::NotAllowed, message)
         .hint("ask the person to run this in a terminal that no agent's program has started")
 }
 
-/// Whether a person can be asked a question.
+/// True if a person can be asked a question.
 pub(crate) fn can_ask(context: &Context) -> bool {
     !context.printer.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks a question on the terminal; any answer but a clear yes is a no.
+/// Asks a question on the terminal; any answer but yes declines.
 pub(crate) fn ask(question: &str) -> bool {
     let mut err = anstream::stderr().lock();
     if write!(err, "{question} [y/N] ").and_then(|()| err.flush()).is_err() {
@@ -97,7 +97,7 @@ pub(crate) fn ask(question: &str) -> bool {
     read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-/// An action as a question.
+/// Formats an action as a question.
 fn question(action: &str) -> String {
     let mut letters = action.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The one way to stdout.
+//! The only writer of stdout.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -26,7 +26,7 @@ impl Printer {
         self.json
     }
 
-    /// One line of data as text. A reader that went away (`| head`) ends the program quietly.
+    /// Prints one line of text. If the reader closed the pipe (`| head`), the program ends quietly.
     #[expect(clippy::unused_self, reason = "a printer is the permission to print")]
     pub(crate) fn line(self, text: impl Display) {
         let mut out = anstream::stdout().lock();
@@ -38,24 +38,24 @@ impl Printer {
         std::process::exit(Exit::Failed as i32);
     }
 
-    /// One JSON object on a line of its own.
+    /// Prints one JSON object on a line of its own.
     pub(crate) fn object(self, value: &impl Serialize) {
         self.json_line(&serde_json::to_string(value).unwrap_or_default());
     }
 
-    /// A JSON text that others wrote, on a line of its own for every reader.
+    /// Prints JSON text of others on one line for every reader.
     pub(crate) fn json_line(self, json: &str) {
         self.line(escape_json_line(json));
     }
 
-    /// Something to know that is not data; kept from scripts that asked for JSON.
+    /// Prints a remark that is not data to stderr; omitted with `--json`.
     pub(crate) fn note(self, text: impl Display) {
         if !self.json {
             let _ = writeln!(anstream::stderr().lock(), "{text}");
         }
     }
 
-    /// Says that the workspace can be read and not written; to scripts as well, beside their JSON.
+    /// Warns that the workspace can be read and not written, on stderr even with `--json`.
     #[expect(clippy::unused_self, reason = "a printer is the permission to print")]
     pub(crate) fn degraded(self, trouble: &DiskTrouble) {
         let _ = writeln!(
@@ -64,7 +64,7 @@ impl Printer {
         );
     }
 
-    /// Says what went wrong and what to do next.
+    /// Prints the problem and the next step.
     pub(crate) fn failure(self, failure: &Failure) -> ExitCode {
         if self.json {
             let error = json!({ "code": failure.code, "message": failure.message, "hint": failure.hint });
@@ -80,13 +80,13 @@ impl Printer {
         ExitCode::from(failure.exit as u8)
     }
 
-    /// A sentence of ours in which a text of others may stand: nothing in it acts on a terminal, and no line but the
-    /// first can be taken for ours.
+    /// Escapes a sentence that may contain text of others: nothing in it acts on a terminal, and only the first line
+    /// can look like ours.
     fn shown(text: &str) -> String {
         quote_continuation(&reveal(text))
     }
 
-    /// Shows that something takes time, where a person is watching.
+    /// Shows a spinner for slow work, if a person is watching.
     pub(crate) fn working(self, what: &'static str) -> Option<indicatif::ProgressBar> {
         if self.json || !std::io::stderr().is_terminal() {
             return None;

@@ -1,4 +1,4 @@
-//! Messages and receipts as people and programs see them.
+//! Messages and receipts as text and JSON.
 
 use std::fmt::Write;
 
@@ -11,10 +11,10 @@ use switchboard_core::{
 use switchboard_hub::{Hub, Stored, fresh_mark};
 use switchboard_sys::clock::ago;
 
-/// How much of a body is printed as text; JSON always has all of it.
+/// Most bytes of a body that are printed as text; JSON always has all of it.
 const BODY_SHOWN: usize = 4000;
 
-/// One message a line, for `inbox`, `thread`, `tail` and `search`. Scripts rely on these names.
+/// One message per line, for `inbox`, `thread`, `tail` and `search`. Scripts rely on these names.
 #[derive(Debug, Serialize)]
 pub(crate) struct MessageLine<'m> {
     id: String,
@@ -28,7 +28,7 @@ pub(crate) struct MessageLine<'m> {
     sent_at: String,
     door: &'static str,
     verified: bool,
-    /// What a model is to be told of it before it reads the body, which is as it was written.
+    /// Trust label for a model, which reads it before the unchanged body.
     #[serde(skip_serializing_if = "Option::is_none")]
     trust: Option<&'static str>,
     state: &'static str,
@@ -60,23 +60,23 @@ impl<'m> MessageLine<'m> {
     }
 }
 
-/// Who reads what is printed as text.
+/// Reader of the printed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// A person at a terminal.
     Person,
-    /// An agent, which may take a tag in a text for a word of its client.
+    /// An agent, which may take a tag in a text for one of its client.
     Model,
 }
 
-/// Adds to an answer that the workspace is degraded, and why.
+/// Adds to an object that the workspace is degraded, and why.
 pub(crate) fn note_disk(object: &mut Value, hub: &Hub) {
     if let Some(trouble) = hub.disk_trouble() {
         object["degraded"] = json!({ "code": trouble.fault.code(), "message": trouble.to_string() });
     }
 }
 
-/// A receipt, for `send` and `receipt`. Scripts rely on these names.
+/// Renders a receipt, for `send` and `receipt`. Scripts rely on these names.
 pub(crate) fn receipt_object(message: &Message, receipt: &Receipt, with_times: bool) -> Value {
     let deliveries: Vec<Value> = receipt.deliveries.iter().map(|d| delivery_object(d, with_times)).collect();
     json!({
@@ -106,7 +106,7 @@ fn delivery_object(delivery: &Delivery, with_times: bool) -> Value {
     object
 }
 
-/// Every state a delivery reached, with its time, in order.
+/// Lists every state that a delivery reached, with its time, in order.
 pub(crate) fn times(delivery: &Delivery) -> Vec<(&'static str, Timestamp)> {
     let times = delivery.milestones;
     let end = if delivery.state == DeliveryState::Expired { "expired" } else { "refused" };
@@ -123,8 +123,8 @@ pub(crate) fn times(delivery: &Delivery) -> Vec<(&'static str, Timestamp)> {
     .collect()
 }
 
-/// A message's state in one word.
-pub(crate) fn standing(receipt: &Receipt) -> &'static str {
+/// Returns a message's state in one word.
+pub(crate) fn state_name(receipt: &Receipt) -> &'static str {
     match receipt.standing() {
         Standing::Pending => receipt
             .deliveries
@@ -139,7 +139,7 @@ pub(crate) fn standing(receipt: &Receipt) -> &'static str {
     }
 }
 
-/// A message as text: one line of facts, then the body, indented.
+/// Renders a message as text: one line of facts, then the body, indented.
 pub(crate) fn message_text(
     stored: &Stored,
     state: &str,
@@ -170,24 +170,24 @@ pub(crate) fn message_text(
     push_lines(&mut text, &rendered(message.trust(), &shown, reader));
     let left = body.chars().count() - shown.chars().count();
     if left > 0 {
-        // Before a model, a line that begins with the indentation of a body would be the body's.
+        // For a model, an indented line would look like part of the body.
         let indent = if reader == Reader::Person { "    " } else { "" };
         let _ = write!(text, "\n{indent}{dim}… {left} more characters; --full shows them{dim:#}");
     }
     text
 }
 
-/// Whether [`message_text`] shows all of a message.
-pub(crate) fn is_whole(stored: &Stored, full: bool, reader: Reader) -> bool {
+/// True if [`message_text`] shows all of a message.
+pub(crate) fn shows_all(stored: &Stored, full: bool, reader: Reader) -> bool {
     full || body_text(&stored.message, reader).chars().count() <= BODY_SHOWN
 }
 
-/// The text of a message, sanitized for its reader.
+/// Returns the text of a message, sanitized for its reader.
 pub(crate) fn body_text(message: &Message, reader: Reader) -> String {
     sanitized(message.trust(), &message.body, reader)
 }
 
-/// A text of others, sanitized for its reader.
+/// Sanitizes text of others for its reader.
 pub(crate) fn sanitized(trust: Trust, text: &str, reader: Reader) -> String {
     match reader {
         Reader::Person => plain(text),
@@ -195,7 +195,7 @@ pub(crate) fn sanitized(trust: Trust, text: &str, reader: Reader) -> String {
     }
 }
 
-/// The lines of a body that [`sanitized`] returned: indented for a person, quoted and framed for a model.
+/// Formats the lines of a body that [`sanitized`] returned: indented for a person, quoted and framed for a model.
 pub(crate) fn rendered(trust: Trust, body: &str, reader: Reader) -> String {
     match reader {
         Reader::Person => body.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n"),
@@ -203,7 +203,7 @@ pub(crate) fn rendered(trust: Trust, body: &str, reader: Reader) -> String {
     }
 }
 
-/// Puts lines below a text, where there are any.
+/// Appends lines to a text, if there are any.
 pub(crate) fn push_lines(text: &mut String, lines: &str) {
     if !lines.is_empty() {
         text.push('\n');
@@ -211,12 +211,13 @@ pub(crate) fn push_lines(text: &mut String, lines: &str) {
     }
 }
 
-/// Text of others on our terminal: characters that could move the cursor or change colours are made visible.
+/// Makes text of others safe for the terminal: characters that could move the cursor or change colours become
+/// visible.
 pub(crate) fn plain(text: &str) -> String {
     reveal(text)
 }
 
-/// Text of others within a line of ours: sanitized, on one line, no longer than a sentence.
+/// Makes text of others fit a line of ours: sanitized, on one line, no longer than a sentence.
 pub(crate) fn inline(text: &str) -> String {
     sanitize_inline(text)
 }

@@ -19,9 +19,9 @@ pub(crate) fn install_log(verbose: u8) {
         // No time of day, but the duration of each span: with `-v` every request says how long it took.
         .event_format(tracing_subscriber::fmt::format().with_target(false).without_time())
         .with_span_events(FmtSpan::CLOSE)
-        // stdout belongs to data and protocols.
+        // stdout is reserved for data and protocols.
         .with_writer(log::writer)
-        // It would complain on stderr, and panic where stderr is a file on a full disk.
+        // It would log on stderr, and panic if stderr is a file on a full disk.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_filter(filter);

@@ -1,20 +1,20 @@
-//! Threads of its own for a door that works hard for strangers.
+//! Separate threads for a door that works hard for strangers.
 
 use std::num::NonZero;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Most threads: what they find out is written down by one other, which is busy long before more could be.
+/// Most threads: their results are written by one other thread, which is busy long before more could be.
 const MOST: usize = 4;
 
-/// How many threads may wait for files at once; what is beyond that waits its turn.
+/// Threads for blocking work on files.
 const WAITING_THREADS: usize = 4;
 
-/// How long what is still being written may take at the end.
+/// How long pending writes may take at the end.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A runtime beside the program's own, with a thread for each core. It ends with this value.
+/// A second runtime with a thread per core. Dropping it ends the threads.
 #[derive(Debug)]
 pub(crate) struct Threads(Option<Runtime>);
 
@@ -30,15 +30,15 @@ impl Threads {
         Ok(Self(Some(runtime)))
     }
 
-    /// What starts tasks on them.
+    /// Returns the handle that spawns tasks on them.
     pub(crate) fn handle(&self) -> Handle {
         self.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone())
     }
 
-    /// Ends them once nothing is being written any more.
+    /// Ends them once no write is pending.
     pub(crate) async fn end(mut self) {
         if let Some(runtime) = self.0.take() {
-            // It waits, which a task must not do.
+            // It blocks, which a task must not do.
             let _ = tokio::task::spawn_blocking(move || runtime.shutdown_timeout(GRACE)).await;
         }
     }

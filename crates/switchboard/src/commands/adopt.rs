@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Adopt, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The database that is meant.
+/// Selects the database by name, or the only one there is.
 fn choose(named: Option<String>, names: &[String]) -> Result<String, Failure> {
     let missing = |message: String| Failure::new("nothing_to_adopt", Exit::NotFound, message);
     match (named, names) {

@@ -8,7 +8,7 @@ use switchboard_hub::{Part, Registration};
 use switchboard_sys::clock::ago;
 
 use crate::cli::help::examples;
-use crate::commands::who::hear_all;
+use crate::commands::who::load_presence;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::holdings::Holdings;
@@ -127,7 +127,7 @@ pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A registered agent, or an error that names those like it.
+/// Returns a registered agent, or an error that suggests similar names.
 pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentRecord, Failure> {
     let id = AgentId::local(Name::parse(name)?);
     let directory = workspace.hub().directory().await?;
@@ -144,8 +144,8 @@ pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentReco
 }
 
 async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
-    hear_all(workspace.hub()).await?;
-    context.hear_watchers(workspace).await?;
+    load_presence(workspace.hub()).await?;
+    context.load_watchers(workspace).await?;
     let directory = workspace.hub().directory().await?;
     let holdings = Holdings::load(workspace.hub()).await?;
     let mut rows = Vec::new();
@@ -176,7 +176,7 @@ async fn row(
     let presence = hub.presence(&record.id);
     let since = presence.since.map(|at| ago(hub.now(), at)).unwrap_or_default();
     let doing = [presence.status, presence.message].into_iter().flatten().collect::<Vec<_>>().join(": ");
-    let doing = [Some(doing).filter(|doing| !doing.is_empty()), holdings.words(&record.id)];
+    let doing = [Some(doing).filter(|doing| !doing.is_empty()), holdings.describe(&record.id)];
     let doing = doing.into_iter().flatten().collect::<Vec<_>>().join("; ");
     Ok([
         record.id.to_string(),
@@ -198,7 +198,8 @@ fn print_table(context: &Context, rows: &[[String; 6]]) {
     }
 }
 
-/// How much mail an agent of this hub has not seen, as it is told itself. What another hub has taken, only that one knows.
+/// Counts the unseen messages of an agent of this hub, as the agent itself is told. For an agent of another hub only
+/// that hub knows.
 pub(crate) async fn unread(workspace: &Workspace, agent: &AgentId) -> Result<usize, Failure> {
     if agent.realm.is_some() {
         return Ok(0);

@@ -12,7 +12,7 @@ use crate::cli::values::number;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// How many entries are read at a time.
+/// Entries per read of the journal. Bounds memory.
 const STEP: usize = 500;
 
 /// Verify the journal's chain of hashes, or export the journal.
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: Audit, context: Context) -> Result<(), Failure> {
     result
 }
 
-/// The end of a journal as `verify` prints it.
+/// Parses a journal head in the form that `verify` prints.
 fn head(text: &str) -> Result<ChainHead, String> {
     let parts = text.split_once(':');
     let read = || Some(ChainHead { seq: parts?.0.parse().ok()?, hash: ChainHash::parse(parts?.1)? });
@@ -106,7 +106,7 @@ async fn verify(workspace: &Workspace, context: &Context, noted: Option<ChainHea
         .hint("`switchboard audit export` has what is there; docs/audit.md says what can be made of it"))
 }
 
-/// What is right about the journal, in words.
+/// Prints the intact parts of an audit as text.
 fn print(workspace: &Workspace, context: &Context, found: &Found) {
     let now = workspace.hub().now();
     let good = found.entries - found.bad.min(found.entries);
@@ -140,7 +140,7 @@ async fn export(
     }
 }
 
-/// An entry as JSON. Scripts rely on these names.
+/// Renders an entry as JSON. Scripts rely on these names.
 fn line(entry: &AuditEntry, bodies: bool) -> Value {
     let text = |hash: Option<ChainHash>| hash.map(|hash| hash.to_string());
     let mut line = json!({

@@ -55,7 +55,7 @@ pub(crate) async fn run(args: Channel, context: Context) -> Result<(), Failure> 
     }
 }
 
-/// The channel of this name.
+/// Parses the name of a channel.
 pub(crate) fn channel_named(text: &str) -> Result<Name, Failure> {
     Name::parse(text).map_err(|error| {
         let failure = Failure::from(error);
@@ -64,7 +64,7 @@ pub(crate) fn channel_named(text: &str) -> Result<Name, Failure> {
     })
 }
 
-/// Prints messages as they are in their files, or as text; says on stderr what was left out.
+/// Prints messages as in their files, or as text, and warns of skipped files on stderr.
 fn print(context: &Context, reading: &Transcript, now: Timestamp) -> Result<(), Failure> {
     let reader = context.reader()?;
     for message in &reading.messages {
@@ -80,7 +80,7 @@ fn print(context: &Context, reading: &Transcript, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// One line of facts, then the text, indented. Nobody vouches for what a file says, and a model is told so.
+/// Renders one line of facts and the indented text. Messages in files are unverified, and a model is told so.
 fn text(message: &ChannelMessage, now: Timestamp, reader: Reader) -> String {
     let (bold, dim) = (anstyle::Style::new().bold(), anstyle::Style::new().dimmed());
     let trust = match reader {

@@ -62,14 +62,14 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
                 print(&context, claim, "has");
             }
             if claims.is_empty() {
-                context.printer.note("Nobody has claimed a task.");
+                context.printer.note("No task is claimed.");
             }
         }
         (Some(task), Some(fence)) => {
             print(&context, &hub.check_claim(task, context.identity()?, fence).await?, "has");
         }
         (Some(task), None) => {
-            let me = context.known(hub.directory().await?.as_ref())?;
+            let me = context.known_agent(hub.directory().await?.as_ref())?;
             let claim = if args.everywhere {
                 hub.claim_globally(task, me, lease, args.note).await?
             } else {
@@ -82,7 +82,7 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a claim. Scripts rely on the names of its fields.
+/// Prints a claim as text or JSON. Scripts rely on the names of its fields.
 pub(crate) fn print(context: &Context, claim: &TaskClaim, did: &str) {
     let TaskClaim { task, holder, fence, note, claimed_at, until } = claim;
     if context.printer.is_json() {

@@ -43,7 +43,7 @@ pub(crate) struct Doctor {
     full: bool,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Check {
     #[serde(rename = "check")]
@@ -75,7 +75,7 @@ impl Check {
 
 pub(crate) async fn run(args: Doctor, context: Context) -> Result<(), Failure> {
     let folder = context.workspace_folder()?;
-    // Before all else: a server that was stopped within a transaction keeps the database locked.
+    // First of all: a server that was stopped within a transaction keeps the database locked.
     if let Some(check) = doors::silent_server(&folder).await {
         print(&context, &check);
     }
@@ -100,7 +100,7 @@ pub(crate) async fn run(args: Doctor, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows on stderr what is being examined, where a person is watching.
+/// Spinner on stderr that names the current check, if a person is watching.
 struct Progress {
     bar: Option<indicatif::ProgressBar>,
 }
@@ -130,7 +130,7 @@ fn print(context: &Context, check: &Check) {
         Status::Warn => "warn ",
         Status::Fail => "FAIL ",
     };
-    // A file's name may hold a line break, and must not begin a line like this one.
+    // A file name may contain a line break; its second part must not look like a line of the report.
     let message = crate::show::plain(&check.message).replace('\n', "\n    ");
     context.printer.line(format_args!("{mark} {}: {message}", check.subject));
     if let Some(hint) = &check.hint {
@@ -146,7 +146,7 @@ async fn examine(
     progress: &Progress,
 ) -> Result<Vec<Check>, Failure> {
     let tree = Tree::open(folder)?;
-    let mut checks = disk::look(&tree);
+    let mut checks = disk::check_disk(&tree);
     let is_writable = checks.is_empty();
     let settings = config::load(folder)?;
     checks.extend(settings.ignored.iter().map(|ignored| {
@@ -199,7 +199,7 @@ async fn examine(
             checks.extend(repository(folder).await);
             return Ok(checks);
         }
-        // Not every damage is met by whoever opens it.
+        // Opening the database does not detect every kind of damage.
         DatabaseState::Damaged { .. } => Hub::mark_suspect(tree.root()),
         DatabaseState::Older { .. }
         | DatabaseState::Missing
@@ -227,7 +227,7 @@ async fn examine(
     };
     checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
     checks.extend(doors::server(&workspace, fix)?);
-    // First, so that what begins again is delivered with everything else.
+    // First, so that restored deliveries are delivered with all others.
     progress.step("looking for lost deliveries");
     let deliveries = journal::deliveries(&workspace, fix, extent).await?;
     if fix {
@@ -237,15 +237,15 @@ async fn examine(
     let is_writable = is_writable && waiting.is_none();
     checks.extend(waiting);
     progress.step("comparing the rows of the journal with their checksums");
-    checks.extend(journal::look(&workspace, fix, extent).await?);
+    checks.extend(journal::check_rows(&workspace, fix, extent).await?);
     checks.extend(deliveries);
-    checks.extend(files::look(&workspace, fix, extent, is_writable, progress).await?);
+    checks.extend(files::check_files(&workspace, fix, extent, is_writable, progress).await?);
     progress.step("looking at the other doors");
     checks.extend(doors::channels(&settings, &workspace, extent).await?);
     checks.extend(doors::nats(&settings, &workspace).await?);
     checks.extend(doors::swarm(context, &workspace).await?);
     checks.extend(doors::links(&workspace).await?);
-    if let Ok(places) = context.places() {
+    if let Ok(places) = context.suite_folders() {
         let suites = context.quiet_suites(&settings).await?;
         checks.extend(servers(&settings, &places, &suites.issues()));
         suites.close().await;
@@ -256,7 +256,7 @@ async fn examine(
     Ok(checks)
 }
 
-/// Databases and side files from elsewhere that were moved aside: nothing is said where there are none.
+/// Reports quarantined databases and side files from elsewhere; none is reported as no check at all.
 async fn quarantined(tree: &Tree, key: Option<HubKey>) -> Result<Vec<Check>, Failure> {
     let Some(key) = key else { return Ok(Vec::new()) };
     let names = Hub::foreign_databases(tree.root().clone(), key).await?;
@@ -276,19 +276,19 @@ async fn quarantined(tree: &Tree, key: Option<HubKey>) -> Result<Vec<Check>, Fai
     Ok(databases.chain(planted).collect())
 }
 
-/// What `install` wrote into the settings of clients: nothing is said where it still leads to a program.
+/// Reports entries that `install` wrote into clients' settings and whose program no longer exists.
 fn clients(context: &Context) -> Vec<Check> {
     let check = |(client, user, file, program): (Client, bool, PathBuf, String)| {
-        let word = client.word();
+        let word = client.cli_name();
         let message = format!("{} starts {program}, which is not there", file.display());
         let user = if user { " --user" } else { "" };
         Check::new("clients", Status::Warn, message)
             .hint(format!("`switchboard install {word}{user}` writes where the program is now"))
     };
-    install::gone(context).into_iter().map(check).collect()
+    install::find_missing_programs(context).into_iter().map(check).collect()
 }
 
-/// The MCP servers of the workspace: nothing is said where there are none.
+/// Checks the MCP servers of the workspace; no servers, no check.
 fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue]) -> Vec<Check> {
     let (found, trust) = (discover(&settings.suites, places), TrustStore::load(places));
     let problem = |problem: &Issue| {
@@ -297,7 +297,7 @@ fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue])
     };
     let mut checks: Vec<Check> =
         found.issues.iter().map(|broken| Check::new("servers", Status::Fail, problem(broken))).collect();
-    // Names that collide and rules that are none: the server is there, but not as it was meant.
+    // Colliding names and invalid rules: the server exists, but not as configured.
     let odd = problems.iter().filter(|problem| !found.issues.contains(problem)).chain(&found.warnings);
     checks.extend(odd.map(|odd| Check::new("servers", Status::Warn, problem(odd))));
     for child in &found.children {
@@ -324,7 +324,7 @@ fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue])
     checks
 }
 
-/// Mail and secrets in a repository are read by everyone who clones it.
+/// Warns if Git tracks files of `.switchboard/`: a clone contains them, with messages and secrets.
 async fn repository(folder: &Path) -> Option<Check> {
     let mut git = switchboard_sys::git::command(folder)
         .args(["ls-files", "--", ".switchboard"])

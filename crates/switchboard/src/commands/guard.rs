@@ -40,7 +40,8 @@ enum Verb {
 pub(crate) async fn run(args: Guard, context: Context) -> Result<(), Failure> {
     match args.command {
         None => match check(&context).await {
-            // One code for "it is somebody's", so that a hook can tell it from "who knows".
+            // Code 1 means "reserved by another agent" and nothing else, so that a hook can tell it from "could not
+            // be checked".
             Err(failure) if failure.exit == Exit::Failed && failure.code != "reserved" => {
                 Err(Failure { exit: Exit::Temporary, ..failure })
             }
@@ -54,7 +55,7 @@ pub(crate) async fn run(args: Guard, context: Context) -> Result<(), Failure> {
 async fn check(context: &Context) -> Result<(), Failure> {
     let here = std::env::current_dir().map_err(anyhow::Error::from)?;
     let tree = WorkTree::of(&here)?;
-    // Git may have been told where its folder is, and tells its hooks.
+    // Git may get its folder from the environment, and passes that on to hooks.
     if tree.root == tree.repository && std::env::var_os("GIT_DIR").is_none() {
         let message = format!("there is no repository of Git in {} or above it", here.display());
         return Err(Failure::new("no_repository", Exit::NotFound, message)
@@ -65,7 +66,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
     let hub = workspace.hub();
     let me = match context.identity() {
         Ok(agent) => Some(hub.directory().await?.canonical(&agent)),
-        // An agent without a name holds nothing.
+        // An agent without a name holds no reservations.
         Err(failure) if failure.code == UNNAMED => None,
         Err(failure) => return Err(failure),
     };
@@ -89,14 +90,14 @@ async fn check(context: &Context) -> Result<(), Failure> {
         }
     }
     let Some((_, first)) = met.first() else { return Ok(()) };
-    let lines: Vec<String> = met.iter().map(|(path, one)| told(path, one)).collect();
+    let lines: Vec<String> = met.iter().map(|(path, one)| describe_conflict(path, one)).collect();
     Err(Failure::new("reserved", Exit::Failed, lines.join("; ")).hint(format!(
         "ask {} (`switchboard send \"{}\" …`), wait, or commit all the same with `git commit --no-verify`",
         first.holder, first.holder
     )))
 }
 
-fn told(path: &str, one: &Reservation) -> String {
+fn describe_conflict(path: &str, one: &Reservation) -> String {
     let note = one.note.as_ref().map(|note| format!(": {}", show::inline(note))).unwrap_or_default();
     let (path, pattern) = (show::inline(path), show::inline(&one.pattern));
     format!("'{path}' is reserved by {} ('{pattern}' until {:.0}){note}", one.holder, one.until)

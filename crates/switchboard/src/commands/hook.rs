@@ -1,9 +1,9 @@
 //! `switchboard hook`
 //!
-//! What a client's hook calls. `input` is what the client says on stdin, `output` what it is told in return, `agent`
-//! whose mail it is, `idle` waits beside an idle session. A client must never be disturbed: where there is no workspace
-//! or no agent there is nothing to say, and nothing that goes wrong is reported with the exit code 2, by which hooks
-//! stop what a client is about to do.
+//! The command that a client's hooks run. `input` parses the client's JSON on stdin, `output` renders the response,
+//! `agent` finds whose mail it is, `idle` waits beside an idle session. A client must never be disturbed: without a
+//! workspace or an agent there is no output, and no error ends with exit code 2, by which hooks block what a client
+//! is about to do.
 
 mod agent;
 mod idle;
@@ -26,8 +26,8 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::person::lineage;
 
-/// Most bytes of a text that a client takes from a hook: Claude Code cuts at 10,000 characters, Codex at about as much.
-const ROOM: usize = 9_500;
+/// Most bytes of text in a hook's response: Claude Code truncates at 10,000 characters, Codex at about as many.
+const MAX_BYTES: usize = 9_500;
 
 /// Show new messages to an agent's model; called by the hooks of its client.
 ///
@@ -80,15 +80,15 @@ pub(crate) enum Event {
 }
 
 impl Client {
-    /// Its name, as in `switchboard install NAME`, and that of its agent where none is given.
-    pub(crate) fn word(self) -> &'static str {
+    /// Name of the client in `switchboard install NAME`, and the default name of its agent.
+    pub(crate) fn cli_name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
             Self::Codex => "codex",
         }
     }
 
-    /// What its agents say they are reached by.
+    /// Interface name that the client's agents register with.
     fn interface(self) -> &'static str {
         match self {
             Self::Claude => "claude-code",
@@ -98,8 +98,8 @@ impl Client {
 }
 
 impl Event {
-    /// What the clients call it. Idle is what a session is after either of two.
-    pub(crate) fn name(self) -> &'static str {
+    /// Name of the event in the client's settings. A session is idle after either of two events.
+    pub(crate) fn client_name(self) -> &'static str {
         match self {
             Self::SessionStart => "SessionStart",
             Self::UserPrompt => "UserPromptSubmit",
@@ -108,8 +108,8 @@ impl Event {
         }
     }
 
-    /// The word on our command line.
-    pub(crate) fn word(self) -> &'static str {
+    /// Name of the event on our command line.
+    pub(crate) fn cli_name(self) -> &'static str {
         match self {
             Self::SessionStart => "session-start",
             Self::UserPrompt => "user-prompt",
@@ -119,7 +119,7 @@ impl Event {
         }
     }
 
-    /// What the agent is doing from then on, where that changes.
+    /// Status of the agent after this event, if it changes.
     fn status(self) -> Option<&'static str> {
         match self {
             Self::SessionStart | Self::Stop | Self::Idle => Some("idle"),
@@ -130,27 +130,27 @@ impl Event {
 }
 
 pub(crate) async fn run(args: Hook, context: Context) -> Result<(), Failure> {
-    // Exit code 2 would stop the client.
-    shown(args, context).await.map_err(|failure| match failure.exit {
+    // Exit code 2 would block the client.
+    run_hook(args, context).await.map_err(|failure| match failure.exit {
         Exit::Usage => Failure { exit: Exit::Failed, ..failure },
         _ => failure,
     })
 }
 
-async fn shown(args: Hook, context: Context) -> Result<(), Failure> {
+async fn run_hook(args: Hook, context: Context) -> Result<(), Failure> {
     if args.event == Event::Idle && args.client != Client::Claude {
         return Err(Failure::new("no_such_hook", Exit::Failed, "only Claude Code has hooks that wake it")
             .hint(
                 "an idle Codex is reached as a worker, or in a terminal by `switchboard run --notify-mail`",
             ));
     }
-    // A worker's mail comes as its prompts.
+    // A worker receives its messages as prompts.
     let is_worker = lineage().launch().is_some_and(|launch| launch.kind == LaunchKind::Worker);
     if is_worker || (args.event == Event::Idle && !idle::can_wake()) {
         return Ok(());
     }
     let input = Input::read(args.event)?;
-    // A model within the model: what it is shown, its master does not see.
+    // A subagent's model would see the mail, and its main model would not.
     if input.is_of_a_subagent() {
         return Ok(());
     }
@@ -160,19 +160,25 @@ async fn shown(args: Hook, context: Context) -> Result<(), Failure> {
     }
     let workspace = context.open().await?;
     if let Some(agent) = agent::of(args.client, args.agent.as_deref(), &context, &workspace).await? {
-        tell(&args, &input, &workspace, &agent).await?;
+        print_digest(&args, &input, &workspace, &agent).await?;
     }
     workspace.close().await;
     Ok(())
 }
 
-/// Shows what there is, in the way that the client's hook has for it.
-async fn tell(args: &Hook, input: &Input, workspace: &Workspace, agent: &AgentId) -> Result<(), Failure> {
-    arrive(args.client, workspace, agent).await?;
-    // What was dropped into the folder a moment ago counts; without `serve` nobody else may have looked.
+/// Prints new mail in the form that the client's hook expects.
+async fn print_digest(
+    args: &Hook,
+    input: &Input,
+    workspace: &Workspace,
+    agent: &AgentId,
+) -> Result<(), Failure> {
+    register_if_unknown(args.client, workspace, agent).await?;
+    // Ingests files dropped a moment ago; without `serve` no other process may have done so.
     workspace.scan_mailbox(agent).await?;
     let again = args.event == Event::Stop && !input.stop_hook_active;
-    let digest = workspace.digest(agent, PushPolicy { max_bytes: ROOM, include_announced: again }).await?;
+    let digest =
+        workspace.digest(agent, PushPolicy { max_bytes: MAX_BYTES, include_announced: again }).await?;
     let stays_busy = digest.is_some() && args.event == Event::Stop;
     if let Some(digest) = digest {
         Answer::new(args.event, &digest.text).print().map_err(anyhow::Error::from)?;
@@ -185,8 +191,8 @@ async fn tell(args: &Hook, input: &Input, workspace: &Workspace, agent: &AgentId
     Ok(())
 }
 
-/// An agent that a hook names is known from then on, so that others can write to it.
-async fn arrive(client: Client, workspace: &Workspace, agent: &AgentId) -> Result<(), Failure> {
+/// Registers an agent that only a hook names, so that others can write to it.
+async fn register_if_unknown(client: Client, workspace: &Workspace, agent: &AgentId) -> Result<(), Failure> {
     if workspace.hub().directory().await?.agent(agent).is_none() {
         let new = ChatRegistration::new(agent.name.clone(), client.interface());
         workspace.register_chat_agent(new).await?;

@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// Counting stops here: nobody cares whether it is 5,000 or 6,000.
+/// Upper bound of the count: the difference between 5,000 and 6,000 does not matter.
 const COUNTED: usize = 1000;
 
 /// Read a mailbox, oldest message first.
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     let owner = context.mailbox_owner(args.agent.as_deref(), &directory)?;
     known_mailbox(&workspace, &owner, &directory).await?;
     workspace.scan_mailbox(&owner).await?;
-    // Whoever sent it may have been killed on the way, and it is there to be read.
+    // The sender's process may have been killed before the delivery; the message is there to be read.
     if !hub.pending_files(owner.clone()).await?.is_empty() {
         workspace.drain_deliveries().await?;
     }
@@ -78,13 +78,15 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     }
     summarise(&context, &workspace, &owner, &args, page.items.len(), page.more).await?;
     if page.damaged > 0 {
-        printer
-            .note(format_args!("{} damaged; `switchboard doctor` says more", count(page.damaged, "message")));
+        printer.note(format_args!(
+            "{} damaged; `switchboard doctor` shows details",
+            count(page.damaged, "message")
+        ));
     }
     if context.reads_own(&owner, &directory)? && !args.archived {
-        // What was cut short has not been seen.
+        // A truncated message does not count as seen.
         let whole = |mail: &&switchboard_hub::MailboxMessage| {
-            printer.is_json() || show::is_whole(&mail.stored, args.bodies.full, reader)
+            printer.is_json() || show::shows_all(&mail.stored, args.bodies.full, reader)
         };
         let shown = page.items.iter().filter(whole).map(|mail| mail.stored.message.id).collect();
         workspace.mark_seen(&owner, shown).await?;
@@ -121,14 +123,14 @@ async fn summarise(
         problems.iter().filter(|p| p.path == folder || p.path.starts_with(&format!("{folder}/"))).count();
     if here > 0 {
         printer.note(format_args!(
-            "{} could not be taken in; `switchboard doctor` says why",
+            "{} could not be ingested; `switchboard doctor` shows why",
             count(here, "file")
         ));
     }
     Ok(())
 }
 
-/// A mailbox of nobody is most likely a typing mistake.
+/// Refuses the mailbox of an unknown agent, most likely a typing error.
 pub(crate) async fn known_mailbox(
     workspace: &Workspace,
     owner: &AgentId,
@@ -146,7 +148,7 @@ pub(crate) async fn known_mailbox(
     })
 }
 
-/// The place in the journal of the message that `--since` names.
+/// Returns the journal position of the message that `--since` names.
 pub(crate) async fn seq_of(
     workspace: &Workspace,
     owner: Option<&AgentId>,
@@ -166,7 +168,7 @@ pub(crate) async fn seq_of(
     }
 }
 
-/// What is to be said of a message that retention may have removed: whoever goes on from it might miss something.
+/// Describes a message that retention may have removed: continuing from it might skip messages.
 async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, Failure> {
     let hub = workspace.hub();
     let oldest = hub.oldest_retained().await?;
@@ -174,7 +176,7 @@ async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, F
     else {
         return Ok(None);
     };
-    // An id tells when it was made; what is removed was accepted before the first one that is not.
+    // An id contains its time; everything removed was accepted before the first entry that remains.
     let first = hub.journal(oldest - 1, 1).await?.items.into_iter().next();
     let (made, _) = MessageId::parts(id);
     let is_older = first.is_none_or(|first| {
@@ -187,7 +189,7 @@ async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, F
     }))
 }
 
-/// "1 message", "2 messages".
+/// Formats a count with its noun: "1 message", "2 messages".
 pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     let agents = args.agents.iter().map(|name| Name::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let folder = context.new_workspace_folder()?;
     let settings = config::load(&folder)?;
-    // What is to be imported is read before anything is made: where it makes no sense, nothing happens.
+    // The import is parsed before anything is created: if it is invalid, nothing changes.
     let plan = import::Plan::read(&args, &folder)?;
     let (tree, made) = Tree::create(&folder)?;
     let key = ownership::hub_key(&folder)?;
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     }
     let imported = match plan {
         Some(plan) => {
-            let import = move || plan.carry_out(args.yes, &context);
+            let import = move || plan.apply(args.yes, &context);
             Some(tokio::task::spawn_blocking(import).await.map_err(anyhow::Error::from)??)
         }
         None => None,
@@ -100,7 +100,7 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
         printer.object(&object);
         return Ok(());
     }
-    // A name may hold spaces, and what is printed here is meant to be typed.
+    // A name may contain spaces, and this line is to be pasted into a shell.
     let first = names.first().map_or("codex", String::as_str);
     let first = if first.contains(' ') { format!("\"{first}\"") } else { first.to_owned() };
     printer.line("Next:");

@@ -1,8 +1,8 @@
 //! `switchboard install` and `switchboard uninstall`
 //!
-//! A client's settings are its owner's: they are read whole, changed in as few places as possible, with their comments
-//! and their order kept, and written in one go beside a copy of what was there. `entries` is what we write,
-//! `json` and `toml` put it into a text and take it out, `settings` is the file around the text.
+//! A client's settings belong to their owner: they are read as a whole, changed in as few places as possible, with
+//! comments and order retained, and written atomically beside a copy of the old file. `entries` is what we write,
+//! `json` and `toml` edit a text, `settings` is the file around the text.
 
 mod entries;
 mod json;
@@ -17,7 +17,7 @@ use switchboard_core::Name;
 use switchboard_sys::clock::Clock;
 
 use self::entries::Entries;
-use self::settings::{Place, Settings, Written};
+use self::settings::{Settings, SettingsPath, Written};
 use crate::cli::help::examples;
 use crate::commands::hook::Client;
 use crate::context::Context;
@@ -33,7 +33,7 @@ use crate::failure::{Exit, Failure};
 ])]
 pub(crate) struct Install {
     #[command(flatten)]
-    which: Which,
+    targets: Targets,
 
     /// Set the agent's name [default: the client's]
     #[arg(long, value_name = "NAME")]
@@ -45,12 +45,12 @@ pub(crate) struct Install {
 #[command(after_long_help = examples!["switchboard uninstall claude"])]
 pub(crate) struct Uninstall {
     #[command(flatten)]
-    which: Which,
+    targets: Targets,
 }
 
 /// The settings files to edit.
 #[derive(Debug, Args)]
-struct Which {
+struct Targets {
     /// The clients
     #[arg(required = true, value_enum)]
     clients: Vec<Client>,
@@ -64,12 +64,12 @@ struct Which {
     dry_run: bool,
 }
 
-/// The two files of a client that are written to.
+/// The two settings files of a client.
 struct Files {
-    /// Where its MCP servers stand.
-    servers: Place,
-    /// Where its hooks stand.
-    hooks: Place,
+    /// File of its MCP servers.
+    servers: SettingsPath,
+    /// File of its hooks.
+    hooks: SettingsPath,
 }
 
 pub(crate) fn install(args: &Install, context: &Context) -> Result<(), Failure> {
@@ -77,44 +77,45 @@ pub(crate) fn install(args: &Install, context: &Context) -> Result<(), Failure> 
     if named.as_ref().is_some_and(Name::is_human) {
         return Err(Failure::new("reserved_name", Exit::NotAllowed, "'human' is the person, not an agent"));
     }
-    // A project's files are for its whole team.
-    let program = if args.which.user { crate::program::own_path()? } else { crate::program::shared_name()? };
-    for client in &args.which.clients {
-        let files = files(*client, args.which.user, context)?;
+    // A project's files are shared with its whole team.
+    let program =
+        if args.targets.user { crate::program::own_path()? } else { crate::program::shared_name()? };
+    for client in &args.targets.clients {
+        let files = files(*client, args.targets.user, context)?;
         let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);
-        // One whose server has a name keeps it: hooks and server have to mean the same agent.
+        // An existing server keeps its agent's name: hooks and server must mean the same agent.
         let there = servers.edit(|text| agent_in(*client, text).map(|agent| (None, agent)))?;
         let agent = match named.as_ref().map(ToString::to_string).or(there) {
             Some(agent) => Some(agent),
-            // Which project a client will be at work in is not known: its agent is found when it is.
-            None if args.which.user => None,
-            None => Some(client.word().to_owned()),
+            // In user settings the project is unknown; the agent is found when the client runs.
+            None if args.targets.user => None,
+            None => Some(client.cli_name().to_owned()),
         };
         let entries = Entries { client: *client, program: program.clone(), agent, renames: named.is_some() };
-        servers.edit(|text| entries.put_server(text).map(|text| (text, ())))?;
-        hooks.edit(|text| json::put_hooks(text, &entries).map(|text| (text, ())))?;
-        write([servers, hooks], *client, &args.which, context)?;
-        if !args.which.dry_run {
-            context.printer.note(what_next(*client, args.which.user));
+        servers.edit(|text| entries.add_server(text).map(|text| (text, ())))?;
+        hooks.edit(|text| json::add_hooks(text, &entries).map(|text| (text, ())))?;
+        write([servers, hooks], *client, &args.targets, context)?;
+        if !args.targets.dry_run {
+            context.printer.note(next_step(*client, args.targets.user));
         }
     }
     Ok(())
 }
 
 pub(crate) fn uninstall(args: &Uninstall, context: &Context) -> Result<(), Failure> {
-    for client in &args.which.clients {
-        let files = files(*client, args.which.user, context)?;
+    for client in &args.targets.clients {
+        let files = files(*client, args.targets.user, context)?;
         let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);
-        servers.edit(|text| take_server(*client, text).map(|text| (text, ())))?;
-        hooks.edit(|text| json::take_hooks(text, *client).map(|text| (text, ())))?;
-        write([servers, hooks], *client, &args.which, context)?;
+        servers.edit(|text| remove_server(*client, text).map(|text| (text, ())))?;
+        hooks.edit(|text| json::remove_hooks(text, *client).map(|text| (text, ())))?;
+        write([servers, hooks], *client, &args.targets, context)?;
     }
     Ok(())
 }
 
-/// What clients have of ours that starts a program which is not there any more: the file, and the program. Files that
-/// cannot be read or understood say nothing.
-pub(crate) fn gone(context: &Context) -> Vec<(Client, bool, PathBuf, String)> {
+/// Lists entries of ours whose program no longer exists: the file, and the program. Files that cannot be read or
+/// parsed are skipped.
+pub(crate) fn find_missing_programs(context: &Context) -> Vec<(Client, bool, PathBuf, String)> {
     let mut gone = Vec::new();
     for (client, user) in
         [Client::Claude, Client::Codex].into_iter().flat_map(|one| [(one, false), (one, true)])
@@ -128,7 +129,8 @@ pub(crate) fn gone(context: &Context) -> Vec<(Client, bool, PathBuf, String)> {
             } else {
                 json::programs(settings.text(), client)
             };
-            let missing = programs.unwrap_or_default().into_iter().find(|program| entries::is_gone(program));
+            let missing =
+                programs.unwrap_or_default().into_iter().find(|program| entries::is_missing(program));
             gone.extend(missing.map(|program| (client, user, settings.path().to_owned(), program)));
         }
     }
@@ -142,33 +144,36 @@ fn agent_in(client: Client, text: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn take_server(client: Client, text: &str) -> Result<Option<String>, String> {
+fn remove_server(client: Client, text: &str) -> Result<Option<String>, String> {
     match client {
-        Client::Claude => json::take_server(text),
-        Client::Codex => toml::take_server(text),
+        Client::Claude => json::remove_server(text),
+        Client::Codex => toml::remove_server(text),
     }
 }
 
-/// Where a client keeps its settings.
+/// Returns the paths of a client's settings.
 fn files(client: Client, user: bool, context: &Context) -> Result<Files, Failure> {
     if user {
         let own = |variable: &str, below_home: &str| home(variable, below_home).ok_or_else(homeless);
         return Ok(match client {
             Client::Claude => {
                 let folder = own("CLAUDE_CONFIG_DIR", ".claude")?;
-                // Beside its folder, unless somebody has moved both.
+                // In the parent folder, unless the variable moved both.
                 let servers = own("CLAUDE_CONFIG_DIR", "")?.join(".claude.json");
-                Files { servers: Place::own(servers), hooks: Place::own(folder.join("settings.json")) }
+                Files {
+                    servers: SettingsPath::own(servers),
+                    hooks: SettingsPath::own(folder.join("settings.json")),
+                }
             }
             Client::Codex => {
                 let folder = own("CODEX_HOME", ".codex")?;
-                let servers = Place::own(folder.join("config.toml"));
-                Files { servers, hooks: Place::own(folder.join("hooks.json")) }
+                let servers = SettingsPath::own(folder.join("config.toml"));
+                Files { servers, hooks: SettingsPath::own(folder.join("hooks.json")) }
             }
         });
     }
     let folder = context.workspace_folder()?;
-    let within = |below: &str| Place::shared(&folder, below);
+    let within = |below: &str| SettingsPath::shared(&folder, below);
     Ok(match client {
         Client::Claude => {
             Files { servers: within(".mcp.json"), hooks: within(".claude/settings.local.json") }
@@ -177,7 +182,7 @@ fn files(client: Client, user: bool, context: &Context) -> Result<Files, Failure
     })
 }
 
-/// A folder that a variable names, or one below home.
+/// Returns the folder that a variable names, or one below home.
 fn home(variable: &str, below_home: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set(variable).or_else(|| Some(set("HOME")?.join(Path::new(below_home))))
@@ -188,13 +193,13 @@ fn homeless() -> Failure {
         .hint("set HOME")
 }
 
-fn write(files: [Settings; 2], client: Client, which: &Which, context: &Context) -> Result<(), Failure> {
+fn write(files: [Settings; 2], client: Client, targets: &Targets, context: &Context) -> Result<(), Failure> {
     for settings in &files {
         settings.check_writable()?;
     }
     for settings in files {
         let path = settings.path().display().to_string();
-        if which.dry_run && !context.printer.is_json() {
+        if targets.dry_run && !context.printer.is_json() {
             match settings.diff() {
                 Some(diff) => context.printer.line(diff.trim_end()),
                 None => context.printer.line(format_args!("{path}: nothing would change")),
@@ -203,11 +208,11 @@ fn write(files: [Settings; 2], client: Client, which: &Which, context: &Context)
         }
         let is_changed = settings.is_changed();
         let written =
-            if which.dry_run { Written::default() } else { settings.write(Clock::system().now())? };
+            if targets.dry_run { Written::default() } else { settings.write(Clock::system().now())? };
         let backup = written.backup.map(|backup| backup.display().to_string());
         if context.printer.is_json() {
             let mut line = Map::new();
-            line.insert("client".to_owned(), client.word().into());
+            line.insert("client".to_owned(), client.cli_name().into());
             line.insert("file".to_owned(), path.into());
             line.insert("changed".to_owned(), is_changed.into());
             line.insert("backup".to_owned(), object!(backup));
@@ -222,13 +227,13 @@ fn write(files: [Settings; 2], client: Client, which: &Which, context: &Context)
     Ok(())
 }
 
-/// What its owner still has to do.
-fn what_next(client: Client, user: bool) -> &'static str {
+/// Describes what the owner still has to do.
+fn next_step(client: Client, user: bool) -> &'static str {
     match (client, user) {
         (Client::Claude, false) => {
-            "Claude Code asks once whether to use the server of .mcp.json. Start it anew in this folder."
+            "Claude Code asks once whether to use the server of .mcp.json. Restart it in this folder."
         }
-        (Client::Claude, true) => "Start Claude Code anew.",
+        (Client::Claude, true) => "Restart Claude Code.",
         (Client::Codex, _) => {
             "Codex runs hooks that you have reviewed, and no others: start it here, trust the folder, and look at them with /hooks."
         }

@@ -13,13 +13,13 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::help::examples;
-use crate::commands::who::hear_all;
+use crate::commands::who::load_presence;
 use crate::config::Settings;
-use crate::context::{Context, HEAR_EVERY, Open};
+use crate::context::{Context, Open, WATCHER_POLL_INTERVAL};
 use crate::failure::{Exit, Failure};
-use crate::front::{Front, Passed};
+use crate::front::{Front, RawBypass};
 
-/// The version of this program. Another one may have other tools.
+/// Version of this program. Another version may have other tools.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Serve MCP on stdin and stdout, for an agent's client.
@@ -40,10 +40,10 @@ pub(crate) struct Mcp {
     alone: bool,
 }
 
-/// The socket on which `serve` answers the sessions of other processes.
+/// Socket on which `serve` answers the sessions of other processes.
 pub(crate) const SOCKET: &str = "mcp.sock";
 
-/// What may be said again to another server.
+/// Calls to replay or retry when the session moves to another server.
 const TOOL_TRAITS: ToolTraits = ToolTraits {
     is_session_state: door_workspace::registers_agent,
     is_retryable: door_workspace::is_idempotent,
@@ -66,10 +66,13 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
         lease_key: Some(lease_key.clone()),
         ..ToolConfig::default()
     };
-    let attached =
-        if args.alone || is_behind_suites() { None } else { join(&context, &config, lease_key).await? };
+    let attached = if args.alone || runs_inside_suite() {
+        None
+    } else {
+        relay_session(&context, &config, lease_key).await?
+    };
     let Some(attached) = attached else {
-        let here = Here::open(&context, &settings, config, shutdown.clone()).await?;
+        let here = LocalServer::open(&context, &settings, config, shutdown.clone()).await?;
         let (server, passed) = here.session();
         let result = Box::pin(switchboard_mcp::serve_stdio(server, passed, shutdown)).await;
         here.close().await;
@@ -77,7 +80,7 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
     };
     let here = OnceCell::new();
     let alone = async || {
-        let opened = Here::open(&context, &settings, config, shutdown.clone()).await?;
+        let opened = LocalServer::open(&context, &settings, config, shutdown.clone()).await?;
         let (server, passed) = here.get_or_init(|| async { opened }).await.session();
         Ok::<_, Failure>(InProcessServer::start(server, passed, shutdown.clone()))
     };
@@ -88,14 +91,13 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
     result
 }
 
-/// Whether this process stands behind a suite itself. `serve` does not know the way to it, and would not notice that
-/// it leads in a circle.
-fn is_behind_suites() -> bool {
+/// True if this process itself runs behind a suite. `serve` would not detect that relaying to it forms a cycle.
+fn runs_inside_suite() -> bool {
     std::env::var_os(door_suites::PROXY_CHAIN_VARIABLE).is_some_and(|via| !via.is_empty())
 }
 
-/// Has the `serve` of the workspace answer, where one runs that is the same program.
-async fn join(
+/// Relays the session to the workspace's `serve`, if one of the same version runs.
+async fn relay_session(
     context: &Context,
     config: &ToolConfig,
     lease_key: LeaseKey,
@@ -110,14 +112,14 @@ async fn join(
     Ok(attach(&place(&folder, SOCKET), &hello).await)
 }
 
-/// The workspace as this process has it open.
-struct Here {
+/// The workspace as opened by this process.
+struct LocalServer {
     open: Open,
     suites: Suites,
     front: Front,
 }
 
-impl Here {
+impl LocalServer {
     async fn open(
         context: &Context,
         settings: &Settings,
@@ -125,7 +127,7 @@ impl Here {
         shutdown: CancellationToken,
     ) -> Result<Self, Failure> {
         let open = context.open_running().await?;
-        tokio::spawn(hear(open.workspace.clone(), shutdown.clone()));
+        tokio::spawn(follow_presence(open.workspace.clone(), shutdown.clone()));
         tokio::spawn(context.clone().follow_watchers(open.workspace.clone(), shutdown.clone()));
         let suites = context.suites(settings, shutdown).await?;
         let swarm = context.swarm_tools(&open.workspace).await;
@@ -133,10 +135,10 @@ impl Here {
         Ok(Self { open, suites, front })
     }
 
-    /// The handler of the one session there is.
-    fn session(&self) -> (Front, Passed) {
+    /// Creates the handler of the one session.
+    fn session(&self) -> (Front, RawBypass) {
         let server = self.front.another();
-        let passed = server.passed();
+        let passed = server.raw_bypass();
         (server, passed)
     }
 
@@ -146,21 +148,21 @@ impl Here {
     }
 }
 
-/// Keeps this process told of the nodes of the router and of the agents of other hubs, as far as that is written down.
-async fn hear(workspace: Workspace, shutdown: CancellationToken) {
+/// Updates this process with the router's nodes and the agents of other hubs, as other processes record them.
+async fn follow_presence(workspace: Workspace, shutdown: CancellationToken) {
     loop {
-        let heard = hear_all(workspace.hub()).await;
+        let heard = load_presence(workspace.hub()).await;
         if let Err(failure) = heard {
             tracing::debug!("not all signs of life can be read: {}", failure.message);
         }
         tokio::select! {
-            () = tokio::time::sleep(HEAR_EVERY) => {}
+            () = tokio::time::sleep(WATCHER_POLL_INTERVAL) => {}
             () = shutdown.cancelled() => return,
         }
     }
 }
 
-/// Ends what runs when somebody asks politely, or closes the terminal that it runs in.
+/// Cancels `shutdown` at SIGTERM and SIGINT, and at SIGHUP unless this process outlives its terminal.
 pub(crate) fn stop_at_signals(shutdown: CancellationToken) -> Result<(), Failure> {
     let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
     if !switchboard_sys::platform::outlives_its_terminal() {

@@ -22,7 +22,7 @@ pub(crate) async fn run(_: Reap) -> Result<(), Failure> {
     Ok(reaper::run(stdin.map_err(anyhow::Error::from)?).await.map_err(anyhow::Error::from)?)
 }
 
-/// The reapers of this process, which are this program again.
+/// Returns the reapers of this process, which run this program.
 pub(crate) fn guard() -> Option<Guard> {
     static GUARD: OnceLock<Option<Guard>> = OnceLock::new();
     GUARD.get_or_init(|| Some(Guard::new(platform::own_program().ok()?, ["reap"]))).clone()

@@ -22,7 +22,7 @@ pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure
     let id = workspace.resolve_id_for(&context.identity()?, &args.id).await?;
     let unknown = || HubError::UnknownMessage { id: args.id.clone() };
     let (stored, mut receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
-    // Nobody may have kept house since then.
+    // No process may have done the housekeeping since.
     if stored.message.expires_at.is_some_and(|at| at <= workspace.hub().now())
         && receipt.deliveries.iter().any(|delivery| !delivery.state.is_final())
     {
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure
             "{} to {}: {}",
             door_workspace::native_id(&stored.message),
             receipt.to,
-            show::standing(&receipt)
+            show::state_name(&receipt)
         ));
         for delivery in &receipt.deliveries {
             let times: Vec<String> =

@@ -46,7 +46,7 @@ pub(crate) struct Reserve {
 
 pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> {
     let lease = args.lease.unwrap_or(RESERVATION_LEASE);
-    let (folder, tree) = context.place()?;
+    let (folder, tree) = context.working_tree()?;
     let patterns = patterns(&tree, &folder, &args.patterns)?;
     let workspace = context.open().await?;
     let hub = workspace.hub();
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
         let asked = patterns.len();
         let count = hub.unreserve(context.identity()?, tree, patterns).await?;
         if asked > 0 && count == 0 {
-            let message = format!("{} is not reserved by you in this tree", given(&args.patterns));
+            let message = format!("{} is not reserved by you in this tree", quote_patterns(&args.patterns));
             return Err(Failure::new("not_reserved", Exit::NotFound, message)
                 .hint("`switchboard reserve` lists who works at which files"));
         }
@@ -69,11 +69,11 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
             print(&context, one, &tree);
         }
         if all.is_empty() {
-            context.printer.note("Nobody has reserved files.");
+            context.printer.note("No files are reserved.");
         }
     } else {
         let asked = switchboard_hub::ReservationRequest {
-            agent: context.known(hub.directory().await?.as_ref())?,
+            agent: context.known_agent(hub.directory().await?.as_ref())?,
             tree: tree.clone(),
             patterns,
             shared: args.shared,
@@ -88,22 +88,22 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The patterns that are meant by what was typed in a folder.
-fn patterns(tree: &WorkTree, folder: &Path, given: &[String]) -> Result<Vec<Pattern>, Failure> {
+/// Resolves the patterns that were typed in a folder.
+fn patterns(tree: &WorkTree, folder: &Path, typed: &[String]) -> Result<Vec<Pattern>, Failure> {
     let mut patterns = Vec::new();
-    for text in given {
+    for text in typed {
         patterns.extend(tree.patterns(folder, text)?);
     }
     Ok(patterns)
 }
 
-/// What was typed, for an error.
-fn given(patterns: &[String]) -> String {
+/// Quotes the typed patterns for an error.
+fn quote_patterns(patterns: &[String]) -> String {
     let quoted: Vec<String> = patterns.iter().map(|text| format!("'{}'", show::inline(text))).collect();
     quoted.join(", ")
 }
 
-/// Prints a reservation. Scripts rely on the names of its fields.
+/// Prints a reservation as text or JSON. Scripts rely on the names of its fields.
 fn print(context: &Context, one: &Reservation, here: &WorkTree) {
     let Reservation { holder, tree, pattern, shared, note, made_at, until } = one;
     if context.printer.is_json() {

@@ -41,7 +41,7 @@ pub(crate) async fn run(args: RouteTo, context: Context) -> Result<(), Failure> 
     };
     let hub = workspace.hub();
     let directory = hub.directory().await?;
-    let message = asked(hub, directory.canonical(&context.identity()?), to);
+    let message = draft_message(hub, directory.canonical(&context.identity()?), to);
     let considered = consider(&message, &directory, args.allow_unregistered)?;
     let is_served = hub.service_holder("serve")?.is_some();
     let reached = considered.iter().filter(|one| one.choice().is_some()).count();
@@ -62,8 +62,8 @@ pub(crate) async fn run(args: RouteTo, context: Context) -> Result<(), Failure> 
     Ok(())
 }
 
-/// A message as it would be sent now.
-fn asked(hub: &Hub, from: AgentId, to: Address) -> Message {
+/// Builds the message as `send` would now.
+fn draft_message(hub: &Hub, from: AgentId, to: Address) -> Message {
     let id: MessageId = hub.next_id();
     Message {
         id,
@@ -88,12 +88,12 @@ fn asked(hub: &Hub, from: AgentId, to: Address) -> Message {
 
 fn text(one: &Considered, to: &Address, is_served: bool) -> String {
     let bold = anstyle::Style::new().bold();
-    let mut text = format!("{bold}{}{bold:#}  {}", one.recipient.agent, reason(one, to));
+    let mut text = format!("{bold}{}{bold:#}  {}", one.recipient.agent, explain_recipient(one, to));
     let choice = one.choice();
     for (route, fit) in &one.routes {
         let is_chosen = choice.is_some_and(|(chosen, _)| chosen == route);
         let mark = if is_chosen { '→' } else { ' ' };
-        let _ = write!(text, "\n  {mark} {route}  {}", verdict(*fit, is_chosen));
+        let _ = write!(text, "\n  {mark} {route}  {}", explain_route(*fit, is_chosen));
         if is_chosen && needs_serve(route.door()) && !is_served {
             text.push_str("; waits for `switchboard serve`");
         }
@@ -112,13 +112,13 @@ fn object(one: &Considered, to: &Address, is_served: bool) -> Value {
             "route": route.to_string(),
             "door": route.door().as_str(),
             "taken": is_chosen,
-            "why": verdict(*fit, is_chosen),
+            "why": explain_route(*fit, is_chosen),
         })
     });
     json!({
         "to": to.to_string(),
         "agent": one.recipient.agent.to_string(),
-        "why": reason(one, to),
+        "why": explain_recipient(one, to),
         "forwarded_from": one.recipient.forwarded_from.as_ref().map(ToString::to_string),
         "route": choice.map(|(route, _)| route.to_string()),
         "waits_for_serve": choice.is_some_and(|(route, _)| needs_serve(route.door()) && !is_served),
@@ -126,8 +126,8 @@ fn object(one: &Considered, to: &Address, is_served: bool) -> Value {
     })
 }
 
-/// Why the address leads to the recipient.
-fn reason(one: &Considered, to: &Address) -> String {
+/// Explains why the address leads to the recipient.
+fn explain_recipient(one: &Considered, to: &Address) -> String {
     let because = match &one.recipient.because {
         Because::Named => "has that name".to_owned(),
         Because::Alias(alias) => format!("'{alias}' is another name of it"),
@@ -147,8 +147,8 @@ fn reason(one: &Considered, to: &Address) -> String {
     }
 }
 
-/// What speaks for a route, or against it.
-fn verdict(fit: Fit, is_chosen: bool) -> &'static str {
+/// Explains why a route is used or not.
+fn explain_route(fit: Fit, is_chosen: bool) -> &'static str {
     match fit {
         Fit::InPlace => "the message lies there",
         Fit::WrittenTo if is_chosen => "taken: the message is written to that channel",
@@ -159,7 +159,7 @@ fn verdict(fit: Fit, is_chosen: bool) -> &'static str {
     }
 }
 
-/// Whether a door is worked off by `serve` alone.
+/// True if only `serve` delivers through this door.
 fn needs_serve(door: Door) -> bool {
     match door {
         Door::Workspace | Door::Channels => false,

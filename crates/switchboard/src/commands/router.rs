@@ -17,7 +17,7 @@ use crate::commands::mcp::stop_at_signals;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// A file with tokens has a line for each.
+/// Largest tokens file; it has one line per token.
 const TOKENS: u64 = 64 << 10;
 
 /// Let a program drive workers over NDJSON on stdin or a socket.
@@ -48,7 +48,7 @@ pub(crate) struct Router {
     tokens: Option<PathBuf>,
 }
 
-/// What the router does with running work when stdin ends.
+/// Action of the router when stdin ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnEof {
     /// Finish running work
@@ -83,7 +83,7 @@ pub(crate) async fn run(args: Router, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Serves the program that started us until it has hung up and everything was told.
+/// Serves the parent program until it closes the connection and all events are written.
 async fn stdio(args: &Router, running: &Running, shutdown: CancellationToken) -> Result<(), Failure> {
     let (input, output) = (standard_input()?, standard_output()?);
     let (eof, told) = (CancellationToken::new(), CancellationToken::new());
@@ -111,7 +111,7 @@ async fn stdio(args: &Router, running: &Running, shutdown: CancellationToken) ->
         served = serving => served,
         () = ending => Ok(()),
     };
-    // Nobody reads any more: then nobody is left to work for.
+    // No client reads any more, so no work remains.
     running.close().await;
     match served {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -129,7 +129,7 @@ fn announce(context: &Context, address: &str) {
     }
 }
 
-/// One token for the user, and those of the file for others.
+/// Collects a new token for the user and those of the file for other owners.
 fn tokens(file: Option<&Path>) -> Result<Access, Failure> {
     let own = Token::generate()?.reveal().to_owned();
     let mut tokens = vec![AccessToken { token: own, owner: None }];

@@ -1,8 +1,8 @@
 //! `switchboard run`
 //!
-//! The person's terminal is put into raw mode and all bytes go both ways unchanged, through a pty that the
-//! agent's program runs in. `outer` is the person's side, `keyboard` what is written into the pty, by the
-//! person and for mail, `mail` what there is to type, and `session` holds them together.
+//! The person's terminal is put into raw mode, and all bytes pass unchanged in both directions through a pty in
+//! which the agent's program runs. `outer` is the person's side, `keyboard` writes into the pty for the person and
+//! for messages, `mail` selects what to type, and `session` connects them.
 
 mod keyboard;
 mod mail;
@@ -18,7 +18,7 @@ use switchboard_core::{AgentId, Name, OFFLINE};
 use switchboard_hub::Registration;
 use switchboard_sys::lineage::{Launch, LaunchKind, NO_SHARED_DAEMON};
 
-use self::session::{Ended, Session};
+use self::session::{Session, SessionEnd};
 use crate::cli::help::examples;
 use crate::commands::reap::guard;
 use crate::context::Context;
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
         Failure::new("not_started", Exit::Failed, format!("cannot run `{program}`: {error}"))
             .hint("check the command after `--`, and that it is in PATH")
     })?;
-    let held = log::Hold::begin();
+    let held = log::Hold::start();
     let (turns, wanted) = tokio::sync::mpsc::channel(1);
     let config = &workspace.config().terminals;
     let notices = args.notify_mail || config.notify_mail;
@@ -83,7 +83,7 @@ pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
     let ended = session.run(wanted, config.idle, mail, &is_typing).await;
     drop(held);
     let how = match &ended {
-        Ok(Ended { code }) => format!("its program ended with code {code}"),
+        Ok(SessionEnd { code }) => format!("its program ended with code {code}"),
         Err(error) => format!("its terminal failed: {error}"),
     };
     if let Err(error) = workspace.set_status(&agent, OFFLINE, Some(&how)).await {
@@ -91,11 +91,11 @@ pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
     }
     open.close().await;
     let ended = ended.map_err(anyhow::Error::from)?;
-    // The program's own code, which is none of ours.
+    // The program's own exit code, not one of ours.
     std::process::exit(ended.code);
 }
 
-/// The command to start: Codex is kept from serving this session by another session's daemon.
+/// Builds the command. Codex is prevented from serving this session by another session's daemon.
 fn command_line(command: &[OsString]) -> Vec<OsString> {
     let mut words = command.to_vec();
     let is_codex = |program: &OsString| Path::new(program).file_stem().is_some_and(|stem| stem == "codex");

@@ -33,7 +33,7 @@ pub(crate) struct Search {
     bodies: FullBodies,
 }
 
-/// So many messages take longer to index than anybody waits without being told why: about half a second.
+/// From this many messages on, indexing takes about half a second, so the delay is explained.
 const MANY: u64 = 10_000;
 
 pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
         None => None,
     };
     let working = context.printer.working("searching");
-    // Without a terminal, one line says why it takes long.
+    // Without a terminal, one line explains the delay.
     let told = std::cell::Cell::new(context.printer.is_json() || working.is_some());
     let progress = |missing: u64| match &working {
         Some(bar) => bar.set_message(format!("indexing {missing} messages that were never searched")),

@@ -20,12 +20,12 @@ use crate::cli::help::examples;
 use crate::cli::json_error::describe_json_error;
 use crate::cli::options::{Metadata, ReplyTo};
 use crate::cli::values::{duration, lifetime};
-use crate::commands::who::hear_all;
+use crate::commands::who::load_presence;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// How long `send` waits for its own mailbox file; longer only when the disk hangs.
+/// How long `send` waits for the recipient's mailbox file. It takes longer only if the disk hangs.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// Send a message to an agent, a team, a channel or everyone.
@@ -93,7 +93,7 @@ pub(crate) struct Send {
 }
 
 impl Send {
-    /// Whether it waits for the answer.
+    /// True if it waits for the reply.
     pub(crate) fn waits(&self) -> bool {
         self.wait
     }
@@ -101,7 +101,7 @@ impl Send {
 
 pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     let from = context.identity()?;
-    // Before the workspace is opened: what is no address at all needs none.
+    // Before the workspace is opened: an invalid address needs none.
     let mut to: Address = args.to.parse()?;
     let kind = kind(&args)?;
     let mut metadata = metadata(args.metadata.metadata.as_deref())?;
@@ -128,7 +128,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     }
     workspace.check_execute(&kind, &to).await?;
     if args.wait {
-        answer::can_be_given(workspace, &from).await?;
+        answer::check_sender(workspace, &from).await?;
     }
     let now = workspace.hub().now();
     let expires_at = args.ttl.map(|ttl| expiry(ttl, now)).transpose()?;
@@ -163,7 +163,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         }
     }
     if unmounted.is_none() {
-        // Accepted is accepted: should the mailbox not answer in time, the outbox goes on trying.
+        // The message is accepted either way: if the mailbox does not respond in time, the outbox retries.
         let settled = tokio::time::timeout(ARRIVAL, workspace.hub().wait_until_settled(accepted.id)).await;
         drop(settled);
     }
@@ -187,7 +187,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     result
 }
 
-/// An unknown recipient may be one that only reads files.
+/// Adds to an unknown recipient that it may be one that only reads files.
 fn unknown_to_files(error: WorkspaceError) -> Failure {
     let failure = Failure::from(error);
     let hint = failure.hint.clone().unwrap_or_default();
@@ -204,7 +204,7 @@ fn kind(args: &Send) -> Result<Kind, Failure> {
     kind_named(args.kind.as_deref().unwrap_or(default))
 }
 
-/// One of the five actions.
+/// Parses one of the five kinds.
 pub(crate) fn kind_named(text: &str) -> Result<Kind, Failure> {
     if Kind::ACTIONS.contains(&text)
         && let Ok(kind) = Kind::parse(text)
@@ -228,7 +228,7 @@ fn metadata(text: Option<&str>) -> Result<Map<String, Value>, Failure> {
     })
 }
 
-/// A claim as the hub reads it in a message.
+/// Parses a claim into the form that the hub reads in a message.
 fn claim_of(text: &str) -> Result<Value, Failure> {
     let parts = text.rsplit_once(':').and_then(|(task, fence)| Some((task, fence.parse::<i64>().ok()?)));
     let Some((task, fence)) = parts else {
@@ -280,9 +280,9 @@ async fn print_receipt(
         return Ok(());
     }
     printer.line(format_args!("{}", door_workspace::native_id(&stored.message)));
-    // Of those with a mailbox, this process has heard already.
+    // The presence of agents with a mailbox is already known to this process.
     if receipt.deliveries.iter().any(|delivery| delivery.route.door() != Door::Workspace) {
-        hear_all(workspace.hub()).await?;
+        load_presence(workspace.hub()).await?;
     }
     let watched = watched(context, workspace, receipt).await?;
     for delivery in &receipt.deliveries {
@@ -294,7 +294,7 @@ async fn print_receipt(
             Awareness::Offline => ", offline",
         };
         match watched.get(&delivery.agent).filter(|_| delivery.route.door() == Door::Workspace) {
-            // It is awake, but not at its mailbox.
+            // The agent is awake, but does not read its mailbox.
             Some(channel) => printer.note(format_args!(
                 "{0}: {1}; its watcher answers in a channel: `switchboard send '#{channel}' \"@{0} …\"`",
                 delivery.agent, delivery.state
@@ -305,13 +305,13 @@ async fn print_receipt(
     let from = &stored.message.from;
     if !from.is_human() && workspace.hub().directory().await?.agent(from).is_none() {
         printer.note(format_args!(
-            "note: '{from}' is not registered, so nobody can answer it; `switchboard agents register \"{from}\"`"
+            "note: '{from}' is not registered and cannot receive a reply; `switchboard agents register \"{from}\"`"
         ));
     }
     Ok(())
 }
 
-/// The channels that those who get a message watch now, where they read channels at all.
+/// Returns the channels that recipients watch now, for those that read channels.
 async fn watched(
     context: &Context,
     workspace: &Workspace,
@@ -336,16 +336,16 @@ async fn watched(
         .collect())
 }
 
-/// What the sender must know when the message is accepted but has not arrived. Whoever waits for an answer waits also for
-/// somebody at the other end of a network to be there again.
+/// Returns the failure if a message was accepted but not delivered. A sender that waits for a reply also waits for a
+/// disconnected peer.
 fn undelivered(receipt: &Receipt, waits: bool) -> Option<Failure> {
-    if let Some(failure) = nobody_gets(receipt) {
+    if let Some(failure) = undeliverable(receipt) {
         return Some(failure);
     }
     let is_far = |d: &Delivery| matches!(d.route.door(), Door::Swarm | Door::Nats);
     let late = |d: &&Delivery| match d.state {
         DeliveryState::Failed { .. } => !(waits && is_far(d)),
-        // Ours to deliver, and we waited for it: something is wrong with the disk.
+        // The delivery is local, and it was awaited: the disk has a problem.
         DeliveryState::Queued | DeliveryState::InFlight => d.route.door() == Door::Workspace,
         _ => false,
     };
@@ -357,13 +357,13 @@ fn undelivered(receipt: &Receipt, waits: bool) -> Option<Failure> {
             "do not send it again: it is kept and retried by the next `switchboard` command or `switchboard serve`"
         }
         Door::Workers | Door::Swarm | Door::Nats => {
-            "do not send it again: it is kept, and `switchboard serve` goes on trying"
+            "do not send it again: it is kept, and `switchboard serve` retries it"
         }
     }))
 }
 
-/// What the sender must know where everybody's delivery has ended and nobody has the message.
-fn nobody_gets(receipt: &Receipt) -> Option<Failure> {
+/// Returns the failure if every delivery has ended and no recipient has the message.
+fn undeliverable(receipt: &Receipt) -> Option<Failure> {
     let is_over = |d: &Delivery| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired);
     let first = receipt.deliveries.first().filter(|_| receipt.deliveries.iter().all(is_over))?;
     let reason = first.note.as_deref().unwrap_or(first.state.as_str());
@@ -371,6 +371,6 @@ fn nobody_gets(receipt: &Receipt) -> Option<Failure> {
     let id = door_workspace::to_native(receipt.id);
     Some(
         Failure::new("not_delivered", Exit::Failed, show::plain(&message))
-            .hint(format!("`switchboard receipt {id}` says what became of it")),
+            .hint(format!("`switchboard receipt {id}` shows its delivery status")),
     )
 }

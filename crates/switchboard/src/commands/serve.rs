@@ -60,7 +60,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// The settings of the swarms, with what the command line says of the listener in place of what the file says.
+    /// Returns the settings of the swarms; listener options of the command line override the file.
     fn swarm(&self, settings: &Settings) -> Result<Option<door_swarm::Config>, Failure> {
         let Some(header) = self.behind_proxy.clone() else { return settings.swarm() };
         let mut config = settings.swarm()?.ok_or_else(|| {
@@ -74,7 +74,7 @@ impl Serve {
     }
 }
 
-/// Where requests of a proxy are taken where nothing else is said: what docs/proxy.md passes them on to.
+/// Default address for a proxy's requests, which docs/proxy.md uses.
 const BEHIND_PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
 /// Enough for the most sessions and connections, with files to spare.
@@ -102,7 +102,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
             tracing::warn!(error = %error, "no terminals are served");
         }
     });
-    // The doors go on until the last client is answered, and then deliver what it sent.
+    // The doors run until the last client is answered, and then deliver what it sent.
     let doors = CancellationToken::new();
     let channels = channel_config(&settings, &workspace);
     let channels = run_channels(channels, workspace.hub().clone(), doors.clone()).await?;
@@ -111,7 +111,8 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), doors.clone()));
     tokio::spawn(context.clone().follow_watchers(workspace.clone(), shutdown.clone()));
     let notified = tokio::spawn(notify(settings.notify.clone(), workspace.clone(), shutdown.clone()));
-    let workers = Running::beside(&workspace, context.workspace_folder()?, settings.legacy_router).await?;
+    let workers =
+        Running::start_in_serve(&workspace, context.workspace_folder()?, settings.legacy_router).await?;
     announce(&context, &workspace, &listening.info, public);
     let answered = tokio::spawn({
         let (shutdown, doors) = (shutdown.clone(), doors.clone());
@@ -129,13 +130,13 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let _ = tokio::join!(answered, terminals, channels, link, notified, swarm);
     suites.close().await;
     workspace.close().await;
-    // Not before the hub has closed: what waits for a worker is left as it is, for the next one.
+    // Only after the hub has closed: deliveries that wait for a worker are left to the next one.
     drop(workers);
     drop(service);
     Ok(result?)
 }
 
-/// Keeps the hub linked with others, where it is to be, for as long as `shutdown` does not end it.
+/// Runs the NATS link until `shutdown`, if one is configured.
 async fn link(config: Option<door_nats::Config>, hub: Hub, shutdown: CancellationToken) {
     let Some(config) = config else { return };
     if let Err(error) = door_nats::run(config, hub, shutdown).await {
@@ -143,7 +144,7 @@ async fn link(config: Option<door_nats::Config>, hub: Hub, shutdown: Cancellatio
     }
 }
 
-/// Notifies the person of mail, where that is wanted.
+/// Notifies the person of mail, if configured.
 async fn notify(config: Option<NotifyConfig>, workspace: Workspace, shutdown: CancellationToken) {
     if let Some(config) = config {
         crate::notify::run(config, workspace, shutdown).await;
@@ -169,7 +170,7 @@ fn announce(context: &Context, workspace: &Workspace, info: &ServerInfo, public:
     }
 }
 
-/// `GET /metrics`: what has been counted, in the form of Prometheus.
+/// `GET /metrics`: the counters in Prometheus' text format.
 fn metrics() -> axum::Router {
     let Some(counts) = telemetry::install_metrics() else { return axum::Router::new() };
     let show = move || {
@@ -179,7 +180,7 @@ fn metrics() -> axum::Router {
     axum::Router::new().route("/metrics", axum::routing::get(show))
 }
 
-/// The listener at work, and the files that lead clients to it.
+/// The running listener, and the files that lead clients to it.
 struct Listening {
     server: JoinHandle<()>,
     attached: JoinHandle<()>,
@@ -220,14 +221,14 @@ impl Listening {
         let server = tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(error = %error, "no longer listening");
-                // Without its listener this is not what was asked for.
+                // `serve` without its listener is an error.
                 shutdown.cancel();
             }
         });
         Ok(Self { server, attached, info, folder })
     }
 
-    /// Answers the sessions that other processes have over stdio. Where that is not possible, they go on by themselves.
+    /// Answers the sessions of other processes over stdio. If that fails, they continue by themselves.
     async fn answer_others(folder: &Dir, first: Arc<Front>, shutdown: CancellationToken) -> JoinHandle<()> {
         let listener = match OwnListener::bind(place(folder.path(), SOCKET)).await {
             Ok(listener) => listener,
@@ -245,13 +246,13 @@ impl Listening {
                 lease_key: Some(hello.lease_key.clone()),
                 connection,
             });
-            let passed = front.passed();
+            let passed = front.raw_bypass();
             Some((front, passed))
         };
         tokio::spawn(serve_attached(listener, session, shutdown))
     }
 
-    /// Waits until the connections are closed and takes the signpost down.
+    /// Waits until the connections are closed and removes `server_info.json`.
     async fn finish(self) {
         let _ = tokio::join!(self.server, self.attached);
         if let Err(error) = self.info.remove(&self.folder) {

@@ -82,7 +82,7 @@ pub(crate) async fn run(args: Suite, context: Context) -> Result<(), Failure> {
     }
 }
 
-/// Files, and locks on them, are waited for: that is no work for the thread that everything else runs on.
+/// Work on files and their locks blocks, so it runs off the thread of the event loop.
 async fn about_files(verb: Verb, context: Context) -> Result<(), Failure> {
     let workspace = Workspace::open(&context)?;
     let work = move || match verb {
@@ -99,12 +99,12 @@ async fn about_files(verb: Verb, context: Context) -> Result<(), Failure> {
     tokio::task::spawn_blocking(work).await.map_err(anyhow::Error::from)?
 }
 
-/// The suites of the workspace, for a verb that uses them.
+/// Opens the suites of the workspace for a verb.
 async fn open(context: &Context) -> Result<Suites, Failure> {
     context.quiet_suites(&context.settings()?).await
 }
 
-/// The workspace as the verbs of `suite` see it.
+/// The workspace for the verbs of `suite`.
 pub(crate) struct Workspace {
     pub(crate) places: SuitePaths,
     pub(crate) settings: Settings,
@@ -112,20 +112,20 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     pub(crate) fn open(context: &Context) -> Result<Self, Failure> {
-        Ok(Self { places: context.places()?, settings: context.settings()? })
+        Ok(Self { places: context.suite_folders()?, settings: context.settings()? })
     }
 
     pub(crate) fn discover(&self) -> Discovery {
         discover(&self.settings.suites, &self.places)
     }
 
-    /// A path as it is shown: relative to the workspace where it is in there.
+    /// Formats a path, relative to the workspace if it is inside.
     pub(crate) fn shown(&self, path: &std::path::Path) -> String {
         path.strip_prefix(&self.places.workspace).unwrap_or(path).display().to_string()
     }
 }
 
-/// A name as it can be typed again.
+/// Formats a name so that it can be pasted.
 pub(crate) fn typed(name: &str) -> String {
     if name.contains(' ') { format!("\"{name}\"") } else { name.to_owned() }
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// How many messages are read at a time while following.
+/// Messages per read while following.
 const STEP: usize = 200;
 
 /// Show the newest messages of all agents, and follow new ones.
@@ -45,7 +45,7 @@ pub(crate) struct Tail {
 }
 
 pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
-    // Following is a good moment to take in what others drop; a single look takes in nothing.
+    // Following also ingests dropped files; a single listing does not.
     let open = if args.follow { Some(context.open_running().await?) } else { None };
     let workspace = match &open {
         Some(open) => open.workspace.clone(),
@@ -60,10 +60,10 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     } else {
         let mut page = hub.newest(args.limit.limit.max(1)).await?;
         if args.limit.limit == 0 {
-            // Only what comes from now on.
+            // Only messages from now on.
             last = page.items.pop().map_or(0, |stored| stored.seq);
         }
-        // What was done since the first of them belongs between them.
+        // Activity since the first of these messages is shown between them.
         let first = page.items.first().filter(|_| page.more).map_or(0, |stored| stored.seq);
         let doings = if args.limit.limit == 0 { Vec::new() } else { hub.activity(0, first, STEP).await? };
         done = doings.last().map_or(done, |doing| doing.id);
@@ -87,7 +87,7 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a page with what was done between its messages; returns the place of its last message.
+/// Prints a page of messages with the activity between them; returns the position of its last message.
 async fn show_page(
     workspace: &Workspace,
     context: &Context,
@@ -108,11 +108,11 @@ async fn show_page(
     Ok(page.items.last().map_or(0, |stored| stored.seq))
 }
 
-/// Prints what an agent did that is no message.
+/// Prints an agent's activity that is not a message.
 fn show_doing(workspace: &Workspace, context: &Context, args: &Tail, doing: &Activity) {
     let Activity { at, agent, what, thing, detail, .. } = doing;
     if context.printer.is_json() {
-        // Scripts that do not ask for them rely on one message a line.
+        // Scripts that do not request events rely on one message per line.
         if args.events {
             context.printer.object(&json!({
                 "event": what,
@@ -130,7 +130,7 @@ fn show_doing(workspace: &Workspace, context: &Context, args: &Tail, doing: &Act
     context.printer.line(format_args!("{dim}· {agent} {what} {}{detail}  {ago}{dim:#}", show::inline(thing)));
 }
 
-/// Prints messages with what became of each.
+/// Prints messages with the state of each.
 pub(crate) async fn print_messages(
     workspace: &Workspace,
     context: &Context,
@@ -139,7 +139,7 @@ pub(crate) async fn print_messages(
 ) -> Result<(), Failure> {
     for stored in messages {
         let receipt = workspace.hub().receipt(stored.message.id).await?;
-        let state = receipt.as_ref().map_or("queued", |(_, receipt)| show::standing(receipt));
+        let state = receipt.as_ref().map_or("queued", |(_, receipt)| show::state_name(receipt));
         if context.printer.is_json() {
             context.printer.object(&show::MessageLine::new(stored, state));
         } else {

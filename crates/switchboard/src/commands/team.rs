@@ -126,7 +126,7 @@ pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes to the members and says for each what became of it.
+/// Sends the messages to the members and prints the result for each.
 async fn message(context: &Context, letter: OutgoingTeamMessage) -> Result<(), Failure> {
     let open = context.open_door().await?;
     let sent = open.workspace.send_team_message(letter).await?;

@@ -75,7 +75,7 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whoever waits is there, which is noted now and then.
+/// Heartbeat of an agent that waits.
 pub(crate) struct Alive<'w> {
     workspace: &'w Workspace,
     agent: Option<&'w AgentId>,
@@ -83,12 +83,12 @@ pub(crate) struct Alive<'w> {
 }
 
 impl<'w> Alive<'w> {
-    /// Nothing is noted where there is no agent.
+    /// Creates a heartbeat; without an agent it records nothing.
     pub(crate) fn new(workspace: &'w Workspace, agent: Option<&'w AgentId>) -> Self {
         Self { workspace, agent, next: Instant::now() }
     }
 
-    /// Notes that the agent is there, where that is due.
+    /// Records that the agent is alive, if that is due.
     pub(crate) async fn note(&mut self) {
         /// Well within the time after which an agent counts as stale.
         const EVERY: Duration = Duration::from_secs(30);
@@ -101,7 +101,7 @@ impl<'w> Alive<'w> {
     }
 }
 
-/// What has come. Where its reader waits for it, it is held, so that nobody else shows it.
+/// Waits for unseen messages. If the mailbox's owner waits, it holds them, so that no other adapter shows them.
 async fn arrival(
     open: &Open,
     owner: &AgentId,

@@ -114,7 +114,7 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
     let (agent, channel) = (watcher.agent.clone(), watcher.channel.clone());
     let mut config = channel_config(&settings, &open.workspace);
     config.watchers = vec![watcher];
-    // Before anything is promised: the folder is there and the channel has its reader.
+    // Before the output: the folder must exist and the channel must have its reader.
     let channels = door_channels::Channels::open(config.clone(), open.workspace.hub().clone()).await?;
     channels.check_writable().await?;
     channels.register_watchers().await?;
@@ -142,7 +142,7 @@ fn watcher(args: Watch) -> Result<WatcherConfig, Failure> {
         });
     }
     if watcher.command.is_empty() {
-        return Err(Failure::new("no_command", Exit::Usage, "nothing is said about what answers")
+        return Err(Failure::new("no_command", Exit::Usage, "no program is given that answers")
             .hint("give a program after `--`, or --preset codex, claude or gemini"));
     }
     if args.argument {

@@ -29,7 +29,7 @@ pub(crate) struct Who {
     agent: Option<String>,
 }
 
-/// One agent, with the last that was heard of it by any way.
+/// One agent with its latest presence from any door.
 struct Row<'d> {
     id: AgentId,
     record: Option<&'d AgentRecord>,
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     let hub = workspace.hub();
     let directory = hub.directory().await?;
-    hear_all(hub).await?;
+    load_presence(hub).await?;
     let mut entries: BTreeMap<AgentId, PresenceEntry> = context
         .presence_entries(&workspace)
         .await?
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
         let id: AgentId = name.parse()?;
         let id = directory.addressee(&id).map_or(id, |record| record.id.clone());
         if !agents.contains_key(&id) {
-            // The error that names those like it.
+            // Returns the error that suggests similar names.
             crate::commands::agents::known(&workspace, name).await?;
         }
         agents.retain(|agent, _| *agent == id);
@@ -82,15 +82,15 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells this process what others have heard: of the nodes of the router, and of agents on other hubs.
-pub(crate) async fn hear_all(hub: &Hub) -> Result<(), Failure> {
+/// Updates this process with the presence that others recorded: of the router's nodes, and of agents on other hubs.
+pub(crate) async fn load_presence(hub: &Hub) -> Result<(), Failure> {
     door_nats::load_remote_presence(hub).await?;
     door_workers::load_node_presence(hub).await?;
     Ok(())
 }
 
 impl<'d> Row<'d> {
-    /// What was heard last counts; of a watcher it is also known where and in which process.
+    /// Merges the presence: the latest sign of life counts. A watcher's entry also has its host and process.
     fn new(presence: Presence, record: Option<&'d AgentRecord>, entry: Option<PresenceEntry>) -> Self {
         let mut row = Self {
             id: presence.agent,
@@ -131,7 +131,7 @@ impl<'d> Row<'d> {
     }
 }
 
-/// The channels that an agent of another hub reads there.
+/// Returns the channels that an agent of another hub reads there.
 fn channels_of(record: &AgentRecord) -> Option<String> {
     let channel = |route: &Route| match route {
         Route::Channel { channel } => Some(channel.to_string()),

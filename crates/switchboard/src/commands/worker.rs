@@ -119,7 +119,7 @@ enum Decision {
 }
 
 impl Decision {
-    fn word(self) -> &'static str {
+    fn wire_name(self) -> &'static str {
         match self {
             Self::Accept => "accept",
             Self::AcceptForSession => "accept_for_session",
@@ -148,13 +148,13 @@ pub(crate) async fn run(args: Worker, context: Context) -> Result<(), Failure> {
             Ok(())
         }
         Verb::Queue(args) => {
-            let job = args.job.as_deref().map(whole_job).transpose()?;
+            let job = args.job.as_deref().map(job_only).transpose()?;
             let answer = ask(&context, "queue_list", json!({ "job_id": job })).await?;
             show::queue(&context, &answer);
             Ok(())
         }
         Verb::Terminate(args) => {
-            let job = whole_job(&args.job)?;
+            let job = job_only(&args.job)?;
             let answer = ask(&context, "terminate", json!({ "job_id": job })).await?;
             let tokens = answer["total_tokens"].as_u64().unwrap_or_default();
             show::done(&context, &answer, format_args!("{job} is over. It has used {tokens} tokens."));
@@ -169,11 +169,11 @@ async fn approve(args: Approve, context: Context) -> Result<(), Failure> {
         show::approvals(&context, &answer);
         return Ok(());
     };
-    let action = format!("answer {} with {}", crate::show::plain(&approval), args.decision.word());
+    let action = format!("answer {} with {}", crate::show::plain(&approval), args.decision.wire_name());
     require_person(&context, &action, args.consent.yes)?;
-    let payload = json!({ "approval_id": approval, "decision": args.decision.word() });
+    let payload = json!({ "approval_id": approval, "decision": args.decision.wire_name() });
     let answer = ask(&context, "approve", payload).await?;
-    show::done(&context, &answer, format_args!("Answered: {}.", args.decision.word()));
+    show::done(&context, &answer, format_args!("Answered: {}.", args.decision.wire_name()));
     Ok(())
 }
 
@@ -184,13 +184,13 @@ async fn connect(context: &Context) -> Result<Client, Failure> {
     Ok(Client::connect(&folder, Some(context.identity()?.name.as_str())).await?)
 }
 
-/// Asks once; what the answer says.
+/// Sends one command and returns its response.
 async fn ask(context: &Context, command: &str, payload: Value) -> Result<Value, Failure> {
     let mut client = connect(context).await?;
     Ok(client.request(command, &payload).await?.data)
 }
 
-/// Stops the turn of a node, or those of all nodes of a job on which one runs.
+/// Interrupts the turn of a node, or of all running nodes of a job.
 async fn interrupt(args: &Nodes, context: &Context) -> Result<(), Failure> {
     let mut client = connect(context).await?;
     let (job, node) = split(&args.node)?;
@@ -217,14 +217,14 @@ async fn interrupt(args: &Nodes, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// How many nodes a job has.
+/// Returns how many nodes a job has.
 async fn count(client: &mut Client, job: &str) -> Result<u32, Failure> {
     let status = client.request("job_status", &json!({ "job_id": job })).await?.data;
     let nodes = status["nodes"].as_array().map_or(0, Vec::len);
     Ok(u32::try_from(nodes).unwrap_or(u32::MAX))
 }
 
-/// `JOB/NODE`, or `JOB` for its only node.
+/// Parses `JOB/NODE`, or `JOB` with a single node.
 async fn one_node<'t>(client: &mut Client, text: &'t str) -> Result<(&'t str, u32), Failure> {
     let (job, node) = split(text)?;
     match node {
@@ -236,15 +236,15 @@ async fn one_node<'t>(client: &mut Client, text: &'t str) -> Result<(&'t str, u3
     }
 }
 
-/// A job has several nodes, and one is to be named.
+/// Failure for a job with several nodes if one has to be named.
 fn which_node(job: &str, nodes: u32) -> Failure {
     let message = format!("job '{job}' has {nodes} nodes");
     Failure::new("which_node", Exit::Usage, message)
         .hint(format!("say which, {job}/0 to {job}/{}", nodes - 1))
 }
 
-/// `JOB`, where one of its nodes cannot be meant.
-fn whole_job(text: &str) -> Result<&str, Failure> {
+/// Parses `JOB` where a node is not allowed.
+fn job_only(text: &str) -> Result<&str, Failure> {
     match split(text)? {
         (job, None) => Ok(job),
         (job, Some(_)) => Err(Failure::new("bad_job", Exit::Usage, format!("'{text}' is one node"))
@@ -252,7 +252,7 @@ fn whole_job(text: &str) -> Result<&str, Failure> {
     }
 }
 
-/// `JOB/NODE` or `JOB`, with or without `job:` before it.
+/// Parses `JOB/NODE` or `JOB`, with or without a leading `job:`.
 fn split(text: &str) -> Result<(&str, Option<u32>), Failure> {
     let text = text.strip_prefix("job:").unwrap_or(text);
     match text.split_once('/') {

@@ -148,7 +148,7 @@ fn target(agent: Option<String>) -> Result<Option<Name>, Failure> {
     Ok(agent.as_deref().map(Name::parse).transpose()?)
 }
 
-/// A file as people name it: relative to where they are, or else to the workspace.
+/// Resolves a file relative to the current folder, or else to the workspace.
 fn artifact(path: String, context: &Context) -> Result<Artifact, Failure> {
     let here = std::env::current_dir().map_err(anyhow::Error::from)?;
     let is_elsewhere = here != context.workspace_folder()?;
@@ -164,7 +164,7 @@ fn agent_of(target: &Target) -> Option<String> {
     }
 }
 
-/// What came of it: the protocol's words for people, an object for programs.
+/// Prints the protocol's text for people, an object for programs.
 fn print(context: &Context, text: &impl std::fmt::Display, object: impl FnOnce() -> Value) {
     if context.printer.is_json() {
         context.printer.object(&object());
@@ -217,7 +217,7 @@ async fn state(workspace: &Workspace, context: &Context) -> Result<(), Failure> 
     Ok(())
 }
 
-/// One line for a workflow that is active, and one for what is due; none where none is.
+/// Describes an active workflow in one line, and its next phase in others; `None` if none is active.
 fn standing_text(whose: &str, standing: &Value) -> Option<String> {
     let workflow = standing["workflow"].as_str()?;
     let total = standing["total"].as_u64().map_or_else(|| "?".to_owned(), |total| total.to_string());

@@ -1,17 +1,17 @@
 //! Authority of a workspace's settings: what a repository may decide, setting by setting.
 //!
 //! [`RULES`] has one rule for every setting. A setting without a rule does not count in a workspace's file. The
-//! built-in default is the user's value where the user's own file says nothing.
+//! built-in default is the user's value if the user's own file has none.
 
 use door_workspace::Retention;
 use serde_json::{Map, Value};
 use switchboard_core::{LoopLimits, Name};
 use switchboard_hub::HubConfig;
 
-/// Profiles of tools, the one with the fewest first.
+/// Tool profiles in ascending order of tools.
 const PROFILES: &[&str] = &["none", "minimal", "messaging", "full"];
 
-/// Value of a bound where the user's file has none; `None`: unbounded.
+/// Default of a bound if the user's file has none; `None`: unbounded.
 type Default = fn() -> Option<u64>;
 
 /// Authority of a workspace's file over one setting.
@@ -27,13 +27,13 @@ enum Rule {
     AtLeast(Default),
     /// The workspace may switch it off, not on.
     OnlyOff(bool),
-    /// The earlier of two words counts, the last one where the user says nothing.
+    /// The earlier of two values counts, the last one if the user has none.
     Earlier(&'static [&'static str]),
-    /// The fewer calls count, and the longer span.
+    /// The lower number of calls counts, and the longer period.
     RateLimit,
-    /// A tool is offered where both files offer it.
+    /// A tool is exposed if both files expose it.
     Expose,
-    /// An agent has the lower of what the two files give it.
+    /// An agent gets the lower of the two budgets.
     Budgets,
 }
 
@@ -66,11 +66,11 @@ const RULES: &[(&str, Rule)] = &[
     ("channels.detection", Rule::Free),
     ("channels.rescanMs", Rule::Free),
     ("channels.heartbeatMs", Rule::Free),
-    // A workspace may name its hub or stay out of the link, no more: the rest leads all messages to a server.
+    // A workspace may name its hub or opt out of the link; all other keys decide which server gets the messages.
     ("nats.enabled", Rule::OnlyOff(true)),
     ("nats.hub", Rule::Free),
     ("nats.*", Rule::UserOnly),
-    // Messages must not go elsewhere, and nothing be run, because of a file that came with a repository.
+    // A file that came with a repository must not redirect messages or run programs.
     ("links.*", Rule::UserOnly),
     ("notify.*", Rule::UserOnly),
     ("swarm.*", Rule::UserOnly),
@@ -112,23 +112,23 @@ fn millis(duration: std::time::Duration) -> Option<u64> {
     u64::try_from(duration.as_millis()).ok()
 }
 
-/// Wish of a workspace's file that does not count.
+/// Setting of a workspace's file that does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ignored {
     /// The setting.
     pub(super) path: String,
-    /// Why, in words that follow the path.
+    /// Reason as text that follows the path.
     pub(super) reason: String,
 }
 
-/// Merges a workspace's settings into the user's; returns the wishes that do not count.
+/// Merges a workspace's settings into the user's; returns the settings that do not count.
 pub(super) fn merge(user: &mut Value, workspace: Value) -> Vec<Ignored> {
     let mut merge = Merge { ignored: Vec::new() };
     merge.descend(user, workspace, &mut Vec::new());
     merge.ignored
 }
 
-/// The rule of a setting; `None` for a section, and for a key that no setting has.
+/// Returns the rule of a setting; `None` for a section, and for an unknown key.
 fn rule_of(path: &[String]) -> Option<Rule> {
     let fits = |pattern: &str| {
         let mut keys = pattern.split('.');
@@ -148,7 +148,7 @@ impl Merge {
             return self.apply(rule, user, workspace, &path.join("."));
         }
         let Value::Object(sections) = workspace else { return };
-        // A section that is `null` says nothing.
+        // A section that is `null` sets nothing.
         if user.is_null() {
             *user = Value::Object(Map::new());
         }
@@ -187,7 +187,7 @@ impl Merge {
             Rule::Earlier(words) => {
                 let place = |value: &Value| words.iter().position(|word| value.as_str() == Some(word));
                 let own = place(user).unwrap_or(words.len());
-                // A word that no one knows is refused when the settings are resolved.
+                // An unknown value is refused when the settings are resolved.
                 match place(&workspace) {
                     Some(wish) if wish > own => {
                         let own = words.get(own).copied().unwrap_or_default();
@@ -212,7 +212,7 @@ impl Merge {
         is_stricter: fn(u64, u64) -> bool,
     ) {
         let Some(wish) = workspace.as_u64() else { return };
-        // Nothing is longer than to keep for good; every limit is lower than none.
+        // Retention forever is the longest retention; no limit is the highest limit.
         let unbounded_wins = is_stricter(u64::MAX, 0);
         match user.as_u64().or(default) {
             Some(own) if is_stricter(wish, own) => *user = workspace.clone(),
@@ -280,7 +280,7 @@ impl Merge {
         *user = Value::Object(merged);
     }
 
-    /// Gives each agent the lower of what the two files give it.
+    /// Sets each agent's budget to the lower of the two files.
     fn budgets(&mut self, user: &mut Value, workspace: &Value) {
         const KEYS: [&str; 2] = ["messagesPerHour", "tokensPerDay"];
         let own = user.take();
@@ -291,7 +291,7 @@ impl Merge {
         }
         let mut names: Vec<(String, Option<Name>)> = Vec::new();
         for name in [&own, workspace].into_iter().flat_map(|file| agents(file).map(|(name, _)| name)) {
-            // A name that is none is refused when the settings are resolved.
+            // An invalid name is refused when the settings are resolved.
             let parsed = Name::parse(name).ok();
             if !names.iter().any(|(known, as_name)| known == name || (parsed.is_some() && *as_name == parsed))
             {
@@ -313,7 +313,7 @@ impl Merge {
         *user = Value::Object(merged);
     }
 
-    /// The lower limit of two files for everyone, or for one agent, which has everyone's where it has none of its own.
+    /// Sets the lower limit of the two files for all agents, or for one agent, which inherits the limit of all.
     fn lower(&mut self, user: &Value, workspace: &Value, agent: Option<&str>, key: &str) -> Option<u64> {
         let named = |file: &Value| {
             let limits = agents(file).filter(|(name, _)| agent.is_some_and(|agent| same_name(name, agent)));
@@ -338,7 +338,7 @@ impl Merge {
     }
 }
 
-/// The budgets of single agents in a section `budgets`.
+/// Lists the budgets of single agents in a section `budgets`.
 fn agents(budgets: &Value) -> impl Iterator<Item = (&String, &Value)> {
     budgets.get("agents").and_then(Value::as_object).into_iter().flatten()
 }
@@ -347,7 +347,7 @@ fn same_name(one: &str, other: &str) -> bool {
     one == other || Name::parse(one).is_ok_and(|one| Name::parse(other).is_ok_and(|other| one == other))
 }
 
-/// The user's own spelling of a server's name, where the user's file has settings for it.
+/// Returns the user's spelling of a server's name, if the user's file has settings for it.
 fn same_suite(user: &Map<String, Value>, name: String) -> String {
     let plain = |name: &str| door_suites::child_name(name).unwrap_or_else(|_| name.to_owned()).to_lowercase();
     let wanted = plain(&name);

@@ -54,7 +54,7 @@ fn every_setting_has_a_rule() {
 }
 
 #[test]
-fn null_says_nothing() {
+fn null_section_sets_nothing() {
     let user = json!({ "budgets": { "messagesPerHour": 5 }, "suites": { "a": { "enabled": false } } });
     for workspace in [
         json!({ "budgets": null, "suites": null }),
@@ -69,7 +69,7 @@ fn null_says_nothing() {
 }
 
 #[test]
-fn other_spelling_of_a_name_is_the_same() {
+fn suite_names_ignore_case() {
     let user = json!({
         "budgets": { "agents": { "codex": { "messagesPerHour": 5 } } },
         "suites": { "@scope/pkg": { "enabled": false, "expose": { "deny": ["drop_*"] } } },
@@ -92,7 +92,7 @@ fn other_spelling_of_a_name_is_the_same() {
 }
 
 #[test]
-fn tool_is_offered_where_both_offer_it() {
+fn tool_needs_both_files_to_be_exposed() {
     let user = json!({ "suites": { "a": { "expose": { "allow": ["read_*", "list"] } } } });
     let wish = json!({ "suites": { "a": { "expose": { "allow": ["read_file", "list", "*", "write"] } } } });
     let (value, ignored) = merged(&user, wish);
@@ -100,7 +100,7 @@ fn tool_is_offered_where_both_offer_it() {
     assert_eq!(ignored, ["suites.a.expose.allow", "suites.a.expose.allow"]);
 }
 
-/// A number as a file may have it, or nothing.
+/// A number as in a file, or none.
 fn number() -> impl Strategy<Value = Value> {
     prop_oneof![Just(Value::Null), (1_u32..50).prop_map(Value::from), Just(Value::from(u32::MAX))]
 }
@@ -156,7 +156,7 @@ prop_compose! {
     }
 }
 
-/// Whether a limit is at most another, where `None` is no limit.
+/// True if a limit is at most another, where `None` is no limit.
 fn at_most<T: PartialOrd>(one: Option<T>, other: Option<T>) -> bool {
     other.is_none_or(|other| one.is_some_and(|one| one <= other))
 }
@@ -167,7 +167,7 @@ proptest! {
         let mut nats = user.clone();
         nats["nats"]["url"] = json!("nats://127.0.0.1:1");
         let (value, _) = merged(&nats, workspace);
-        // A second merge is no way around the first.
+        // A second merge does not bypass the first.
         let (value, _) = merged(&value, wishes);
         let (own, both) = (settings(&nats), settings(&value));
         prop_assert!(both.body_limit.unwrap_or(1 << 20) <= own.body_limit.unwrap_or(1 << 20));
@@ -210,7 +210,7 @@ fn rank(settings: &Settings) -> Option<usize> {
     super::PROFILES.iter().position(|word| *word == settings.profile.name())
 }
 
-/// Whether a tool is offered, by the few patterns of [`patterns`].
+/// True if a tool is exposed, by the few patterns of [`patterns`].
 fn offers(suite: &door_suites::SuiteSettings, tool: &str) -> bool {
     let fits = |pattern: &String| match pattern.as_str() {
         "*" => true,
@@ -223,7 +223,7 @@ fn offers(suite: &door_suites::SuiteSettings, tool: &str) -> bool {
 }
 
 #[test]
-fn older_router_clients_are_admitted_by_user_alone() {
+fn legacy_router_clients_need_user_settings() {
     let on = json!({ "router": { "legacyClients": true, "legacyPort": 9000 } });
     let (value, ignored) = merged(&json!({}), on.clone());
     assert_eq!(settings(&value).legacy_router, None);

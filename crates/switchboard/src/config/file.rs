@@ -1,4 +1,4 @@
-//! The file as written: everything optional, names as people type them.
+//! The settings file as written: every key is optional, names are plain text.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub(super) struct ChannelsSection {
     pub(super) watchers: Option<Vec<WatcherSection>>,
 }
 
-/// A watcher. Keys that nobody knows are errors here: a program is run by what it says.
+/// A watcher. Unknown keys are errors: the section decides which program runs.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -102,7 +102,7 @@ pub(super) struct HubSection {
     pub(super) replies_per_thread: Option<u32>,
 }
 
-/// What agents may write and use; those that are not named have what stands outside.
+/// Limits of what agents may write and use; agents without an own entry have the limits beside it.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -112,7 +112,7 @@ pub(super) struct BudgetsSection {
     pub(super) agents: Option<BTreeMap<String, BudgetSection>>,
 }
 
-/// The budget of one agent. Keys that nobody knows are errors: a limit that does not count is worse than none.
+/// Budget of one agent. Unknown keys are errors: an ignored limit is worse than none.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -141,7 +141,7 @@ pub(super) struct TerminalsSection {
     pub(super) bridge: Option<bool>,
 }
 
-/// Each in days.
+/// Retention periods in days.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct RetentionSection {
@@ -153,14 +153,14 @@ pub(super) struct RetentionSection {
     pub(super) journal: Option<u32>,
 }
 
-/// A key nobody knows, and those that are known in its place.
+/// An unknown key, and the known keys of its object.
 pub(super) struct Unknown {
     pub(super) path: String,
     pub(super) key: String,
     pub(super) known: &'static [&'static str],
 }
 
-/// The known keys of each object, by its path.
+/// Known keys of each object, by its path.
 const KNOWN: [(&str, &[&str]); 19] = [
     (
         "",
@@ -204,7 +204,7 @@ const KNOWN: [(&str, &[&str]); 19] = [
     ("workspace.retention", &["archiveDays", "receiptDays", "journalDays"]),
 ];
 
-/// The path of a section that is something else than an object.
+/// Returns the path of a section that is not an object.
 pub(super) fn misshapen(file: &Value) -> Option<&'static str> {
     KNOWN.into_iter().map(|(path, _)| path).filter(|path| !path.is_empty()).find(|path| {
         let place = path.split('.').try_fold(file, |value, key| value.get(key));
@@ -212,7 +212,7 @@ pub(super) fn misshapen(file: &Value) -> Option<&'static str> {
     })
 }
 
-/// The keys that no setting has.
+/// Lists unknown keys.
 pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
     let mut unknown = Vec::new();
     for (path, known) in KNOWN {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{ConfigFile, KNOWN};
 
-/// The schema of the whole file: our own sections, and the keys of the suites.
+/// Schema of the whole file: our own sections, and the keys of the suites.
 pub(in crate::config) fn schema() -> Value {
     let mut schema = schemars::schema_for!(ConfigFile).to_value();
     let suites = schemars::schema_for!(door_suites::Config).to_value();
@@ -18,9 +18,9 @@ pub(in crate::config) fn schema() -> Value {
     schema
 }
 
-/// `UPDATE_SCHEMAS=1` writes it anew.
+/// `UPDATE_SCHEMAS=1` rewrites it.
 #[test]
-fn the_schema_in_the_repository_is_current() {
+fn schema_file_is_current() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/switchboard.config.schema.json");
     let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
     if std::env::var_os("UPDATE_SCHEMAS").is_some() {
@@ -30,7 +30,7 @@ fn the_schema_in_the_repository_is_current() {
 }
 
 #[test]
-fn what_the_schema_has_at_the_top_is_what_is_known_there() {
+fn schema_keys_equal_known_keys() {
     let schema = schema();
     let mut properties: Vec<&str> =
         schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();

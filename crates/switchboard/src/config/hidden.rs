@@ -1,4 +1,4 @@
-//! Settings that are secret.
+//! Secret settings.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub(super) struct Hidden(String);
 
 impl Hidden {
-    /// The text, for the one place that needs it.
+    /// Returns the text, for the one caller that needs it.
     pub(super) fn into_text(self) -> String {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The section `links`: what a person has joined that would otherwise be apart.
+//! The section `links`: forwards, additional team members, and shared channels.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ pub(super) const KEYS: &[&str] = &["forwards", "teams", "channels"];
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct LinksSection {
-    /// Whose mail goes to whom instead.
+    /// Agents whose messages go to another agent instead.
     forwards: Option<BTreeMap<String, String>>,
-    /// Members that teams have beside those that were assigned to them.
+    /// Additional members of teams.
     teams: Option<BTreeMap<String, Vec<String>>>,
-    /// The swarms, or other hubs, that read channels along.
+    /// Swarms or other hubs that also read a channel.
     channels: Option<BTreeMap<String, Vec<String>>>,
 }
 
-/// The links that the section asks for, or what is wrong with one of them.
+/// Resolves the section, or describes the problem of a value.
 pub(super) fn resolve(section: LinksSection) -> Result<Links, String> {
     let mut links = Links::default();
     for (from, to) in section.forwards.unwrap_or_default() {

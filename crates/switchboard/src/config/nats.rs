@@ -9,7 +9,7 @@ use switchboard_core::Name;
 
 use super::hidden::Hidden;
 
-/// The link with other hubs, as written.
+/// The NATS link, as written.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -29,7 +29,7 @@ pub(super) struct NatsSection {
     pub(super) presence_seconds: Option<u32>,
 }
 
-/// How the connection is encrypted.
+/// TLS settings of the connection.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct TlsSection {
@@ -56,10 +56,10 @@ pub(super) const KEYS: &[&str] = &[
     "presenceSeconds",
 ];
 
-/// The keys of the part about TLS.
+/// Keys of the TLS section.
 pub(super) const TLS_KEYS: &[&str] = &["required", "ca", "cert", "key"];
 
-/// The link that the section asks for, or what is wrong with one of its values.
+/// Resolves the section, or describes the problem of a value.
 pub(super) fn resolve(section: NatsSection) -> Result<Option<Config>, String> {
     let Some(url) = section.url.filter(|_| section.enabled != Some(false)) else { return Ok(None) };
     let servers = url.split(',').map(|server| server.trim().to_owned()).collect();

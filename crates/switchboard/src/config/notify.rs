@@ -1,10 +1,10 @@
-//! The section `notify`: how the person hears of mail.
+//! The section `notify`: how the person is notified of mail.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::notify::{How, NotifyConfig};
+use crate::notify::{NotifyConfig, NotifyMethod};
 
 /// The keys of the section.
 pub(super) const KEYS: &[&str] = &["command", "desktop", "everySeconds"];
@@ -13,27 +13,27 @@ pub(super) const KEYS: &[&str] = &["command", "desktop", "everySeconds"];
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NotifySection {
-    /// A program and its arguments. What there is to tell is on its stdin, as one JSON object.
+    /// Program and arguments. It gets one JSON object on stdin.
     command: Option<Vec<String>>,
-    /// Whether the desktop shows a notification.
+    /// True to show desktop notifications.
     desktop: Option<bool>,
-    /// The shortest time between two.
+    /// Minimum seconds between two notifications.
     every_seconds: Option<u64>,
 }
 
-/// What the section asks for, or what is wrong with it; nothing where nobody is to be notified.
+/// Resolves the section, or describes its problem; `None` if no notification is configured.
 pub(super) fn resolve(section: NotifySection) -> Result<Option<NotifyConfig>, String> {
-    let how = match (section.command, section.desktop) {
+    let method = match (section.command, section.desktop) {
         (Some(_), Some(true)) => {
             return Err("'notify' has both 'command' and 'desktop'; choose one".to_owned());
         }
         (Some(command), _) if command.first().is_none_or(String::is_empty) => {
             return Err("'notify.command' is empty; name a program".to_owned());
         }
-        (Some(command), _) => How::Command(command),
-        (None, Some(true)) => How::Desktop,
+        (Some(command), _) => NotifyMethod::Command(command),
+        (None, Some(true)) => NotifyMethod::Desktop,
         (None, _) => return Ok(None),
     };
     let pause = section.every_seconds.map_or(NotifyConfig::PAUSE, Duration::from_secs);
-    Ok(Some(NotifyConfig { how, pause }))
+    Ok(Some(NotifyConfig { method, pause }))
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::json_error::describe_json_error;
 use crate::failure::{Exit, Failure};
 
-/// What is accepted beyond strict JSON.
+/// Extensions of strict JSON that are accepted.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,

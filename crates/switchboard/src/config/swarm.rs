@@ -11,7 +11,7 @@ use switchboard_https::{Acme, Challenge, ClientSettings, Mode, Settings};
 
 use super::hidden::Hidden;
 
-/// The public CA that is asked where no other is named.
+/// Public CA that is used if no other is configured.
 const PUBLIC_CA: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// The swarms, as written.
@@ -85,8 +85,8 @@ pub(super) struct GitHubSection {
     pub(super) repos: Option<Vec<String>>,
 }
 
-/// The keys of the section. All of them count in the user's own file alone: they say who on the internet gets in, whom to
-/// believe and what to run.
+/// Keys of the section. All of them count only in the user's own file: they decide who on the internet is admitted,
+/// which keys to trust and what to run.
 pub(super) const KEYS: &[&str] = &[
     "enabled",
     "listen",
@@ -106,13 +106,13 @@ pub(super) const KEYS: &[&str] = &[
     "github",
 ];
 
-/// The keys of its parts.
+/// Keys of its subsections.
 pub(super) const ACME_KEYS: &[&str] = &["names", "contact", "agree", "directory", "ca", "httpListen"];
 pub(super) const LIMITS_KEYS: &[&str] = &["bodyBytes", "perSender", "perSwarm", "perClient", "joins"];
 pub(super) const WAKE_KEYS: &[&str] = &["command", "url", "secret", "pauseMs", "perSender", "timeoutSeconds"];
 pub(super) const GITHUB_KEYS: &[&str] = &["listen", "cert", "key", "behindProxy", "secret", "swarm", "repos"];
 
-/// The settings of the swarms, resolved but for their home, which has to exist only where there are any.
+/// Resolved settings of the swarms, except for their home, which must exist only if there are any.
 #[derive(Debug, Clone)]
 pub(super) struct SwarmSettings {
     pub(super) enabled: bool,
@@ -127,7 +127,7 @@ impl Default for SwarmSettings {
 }
 
 impl SwarmSettings {
-    /// The settings, with keys and state in `home`.
+    /// Returns the settings, with keys and state in `home`.
     pub(super) fn config(&self, home: PathBuf) -> Config {
         let mut config = self.config.clone();
         if let (true, Some(Settings { mode: Mode::Acme(acme), .. })) = (self.acme, &mut config.listen) {
@@ -137,7 +137,7 @@ impl SwarmSettings {
     }
 }
 
-/// The settings that the section asks for, or what is wrong with one of its values.
+/// Resolves the section, or describes the problem of a value.
 pub(super) fn resolve(section: SwarmSection) -> Result<SwarmSettings, String> {
     let default = Config::new(PathBuf::new());
     let acme = section.acme.is_some();
@@ -185,7 +185,7 @@ pub(super) fn resolve(section: SwarmSection) -> Result<SwarmSettings, String> {
     Ok(SwarmSettings { enabled: section.enabled.unwrap_or(true), config, acme })
 }
 
-/// What says where and how to listen.
+/// Settings of a listener, as written.
 struct ListenPart {
     path: &'static str,
     listen: Option<String>,

@@ -1,4 +1,4 @@
-//! Signs of life of watchers, which they write into the shared folder of the channels.
+//! Heartbeats of watchers, which they write into the shared folder of the channels.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 use super::Context;
 use crate::failure::Failure;
 
-/// How often the signs of life that others write down are read. A silent agent counts as awake for minutes.
-pub(crate) const HEAR_EVERY: Duration = Duration::from_secs(10);
+/// Poll interval of the heartbeats that others write. A silent agent counts as awake for minutes.
+pub(crate) const WATCHER_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Context {
-    /// Reads the heartbeat files of watchers. If their folder is not mounted, warns and returns none: mail goes on.
+    /// Reads the heartbeat files of watchers. If their folder is not mounted, warns and returns none; messages still
+    /// work.
     pub(crate) async fn presence_entries(
         &self,
         workspace: &Workspace,
@@ -30,8 +31,8 @@ impl Context {
         }
     }
 
-    /// Tells this process of the signs of life of watchers. Where they cannot be read, those watchers are unknown.
-    pub(crate) async fn hear_watchers(&self, workspace: &Workspace) -> Result<(), Failure> {
+    /// Updates this process with the heartbeats of watchers. If they cannot be read, those watchers are unknown.
+    pub(crate) async fn load_watchers(&self, workspace: &Workspace) -> Result<(), Failure> {
         let heard: Result<_, Failure> =
             async { Ok(self.channels(workspace).await?.report_presence().await?) }.await;
         workspace.hub().observe_watchers(heard.is_ok()).await?;
@@ -47,7 +48,7 @@ impl Context {
         Ok(())
     }
 
-    /// Keeps this process told of the signs of life of watchers until `shutdown`.
+    /// Updates this process with the heartbeats of watchers until `shutdown`.
     pub(crate) async fn follow_watchers(self, workspace: Workspace, shutdown: CancellationToken) {
         let mut channels = None;
         loop {
@@ -64,7 +65,7 @@ impl Context {
                 tracing::debug!("the signs of life of watchers cannot be read: {}", failure.message);
             }
             tokio::select! {
-                () = tokio::time::sleep(HEAR_EVERY) => {}
+                () = tokio::time::sleep(WATCHER_POLL_INTERVAL) => {}
                 () = shutdown.cancelled() => return,
             }
         }

@@ -1,4 +1,4 @@
-//! What goes wrong at the doors, except for the workspace's own.
+//! Failures of the doors, except for the workspace's own.
 
 use door_channels::ChannelError;
 use door_nats::NatsError;
@@ -154,12 +154,12 @@ impl From<NatsError> for Failure {
             | NatsError::Thread { .. }
             | NatsError::Server { .. }
             | NatsError::Lost => Self::temporary("nats", message)
-                .hint("what is for other hubs waits; `switchboard doctor` says more"),
+                .hint("messages for other hubs wait; `switchboard doctor` shows details"),
         }
     }
 }
 
-/// What to put right in the settings, where that is what is wrong, and not the other end of a call.
+/// Returns the setting to correct, if the settings are wrong and not the peer.
 fn swarm_setting(error: &switchboard_https::Error) -> Option<&'static str> {
     use switchboard_https::Error;
     match error {
@@ -214,7 +214,7 @@ impl From<SwarmError> for Failure {
                     .hint("name one of them: `members`, `sync` and `leave` take it as their argument, the others with --swarm"),
             },
             SwarmError::NotPending { .. } => {
-                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` says who waits")
+                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` shows who waits")
             }
             SwarmError::UnknownInvite { .. } => {
                 Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm invites` lists them")

@@ -1,4 +1,4 @@
-//! What goes wrong in the hub, and with the names that are given to it.
+//! Failures of the hub, and of names.
 
 use switchboard_core::{AddressError, GroupId, NameError, ResolveError, TaskNameError};
 use switchboard_hub::{HubError, WorkTreeError};
@@ -26,7 +26,7 @@ impl From<HubError> for Failure {
             HubError::StaleClaim { .. } => Self::new("stale_claim", Exit::NotAllowed, message)
                 .hint("nothing was done; `switchboard claim TASK` takes the task on again, where it is free"),
             HubError::NoLink { .. } => Self::temporary("no_link", message).hint(
-                "run `switchboard serve` with `nats.url` set; `switchboard doctor` says how the link stands",
+                "run `switchboard serve` with `nats.url` set; `switchboard doctor` shows the state of the link",
             ),
             HubError::LeaseTooLong { .. } => Self::new("lease_too_long", Exit::Usage, message)
                 .hint("give --for 24h or less, and renew or reserve again before it ends"),
@@ -62,7 +62,7 @@ impl From<HubError> for Failure {
                 .hint("stop every switchboard process of this workspace and try again"),
             HubError::ForeignSideFile { .. } | HubError::SideFileInUse { .. } => {
                 Self::temporary("foreign_side_file", message).hint(
-                    "stop every switchboard process of this workspace; the next one moves the file aside and goes on",
+                    "stop every switchboard process of this workspace; the next one moves the file aside and continues",
                 )
             }
             HubError::ForeignDatabase { .. } => Self::new("foreign_database", Exit::NotAllowed, message)
@@ -89,7 +89,7 @@ impl From<HubError> for Failure {
                 .hint("run the command again: the damaged journal is moved aside and rebuilt"),
             HubError::Store { .. } if temporary => Self::temporary("store", message).hint("try again"),
             HubError::Store { .. } => {
-                Self::new("store", Exit::Failed, message).hint("`switchboard doctor` says more")
+                Self::new("store", Exit::Failed, message).hint("`switchboard doctor` shows details")
             }
             HubError::File(error) if error.is_no_space() => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
@@ -189,13 +189,13 @@ impl From<NameError> for Failure {
     }
 }
 
-/// A file that cannot be written where the disk or the permissions do not allow it.
+/// Failure of a file that the disk or the permissions do not allow to write.
 pub(super) fn read_only(message: String) -> Failure {
     Failure::temporary("read_only", message)
         .hint("make the disk and the folder writable and try again; `switchboard doctor` names them")
 }
 
-/// A long list is cut: the reader wants a name, not all of them.
+/// Shortens a long list: the reader needs a name, not all of them.
 fn some_of(words: &[String]) -> String {
     let shown = words.iter().take(12).cloned().collect::<Vec<_>>().join(", ");
     if words.len() > 12 { format!("{shown} and {} more", words.len() - 12) } else { shown }

@@ -1,4 +1,4 @@
-//! What goes wrong in a workspace.
+//! Failures of a workspace.
 
 use door_workspace::{RoleError, TeamSendError, WorkflowError, WorkspaceError};
 
@@ -64,7 +64,7 @@ impl From<RoleError> for Failure {
     }
 }
 
-/// The messages are written for models that use the tools; the hints say the same for the command line.
+/// The messages are written for models that use the tools; the hints give the command line instead.
 impl From<WorkflowError> for Failure {
     fn from(error: WorkflowError) -> Self {
         let message = error.to_string();

@@ -1,4 +1,4 @@
-//! Between JSON as children write it and the types of `rmcp`.
+//! Conversion between children's JSON and the types of `rmcp`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-/// Reads what a child said.
+/// Deserializes a child's JSON.
 pub(super) fn typed<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData> {
     serde_json::from_str(raw.get()).map_err(|error| {
         ErrorData::internal_error(
@@ -24,7 +24,7 @@ pub(super) fn typed<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData>
     })
 }
 
-/// Reads a list; what cannot be read is left out, so that one bad entry does not hide the others.
+/// Deserializes a list; invalid entries are skipped, so that one bad entry does not hide the others.
 pub(super) fn typed_list<T: DeserializeOwned>(list: &[Box<RawValue>]) -> Vec<T> {
     let read = |raw: &RawValue| {
         serde_json::from_str(raw.get())
@@ -34,14 +34,14 @@ pub(super) fn typed_list<T: DeserializeOwned>(list: &[Box<RawValue>]) -> Vec<T> 
     list.iter().filter_map(|raw| read(raw)).collect()
 }
 
-/// An error of a child, as it was.
+/// Converts an error of a child without changes.
 pub(super) fn error_data(error: RpcError) -> ErrorData {
     let code = ErrorCode(i32::try_from(error.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0));
     let data = error.data.and_then(|data| serde_json::from_str(data.get()).ok());
     ErrorData::new(code, error.message, data)
 }
 
-/// Reads a result. Children of older revisions do not say that it is complete, which it then is.
+/// Deserializes a result. Children of older revisions do not mark it as complete, which it then is.
 pub(super) fn result<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData> {
     let mut result: Value = typed(raw)?;
     if let Some(result) = result.as_object_mut() {
@@ -52,7 +52,7 @@ pub(super) fn result<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData
     })
 }
 
-/// What a child needs to know before it can answer, where it says so.
+/// Returns the input that a child requires before it can answer, if any.
 pub(super) fn input_required(raw: &RawValue) -> Result<Option<InputRequiredResult>, ErrorData> {
     #[derive(serde::Deserialize)]
     struct Kind {
@@ -63,7 +63,8 @@ pub(super) fn input_required(raw: &RawValue) -> Result<Option<InputRequiredResul
     if kind.result_type.as_deref() == Some("input_required") { typed(raw).map(Some) } else { Ok(None) }
 }
 
-/// The result of a call. Blocks of a kind that `rmcp` does not know are kept as the text of their JSON.
+/// Converts the result of a call. Content blocks of a kind that `rmcp` does not know are retained as the text of
+/// their JSON.
 pub(super) fn call_result(raw: &RawValue) -> Result<CallToolResponse, ErrorData> {
     if let Some(needed) = input_required(raw)? {
         return Ok(CallToolResponse::InputRequired(needed));
@@ -85,7 +86,7 @@ pub(super) fn call_result(raw: &RawValue) -> Result<CallToolResponse, ErrorData>
     })
 }
 
-/// Whether a result says that the tool failed.
+/// True if a result reports that the tool failed.
 pub(super) fn is_error(raw: &RawValue) -> bool {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -96,7 +97,7 @@ pub(super) fn is_error(raw: &RawValue) -> bool {
     serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
 }
 
-/// A result with one more text at its end; everything else stays as it was written. What has no content stays.
+/// Appends a text to a result; everything else stays as written. A result without content stays unchanged.
 pub(super) fn with_text(raw: Box<RawValue>, text: &str) -> Box<RawValue> {
     let added = || -> serde_json::Result<Option<Box<RawValue>>> {
         let mut result: BTreeMap<String, Box<RawValue>> = serde_json::from_str(raw.get())?;
@@ -111,7 +112,7 @@ pub(super) fn with_text(raw: Box<RawValue>, text: &str) -> Box<RawValue> {
     added().ok().flatten().unwrap_or(raw)
 }
 
-/// A notification of a child, for the client.
+/// Converts a notification of a child for the client.
 pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Option<ServerNotification> {
     let params: Option<Value> = params.and_then(|params| serde_json::from_str(params.get()).ok());
     let message = match params {
@@ -123,7 +124,7 @@ pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Option<Se
         .ok()
 }
 
-/// Adds what the suites can do.
+/// Adds the capabilities of the suites.
 pub(super) fn declare(capabilities: &mut ServerCapabilities, has_flat: bool, has_suites: bool) {
     capabilities.tools.get_or_insert_default().list_changed = Some(true);
     if has_suites {
@@ -136,19 +137,19 @@ pub(super) fn declare(capabilities: &mut ServerCapabilities, has_flat: bool, has
     }
 }
 
-/// The levels of log messages (RFC 5424), the least first.
+/// Levels of log messages (RFC 5424), in ascending order.
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// How much a log message matters: its place among the levels.
+/// Severity of a log message: its index among the levels.
 pub(super) type Severity = usize;
 
-/// How much messages of a level matter.
+/// Returns the severity of a level.
 pub(super) fn severity(level: &impl Serialize) -> Option<Severity> {
     let level = serde_json::to_value(level).ok()?;
     LEVELS.iter().position(|name| level == *name)
 }
 
-/// Whether a log message is less than a client wants to hear of. What does not say how much it matters is not.
+/// True if a log message is below the client's level. A message without a level is not.
 pub(super) fn is_below(params: &RawValue, least: Option<Severity>) -> bool {
     #[derive(serde::Deserialize)]
     struct Message<'a> {
@@ -159,7 +160,7 @@ pub(super) fn is_below(params: &RawValue, least: Option<Severity>) -> bool {
     said.and_then(|level| severity(&level)).zip(least).is_some_and(|(said, least)| said < least)
 }
 
-/// What a client without a session may hear of.
+/// Returns the notifications that a client without a session accepts.
 pub(super) fn accepted(
     mut ours: SubscriptionFilter,
     requested: &SubscriptionFilter,

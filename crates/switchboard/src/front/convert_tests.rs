@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_text_is_added_and_the_rest_stays_as_it_was_written() {
+fn appended_text_leaves_result_unchanged() {
     let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
     let added = with_text(raw(r#"{"content":[{"type":"new", "n":1e400}],"x":1.0e0}"#), "mail");
     let block = r#"{"text":"mail","type":"text"}"#;
@@ -12,7 +12,7 @@ fn a_text_is_added_and_the_rest_stays_as_it_was_written() {
 }
 
 #[test]
-fn only_what_says_so_is_an_error() {
+fn is_error_needs_the_flag() {
     for (text, expected) in [(r#"{"isError":true}"#, true), (r#"{"isError":false}"#, false), ("{}", false)] {
         assert_eq!(is_error(&RawValue::from_string(text.to_owned()).unwrap()), expected, "{text}");
     }

@@ -1,4 +1,4 @@
-//! What children may ask of the client at the other end.
+//! Requests of children to the client.
 
 use door_suites::{Host, RpcError};
 use futures_util::FutureExt;
@@ -12,20 +12,20 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::convert;
 
-/// Under this name in `_meta`, the client is told which server behind us asks.
-const ASKER: &str = "switchboard/server";
+/// Key in `_meta` that tells the client which server behind us sent a request.
+const SERVER_KEY: &str = "switchboard/server";
 
-/// JSON-RPC's number for what went wrong on our side.
+/// JSON-RPC code of an internal error.
 const INTERNAL: i64 = -32603;
 
-/// Whether a request belongs to no session, so that its client cannot be asked in between.
+/// True if a request belongs to no session, so that its client cannot be queried during a call.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// A client with a session, which can be asked at any time.
+/// A client with a session, which can be queried at any time.
 pub(super) struct PeerHost {
     peer: Peer<RoleServer>,
     capabilities: Value,
@@ -52,7 +52,7 @@ impl Host for PeerHost {
         let notification = convert::notification(method, params.as_deref());
         async move {
             if let Some(notification) = notification {
-                // A client that is gone hears no more.
+                // A client that disconnected receives nothing more.
                 let _ = self.peer.send_notification(notification).await;
             }
         }
@@ -81,7 +81,7 @@ impl Host for PeerHost {
     }
 }
 
-/// What a child asks, in the words of `rmcp`, with the child's name.
+/// Deserializes a child's request into the types of `rmcp`, with the child's name.
 fn read_request(child: &str, method: &str, params: Option<&RawValue>) -> Result<ServerRequest, RpcError> {
     let mut params = match params {
         Some(params) => serde_json::from_str(params.get()).map_err(|error| failed(error.to_string()))?,
@@ -90,7 +90,7 @@ fn read_request(child: &str, method: &str, params: Option<&RawValue>) -> Result<
     if let Some(object) = params.as_object_mut() {
         let meta = object.entry("_meta").or_insert_with(|| json!({}));
         if let Some(meta) = meta.as_object_mut() {
-            meta.insert(ASKER.to_owned(), json!(child));
+            meta.insert(SERVER_KEY.to_owned(), json!(child));
         }
     }
     serde_json::from_value(json!({ "method": method, "params": params })).map_err(|error| RpcError {
@@ -104,34 +104,34 @@ fn failed(message: String) -> RpcError {
     RpcError { code: INTERNAL, message, data: None }
 }
 
-/// What a child asks of a client without a session, and where the answer goes.
-pub(super) struct Asked {
+/// A child's request to a client without a session, and where the answer goes.
+pub(super) struct PendingRequest {
     pub(super) request: Value,
     pub(super) answer: oneshot::Sender<Value>,
 }
 
-/// How many questions of one call may wait to be put to the client. One more waits for its turn.
+/// Most requests of one call that wait to be sent to the client. One more waits in its channel.
 const WAITING: usize = 8;
 
-/// A client without a session: questions to it wait until it comes back.
-pub(super) struct AskedHost {
+/// A client without a session: requests wait until it calls again.
+pub(super) struct StatelessHost {
     client: PeerHost,
-    questions: mpsc::Sender<Asked>,
+    questions: mpsc::Sender<PendingRequest>,
 }
 
-impl AskedHost {
-    pub(super) fn new(context: &RequestContext<RoleServer>) -> (Self, mpsc::Receiver<Asked>) {
+impl StatelessHost {
+    pub(super) fn new(context: &RequestContext<RoleServer>) -> (Self, mpsc::Receiver<PendingRequest>) {
         let (questions, asked) = mpsc::channel(WAITING);
         (Self { client: PeerHost::of(context), questions }, asked)
     }
 }
 
-impl Host for AskedHost {
+impl Host for StatelessHost {
     fn capabilities(&self) -> Value {
         self.client.capabilities()
     }
 
-    /// Progress of a call that has paused since has nowhere to go.
+    /// Progress of a call that has paused since has no receiver.
     fn notify(&self, method: &str, params: Option<Box<RawValue>>) -> BoxFuture<'_, ()> {
         self.client.notify(method, params)
     }
@@ -147,7 +147,7 @@ impl Host for AskedHost {
             let request = serde_json::to_value(request?).map_err(|error| failed(error.to_string()))?;
             let (answer, answered) = oneshot::channel();
             let gone = || failed("the client did not come back with an answer".to_owned());
-            self.questions.send(Asked { request, answer }).await.map_err(|_| gone())?;
+            self.questions.send(PendingRequest { request, answer }).await.map_err(|_| gone())?;
             let answer = answered.await.map_err(|_| gone())?;
             to_raw_value(&answer).map_err(|error| failed(error.to_string()))
         }

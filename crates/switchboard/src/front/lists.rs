@@ -1,4 +1,4 @@
-//! Lists that go past `rmcp`, so that nothing is lost of what servers say of their tools, prompts and resources.
+//! Lists that bypass `rmcp`, so that no field of the servers' tools, prompts and resources is lost.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use rmcp::{ErrorData, ServerHandler};
 use serde_json::value::{RawValue, to_raw_value};
 use switchboard_mcp::RawList;
 
-use super::Passed;
-use super::passed::object;
+use super::RawBypass;
+use super::raw_bypass::object;
 
-/// The methods that list something.
+/// The list methods.
 pub(super) const METHODS: [&str; 4] =
     ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
 
-impl Passed {
-    /// A list, of ours and of the servers whose things are listed one by one.
+impl RawBypass {
+    /// Lists our own items and those of the servers that are listed one by one.
     pub(super) async fn list_all(&self, list: RawList) -> Result<Box<RawValue>, ErrorData> {
         let Some((peer, host)) = self.session.introduced().await else {
             return Err(ErrorData::invalid_request(
@@ -52,14 +52,14 @@ impl Passed {
     }
 }
 
-/// A list of ours with what the servers behind us list added to it, as they wrote it.
+/// Appends the items of the servers behind us to a list of ours, as written.
 fn with_theirs(
     ours: impl Into<ServerResult>,
     member: &str,
     theirs: Vec<Box<RawValue>>,
 ) -> Result<Box<RawValue>, ErrorData> {
     let mut ours = ours.into();
-    // Only sessions come here, and theirs are the older revisions.
+    // Only clients with a session use this path, and they use the older revisions.
     ours.strip_result_type_for_legacy_peer();
     let add = || -> serde_json::Result<Box<RawValue>> {
         let mut list: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&serde_json::to_string(&ours)?)?;

@@ -1,4 +1,4 @@
-//! The tools of the swarms, offered where an agent of the workspace takes part in any.
+//! Tools of the swarms, offered if an agent of the workspace takes part in any.
 
 use door_swarm::{Swarms, ToolAnswer, tools};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
@@ -6,14 +6,14 @@ use serde_json::json;
 use switchboard_core::AgentId;
 use switchboard_mcp::validate_arguments;
 
-/// The tools of the swarms; none where nobody takes part in any, because every conversation pays for what is listed.
+/// Tools of the swarms; none if no agent takes part in any, because every conversation pays for listed tools.
 #[derive(Clone, Default)]
 pub(crate) struct SwarmTools {
     swarms: Option<Swarms>,
 }
 
 impl SwarmTools {
-    /// The tools for these swarms.
+    /// Creates the tools for these swarms.
     pub(crate) fn new(swarms: Swarms) -> Self {
         Self { swarms: Some(swarms) }
     }

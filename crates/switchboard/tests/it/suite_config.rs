@@ -364,7 +364,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     exit 5
     --- stderr
     error: there is no trust in a server 'evil' to take back
-    hint: `switchboard suite list` says which servers are trusted
+    hint: `switchboard suite list` shows which servers are trusted
     ");
     assert_snapshot!(shown(&sandbox, &["suite", "trust", "evli", "--yes"]), @"
     exit 5

@@ -15,10 +15,10 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// How long to wait for mailboxes that the message is also for; longer only when the disk hangs.
+/// How long to wait for the mailboxes that also get the message. It takes longer only if the disk hangs.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
-/// The kind of message that is typed into a terminal.
+/// Kind of the messages that are typed into a terminal.
 const EXECUTE: &str = "execute";
 
 /// Post a message to a channel.
@@ -91,7 +91,7 @@ pub(super) async fn run(args: Post, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses an `execute` message: what comes by a channel is typed into no terminal.
+/// Refuses an `execute` message: a channel message is never typed into a terminal.
 fn check_kind(kind: &str) -> Result<(), Failure> {
     if !kind.eq_ignore_ascii_case(EXECUTE) {
         return Ok(());
@@ -118,7 +118,7 @@ async fn post(
         ..door_channels::Post::new(from.clone(), channel.clone(), text)
     };
     let PostedMessage { message, path, accepted } = channels.post(post).await?;
-    // Accepted is accepted: should a mailbox not answer in time, the outbox goes on trying.
+    // The message is accepted either way: if a mailbox does not respond in time, the outbox retries.
     let settled = tokio::time::timeout(ARRIVAL, channels.hub().wait_until_settled(accepted.id)).await;
     if context.printer.is_json() {
         let receipt = match settled {
@@ -140,7 +140,7 @@ async fn post(
     } else {
         context.printer.line(show::plain(&message.id));
         let deliveries = settled.ok().and_then(Result::ok).map_or(accepted.deliveries, |it| it.deliveries);
-        // Everyone finds it in the channel; one agent elsewhere has to be waited for.
+        // All agents read it in the channel; only delivery to one agent of another hub takes longer.
         if let [one] = deliveries.as_slice()
             && one.route.door() == Door::Nats
         {
@@ -148,7 +148,7 @@ async fn post(
         }
     }
     match accepted.stopped {
-        Some(stop) => Err(Failure::stopped(&stop, "the message is in the channel, but wakes nobody")),
+        Some(stop) => Err(Failure::stopped(&stop, "the message is in the channel, but wakes no agent")),
         None => Ok(()),
     }
 }

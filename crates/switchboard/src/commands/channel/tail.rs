@@ -25,7 +25,7 @@ pub(super) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     let channel = channel_named(&args.channel)?;
     let workspace = context.open().await?;
     let channels = context.channels(&workspace).await?;
-    // All that is there now counts as shown, also what is not.
+    // Everything that exists now counts as shown, including messages beyond the limit.
     let seen = match channels.read(&channel, None).await {
         Err(ChannelError::UnknownChannel { near, .. }) if near.is_empty() => {
             context

@@ -1,4 +1,4 @@
-//! The disk of the workspace: whether anything can be written, and what waits for it.
+//! Checks of the workspace's disk: whether it can be written, and which deliveries wait for it.
 
 use door_workspace::{Tree, Workspace};
 use switchboard_core::Door;
@@ -8,9 +8,9 @@ use switchboard_sys::disk::{DiskFault, DiskTrouble, probe};
 use super::{Check, Status};
 use crate::failure::Failure;
 
-/// What is wrong with the disk of the store, or with that of the mailboxes where they are on another one: nothing is said
-/// where both can be written.
-pub(super) fn look(tree: &Tree) -> Vec<Check> {
+/// Reports a disk that cannot be written: that of the store, or that of the mailboxes if it is another one. No
+/// report if both can be written.
+pub(super) fn check_disk(tree: &Tree) -> Vec<Check> {
     let store = probe(tree.root());
     let mailboxes = tree.root().subdir("inbox").ok().flatten().and_then(|inbox| probe(&inbox));
     let other = mailboxes.filter(|trouble| store.as_ref() != Some(trouble));
@@ -27,8 +27,8 @@ fn describe(trouble: &DiskTrouble) -> Check {
     Check::new("disk", Status::Fail, format!("{trouble}; nothing can be sent or delivered")).hint(hint)
 }
 
-/// How many deliveries wait for the disk: nothing is said where none do. The last attempt tells, because no probe notices a
-/// quota; while the disk cannot be written, all that are for a mailbox wait for it.
+/// Reports how many deliveries wait for the disk; no report if none does. A delivery's last attempt decides, because
+/// no probe detects a quota; while the disk cannot be written, every delivery to a mailbox waits for it.
 pub(super) async fn waiting(workspace: &Workspace, is_writable: bool) -> Result<Option<Check>, Failure> {
     let health = workspace.hub().health_of(Extent::Newest).await?;
     let all = health.pending.iter().find(|(door, _)| *door == Door::Workspace).map_or(0, |(_, count)| *count);

@@ -1,4 +1,4 @@
-//! The doors, as far as they can be looked at from outside.
+//! Checks of the doors, as far as they can be inspected from outside.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ use crate::config;
 use crate::context::{BROKEN_LINK, Context, broken_links, channel_config};
 use crate::failure::{ANOTHER_FOLDER, Failure, chain};
 
-/// From this many files on it takes time to list a channel.
+/// From this many files on, listing a channel takes noticeable time.
 const LONG: usize = 10_000;
 
-/// What a server left that was killed: clients would look for it where nobody listens.
+/// Reports files that a killed server left: clients would look for it where no process listens.
 pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, Failure> {
     let folder = workspace.tree().root();
     let info = match ServerInfo::read(folder) {
@@ -35,7 +35,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
             ));
         }
     };
-    // Its number may be another process's by now; who serves holds a lock.
+    // Another process may have its pid by now; a running server holds a lock.
     if !info.is_stale() && workspace.hub().service_holder("serve")?.is_some() {
         return Ok(open_files(info.pid));
     }
@@ -49,7 +49,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
     ))
 }
 
-/// Use of file descriptors by `serve`: nothing is said while some are left.
+/// Reports that `serve` runs out of file descriptors; no report while some are free.
 fn open_files(pid: u32) -> Option<Check> {
     let OpenFiles { used, limit } = platform::open_files(pid)?;
     let status = if used >= limit {
@@ -67,7 +67,7 @@ fn open_files(pid: u32) -> Option<Check> {
     Some(Check::new("server", status, message).hint(hint))
 }
 
-/// A `serve` that does not answer: a signal, a debugger or its container has stopped it. Nothing is said of any other.
+/// Reports a `serve` that does not respond: a signal, a debugger or its container stopped it.
 pub(super) async fn silent_server(folder: &Path) -> Option<Check> {
     let folder = folder.join(FOLDER);
     if probe(&place(&folder, SOCKET)).await != Liveness::Silent {
@@ -88,7 +88,7 @@ pub(super) async fn silent_server(folder: &Path) -> Option<Check> {
     )
 }
 
-/// The swarms: nothing is said where no agent takes part in any.
+/// Checks the swarms; no report if no agent takes part in any.
 pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let Ok(swarms) = context.swarms(workspace).await else { return Ok(Vec::new()) };
     let check = |issue: door_swarm::HealthIssue| {
@@ -99,7 +99,7 @@ pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Ve
     let root = workspace.tree().root().path().parent().and_then(|root| root.canonicalize().ok());
     for identity in swarms.identities() {
         let home = identity.home.canonicalize().unwrap_or_else(|_| identity.home.clone());
-        // Whoever gets the repository gets the key.
+        // A key inside the repository would be shared with everyone who clones it.
         if root.as_ref().is_some_and(|root| home.starts_with(root)) {
             let message =
                 format!("the key of '{}' is in the workspace, in {}", identity.agent, home.display());
@@ -116,13 +116,13 @@ pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Ve
     Ok(checks)
 }
 
-/// Links to an unknown agent, swarm or hub: nothing is said of the others.
+/// Reports aliases and forwards (`links`) to an unknown agent, swarm or hub.
 pub(super) async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let broken = broken_links(workspace).await?.into_iter();
     Ok(broken.map(|message| Check::new("links", Status::Fail, message).hint(BROKEN_LINK)).collect())
 }
 
-/// The shared folder of the channels: nothing is said where there are none.
+/// Checks the shared folder of the channels; no report if there is none.
 pub(super) async fn channels(
     settings: &config::Settings,
     workspace: &Workspace,
@@ -211,8 +211,8 @@ pub(super) async fn channels(
     Ok(checks)
 }
 
-/// Whether the link with other hubs works, where there is to be one. Asked of the server and not of the file that the
-/// link writes: that one may be of yesterday.
+/// Checks the NATS link if one is configured. It asks the server, because the file that the link writes may be
+/// outdated.
 pub(super) async fn nats(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let Some(config) = &settings.nats else { return Ok(Vec::new()) };
     let servers = config.redacted_servers();

@@ -1,4 +1,4 @@
-//! The files of the workspace: whether they are what the journal says, and whose they are.
+//! Checks of the workspace's files: whether they match the journal, and who owns them.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,10 +8,10 @@ use switchboard_hub::{Extent, NEWEST};
 use super::{Check, Progress, Status};
 use crate::failure::Failure;
 
-/// Files between two lines of progress.
+/// Files between two progress updates.
 const STEP: usize = 100;
 
-pub(super) async fn look(
+pub(super) async fn check_files(
     workspace: &Workspace,
     fix: bool,
     extent: Extent,
@@ -34,7 +34,7 @@ pub(super) async fn look(
         .map(|finding| Check { status: Status::Fixed, hint: None, ..describe(finding) })
         .collect();
     checks.extend(left.iter().map(describe));
-    // A mailbox that lacks what the disk had no place for is not in order.
+    // A mailbox that lacks files because the disk was full is not in order.
     if checks.is_empty() && is_writable {
         let agree = if workspace.hub().is_covered_by(extent).await? {
             "mailboxes and journal agree; no other user can write here".to_owned()
@@ -88,19 +88,21 @@ async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure>
     workspace.run_maintenance().await?;
     for finding in found {
         match finding {
-            // A lock is let go by taking it: stale ones are taken over on the way.
+            // Acquiring a lock releases it: a stale lock is taken over on the way.
             Finding::DamagedState { .. } | Finding::StaleLock { .. } => workspace.rewrite_state().await?,
-            Finding::Exposed { path, .. } | Finding::Readable { path, .. } => make_private(workspace, path),
+            Finding::Exposed { path, .. } | Finding::Readable { path, .. } => {
+                restrict_permissions(workspace, path);
+            }
             _ => {}
         }
     }
     Ok(())
 }
 
-fn make_private(workspace: &Workspace, path: &str) {
+fn restrict_permissions(workspace: &Workspace, path: &str) {
     let root = workspace.tree().root().path();
     let path = if path == ".switchboard" { root.to_owned() } else { root.join(path) };
-    // A link would have the permissions of its target changed.
+    // Changing the permissions of a symbolic link would change its target.
     let Ok(found) = std::fs::symlink_metadata(&path) else { return };
     let mode = if found.is_dir() { 0o700 } else { 0o600 };
     if !found.file_type().is_symlink()

@@ -1,4 +1,4 @@
-//! The journal: its rows, its chain, and the deliveries of its messages.
+//! Checks of the journal: its rows, its chain of hashes, and the deliveries of its messages.
 
 use door_workspace::{Workspace, to_native};
 use switchboard_core::Door;
@@ -8,7 +8,11 @@ use super::{Check, Status};
 use crate::commands::inbox::count;
 use crate::failure::Failure;
 
-pub(super) async fn look(workspace: &Workspace, fix: bool, extent: Extent) -> Result<Vec<Check>, Failure> {
+pub(super) async fn check_rows(
+    workspace: &Workspace,
+    fix: bool,
+    extent: Extent,
+) -> Result<Vec<Check>, Failure> {
     let mut checks = Vec::new();
     let health = workspace.hub().health_of(extent).await?;
     let is_whole = workspace.hub().is_covered_by(extent).await?;
@@ -39,9 +43,9 @@ pub(super) async fn look(workspace: &Workspace, fix: bool, extent: Extent) -> Re
             );
         }
     }
-    // A damaged row is told of by itself.
+    // A damaged row has its own report.
     if health.damaged.is_empty() && is_whole {
-        checks.extend(chained(workspace).await?);
+        checks.extend(check_chain(workspace).await?);
     }
     for (door, waiting) in &health.pending {
         let wait = if *waiting == 1 { "1 delivery waits" } else { &format!("{waiting} deliveries wait") };
@@ -56,8 +60,8 @@ pub(super) async fn look(workspace: &Workspace, fix: bool, extent: Extent) -> Re
     Ok(checks)
 }
 
-/// The chain of hashes: nothing is said where it holds.
-async fn chained(workspace: &Workspace) -> Result<Option<Check>, Failure> {
+/// Reports a break in the chain of hashes; no report if it is intact.
+async fn check_chain(workspace: &Workspace) -> Result<Option<Check>, Failure> {
     let found = workspace.hub().audit(None).await?;
     Ok(found.first_bad.map(|bad| {
         let told = format!("entry {} is not what was written: {}", bad.seq, bad.fault);
@@ -66,7 +70,7 @@ async fn chained(workspace: &Workspace) -> Result<Option<Check>, Failure> {
     }))
 }
 
-/// The messages that have lost deliveries: nothing is said where there are none.
+/// Reports messages whose deliveries are missing; no report if there are none.
 pub(super) async fn deliveries(
     workspace: &Workspace,
     fix: bool,

@@ -1,4 +1,4 @@
-//! What Git is asked.
+//! Queries to Git.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,22 +10,22 @@ use tokio::io::AsyncReadExt;
 
 use crate::failure::{Exit, Failure};
 
-/// Longer than any list of files that a person commits, shorter than what would fill the memory.
+/// Longer than the file list of any commit, short enough for memory.
 const ANSWER: u64 = 64 << 20;
 
-/// How long Git has. It waits for nothing but the disk.
+/// How long a Git query may take. It waits for nothing but the disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The files that the next commit changes, adds or removes, by their paths in the tree.
+/// Lists the files that the next commit changes, adds or removes, by their paths in the tree.
 pub(super) async fn staged(folder: &Path) -> Result<Vec<String>, Failure> {
-    // Both names of a file that is renamed: somebody may have either.
+    // Both names of a renamed file: either may be reserved.
     let words = ["diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z"];
     let said = ask(git::command(folder), &words).await?;
     let paths = said.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
 }
 
-/// The folder in which Git looks for hooks.
+/// Returns the folder in which Git looks for hooks.
 pub(super) async fn hooks(folder: &Path) -> Result<PathBuf, Failure> {
     let said = ask(git::query(folder), &["rev-parse", "--git-path", "hooks"]).await?;
     Ok(folder.join(String::from_utf8_lossy(&said).trim_end_matches('\n')))
@@ -38,7 +38,7 @@ async fn ask(git: Spawn, args: &[&str]) -> Result<Vec<u8>, Failure> {
     let asking = async {
         let mut child = git
             .args(args.iter().copied())
-            // Within a hook, Git says by these which commit it is about.
+            // Within a hook, Git passes the commit's index and folder in these variables.
             .env_allow(&["GIT_*"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -1,4 +1,4 @@
-//! The hook that has Git ask before every commit.
+//! Git's pre-commit hook that runs the check.
 
 use std::path::Path;
 
@@ -10,19 +10,19 @@ use super::git;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// The hook's name.
+/// File name of the hook.
 const NAME: &str = "pre-commit";
 
-/// What the hook is called that was there before.
+/// File name under which an earlier hook is retained.
 const BEFORE: &str = "pre-commit.before-switchboard";
 
-/// By this line we know our own.
+/// Line that identifies a hook as ours.
 const MARK: &str = "# Written by `switchboard guard install`; `switchboard guard uninstall` takes it out.";
 
-/// Larger than any hook that a person writes.
+/// Larger than any hand-written hook.
 const LIMIT: u64 = 1 << 20;
 
-/// Writes the hook. One that is there is kept and run first.
+/// Writes the hook. An existing hook is retained and runs first.
 pub(super) async fn install(context: &Context) -> Result<(), Failure> {
     let hooks = folder().await?;
     let program = std::env::current_exe().map_err(anyhow::Error::from)?;
@@ -50,7 +50,7 @@ pub(super) async fn install(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the hook out, and puts back what was there.
+/// Removes the hook, and restores the earlier one.
 pub(super) async fn uninstall(context: &Context) -> Result<(), Failure> {
     let hooks = folder().await?;
     if !read(&hooks)?.is_some_and(|text| text.contains(MARK)) {
@@ -71,7 +71,8 @@ pub(super) async fn uninstall(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The folder of hooks, made where it is missing. One that belongs to the repository's files is not ours to write into.
+/// Returns the folder of hooks, created if missing. A folder inside the repository's files is refused: it is shared
+/// with others.
 async fn folder() -> Result<Dir, Failure> {
     let here = std::env::current_dir().map_err(anyhow::Error::from)?;
     let hooks = git::hooks(&here).await?;
@@ -95,7 +96,7 @@ fn file(error: FileError) -> Failure {
     Failure::from(switchboard_hub::HubError::from(error))
 }
 
-/// The hook. Only that a file is somebody else's keeps a commit from being made; that nobody can be asked does not.
+/// Renders the hook script. Only a reserved file blocks a commit; a failed check does not.
 fn script(program: &Path) -> String {
     let program = program.display().to_string().replace('\'', "'\\''");
     format!(

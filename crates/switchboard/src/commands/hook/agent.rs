@@ -1,4 +1,4 @@
-//! Whose mail a hook is about.
+//! Finds the agent of a hook.
 
 use door_workspace::Workspace;
 use serde_json::Value;
@@ -8,12 +8,11 @@ use super::Client;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Larger than any state a workspace has.
+/// Larger than any workspace state.
 const STATE_LIMIT: u64 = 64 << 20;
 
-/// The agent: the one that the launcher or the environment names, the one of `--agent`, or else the one agent of this
-/// client that the workspace knows. None where that could be several, because mail shown to the wrong one is lost to
-/// the right one.
+/// Returns the agent that the launcher or the environment names, else that of `--agent`, else the only agent of this
+/// client in the workspace. None if there are several: mail shown to the wrong agent is lost for the right one.
 pub(super) async fn of(
     client: Client,
     default: Option<&str>,
@@ -26,10 +25,10 @@ pub(super) async fn of(
         (named, _) => named,
     };
     if let Some(agent) = named {
-        // What is shown to a model is not shown to the person.
+        // Mail for the person is never shown to a model.
         return Ok((!agent.is_human()).then(|| directory.canonical(&agent)));
     }
-    let namesake = AgentId::local(Name::parse(client.word())?);
+    let namesake = AgentId::local(Name::parse(client.cli_name())?);
     if let Some(known) = directory.agent(&namesake) {
         return Ok(Some(known.id.clone()));
     }
@@ -40,12 +39,12 @@ pub(super) async fn of(
     Ok(only.filter(|agent| directory.agent(agent).is_some()))
 }
 
-/// The agents that say they are reached by this client.
+/// Lists the agents that registered with this client's interface.
 fn of_client(state: &Value, client: Client) -> impl Iterator<Item = &str> {
     let is_its = move |record: &Value| {
         record["interface"]
             .as_str()
-            .is_some_and(|interface| interface.to_ascii_lowercase().contains(client.word()))
+            .is_some_and(|interface| interface.to_ascii_lowercase().contains(client.cli_name()))
     };
     let agents = state["chatAgents"].as_object().into_iter().flatten();
     agents.filter(move |(_, record)| is_its(record)).map(|(name, _)| name.as_str())

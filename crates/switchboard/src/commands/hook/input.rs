@@ -1,4 +1,4 @@
-//! What a client says on its hook's stdin. Claude Code and Codex use the same words.
+//! The JSON that a client passes to its hook on stdin. Claude Code and Codex use the same keys.
 
 use std::io::Read;
 
@@ -7,17 +7,17 @@ use serde::Deserialize;
 use super::Event;
 use crate::failure::{Exit, Failure};
 
-/// Most bytes that are read. A tool's answer is part of what a client says, and may be long.
+/// Most bytes to read. The input contains a tool's result, which may be long.
 const LIMIT: u64 = 64 << 20;
 
-/// What matters of it; clients say much more, and may say less.
+/// The fields that matter here; clients send many more, and may send fewer.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Input {
-    /// Where the session is at work.
+    /// Working folder of the session.
     pub(super) cwd: Option<String>,
-    /// Which session.
+    /// Id of the session.
     pub(super) session_id: Option<String>,
-    /// Whether the model has been kept from stopping already, in this turn.
+    /// True if a stop hook already blocked the model in this turn.
     #[serde(default)]
     pub(super) stop_hook_active: bool,
     hook_event_name: Option<String>,
@@ -25,7 +25,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Reads all of stdin.
+    /// Reads and parses all of stdin.
     pub(super) fn read(event: Event) -> Result<Self, Failure> {
         let mut bytes = Vec::new();
         std::io::stdin().lock().take(LIMIT).read_to_end(&mut bytes).map_err(anyhow::Error::from)?;
@@ -34,19 +34,19 @@ impl Input {
 
     fn parse(bytes: &[u8], event: Event) -> Result<Self, Failure> {
         let bad = |problem: String| {
-            Failure::new("bad_input", Exit::Failed, format!("stdin is not what a hook is told: {problem}"))
+            Failure::new("bad_input", Exit::Failed, format!("stdin is not the JSON of a hook: {problem}"))
                 .hint("this is called by a client's hook; `switchboard install` writes the call")
         };
         let input: Self = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
         match input.hook_event_name.as_deref() {
-            // An idle session may have stopped or just begun.
+            // An idle session has either stopped or just started.
             Some("SessionStart") if event == Event::Idle => {}
-            Some(name) if name != event.name() => {
+            Some(name) if name != event.client_name() => {
                 let name = name.escape_debug();
                 return Err(bad(format!(
                     "hook_event_name is '{name}', but `{}` is for {}",
-                    event.word(),
-                    event.name()
+                    event.cli_name(),
+                    event.client_name()
                 )));
             }
             _ => {}
@@ -54,7 +54,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Whether a model that the session's own model has put to work is meant.
+    /// True if the event belongs to a subagent of the session's model.
     pub(super) fn is_of_a_subagent(&self) -> bool {
         self.agent_id.is_some()
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_clients_say_is_understood_and_more_does_not_matter() {
+fn client_input_parses_with_extra_keys() {
     let said = br#"{"session_id":"s","cwd":"/p","hook_event_name":"Stop","stop_hook_active":true,"new":[1]}"#;
     let input = Input::parse(said, Event::Stop).unwrap();
     assert_eq!((input.cwd.as_deref(), input.stop_hook_active), (Some("/p"), true));
@@ -15,7 +15,7 @@ fn what_clients_say_is_understood_and_more_does_not_matter() {
 }
 
 #[test]
-fn another_hook_or_no_json_is_an_error_that_stops_nobody() {
+fn foreign_input_is_a_nonblocking_error() {
     for (said, problem) in [
         (&b"not json"[..], "expected ident"),
         (b"[]", "invalid"),

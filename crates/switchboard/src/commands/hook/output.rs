@@ -1,4 +1,5 @@
-//! What a client is told in return. Claude Code and Codex take the same; Codex refuses fields that it does not know.
+//! The JSON that a hook returns to its client. Claude Code and Codex accept the same keys; Codex refuses keys that
+//! it does not know.
 
 use std::io::Write;
 
@@ -6,22 +7,22 @@ use serde_json::{Value, json};
 
 use super::Event;
 
-/// The answer of a hook that has something to say.
+/// Response of a hook that has text for the model.
 pub(super) struct Answer(Value);
 
 impl Answer {
-    /// Puts a text before the model, in the way that an event has for it.
+    /// Renders a text for the model in the form of the event.
     pub(super) fn new(event: Event, text: &str) -> Self {
         Self(match event {
-            // The model goes on, with this as its next instruction.
+            // The model continues, with this as its next instruction.
             Event::Stop | Event::Idle => json!({ "decision": "block", "reason": text }),
             Event::SessionStart | Event::UserPrompt | Event::PostTool => {
-                json!({ "hookSpecificOutput": { "hookEventName": event.name(), "additionalContext": text } })
+                json!({ "hookSpecificOutput": { "hookEventName": event.client_name(), "additionalContext": text } })
             }
         })
     }
 
-    /// Writes it, whole, or says that nobody reads it.
+    /// Writes the whole response, or fails if no process reads it.
     pub(super) fn print(&self) -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", self.0)?;

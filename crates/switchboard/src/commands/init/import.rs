@@ -1,4 +1,4 @@
-//! The servers that clients knew of become suites.
+//! Import of clients' MCP servers as suites.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,29 +18,29 @@ use crate::failure::Failure;
 use crate::person::{agent_evidence, ask, can_ask};
 use crate::show::plain;
 
-/// What the list of a server's tools costs, and its suite: the mean of four well-known servers, in tokens of
-/// o200k. Before a server was started once, nobody can count its own.
+/// Token cost of a server's tool list and of its suite: the mean of four well-known servers (o200k). A server's own
+/// cost is unknown until it was started once.
 const SERVER_TOKENS: usize = 2090;
 const SUITE_TOKENS: usize = 60;
 
-/// What is to be imported.
+/// Servers to import.
 pub(super) struct Plan {
     places: SuitePaths,
     root: Option<RootFile>,
     client: Option<(Client, Servers)>,
 }
 
-/// What became of it.
+/// Result of an import.
 #[derive(Default)]
 pub(super) struct Report {
-    /// The servers that are there now, and whether they are trusted.
+    /// Names of the imported servers, and whether each is trusted.
     servers: BTreeMap<String, bool>,
     skipped: BTreeMap<String, String>,
     replaced: Option<ImportOutcome>,
 }
 
 impl Plan {
-    /// Reads what is to be imported; `None` where there is nothing.
+    /// Reads the servers to import; `None` if there are none.
     pub(super) fn read(args: &Init, folder: &Path) -> Result<Option<Self>, Failure> {
         if !folder.is_dir() || (args.no_import && args.from.is_none()) {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Plan {
         if root.is_none() && args.from.is_none() {
             return Ok(None);
         }
-        let places = config::places(folder)?;
+        let places = config::suite_folders(folder)?;
         let client = match &args.from {
             Some(name) => {
                 let client: Client = name.parse()?;
@@ -62,12 +62,12 @@ impl Plan {
         Ok(Some(Self { places, root, client }))
     }
 
-    /// Imports, and says what became of each server.
-    pub(super) fn carry_out(self, yes: bool, context: &Context) -> Result<Report, Failure> {
+    /// Imports the servers, and reports the result for each.
+    pub(super) fn apply(self, yes: bool, context: &Context) -> Result<Report, Failure> {
         let mut report = Report::default();
         let trust = TrustStore::load(&self.places);
         if let Some((client, servers)) = &self.client {
-            report.take(&self.places, servers, &trust, yes, context)?;
+            report.write_servers(&self.places, servers, &trust, yes, context)?;
             let files: Vec<String> = servers.files.iter().map(|file| file.display().to_string()).collect();
             context.printer.note(format_args!(
                 "Read the settings of {}: {}.",
@@ -76,7 +76,7 @@ impl Plan {
             ));
         }
         if let Some(root) = &self.root {
-            let children = report.take(&self.places, &root.servers, &trust, yes, context)?;
+            let children = report.write_servers(&self.places, &root.servers, &trust, yes, context)?;
             if root.needs_change() && (!children.is_empty() || root.servers.candidates.is_empty()) {
                 let program = crate::program::shared_name()?;
                 let now = Clock::system().now();
@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-/// Whatever is wrong with the file, it is as it was.
+/// Adds to an error that the file is unchanged.
 fn untouched(error: SuiteError) -> Failure {
     let failure = Failure::from(error);
     match failure.hint {
@@ -98,8 +98,8 @@ fn untouched(error: SuiteError) -> Failure {
 }
 
 impl Report {
-    /// Puts servers into the workspace; the names of those that are there now.
-    fn take(
+    /// Writes servers into the workspace; returns the names of those that are there now.
+    fn write_servers(
         &mut self,
         places: &SuitePaths,
         servers: &Servers,
@@ -180,8 +180,8 @@ impl Report {
     }
 }
 
-/// Whether the person agrees to a server that the workspace brought along. An agent's process imports it and leaves
-/// the decision to the person; so does one without a terminal.
+/// True if the person trusts a server that came with the workspace. An agent's process imports it and leaves the
+/// decision to the person; so does a process without a terminal.
 fn agrees(
     places: &SuitePaths,
     candidate: &Candidate,
@@ -192,7 +192,7 @@ fn agrees(
     if agent_evidence().is_some() {
         return false;
     }
-    // What comes from the person's own settings of a client they have agreed to there.
+    // The person already trusts the servers in their own client's settings.
     if yes || candidate.is_own || !can_ask(context) {
         return yes || candidate.is_own;
     }

@@ -1,4 +1,4 @@
-//! What is written into a client's settings.
+//! The entries that we write into a client's settings.
 
 use std::path::{Path, PathBuf};
 
@@ -10,36 +10,37 @@ use crate::commands::hook::{Client, Event};
 /// The name of our server in a client's settings.
 pub(super) const SERVER: &str = "switchboard";
 
-/// By this variable the server learns whose it is.
+/// Variable that tells the server its agent's name.
 pub(super) const AGENT: &str = "SWITCHBOARD_AGENT_NAME";
 
-/// Seconds that a client gives a hook: it takes milliseconds, and a client that waits longer is better off without.
+/// Timeout of a hook in seconds: it takes milliseconds, and a client should not wait longer for it.
 const HOOK_SECONDS: u64 = 15;
 
-/// Seconds that a client lets the one run that waits beside an idle session: a day.
+/// Timeout of the idle hook in seconds: a day.
 const IDLE_SECONDS: u64 = 24 * 60 * 60;
 
-/// What is to stand in the settings of one client.
+/// Entries for the settings of one client.
 pub(super) struct Entries {
     pub(super) client: Client,
-    /// Ours: with its whole path in the user's own files, because clients with windows do not have the path of a shell.
+    /// Our program: an absolute path in the user's own files, because graphical clients do not have a shell's
+    /// `PATH`.
     pub(super) program: PathBuf,
-    /// The agent, where it is always the same.
+    /// The agent's name, if it is fixed.
     pub(super) agent: Option<String>,
-    /// Whether somebody has just chosen that name.
+    /// True if the name was given on this command line.
     pub(super) renames: bool,
 }
 
 impl Entries {
-    /// Puts our server into the text of the settings; nothing where it is there.
-    pub(super) fn put_server(&self, text: &str) -> Result<Option<String>, String> {
+    /// Adds our server to the text of the settings; `None` if nothing changes.
+    pub(super) fn add_server(&self, text: &str) -> Result<Option<String>, String> {
         match self.client {
-            Client::Claude => edit_json::put_server(text, self),
-            Client::Codex => toml::put_server(text, self),
+            Client::Claude => edit_json::add_server(text, self),
+            Client::Codex => toml::add_server(text, self),
         }
     }
 
-    /// The hooks, by what the client calls the event.
+    /// Returns the hooks by the client's name of the event.
     pub(super) fn hooks(&self) -> Vec<(&'static str, Vec<Value>)> {
         let events = [Event::SessionStart, Event::UserPrompt, Event::PostTool, Event::Stop];
         let hooks = events.map(|event| {
@@ -48,13 +49,14 @@ impl Entries {
             if self.client == Client::Claude && matches!(event, Event::SessionStart | Event::Stop) {
                 hooks.push(self.hook(Event::Idle));
             }
-            (event.name(), hooks)
+            (event.client_name(), hooks)
         });
         hooks.into()
     }
 
     fn hook(&self, event: Event) -> Value {
-        let mut command = format!("{} hook {} {}", quoted(&self.program), self.client.word(), event.word());
+        let mut command =
+            format!("{} hook {} {}", quoted(&self.program), self.client.cli_name(), event.cli_name());
         if let Some(agent) = &self.agent {
             command.push_str(" --agent ");
             command.push_str(&quoted(Path::new(agent)));
@@ -68,31 +70,31 @@ impl Entries {
     }
 }
 
-/// Whether a hook's command is one of ours, wherever the program was when it was written.
+/// True if a hook's command is ours, wherever the program was when it was written.
 pub(super) fn is_ours(command: &str, client: Client) -> bool {
     program_of(command, client).is_some()
 }
 
-/// The program of a hook's command that is one of ours.
+/// Returns the program in a hook's command if the command is ours.
 pub(super) fn program_of(command: &str, client: Client) -> Option<String> {
     let (program, rest) = match command.strip_prefix('\'').and_then(|rest| rest.rsplit_once("' hook ")) {
         Some((program, rest)) => (program.replace(r"'\''", "'"), rest),
         None => command.split_once(" hook ").map(|(program, rest)| (program.to_owned(), rest))?,
     };
-    (is_program(&program) && rest.split(' ').next() == Some(client.word())).then_some(program)
+    (is_program(&program) && rest.split(' ').next() == Some(client.cli_name())).then_some(program)
 }
 
-/// Whether a program is not where its path says. One without a path is looked for by whoever starts it.
-pub(super) fn is_gone(program: &str) -> bool {
+/// True if the program's path does not exist. A program without a path is found by the client's `PATH`.
+pub(super) fn is_missing(program: &str) -> bool {
     Path::new(program).is_absolute() && !Path::new(program).exists()
 }
 
-/// Whether a path is that of this program.
+/// True if a path names this program.
 pub(super) fn is_program(path: &str) -> bool {
     Path::new(path).file_name().is_some_and(|name| name == "switchboard")
 }
 
-/// A path as a shell reads it back.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+');

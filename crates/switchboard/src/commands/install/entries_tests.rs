@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn our_commands_are_known_again_whatever_the_path() {
+fn own_commands_match_at_any_path() {
     for program in ["/usr/bin/switchboard", "/home/a b/it's here/switchboard"] {
         let (client, agent) = (Client::Claude, Some("a b".to_owned()));
         let entries = Entries { client, program: program.into(), agent, renames: false };

@@ -1,21 +1,21 @@
-//! Settings in JSON, with whatever comments and order they have.
+//! Edits of JSON settings that preserve comments and order.
 //!
-//! All functions return the new text, and nothing where there is nothing to change.
+//! All functions return the new text, or `None` if nothing changes.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
 use serde_json::{Value, json};
 
-use super::entries::{AGENT, Entries, SERVER, is_gone, is_ours, is_program, program_of};
+use super::entries::{AGENT, Entries, SERVER, is_missing, is_ours, is_program, program_of};
 use crate::commands::hook::Client;
 
-/// Where clients have their MCP servers.
+/// Key of the client's MCP servers.
 const SERVERS: &str = "mcpServers";
 
-/// Where clients have their hooks.
+/// Key of the client's hooks.
 const HOOKS: &str = "hooks";
 
-/// The agent that our server speaks for by these settings.
+/// Returns the agent that our server speaks for in these settings.
 pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     let (_, root) = parse(text)?;
     let server = root.object_value(SERVERS).and_then(|servers| servers.object_value(SERVER));
@@ -24,7 +24,7 @@ pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     Ok(agent.and_then(|agent| agent.as_string_lit()?.decoded_value().ok()))
 }
 
-/// The programs by which a client starts us, for the server and for each hook.
+/// Lists the programs by which a client starts us, for the server and for each hook.
 pub(super) fn programs(text: &str, client: Client) -> Result<Vec<String>, String> {
     let (_, root) = parse(text)?;
     let server = root.object_value(SERVERS).and_then(|servers| servers.object_value(SERVER));
@@ -37,9 +37,9 @@ pub(super) fn programs(text: &str, client: Client) -> Result<Vec<String>, String
     Ok(programs)
 }
 
-/// Puts our server there. One that is ours already keeps everything but a name that was chosen just now, and a program
-/// that is not there any more.
-pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
+/// Adds our server. An existing entry of ours is left alone, except for a name given on this command line and a
+/// program that no longer exists.
+pub(super) fn add_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
     let servers = root.object_value_or_create(SERVERS).ok_or(format!("'{SERVERS}' is no object"))?;
     once(&servers, SERVER)?;
@@ -58,7 +58,7 @@ pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>
     };
     let program = entries.program.display().to_string();
     let mut is_changed = false;
-    if command(&server).is_some_and(|command| command != program && is_gone(&command)) {
+    if command(&server).is_some_and(|command| command != program && is_missing(&command)) {
         server.get("command").into_iter().for_each(|prop| prop.set_value(program.as_str().into()));
         is_changed = true;
     }
@@ -81,8 +81,8 @@ pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>
     Ok(is_changed.then(|| cst.to_string()))
 }
 
-/// Takes our server out.
-pub(super) fn take_server(text: &str) -> Result<Option<String>, String> {
+/// Removes our server.
+pub(super) fn remove_server(text: &str) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
     let Some(servers) = root.object_value(SERVERS) else { return Ok(None) };
     let Some(ours) =
@@ -97,8 +97,8 @@ pub(super) fn take_server(text: &str) -> Result<Option<String>, String> {
     Ok(Some(cst.to_string()))
 }
 
-/// Puts our hooks there, in place of those of ours that are otherwise.
-pub(super) fn put_hooks(text: &str, entries: &Entries) -> Result<Option<String>, String> {
+/// Adds our hooks, replacing outdated ones of ours.
+pub(super) fn add_hooks(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
     let hooks = root.object_value_or_create(HOOKS).ok_or(format!("'{HOOKS}' is no object"))?;
     let mut is_changed = false;
@@ -108,15 +108,15 @@ pub(super) fn put_hooks(text: &str, entries: &Entries) -> Result<Option<String>,
         if ours(&groups, entries.client) == wanted {
             continue;
         }
-        take(&groups, entries.client);
+        remove_groups(&groups, entries.client);
         groups.append(input(&json!({ "hooks": wanted })));
         is_changed = true;
     }
     Ok(is_changed.then(|| cst.to_string()))
 }
 
-/// Takes our hooks out, and what held nothing else.
-pub(super) fn take_hooks(text: &str, client: Client) -> Result<Option<String>, String> {
+/// Removes our hooks, and objects that contained nothing else.
+pub(super) fn remove_hooks(text: &str, client: Client) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
     let Some(hooks) = root.object_value(HOOKS) else { return Ok(None) };
     let mut is_changed = false;
@@ -124,7 +124,7 @@ pub(super) fn take_hooks(text: &str, client: Client) -> Result<Option<String>, S
         let Some(groups) = event.array_value().filter(|groups| !ours(groups, client).is_empty()) else {
             continue;
         };
-        take(&groups, client);
+        remove_groups(&groups, client);
         if groups.elements().is_empty() {
             event.remove();
         }
@@ -136,9 +136,9 @@ pub(super) fn take_hooks(text: &str, client: Client) -> Result<Option<String>, S
     Ok(is_changed.then(|| cst.to_string()))
 }
 
-/// The text as a tree, and its object. An empty file is an empty object.
+/// Parses the text into a tree and its root object. An empty file is an empty object.
 fn parse(text: &str) -> Result<(CstRootNode, CstObject), String> {
-    // Lenient where a client is: comments and commas. What is no JSON otherwise, no client would have read.
+    // As lenient as clients are: comments and commas. No client reads other deviations from JSON.
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -158,15 +158,15 @@ fn parse(text: &str) -> Result<(CstRootNode, CstObject), String> {
     Ok((cst, root))
 }
 
-/// Our hooks among the groups of an event.
+/// Lists our hooks among the groups of an event.
 fn ours(groups: &CstArray, client: Client) -> Vec<Value> {
     let hooks = groups.elements().into_iter().filter_map(|group| group.as_object()?.array_value(HOOKS));
     let hooks = hooks.flat_map(|hooks| hooks.elements());
     hooks.filter(|hook| is_our_hook(hook, client)).filter_map(|hook| hook.to_serde_value()).collect()
 }
 
-/// Takes our hooks out of the groups of an event, and groups that hold nothing else.
-fn take(groups: &CstArray, client: Client) {
+/// Removes our hooks from the groups of an event, and groups that contain nothing else.
+fn remove_groups(groups: &CstArray, client: Client) {
     for group in groups.elements() {
         let Some(hooks) = group.as_object().and_then(|group| group.array_value(HOOKS)) else { continue };
         let (ours, others): (Vec<_>, Vec<_>) =
@@ -193,7 +193,7 @@ fn is_our_server(server: &CstObject) -> bool {
     command(server).is_some_and(|program| is_program(&program)) && verb.as_deref() == Some("mcp")
 }
 
-/// The program of a server.
+/// Returns the program of a server.
 fn command(server: &CstObject) -> Option<String> {
     string(&server.get("command")?.value()?)
 }
@@ -202,7 +202,7 @@ fn string(node: &CstNode) -> Option<String> {
     node.as_string_lit()?.decoded_value().ok()
 }
 
-/// Refuses a key that is there twice: readers take the last one, and what we write into the other would be lost.
+/// Refuses a duplicate key: readers use the last one, so that an edit of the other would be lost.
 fn once(object: &CstObject, key: &str) -> Result<(), String> {
     let is_key =
         |prop: &CstObjectProp| prop.name().and_then(|name| name.decoded_value().ok()).as_deref() == Some(key);
@@ -212,7 +212,7 @@ fn once(object: &CstObject, key: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A value as the tree takes it.
+/// Converts a value for the tree.
 fn input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,

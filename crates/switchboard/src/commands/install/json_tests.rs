@@ -17,45 +17,45 @@ const THEIRS: &str = r#"{
 "#;
 
 #[test]
-fn hooks_come_and_go_and_everything_else_stays() {
+fn hooks_added_and_removed_without_other_changes() {
     let entries = entries(Client::Claude, "claude");
-    let with = put_hooks(THEIRS, &entries).unwrap().unwrap();
+    let with = add_hooks(THEIRS, &entries).unwrap().unwrap();
     assert!(with.contains("// my own") && with.contains("// tell me") && with.contains("say done"), "{with}");
-    assert_eq!(put_hooks(&with, &entries).unwrap(), None, "a second time changes nothing");
+    assert_eq!(add_hooks(&with, &entries).unwrap(), None, "a second time changes nothing");
     assert_eq!(with.matches("asyncRewake").count(), 2);
     assert!(with.contains("/opt/switchboard hook claude post-tool --agent claude"));
-    let without = take_hooks(&with, Client::Claude).unwrap().unwrap();
+    let without = remove_hooks(&with, Client::Claude).unwrap().unwrap();
     let value = |text: &str| parse(text).unwrap().0.to_serde_value().unwrap();
     assert_eq!(value(&without), value(THEIRS));
     assert!(without.contains("// my own") && without.contains("// tell me"), "{without}");
-    assert_eq!(take_hooks(&without, Client::Claude).unwrap(), None);
+    assert_eq!(remove_hooks(&without, Client::Claude).unwrap(), None);
 }
 
 #[test]
-fn hooks_of_an_earlier_place_are_replaced() {
+fn hooks_with_old_path_are_replaced() {
     let old = Entries { program: "/old/switchboard".into(), ..entries(Client::Codex, "codex") };
-    let text = put_hooks("", &old).unwrap().unwrap();
-    let text = put_hooks(&text, &entries(Client::Codex, "codex")).unwrap().unwrap();
+    let text = add_hooks("", &old).unwrap().unwrap();
+    let text = add_hooks(&text, &entries(Client::Codex, "codex")).unwrap().unwrap();
     assert!(!text.contains("/old/") && !text.contains("asyncRewake"), "{text}");
-    assert_eq!(take_hooks(&text, Client::Codex).unwrap().unwrap().trim(), "{}");
+    assert_eq!(remove_hooks(&text, Client::Codex).unwrap().unwrap().trim(), "{}");
 }
 
 #[test]
-fn a_server_comes_and_goes() {
+fn server_is_added_and_removed() {
     let theirs = r#"{"mcpServers":{"other":{"command":"x"}},"n":1}"#;
-    let with = put_server(theirs, &entries(Client::Claude, "claude")).unwrap().unwrap();
+    let with = add_server(theirs, &entries(Client::Claude, "claude")).unwrap().unwrap();
     assert_eq!(agent(&with).unwrap().as_deref(), Some("claude"));
-    assert_eq!(put_server(&with, &entries(Client::Claude, "another")).unwrap(), None, "it keeps its name");
+    assert_eq!(add_server(&with, &entries(Client::Claude, "another")).unwrap(), None, "it keeps its name");
     let renamed = Entries { renames: true, ..entries(Client::Claude, "another") };
-    let renamed = put_server(&with, &renamed).unwrap().unwrap();
+    let renamed = add_server(&with, &renamed).unwrap().unwrap();
     assert_eq!(agent(&renamed).unwrap().as_deref(), Some("another"));
-    let without = take_server(&renamed).unwrap().unwrap();
+    let without = remove_server(&renamed).unwrap().unwrap();
     let value = |text: &str| parse(text).unwrap().0.to_serde_value().unwrap();
     assert_eq!(value(&without), value(theirs));
 }
 
 #[test]
-fn what_is_not_understood_is_left_alone() {
+fn unknown_json_is_left_alone() {
     let entries = entries(Client::Claude, "claude");
     for (text, problem) in [
         ("{", "is no JSON"),
@@ -63,10 +63,10 @@ fn what_is_not_understood_is_left_alone() {
         (r#"{"hooks":[]}"#, "'hooks' is no object"),
         (r#"{"hooks":{"Stop":{}}}"#, "'hooks.Stop' is no list"),
     ] {
-        let error = put_hooks(text, &entries).unwrap_err();
+        let error = add_hooks(text, &entries).unwrap_err();
         assert!(error.contains(problem), "{error}");
     }
     let another = r#"{"mcpServers":{"switchboard":{"command":"npx","args":["switchboard"]}}}"#;
-    assert!(put_server(another, &entries).unwrap_err().contains("another server"));
-    assert_eq!(take_server(another).unwrap(), None);
+    assert!(add_server(another, &entries).unwrap_err().contains("another server"));
+    assert_eq!(remove_server(another).unwrap(), None);
 }

@@ -1,4 +1,4 @@
-//! A file of settings that is not ours.
+//! A settings file of a client: read, compare, back up, replace.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
@@ -10,56 +10,55 @@ use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
 use crate::failure::{Exit, Failure, chain};
 
-/// Larger than any settings; Claude Code keeps the history of all projects beside them.
+/// Larger than any settings; Claude Code stores the history of all projects in the same file.
 const LIMIT: u64 = 64 << 20;
 
-/// What some editors begin a file with.
+/// Byte order mark, which some editors write.
 const MARK: char = '\u{feff}';
 
-/// Permissions of a file that was not there.
+/// Permissions of a new file.
 const MODE: u32 = 0o600;
 
-/// Where a file of settings is.
-pub(super) struct Place {
+/// Location of a settings file.
+pub(super) struct SettingsPath {
     path: PathBuf,
-    /// The folder that its path may not lead out of, where others may have made the files in it.
+    /// Folder that the path may not leave, if others may have created files in it.
     within: Option<PathBuf>,
 }
 
-impl Place {
-    /// One of the user's own. Where it is a link, as people have them who keep their settings in a repository, the file
-    /// that it leads to is meant.
+impl SettingsPath {
+    /// Location in the user's own folder. A symbolic link is followed: users link to settings in a repository.
     pub(super) fn own(path: PathBuf) -> Self {
         let path = path.canonicalize().unwrap_or(path);
         Self { path, within: None }
     }
 
-    /// One of a workspace, whose links are not followed.
+    /// Location in a workspace, where symbolic links are not followed.
     pub(super) fn shared(folder: &Path, below: &str) -> Self {
         Self { path: folder.join(below), within: Some(folder.to_owned()) }
     }
 }
 
-/// The text of such a file, as it was and as it is to be.
+/// Text of a settings file, before and after the edit.
 pub(super) struct Settings {
-    place: Place,
+    place: SettingsPath,
     name: String,
-    /// As it was; nothing where there is no file.
+    /// Text before the edit; `None` if there is no file.
     was: Option<String>,
     text: String,
-    /// Whether it begins with a mark that some editors put there. It is no part of the text, and stays.
+    /// True if the file starts with a byte order mark. The mark is not part of the text, and is retained.
     has_mark: bool,
 }
 
-/// What became of it.
+/// Result of writing a file.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Where what was there is kept.
+    /// Path of the backup.
     pub(super) backup: Option<PathBuf>,
 }
 
 impl Settings {
-    pub(super) fn read(place: Place) -> Result<Self, Failure> {
+    pub(super) fn read(place: SettingsPath) -> Result<Self, Failure> {
         let name = place.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let was = match open(&place, false)? {
             Some(folder) => read(&folder, &name, &place.path)?,
@@ -75,7 +74,7 @@ impl Settings {
         &self.place.path
     }
 
-    /// Puts the text that `edit` returns in place of this one, and returns the rest.
+    /// Replaces the text by what `edit` returns, and returns the rest.
     pub(super) fn edit<T>(
         &mut self,
         edit: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
@@ -87,7 +86,7 @@ impl Settings {
         Ok(rest)
     }
 
-    /// The text as it is read.
+    /// The text as read.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -97,13 +96,13 @@ impl Settings {
         was.strip_prefix(MARK).unwrap_or(was)
     }
 
-    /// Whether writing it would change anything.
+    /// True if writing would change the file.
     pub(super) fn is_changed(&self) -> bool {
         self.text_was() != self.text
     }
 
-    /// Says no where a file is to be changed that its owner has made read-only: a new file in its place could be written,
-    /// but that is not what is asked for by it.
+    /// Refuses to change a file that its owner made read-only: a replacement could be written, but the owner did not
+    /// want that.
     pub(super) fn check_writable(&self) -> Result<(), Failure> {
         let mode = std::fs::metadata(&self.place.path).ok().map(|found| found.permissions().mode());
         if self.is_changed() && mode.is_some_and(|mode| mode & 0o222 == 0) {
@@ -114,7 +113,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What writing it would change, line by line.
+    /// Returns the changes as a line diff.
     pub(super) fn diff(&self) -> Option<String> {
         let diff = TextDiff::from_lines(self.text_was(), &self.text);
         let path = self.place.path.display().to_string();
@@ -123,19 +122,19 @@ impl Settings {
         self.is_changed().then_some(shown)
     }
 
-    /// Writes it in one go, with a copy of what was there beside it.
+    /// Writes the file atomically, with a backup beside it.
     pub(super) fn write(self, now: Timestamp) -> Result<Written, Failure> {
         if !self.is_changed() {
             return Ok(Written::default());
         }
         let path = self.place.path.clone();
         let Some(folder) = open(&self.place, true)? else { return Err(vanished(&path)) };
-        // What an earlier one has half written, who was killed over it.
+        // Removes temporary files of a process that was killed while writing.
         if let Err(error) = folder.clear_abandoned_temps() {
             tracing::debug!(%error, "files that were never finished could not be cleared away");
         }
         let mut text = self.text;
-        // A file that has no line end at its end keeps that.
+        // A file without a final line break stays without one.
         let ends_open = self.was.as_deref().is_some_and(|was| !was.is_empty() && !was.ends_with('\n'));
         if !text.ends_with('\n') && !ends_open {
             text.push('\n');
@@ -149,7 +148,7 @@ impl Settings {
             mode = std::fs::metadata(&path).map_or(MODE, |found| found.permissions().mode() & 0o777);
             written.backup = Some(folder.path().join(back_up(&folder, &self.name, was, now)?));
         }
-        // A client that has just written its settings must not lose them to us.
+        // A client that wrote its settings meanwhile must not lose them.
         if read(&folder, &self.name, &path)? != self.was {
             return Err(vanished(&path));
         }
@@ -158,8 +157,8 @@ impl Settings {
     }
 }
 
-/// The folder of a file, made where that is asked for.
-fn open(place: &Place, make: bool) -> Result<Option<Dir>, Failure> {
+/// Opens the folder of a file, and creates it if requested.
+fn open(place: &SettingsPath, make: bool) -> Result<Option<Dir>, Failure> {
     let parent = place.path.parent().unwrap_or(Path::new("."));
     let root = place.within.clone().unwrap_or_else(|| {
         let there = parent.ancestors().find(|folder| folder.is_dir());
@@ -187,7 +186,7 @@ fn read(folder: &Dir, name: &str, path: &Path) -> Result<Option<String>, Failure
     text.map_err(|_| not_understood(path, "is not UTF-8 text"))
 }
 
-/// Keeps what was there under a name that was free.
+/// Writes the old text to a backup file under a free name.
 fn back_up(folder: &Dir, name: &str, was: &str, now: Timestamp) -> Result<String, Failure> {
     let stamp = now.strftime("%Y%m%dT%H%M%SZ");
     for number in 1..100 {

@@ -1,21 +1,21 @@
-//! Settings in TOML: those of Codex, but for its hooks.
+//! Edits of Codex's TOML settings, except for its hooks.
 //!
-//! All functions return the new text, and nothing where there is nothing to change.
+//! All functions return the new text, or `None` if nothing changes.
 
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, value};
 
-use super::entries::{AGENT, Entries, SERVER, is_gone, is_program};
+use super::entries::{AGENT, Entries, SERVER, is_missing, is_program};
 
-/// Where Codex has its MCP servers.
+/// Key of Codex's MCP servers.
 const SERVERS: &str = "mcp_servers";
 
-/// Seconds that Codex gives the server to start; it takes milliseconds, but a machine may be asleep.
+/// Seconds that Codex waits for the server to start; it takes milliseconds, but the machine may be waking up.
 const START_SECONDS: i64 = 20;
 
-/// Seconds that Codex gives a tool: `wait_for_message` is asked to wait.
+/// Seconds that Codex waits for a tool: `wait_for_message` waits on purpose.
 const TOOL_SECONDS: i64 = 600;
 
-/// The agent that our server speaks for by these settings.
+/// Returns the agent that our server speaks for in these settings.
 pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     let document = parse(text)?;
     let server = server(&document).filter(|server| is_our_server(*server));
@@ -23,16 +23,16 @@ pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     Ok(env.and_then(|env| env.get(AGENT)).and_then(Item::as_str).map(str::to_owned))
 }
 
-/// The program by which Codex starts our server.
+/// Returns the program by which Codex starts our server.
 pub(super) fn program(text: &str) -> Result<Option<String>, String> {
     let document = parse(text)?;
     let server = server(&document).filter(|server| is_our_server(*server));
     Ok(server.and_then(|server| server.get("command")).and_then(Item::as_str).map(str::to_owned))
 }
 
-/// Puts our server there. One that is ours already keeps everything but a name that was chosen just now, and a program
-/// that is not there any more.
-pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
+/// Adds our server. An existing entry of ours is left alone, except for a name given on this command line and a
+/// program that no longer exists.
+pub(super) fn add_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let mut document = parse(text)?;
     if let Some(there) = server(&document) {
         if !is_our_server(there) {
@@ -40,17 +40,17 @@ pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>
         }
         let program = entries.program.display().to_string();
         let command = there.get("command").and_then(Item::as_str);
-        let is_gone = command.is_some_and(|command| command != program && is_gone(command));
+        let is_missing = command.is_some_and(|command| command != program && is_missing(command));
         let env = there.get("env").and_then(Item::as_table_like);
         let known = env.and_then(|env| env.get(AGENT)).and_then(Item::as_str);
         let name = entries.agent.as_ref();
         let name = name.filter(|name| known.is_none_or(|known| entries.renames && known != name.as_str()));
-        if !is_gone && name.is_none() {
+        if !is_missing && name.is_none() {
             return Ok(None);
         }
         let server = document.get_mut(SERVERS).and_then(|servers| servers.get_mut(SERVER));
         let server = server.ok_or("cannot be changed")?;
-        if is_gone {
+        if is_missing {
             server["command"] = value(program);
         }
         if let Some(name) = name {
@@ -83,8 +83,8 @@ pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>
     Ok(Some(document.to_string()))
 }
 
-/// Takes our server out.
-pub(super) fn take_server(text: &str) -> Result<Option<String>, String> {
+/// Removes our server.
+pub(super) fn remove_server(text: &str) -> Result<Option<String>, String> {
     let mut document = parse(text)?;
     if !server(&document).is_some_and(is_our_server) {
         return Ok(None);

@@ -9,37 +9,37 @@ fn entries(agent: &str) -> Entries {
 const THEIRS: &str = "# mine\nmodel = \"gpt\"\n\n[mcp_servers.other] # another\ncommand = \"x\"\n";
 
 #[test]
-fn a_server_comes_and_goes_and_everything_else_stays() {
-    let with = put_server(THEIRS, &entries("codex")).unwrap().unwrap();
+fn server_added_and_removed_without_other_changes() {
+    let with = add_server(THEIRS, &entries("codex")).unwrap().unwrap();
     assert!(with.starts_with(THEIRS), "{with}");
     assert_eq!(agent(&with).unwrap().as_deref(), Some("codex"));
-    assert_eq!(put_server(&with, &entries("codex")).unwrap(), None, "a second time changes nothing");
-    assert_eq!(put_server(&with, &entries("another")).unwrap(), None, "it keeps its name");
-    let renamed = put_server(&with, &Entries { renames: true, ..entries("another") }).unwrap().unwrap();
+    assert_eq!(add_server(&with, &entries("codex")).unwrap(), None, "a second time changes nothing");
+    assert_eq!(add_server(&with, &entries("another")).unwrap(), None, "it keeps its name");
+    let renamed = add_server(&with, &Entries { renames: true, ..entries("another") }).unwrap().unwrap();
     assert_eq!(agent(&renamed).unwrap().as_deref(), Some("another"));
-    assert_eq!(take_server(&renamed).unwrap().as_deref(), Some(THEIRS));
-    assert_eq!(take_server(THEIRS).unwrap(), None);
-    let alone = put_server("", &entries("codex")).unwrap().unwrap();
+    assert_eq!(remove_server(&renamed).unwrap().as_deref(), Some(THEIRS));
+    assert_eq!(remove_server(THEIRS).unwrap(), None);
+    let alone = add_server("", &entries("codex")).unwrap().unwrap();
     assert!(alone.starts_with("[mcp_servers.switchboard]\ncommand = \"/opt/switchboard\"\n"), "{alone}");
-    assert_eq!(take_server(&alone).unwrap().as_deref(), Some(""));
+    assert_eq!(remove_server(&alone).unwrap().as_deref(), Some(""));
 }
 
 #[test]
-fn a_server_of_ours_without_a_name_gets_one() {
+fn own_server_without_name_gets_one() {
     let unnamed = "[mcp_servers.switchboard]\ncommand = \"/opt/switchboard\"\nargs = [\"mcp\"]\n";
-    let named = put_server(unnamed, &entries("codex")).unwrap().unwrap();
+    let named = add_server(unnamed, &entries("codex")).unwrap().unwrap();
     assert!(named.starts_with(unnamed), "{named}");
     assert_eq!(agent(&named).unwrap().as_deref(), Some("codex"));
 }
 
 #[test]
-fn what_is_not_understood_is_left_alone() {
+fn unknown_toml_is_left_alone() {
     for (text, problem) in [
         ("= 1", "is no TOML"),
         ("mcp_servers = 1", "'mcp_servers' is no table"),
         ("[mcp_servers.switchboard]\ncommand = \"npx\"\n", "another server"),
     ] {
-        let error = put_server(text, &entries("codex")).unwrap_err();
+        let error = add_server(text, &entries("codex")).unwrap_err();
         assert!(error.contains(problem), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The router at work in this process, alone or beside `serve`.
+//! The router that runs in this process, alone or inside `serve`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::reap::guard;
 use crate::failure::Failure;
 
-/// The socket of a workspace's router.
+/// Socket of a workspace's router.
 const SOCKET: &str = "router.sock";
 
-/// How long a router waits for the one before it to be gone.
+/// How long a router waits for its predecessor to exit.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The router with its listener.
+/// A running router with its listener.
 pub(crate) struct Running {
     router: door_workers::Router,
     folder: Dir,
@@ -34,8 +34,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the router of a workspace, and has it listen where that is asked for; with `legacy` also for clients of the
-    /// older router, at the address itself where it is one of the network.
+    /// Starts the router of a workspace, with a listener if requested; with `legacy` also for clients of the older
+    /// router, on the listener itself if that is a network address.
     pub(crate) async fn start(
         workspace: &Workspace,
         folder: PathBuf,
@@ -44,7 +44,7 @@ impl Running {
         legacy: Option<SocketAddr>,
     ) -> Result<Self, Failure> {
         let hub = workspace.hub().clone();
-        let service = claim(&hub).await?;
+        let service = acquire_lease(&hub).await?;
         let listener = match address {
             Some(address) => Some(Listener::bind(address).await?),
             None => None,
@@ -75,8 +75,8 @@ impl Running {
         Ok(Self { router, folder: root, signpost, tasks: Mutex::new(tasks), done, _service: service })
     }
 
-    /// Starts the router beside `serve`; nothing where another process has it.
-    pub(crate) async fn beside(
+    /// Starts the router inside `serve`; `None` if another process runs it.
+    pub(crate) async fn start_in_serve(
         workspace: &Workspace,
         folder: PathBuf,
         legacy: Option<SocketAddr>,
@@ -85,7 +85,7 @@ impl Running {
         let address = format!("unix:{}", socket.display());
         match Self::start(workspace, folder, Some(&address), Access::default(), legacy).await {
             Ok(running) => Ok(Some(running)),
-            // Mail goes on where workers cannot.
+            // Messages are delivered even where workers cannot run.
             Err(failure) => {
                 tracing::warn!("no workers: {}", failure.message);
                 Ok(None)
@@ -97,12 +97,12 @@ impl Running {
         &self.router
     }
 
-    /// Where it listens.
+    /// Address of the listener.
     pub(crate) fn address(&self) -> Option<String> {
         self.signpost.as_ref().map(|signpost| signpost.listen.clone())
     }
 
-    /// Ends the workers, tells clients everything that is left to tell, and hangs up.
+    /// Ends the workers, sends clients the remaining events, and disconnects.
     pub(crate) async fn close(&self) {
         self.router.close().await;
         self.done.cancel();
@@ -118,7 +118,7 @@ impl Running {
     }
 }
 
-/// Serves clients of the older router at an address of their own. Without it, everything else goes on.
+/// Serves clients of the older router on a separate address. If that fails, everything else continues.
 async fn serve_legacy(
     router: &door_workers::Router,
     at: SocketAddr,
@@ -138,7 +138,7 @@ async fn serve_legacy(
     Some(tokio::spawn(async move { listen(&router, listener, access, done).await }))
 }
 
-/// Says what `router.legacyClients` opens.
+/// Warns of what `router.legacyClients` allows.
 fn warn_of_legacy(listener: &Listener) {
     tracing::warn!(
         address = listener.address(),
@@ -146,9 +146,9 @@ fn warn_of_legacy(listener: &Listener) {
     );
 }
 
-/// Takes the right to be the router. That of one that was killed is free a moment later: a worker that it was just
-/// about to start may still hold it.
-async fn claim(hub: &Hub) -> Result<ServiceLease, HubError> {
+/// Acquires the router's lease. The lease of a killed router is free a moment later: a worker that was just being
+/// started may still hold it.
+async fn acquire_lease(hub: &Hub) -> Result<ServiceLease, HubError> {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
         match hub.lease_service(SERVICE) {

@@ -1,4 +1,4 @@
-//! What is written into the pty: the person's keys, and in between, as a whole, what is typed for mail.
+//! Writer of the pty: the person's keys, and in between, uninterrupted, the texts of messages.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,77 +17,76 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a program may leave what is typed unread before the typing counts as failed.
+/// How long a program may leave typed text unread before typing counts as failed.
 const STALLED: Duration = Duration::from_secs(5);
 
-/// How long whoever got the turn has to say what to type: one write to the journal.
-const TURN: Duration = Duration::from_secs(5);
+/// How long the holder of a turn may take to provide its text: one write to the journal.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pause between two pieces of a text.
-const BETWEEN: Duration = Duration::from_millis(20);
+/// Pause between two pieces of a text.
+const PIECE_PAUSE: Duration = Duration::from_millis(20);
 
-/// How often the screen is looked at while something waits to be typed, and while it is typed.
-const LOOK: Duration = Duration::from_millis(100);
+/// Poll interval of the screen while a text waits or is typed.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// How long the person must have let go of the keys.
-const KEYS: Duration = Duration::from_millis(500);
+/// How long the person must not have pressed a key.
+const KEYS_IDLE: Duration = Duration::from_millis(500);
 
-/// Most bytes of the person's that wait during one piece of typing; then the person's terminal waits.
-const HELD: usize = 64 << 10;
+/// Most bytes of the person's keys that are buffered while a text is typed; beyond it the person's terminal waits.
+const MAX_HELD_BYTES: usize = 64 << 10;
 
-/// The longest line that the system hands to a program which reads line by line; what is longer is lost.
+/// Longest line that the system passes to a program which reads by line; longer input is lost.
 const LONGEST_LINE: usize = if cfg!(target_os = "linux") { 4095 } else { 1024 };
 
-/// Who may wait for a turn at once: one with an execute message, one with a notice. The next one waits in its
-/// channel.
-const TURNS: usize = 2;
+/// Turns that may wait at once: one for an execute message, one for a notice. The next one waits in its channel.
+const MAX_TURNS: usize = 2;
 
 const INTERRUPT: u8 = 0x03;
 const END_OF_FILE: u8 = 0x04;
 
-/// A request to type: it waits for its turn, gets the keyboard for itself, and then says what.
+/// Request to type a text: it waits for its turn, holds the keyboard exclusively, and then provides the text.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// When it may be.
-    pub(super) when: When,
-    /// Told why it still waits.
+    /// Condition for the turn.
+    pub(super) when: TypeCondition,
+    /// Reports why the request still waits.
     pub(super) blocked: watch::Sender<Option<Obstacle>>,
-    /// Told when it is its turn.
+    /// Signals that the turn is granted.
     pub(super) granted: oneshot::Sender<()>,
-    /// What to type; nothing where that is off by now.
+    /// The text; `None` if it is no longer needed.
     pub(super) text: oneshot::Receiver<Option<String>>,
-    /// What came of it.
-    pub(super) typed: oneshot::Sender<Typed>,
+    /// Reports the result.
+    pub(super) typed: oneshot::Sender<TypeOutcome>,
 }
 
-/// What came of typing.
+/// Result of typing a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Typed {
-    /// All of it, with Enter.
+pub(super) enum TypeOutcome {
+    /// The whole text was entered with Enter.
     Done,
-    /// Nothing of it was entered; it may be tried again.
+    /// Nothing was entered; it may be retried.
     NotYet(Obstacle),
-    /// It went wrong on the way, and is not tried again.
+    /// It failed midway, and is not retried.
     Failed(String),
 }
 
-/// When something may be typed, beside the screen's own conditions.
+/// When a text may be typed, beside the conditions of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
-    /// When the person has let go of the keys.
+pub(super) enum TypeCondition {
+    /// When the person has released the keys.
     LineIsFree,
-    /// When nothing has happened for a while.
+    /// When the terminal has been quiet for a while.
     AllIsQuiet,
 }
 
-/// The program's screen, and what has happened in the terminal as far as it matters for typing.
+/// The program's screen, and recent activity in the terminal.
 pub(super) struct Watch {
     emulator: Emulator,
     last_output: Instant,
     last_key: Instant,
     is_line_begun: bool,
-    /// Whether there is no more output: the program has ended.
+    /// True if the output has ended because the program exited.
     is_over: bool,
 }
 
@@ -111,7 +110,7 @@ impl Watch {
         self.emulator.resize(rows, columns);
     }
 
-    /// Enter ends a line and so does Ctrl-C. Arrow keys, the mouse and what a terminal answers begin none.
+    /// Notes keys. Enter and Ctrl-C end a line. Arrow keys, the mouse and responses of the terminal start none.
     fn note_keys(&mut self, keys: &[u8]) {
         self.last_key = Instant::now();
         let is_text = !keys.starts_with(b"\x1b") || keys.starts_with(b"\x1b[200~");
@@ -121,29 +120,29 @@ impl Watch {
         }
     }
 
-    /// Why nothing may be typed now, as far as the keys and the clock tell.
-    fn check_quiet(&self, when: When, idle: Duration) -> Result<(), Obstacle> {
+    /// Returns the obstacle to typing now, by the keys and the clock.
+    fn check_quiet(&self, when: TypeCondition, idle: Duration) -> Result<(), Obstacle> {
         let from = match when {
-            When::LineIsFree => self.last_key + KEYS,
-            When::AllIsQuiet => self.last_key.max(self.last_output) + idle,
+            TypeCondition::LineIsFree => self.last_key + KEYS_IDLE,
+            TypeCondition::AllIsQuiet => self.last_key.max(self.last_output) + idle,
         };
         if Instant::now() < from { Err(Obstacle::InUse) } else { Ok(()) }
     }
 }
 
-/// The one that writes into the pty.
+/// The only writer of the pty.
 pub(super) struct Keyboard<'s> {
     pty: WritePty<'s>,
     control: &'s OwnedFd,
-    /// The program's process.
+    /// Pid of the program.
     pid: u32,
     watch: &'s RefCell<Watch>,
     idle: Duration,
-    /// The person's keys that came while something else was typed.
+    /// Keys that the person pressed while a text was typed.
     held: VecDeque<Vec<u8>>,
-    /// A text of ours that may still show up in the input field.
+    /// A text of ours that may still appear in the input field.
     leftover: Option<LeftoverText>,
-    /// Whether a text of ours has been entered; before, the program may still be starting.
+    /// True if a text of ours was entered; before, the program may still be starting.
     has_typed: bool,
 }
 
@@ -158,52 +157,52 @@ impl<'s> Keyboard<'s> {
         Self { pty, control, pid, watch, idle, held: VecDeque::new(), leftover: None, has_typed: false }
     }
 
-    /// The program's screen now.
+    /// Reads the program's current screen.
     fn screen(&self) -> Screen {
         screen(self.watch, self.control, self.pid)
     }
 
-    /// Writes what the person types and what is wanted, each as a whole, for as long as the program lives.
+    /// Writes the person's keys and requested texts, one at a time, until the program exits.
     ///
-    /// `ends` says that the end of stdin is the end of the input, rather than of the terminal.
+    /// `ends` is true if the end of stdin is the end of the input, rather than of the terminal.
     pub(super) async fn run(
         mut self,
         mut keys: mpsc::Receiver<Vec<u8>>,
         mut wanted: mpsc::Receiver<Turn>,
         ends: bool,
     ) {
-        let mut turns: Vec<Turn> = Vec::with_capacity(TURNS);
+        let mut turns: Vec<Turn> = Vec::with_capacity(MAX_TURNS);
         let (mut is_open, mut is_wanted) = (true, true);
         loop {
             while let Some(held) = self.held.pop_front() {
-                self.pass_on(&held).await;
+                self.write_keys(&held).await;
             }
             let waiting: Vec<_> = turns.iter().map(|turn| (turn.when, turn.blocked.clone())).collect();
             tokio::select! {
-                // The person comes first.
+                // The person takes precedence.
                 biased;
                 piece = keys.recv(), if is_open => if let Some(piece) = piece {
-                    self.pass_on(&piece).await;
+                    self.write_keys(&piece).await;
                 } else {
                     is_open = false;
                     if ends {
                         self.end_input().await;
                     }
                 },
-                next = wanted.recv(), if is_wanted && turns.len() < TURNS => match next {
+                next = wanted.recv(), if is_wanted && turns.len() < MAX_TURNS => match next {
                     Some(next) => turns.push(next),
                     None => is_wanted = false,
                 },
-                next = self.is_free(&waiting) => {
+                next = self.next_grant(&waiting) => {
                     let turn = turns.swap_remove(next);
-                    self.give(turn, &mut keys).await;
+                    self.grant_turn(turn, &mut keys).await;
                 }
             }
         }
     }
 
-    /// Returns when one that waits may type, with its place among them. The others are told why they wait.
-    async fn is_free(&self, waiting: &[(When, watch::Sender<Option<Obstacle>>)]) -> usize {
+    /// Waits until a request may type, and returns its index. Reports to the others why they wait.
+    async fn next_grant(&self, waiting: &[(TypeCondition, watch::Sender<Option<Obstacle>>)]) -> usize {
         if waiting.is_empty() {
             return pending().await;
         }
@@ -215,20 +214,19 @@ impl<'s> Keyboard<'s> {
                 let Err(obstacle) = free else { return place };
                 blocked.send_if_modified(|known| known.replace(obstacle) != Some(obstacle));
             }
-            // By the clock: what the terminal's own settings say changes without output.
-            sleep(LOOK).await;
+            // By the clock: the terminal's own settings change without output.
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Writes the person's keys. A program that does not read has the person wait, as in any terminal.
-    async fn pass_on(&mut self, keys: &[u8]) {
+    /// Writes the person's keys. A program that does not read makes the person wait, as in any terminal.
+    async fn write_keys(&mut self, keys: &[u8]) {
         self.watch.borrow_mut().note_keys(keys);
-        // It fails only when the program has closed its terminal, and then its end is near.
+        // It fails only if the program closed its terminal, and then it exits soon.
         let _ = self.pty.write_all(keys).await;
     }
 
-    /// Says that there is no more input, with the key that says so. On a line that has begun the first one
-    /// only sends the line.
+    /// Sends the end-of-input key. On a started line the first one only submits the line.
     async fn end_input(&mut self) {
         let settings = termios::tcgetattr(self.control).ok();
         let key = settings.as_ref().map_or(END_OF_FILE, |set| set.special_codes[SpecialCodeIndex::VEOF]);
@@ -238,18 +236,18 @@ impl<'s> Keyboard<'s> {
         let _ = self.pty.write_all(if twice { &keys } else { &keys[..1] }).await;
     }
 
-    /// Gives the keyboard to one who waited, and to nobody else until that is done.
-    async fn give(&mut self, turn: Turn, keys: &mut mpsc::Receiver<Vec<u8>>) {
+    /// Grants the keyboard to one request exclusively, until its text is typed.
+    async fn grant_turn(&mut self, turn: Turn, keys: &mut mpsc::Receiver<Vec<u8>>) {
         if turn.granted.send(()).is_err() {
             return;
         }
-        let Ok(Ok(Some(text))) = timeout(TURN, turn.text).await else { return };
+        let Ok(Ok(Some(text))) = timeout(TURN_TIMEOUT, turn.text).await else { return };
         let typed = self.type_text(&text, keys).await;
         let _ = turn.typed.send(typed);
     }
 
-    /// Types a text and one Enter. The person's keys wait meanwhile, but for Ctrl-C, which ends it.
-    async fn type_text(&mut self, text: &str, keys: &mut mpsc::Receiver<Vec<u8>>) -> Typed {
+    /// Types a text and one Enter. The person's keys are buffered meanwhile, except Ctrl-C, which cancels.
+    async fn type_text(&mut self, text: &str, keys: &mut mpsc::Receiver<Vec<u8>>) -> TypeOutcome {
         let mode = self.screen().mode();
         let paste = mode == InputMode::Paste;
         let writes = if paste {
@@ -259,7 +257,7 @@ impl<'s> Keyboard<'s> {
         };
         let size: usize = writes.iter().map(Vec::len).sum();
         if mode == InputMode::Lines && size > LONGEST_LINE {
-            return Typed::Failed(format!(
+            return TypeOutcome::Failed(format!(
                 "the program reads lines of at most {LONGEST_LINE} bytes and this one has {size}; nothing was typed"
             ));
         }
@@ -277,12 +275,12 @@ impl<'s> Keyboard<'s> {
                     let now = screen(watch, control, pid);
                     match typist.next_step(&now, began.elapsed()) {
                         Step::Wait => sleep(GLANCE).await,
-                        // The settings have changed since: the next look starts over.
+                        // The terminal's mode changed meanwhile: the next poll starts over.
                         Step::Paste if now.mode() != mode => return Ok(Some(Obstacle::NotReady)),
                         Step::Paste => {
                             for write in &writes {
                                 write_all(pty, write, done).await?;
-                                sleep(BETWEEN).await;
+                                sleep(PIECE_PAUSE).await;
                             }
                         }
                         Step::Enter => {
@@ -306,33 +304,34 @@ impl<'s> Keyboard<'s> {
         self.leftover = typist.into_leftover();
         self.has_typed |= matches!(typed, Ok(None));
         match typed {
-            Ok(None) => Typed::Done,
-            Ok(Some(Obstacle::NotSent)) => Typed::Failed(Obstacle::NotSent.to_string()),
-            Ok(Some(obstacle)) => Typed::NotYet(obstacle),
-            // With Enter it was typed, whatever came then.
-            Err(_) if is_entered.get() => Typed::Done,
-            Err(_) if done == 0 => Typed::NotYet(Obstacle::InUse),
+            Ok(None) => TypeOutcome::Done,
+            Ok(Some(Obstacle::NotSent)) => TypeOutcome::Failed(Obstacle::NotSent.to_string()),
+            Ok(Some(obstacle)) => TypeOutcome::NotYet(obstacle),
+            // Once Enter is written it counts as typed, whatever follows.
+            Err(_) if is_entered.get() => TypeOutcome::Done,
+            Err(_) if done == 0 => TypeOutcome::NotYet(Obstacle::InUse),
             Err(reason) => {
                 if paste && done < size {
-                    // Or what the person types next would be a part of the paste.
+                    // Otherwise the person's next keys would become part of the paste.
                     self.held.push_front(paste_end().to_vec());
                 }
-                Typed::Failed(format!("{reason}; {done} of {size} bytes were typed, without Enter"))
+                TypeOutcome::Failed(format!("{reason}; {done} of {size} bytes were typed, without Enter"))
             }
         }
     }
 }
 
-/// The program's screen now.
+/// Reads the program's current screen.
 fn screen(watch: &RefCell<Watch>, control: &OwnedFd, pid: u32) -> Screen {
-    // Where the system does not tell whether a process waits, one that edits no lines itself does.
+    // If the system does not report whether a process waits, one that edits no lines itself counts as reading by
+    // line.
     let reads_lines = || platform::edits_lines(control.as_fd()) && platform::awaits_line(pid).unwrap_or(true);
     let watch = watch.borrow();
     let uses_bracketed_paste = watch.emulator.uses_bracketed_paste();
     watch.emulator.screen(!uses_bracketed_paste && reads_lines())
 }
 
-/// Writes all of `bytes` and counts them; gives up when the program does not read.
+/// Writes all of `bytes` and counts them; gives up if the program does not read.
 async fn write_all(pty: &mut WritePty<'_>, bytes: &[u8], done: &mut usize) -> Result<(), String> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -348,10 +347,10 @@ async fn write_all(pty: &mut WritePty<'_>, bytes: &[u8], done: &mut usize) -> Re
     Ok(())
 }
 
-/// Takes the person's keys aside; returns when Ctrl-C is among them.
+/// Buffers the person's keys; returns if Ctrl-C is among them.
 async fn interrupted(keys: &mut mpsc::Receiver<Vec<u8>>, held: &mut VecDeque<Vec<u8>>) {
     let mut size = 0;
-    while size < HELD {
+    while size < MAX_HELD_BYTES {
         let Some(piece) = keys.recv().await else { break };
         let is_interrupt = piece.contains(&INTERRUPT);
         size += piece.len();

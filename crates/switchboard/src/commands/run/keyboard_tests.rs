@@ -3,7 +3,7 @@ use super::*;
 const IDLE: Duration = Duration::from_secs(3);
 
 #[tokio::test(start_paused = true)]
-async fn enter_ends_a_line_and_keys_that_are_no_text_begin_none() {
+async fn enter_ends_line_arrow_keys_start_none() {
     let table: [(&[&[u8]], bool); 12] = [
         (&[], false),
         (&[b"a"], true),
@@ -32,11 +32,11 @@ async fn notices_wait_for_quiet_executes_for_keys() {
     let mut watch = Watch::new(24, 80);
     let is_free = |watch: &Watch, when| watch.check_quiet(when, IDLE).is_ok();
     watch.note_keys(b"half a line");
-    assert!(!is_free(&watch, When::LineIsFree) && !is_free(&watch, When::AllIsQuiet));
-    tokio::time::advance(KEYS).await;
+    assert!(!is_free(&watch, TypeCondition::LineIsFree) && !is_free(&watch, TypeCondition::AllIsQuiet));
+    tokio::time::advance(KEYS_IDLE).await;
     watch.note_output(b"\x1b[?2004h...");
-    assert!(is_free(&watch, When::LineIsFree) && !is_free(&watch, When::AllIsQuiet));
+    assert!(is_free(&watch, TypeCondition::LineIsFree) && !is_free(&watch, TypeCondition::AllIsQuiet));
     tokio::time::advance(IDLE).await;
-    assert!(is_free(&watch, When::AllIsQuiet));
+    assert!(is_free(&watch, TypeCondition::AllIsQuiet));
     assert!(watch.emulator.uses_bracketed_paste());
 }

@@ -1,4 +1,4 @@
-//! What there is to type into the terminal, from the agent's mailbox.
+//! Selects what to type into the terminal from the agent's mailbox.
 
 use std::cell::Cell;
 use std::future::pending;
@@ -12,28 +12,28 @@ use switchboard_sys::owner::Owner;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::keyboard::{Turn, Typed, When};
+use super::keyboard::{Turn, TypeCondition, TypeOutcome};
 
-/// How often the agent is said to be there.
-const ALIVE: Duration = Duration::from_mins(1);
+/// Interval at which the agent's presence is refreshed.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long to wait after the journal or a file could not be read or written.
-const TROUBLE: Duration = Duration::from_secs(1);
+/// Delay after the journal or a file could not be read or written.
+const ERROR_DELAY: Duration = Duration::from_secs(1);
 
-/// How long a message must have waited for one reason before its sender is told.
-const WAITS: Duration = Duration::from_secs(1);
+/// How long a message must wait for one reason before its sender is notified.
+const BLOCKED_NOTICE_DELAY: Duration = Duration::from_secs(1);
 
-/// Pauses after a text that did not show up in the input field: the first, doubled each time, and the longest.
+/// Backoff after a text that did not appear in the input field: the first delay, doubled each time, and the longest.
 const BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 
-/// The pause after a notice that was not typed.
+/// Delay after a notice that was not typed.
 const NOTICE_PAUSE: Duration = Duration::from_secs(2);
 
-/// The keyboard is no longer there: the program has ended.
-struct Over;
+/// The keyboard has ended with the program.
+struct KeyboardClosed;
 
-/// Registers the terminal, says that it is alive, and types what comes. Returns when the program has ended.
+/// Registers the terminal, refreshes its presence, and types messages. Returns when the program has exited.
 pub(super) async fn type_mail(
     post: TerminalExecutor,
     pid: u32,
@@ -50,7 +50,7 @@ pub(super) async fn type_mail(
         tracing::warn!(error = %error, "the terminal could not be registered; mail is typed all the same");
     }
     let alive = async {
-        let mut beat = tokio::time::interval(ALIVE);
+        let mut beat = tokio::time::interval(HEARTBEAT_INTERVAL);
         loop {
             beat.tick().await;
             workspace.hub().announce(agent.clone(), "active", None);
@@ -60,8 +60,8 @@ pub(super) async fn type_mail(
     let notices = notify.then(|| Notices::new(&post));
     tokio::select! {
         () = alive => {}
-        Over = type_executes(post, &turns, is_typing) => {}
-        Over = type_notices(notices, &turns) => {}
+        KeyboardClosed = type_executes(post, &turns, is_typing) => {}
+        KeyboardClosed = type_notices(notices, &turns) => {}
     }
 }
 
@@ -69,7 +69,7 @@ async fn type_executes(
     mut post: TerminalExecutor,
     turns: &mpsc::Sender<Turn>,
     is_typing: &Cell<bool>,
-) -> Over {
+) -> KeyboardClosed {
     let mut retry = Retry::default();
     loop {
         let typed = match post.next().await {
@@ -78,17 +78,17 @@ async fn type_executes(
         };
         is_typing.set(false);
         match typed {
-            Ok(Some(Over)) => return Over,
+            Ok(Some(KeyboardClosed)) => return KeyboardClosed,
             Ok(None) => sleep(retry.pause).await,
             Err(error) => {
                 tracing::warn!(error = %error, "mail could not be typed");
-                sleep(TROUBLE).await;
+                sleep(ERROR_DELAY).await;
             }
         }
     }
 }
 
-/// The backoff for a message whose text does not show up.
+/// Backoff for a message whose text does not appear.
 #[derive(Debug, Default)]
 struct Retry {
     message: Option<MessageId>,
@@ -96,9 +96,9 @@ struct Retry {
 }
 
 impl Retry {
-    /// Sets the pause after one attempt at a message.
-    fn note(&mut self, message: MessageId, typed: &Typed) {
-        let was_pasted = matches!(typed, Typed::NotYet(Obstacle::NotEchoed | Obstacle::NotRemoved));
+    /// Sets the delay after one attempt at a message.
+    fn note(&mut self, message: MessageId, typed: &TypeOutcome) {
+        let was_pasted = matches!(typed, TypeOutcome::NotYet(Obstacle::NotEchoed | Obstacle::NotRemoved));
         self.pause = match (was_pasted, self.message == Some(message)) {
             (false, _) => Duration::ZERO,
             (true, true) => (self.pause * 2).clamp(BACKOFF, LONGEST_BACKOFF),
@@ -108,16 +108,18 @@ impl Retry {
     }
 }
 
-/// Types one message. It is noted on disk when the keyboard is ours and before the first byte: while the
-/// program shows no empty input field it waits in the mailbox like any other, and its sender can ask why.
+/// Types one message. It is recorded on disk when the turn is granted and before the first byte: while the program
+/// shows no empty input field the message waits in the mailbox like any other, and its sender can query the reason.
 async fn type_execute(
     post: &mut TerminalExecutor,
     execute: &ExecuteRequest,
     turns: &mpsc::Sender<Turn>,
     is_typing: &Cell<bool>,
     retry: &mut Retry,
-) -> Result<Option<Over>, WorkspaceError> {
-    let Some(mut asked) = Asked::ask(turns, When::LineIsFree).await else { return Ok(Some(Over)) };
+) -> Result<Option<KeyboardClosed>, WorkspaceError> {
+    let Some(mut asked) = TurnRequest::send(turns, TypeCondition::LineIsFree).await else {
+        return Ok(Some(KeyboardClosed));
+    };
     let waits = async {
         loop {
             let obstacle = asked.blocked.wait_long().await;
@@ -129,80 +131,84 @@ async fn type_execute(
         failed = waits => return failed,
     };
     if turn.is_err() {
-        return Ok(Some(Over));
+        return Ok(Some(KeyboardClosed));
     }
     is_typing.set(true);
     if !post.start(execute).await? {
         return Ok(None);
     }
     let typed = asked.turn.type_text(execute.text.clone()).await.unwrap_or_else(|| {
-        Typed::Failed("the program ended while it was being typed, or the turn to type was over".to_owned())
+        TypeOutcome::Failed(
+            "the program ended while it was being typed, or the turn to type was over".to_owned(),
+        )
     });
     retry.note(execute.message.id, &typed);
     match typed {
-        Typed::Done => post.finish(execute, ExecuteResult::Executed).await?,
-        Typed::Failed(reason) => post.finish(execute, ExecuteResult::Failed { reason }).await?,
-        Typed::NotYet(obstacle) => post.requeue(execute, &obstacle.to_string()).await?,
+        TypeOutcome::Done => post.finish(execute, ExecuteResult::Executed).await?,
+        TypeOutcome::Failed(reason) => post.finish(execute, ExecuteResult::Failed { reason }).await?,
+        TypeOutcome::NotYet(obstacle) => post.requeue(execute, &obstacle.to_string()).await?,
     }
     Ok(None)
 }
 
-async fn type_notices(notices: Option<Notices>, turns: &mpsc::Sender<Turn>) -> Over {
+async fn type_notices(notices: Option<Notices>, turns: &mpsc::Sender<Turn>) -> KeyboardClosed {
     let Some(mut notices) = notices else { return pending().await };
     loop {
         if let Err(error) = notices.wait().await {
             tracing::warn!(error = %error, "the mailbox could not be read");
-            sleep(TROUBLE).await;
+            sleep(ERROR_DELAY).await;
             continue;
         }
-        let Some(asked) = Asked::ask(turns, When::AllIsQuiet).await else { return Over };
+        let Some(asked) = TurnRequest::send(turns, TypeCondition::AllIsQuiet).await else {
+            return KeyboardClosed;
+        };
         if asked.granted.await.is_err() {
-            return Over;
+            return KeyboardClosed;
         }
-        // More may have come, or all been read, while it waited for its turn.
+        // More messages may have arrived, or all been read, while it waited for its turn.
         let typed = match notices.next_notice().await {
             Ok(Some(notice)) => match asked.turn.type_text(notice.text.clone()).await {
-                // It comes again: the messages are as new as before.
-                Some(Typed::NotYet(_)) => {
+                // It is retried: the messages are still new.
+                Some(TypeOutcome::NotYet(_)) => {
                     drop(notice);
                     sleep(NOTICE_PAUSE).await;
                     Ok(())
                 }
-                Some(Typed::Done | Typed::Failed(_)) | None => notices.finish(notice).await,
+                Some(TypeOutcome::Done | TypeOutcome::Failed(_)) | None => notices.finish(notice).await,
             },
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
         if let Err(error) = typed {
             tracing::warn!(error = %error, "a notice of mail could not be typed");
-            sleep(TROUBLE).await;
+            sleep(ERROR_DELAY).await;
         }
     }
 }
 
-/// A request for a turn at the keyboard.
-struct Asked {
+/// A requested turn at the keyboard.
+struct TurnRequest {
     granted: oneshot::Receiver<()>,
     blocked: Blocked,
-    turn: AskedTurn,
+    turn: GrantedTurn,
 }
 
-/// A turn, once it is granted.
-struct AskedTurn {
+/// The granted turn.
+struct GrantedTurn {
     text: oneshot::Sender<Option<String>>,
-    typed: oneshot::Receiver<Typed>,
+    typed: oneshot::Receiver<TypeOutcome>,
 }
 
 /// Why a request still waits.
 struct Blocked(watch::Receiver<Option<Obstacle>>);
 
 impl Blocked {
-    /// Waits until one reason has held for a while, and returns it.
+    /// Waits until one reason has lasted for a while, and returns it.
     async fn wait_long(&mut self) -> Obstacle {
         let Self(reasons) = self;
         let mut since: Option<Instant> = None;
         loop {
-            let due = since.map(|since| since + WAITS);
+            let due = since.map(|since| since + BLOCKED_NOTICE_DELAY);
             tokio::select! {
                 changed = reasons.changed() => match changed {
                     Ok(()) => since = Some(Instant::now()),
@@ -219,21 +225,21 @@ impl Blocked {
     }
 }
 
-impl Asked {
-    /// Asks for a turn; none where the keyboard is gone.
-    async fn ask(turns: &mpsc::Sender<Turn>, when: When) -> Option<Self> {
+impl TurnRequest {
+    /// Requests a turn; `None` if the keyboard has ended.
+    async fn send(turns: &mpsc::Sender<Turn>, when: TypeCondition) -> Option<Self> {
         let (granted, is_granted) = oneshot::channel();
         let (blocked, reasons) = watch::channel(None);
         let (text, said) = oneshot::channel();
         let (answer, typed) = oneshot::channel();
         turns.send(Turn { when, blocked, granted, text: said, typed: answer }).await.ok()?;
-        Some(Self { granted: is_granted, blocked: Blocked(reasons), turn: AskedTurn { text, typed } })
+        Some(Self { granted: is_granted, blocked: Blocked(reasons), turn: GrantedTurn { text, typed } })
     }
 }
 
-impl AskedTurn {
-    /// Types; none where the keyboard is gone or did not wait.
-    async fn type_text(self, text: String) -> Option<Typed> {
+impl GrantedTurn {
+    /// Types the text; `None` if the keyboard has ended or did not wait.
+    async fn type_text(self, text: String) -> Option<TypeOutcome> {
         self.text.send(Some(text)).ok()?;
         self.typed.await.ok()
     }

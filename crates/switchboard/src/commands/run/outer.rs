@@ -1,4 +1,4 @@
-//! The person's side: the terminal that `run` was started in, or pipes.
+//! The person's side: the terminal that started `run`, or pipes.
 
 use std::io::{self, Read, Write};
 use std::thread::{self, JoinHandle};
@@ -6,24 +6,24 @@ use std::thread::{self, JoinHandle};
 use rustix::termios::{self, OptionalActions, Termios, Winsize};
 use tokio::sync::mpsc;
 
-/// Bytes in one piece, and pieces that may wait in either direction. When they do, the reader of the other
-/// side stops: a program that writes faster than the screen, or a person faster than the program, waits.
+/// Bytes per piece, and pieces that may wait in either direction. When the queue is full, the reader of the other
+/// side stops: a program that writes faster than the screen waits, and so does a person who types faster than the
+/// program reads.
 const PIECE: usize = 4096;
 const PIECES: usize = 16;
 
-/// A size for a program that nobody watches: what terminals had for decades.
+/// Size for a program without a terminal: the traditional size.
 const NO_TERMINAL: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
 
-/// The person's terminal in raw mode, given back as it was when this is dropped: at the end, on an error
-/// and on a panic alike.
+/// The person's terminal in raw mode. Dropping it restores the settings: at the end, on an error and on a panic.
 #[derive(Debug)]
 pub(super) struct RawMode {
     before: Option<Termios>,
 }
 
 impl RawMode {
-    /// Raw mode where stdin is a terminal; nothing where it is not.
-    pub(super) fn begin() -> io::Result<Self> {
+    /// Sets raw mode if stdin is a terminal.
+    pub(super) fn set() -> io::Result<Self> {
         let mut raw = Self { before: None };
         raw.enter()?;
         Ok(raw)
@@ -37,7 +37,7 @@ impl RawMode {
         let before = termios::tcgetattr(&stdin)?;
         let mut raw = before.clone();
         raw.make_raw();
-        // Now, not after a flush: what the person has typed ahead is kept.
+        // Now, not after a flush: keys typed ahead are retained.
         termios::tcsetattr(&stdin, OptionalActions::Now, &raw)?;
         self.before = Some(before);
         Ok(())
@@ -49,7 +49,7 @@ impl RawMode {
         }
     }
 
-    /// Gives the terminal back, stops as the person's shell asked, and goes on once it says so.
+    /// Restores the terminal, stops as the person's shell asked, and continues when the shell resumes it.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         self.leave();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
@@ -63,18 +63,18 @@ impl Drop for RawMode {
     }
 }
 
-/// The settings of the person's terminal: which keys erase, interrupt and so on.
+/// Returns the settings of the person's terminal, such as the erase and interrupt keys.
 pub(super) fn settings() -> Option<Termios> {
     let stdin = io::stdin();
     if termios::isatty(&stdin) { termios::tcgetattr(&stdin).ok() } else { None }
 }
 
-/// Whether a person may be typing.
+/// True if a person may be typing.
 pub(super) fn is_terminal() -> bool {
     termios::isatty(io::stdin())
 }
 
-/// The size of the person's window, by whichever stream leads to it.
+/// Returns the size of the person's window, from any stream that leads to it.
 pub(super) fn window_size() -> Winsize {
     let size = termios::tcgetwinsize(io::stdout())
         .or_else(|_| termios::tcgetwinsize(io::stdin()))
@@ -82,10 +82,10 @@ pub(super) fn window_size() -> Winsize {
     size.ok().filter(|size| size.ws_row > 0 && size.ws_col > 0).unwrap_or(NO_TERMINAL)
 }
 
-/// What comes in on stdin, piece by piece, until its end.
+/// Starts a thread that reads stdin in pieces until its end.
 ///
-/// By a thread that waits for it: stdin cannot be made non-blocking, because the shell that we were started
-/// from has the same one. The thread ends with the process.
+/// It is a thread because stdin cannot be made non-blocking: the shell that started this process shares it. The
+/// thread ends with the process.
 pub(super) fn keys() -> io::Result<mpsc::Receiver<Vec<u8>>> {
     let (sender, keys) = mpsc::channel(PIECES);
     let read = move || {
@@ -107,13 +107,14 @@ pub(super) fn keys() -> io::Result<mpsc::Receiver<Vec<u8>>> {
     Ok(keys)
 }
 
-/// The way to stdout. Everything that was sent is written once the sender is dropped and the thread joined.
+/// Starts the thread that writes stdout. Everything sent is written once the sender is dropped and the thread
+/// joined.
 pub(super) fn screen() -> io::Result<(mpsc::Sender<Vec<u8>>, JoinHandle<()>)> {
     let (screen, mut pieces) = mpsc::channel::<Vec<u8>>(PIECES);
     let write = move || {
         let mut stdout = io::stdout().lock();
         while let Some(piece) = pieces.blocking_recv() {
-            // A reader that went away: the sender hears of it at its next piece.
+            // If stdout is closed, the sender fails at its next piece.
             if stdout.write_all(&piece).and_then(|()| stdout.flush()).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! One run of a program in a pty, from its start to its end.
+//! One run of a program in a pty, from start to end.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -23,14 +23,13 @@ use tokio::time::Instant;
 use super::keyboard::{Keyboard, Turn, Watch};
 use super::outer::{self, RawMode};
 
-/// How long a program that was asked to end may take before it is asked more firmly.
+/// How long a program may take to exit before it gets the next signal.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How long to wait for the last output of a program that has ended, while something it left behind still
-/// has the pty open.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long to wait for the last output of a program that exited while a descendant still has the pty open.
+const LAST_OUTPUT: Duration = Duration::from_millis(200);
 
-/// How long what was being typed has to be noted after the end of the program.
+/// How long a typed message may take to be recorded after the program exited.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Signals of job control and of hanging up, by number: tokio names only some of them.
@@ -42,20 +41,20 @@ pub(super) struct Session {
     child: Child,
     guard: Guard,
     group: Pid,
-    /// The pty once more, for its size and settings.
+    /// Duplicate of the pty, for its size and settings.
     control: OwnedFd,
     raw: RawMode,
 }
 
-/// How a session ended.
+/// End of a session.
 #[derive(Debug)]
-pub(super) struct Ended {
-    /// The program's exit code; 128 and the signal's number where a signal ended it.
+pub(super) struct SessionEnd {
+    /// Exit code of the program; 128 plus the signal's number if a signal ended it.
     pub(super) code: i32,
 }
 
 impl Session {
-    /// Starts the program in a pty of its own, with the size and the settings of ours, below a reaper.
+    /// Starts the program in its own pty, with our size and settings, below a reaper.
     pub(super) async fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
@@ -75,29 +74,29 @@ impl Session {
         let child = spawn.start_in_terminal(pts.as_fd(), &guard).await.map_err(SpawnError::into_cause)?;
         let pid = i32::try_from(child.pid()).ok().and_then(Pid::from_raw);
         let group = pid.ok_or_else(|| io::Error::other("the program has no process id"))?;
-        let raw = RawMode::begin()?;
+        let raw = RawMode::set()?;
         Ok(Self { pty, child, guard, group, control, raw })
     }
 
-    /// The program's process, which leads its group.
+    /// Pid of the program, which leads its process group.
     pub(super) fn pid(&self) -> u32 {
         self.group.as_raw_pid().unsigned_abs()
     }
 
-    /// Passes everything both ways until the program ends, and types what `mail` asks for meanwhile.
-    /// `is_typing` says that `mail` has begun something that it has yet to note.
+    /// Copies bytes in both directions until the program exits, and types what `mail` requests. `is_typing` is true
+    /// while `mail` has started something that it has yet to record.
     pub(super) async fn run(
         mut self,
         wanted: mpsc::Receiver<Turn>,
         idle: Duration,
         mail: impl Future<Output = ()>,
         is_typing: &Cell<bool>,
-    ) -> io::Result<Ended> {
+    ) -> io::Result<SessionEnd> {
         let keys = outer::keys()?;
         let (screen, writer) = outer::screen()?;
         let mut resized = signal(SignalKind::window_change())?;
         let mut stopped = signal(SignalKind::from_raw(STOP_KEY))?;
-        let mut asked = Asked::listen()?;
+        let mut asked = ForwardedSignals::listen()?;
         let size = outer::window_size();
         let watch = RefCell::new(Watch::new(size.ws_row, size.ws_col));
         let pid = self.pid();
@@ -106,7 +105,7 @@ impl Session {
         let keyboard = Keyboard::new(keyboard_end, &self.control, pid, &watch, idle);
         let mut input = Box::pin(keyboard.run(keys, wanted, !outer::is_terminal()));
         let mut mail = Box::pin(mail);
-        let mut end = Ending::default();
+        let mut end = KillEscalation::default();
         let (mut is_shown, mut is_mailed) = (false, false);
         let status = loop {
             tokio::select! {
@@ -114,8 +113,8 @@ impl Session {
                 gone = &mut output, if !is_shown => {
                     is_shown = true;
                     watch.borrow_mut().note_end();
-                    if gone == Screen::Gone {
-                        end.ask(self.group, &self.control, Signal::HUP);
+                    if gone == ScreenEnd::Gone {
+                        end.send_signal(self.group, &self.control, Signal::HUP);
                     }
                 }
                 () = &mut input => {}
@@ -125,18 +124,18 @@ impl Session {
                     self.raw.suspend()?;
                     resize(&self.control, &watch);
                 }
-                signal = asked.next() => end.ask(self.group, &self.control, signal),
-                () = end.is_due() => end.ask_more_firmly(self.group, &self.control),
+                signal = asked.next() => end.send_signal(self.group, &self.control, signal),
+                () = end.is_due() => end.escalate(self.group, &self.control),
             }
         };
-        // What a person leaves running on purpose goes on.
+        // Processes that the person left running on purpose continue.
         self.guard.leave();
-        // What was typed may be what ended the program: its sender is told before all is over.
+        // The typed text may have ended the program: its sender is notified before this returns.
         let settled = poll_fn(|cx| {
             if !is_typing.get() || is_mailed {
                 return Poll::Ready(());
             }
-            // Its last output tells that the text has left the input field.
+            // The last output shows whether the text left the input field.
             if !is_shown && output.as_mut().poll(cx).is_ready() {
                 is_shown = true;
                 watch.borrow_mut().note_end();
@@ -147,39 +146,39 @@ impl Session {
         });
         let _ = tokio::time::timeout(SETTLE, settled).await;
         if !is_shown {
-            let _ = tokio::time::timeout(LAST_WORDS, &mut output).await;
+            let _ = tokio::time::timeout(LAST_OUTPUT, &mut output).await;
         }
-        // The sender goes with `output`; then the thread writes what it has and ends.
+        // Dropping `output` drops the sender; then the thread writes the rest and ends.
         drop(output);
         let _ = tokio::task::spawn_blocking(|| writer.join()).await;
-        Ok(Ended { code: code_of(status) })
+        Ok(SessionEnd { code: code_of(status) })
     }
 }
 
-/// Gives the pty and the emulator the size of the person's window. A pty that has closed needs none.
+/// Sets the pty and the emulator to the size of the person's window. A closed pty needs none.
 fn resize(control: &OwnedFd, watch: &RefCell<Watch>) {
     let size = outer::window_size();
     watch.borrow_mut().resize(size.ws_row, size.ws_col);
     let _ = termios::tcsetwinsize(control, size);
 }
 
-/// Whether there was still somebody to show the output to.
+/// Whether the output could still be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Screen {
+enum ScreenEnd {
     There,
     Gone,
 }
 
-/// Passes the program's output on until there is no more, and takes note of it.
+/// Copies the program's output to the screen until it ends, and feeds the emulator.
 ///
-/// Room comes first: what is not read waits in the pty, and the program with it.
-async fn show(mut pty: ReadPty<'_>, screen: mpsc::Sender<Vec<u8>>, watch: &RefCell<Watch>) -> Screen {
+/// It waits for free capacity first: unread output waits in the pty, and the program with it.
+async fn show(mut pty: ReadPty<'_>, screen: mpsc::Sender<Vec<u8>>, watch: &RefCell<Watch>) -> ScreenEnd {
     let mut piece = [0; 4096];
     loop {
-        let Ok(room) = screen.reserve().await else { return Screen::Gone };
+        let Ok(room) = screen.reserve().await else { return ScreenEnd::Gone };
         match pty.read(&mut piece).await {
-            // On Linux a pty that nobody has open any more fails with EIO, elsewhere it ends.
-            Ok(0) | Err(_) => return Screen::There,
+            // On Linux a pty that no process has open fails with EIO, elsewhere it ends.
+            Ok(0) | Err(_) => return ScreenEnd::There,
             Ok(read) => {
                 watch.borrow_mut().note_output(&piece[..read]);
                 room.send(piece[..read].to_vec());
@@ -188,15 +187,15 @@ async fn show(mut pty: ReadPty<'_>, screen: mpsc::Sender<Vec<u8>>, watch: &RefCe
     }
 }
 
-/// The signals that are meant for the program.
-struct Asked {
+/// Signals to forward to the program.
+struct ForwardedSignals {
     terminate: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     quit: tokio::signal::unix::Signal,
 }
 
-impl Asked {
+impl ForwardedSignals {
     fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -216,19 +215,19 @@ impl Asked {
     }
 }
 
-/// A program that was asked to end: a shell ignores SIGTERM, some programs ignore SIGHUP too.
+/// Escalation for a program that has to exit: a shell ignores SIGTERM, some programs ignore SIGHUP too.
 #[derive(Debug, Default)]
-struct Ending {
+struct KillEscalation {
     due: Option<Instant>,
     next: Option<Signal>,
 }
 
-impl Ending {
-    /// Passes a signal on to the program's group and to the one in the foreground of its terminal.
-    fn ask(&mut self, group: Pid, control: &OwnedFd, signal: Signal) {
+impl KillEscalation {
+    /// Forwards a signal to the program's group and to the foreground group of its terminal.
+    fn send_signal(&mut self, group: Pid, control: &OwnedFd, signal: Signal) {
         let foreground = termios::tcgetpgrp(control).ok().filter(|foreground| *foreground != group);
         for group in [Some(group), foreground].into_iter().flatten() {
-            // That nobody is left is as good as success.
+            // No remaining process counts as success.
             let _ = rustix::process::kill_process_group(group, signal);
         }
         let next = match signal {
@@ -241,10 +240,10 @@ impl Ending {
         }
     }
 
-    fn ask_more_firmly(&mut self, group: Pid, control: &OwnedFd) {
+    fn escalate(&mut self, group: Pid, control: &OwnedFd) {
         self.due = None;
         if let Some(signal) = self.next.take() {
-            self.ask(group, control, signal);
+            self.send_signal(group, control, signal);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Waiting for the answer to what was sent.
+//! Wait for the reply to a message.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use door_workspace::Workspace;
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Receipt};
 use switchboard_hub::{DisplayMode, Hub, Stored, is_notice};
 
-use super::nobody_gets;
+use super::undeliverable;
 use crate::commands::wait::Alive;
 use crate::context::{Context, Open};
 use crate::failure::{Exit, Failure};
 use crate::show;
 
-/// As many replies to one message are looked at.
+/// Most replies to one message that are read.
 const MOST: usize = 100;
 
-/// Whoever waits for an answer must be somebody who can be written to.
-pub(super) async fn can_be_given(workspace: &Workspace, from: &AgentId) -> Result<(), Failure> {
+/// Refuses a sender that cannot receive a reply.
+pub(super) async fn check_sender(workspace: &Workspace, from: &AgentId) -> Result<(), Failure> {
     if from.is_human() || workspace.hub().directory().await?.agent(from).is_some() {
         return Ok(());
     }
     Err(Failure::new(
         "unknown_sender",
         Exit::NotFound,
-        format!("'{from}' is not registered, so nobody can answer it"),
+        format!("'{from}' is not registered and cannot receive a reply"),
     )
     .hint(format!("register it with `switchboard agents register \"{from}\"`, or do not wait")))
 }
 
-/// Waits for the answer and prints it. A notice of the hub, such as that the message is still unread, is printed and is no
-/// answer. The wait ends when no recipient can get or answer the message any more.
+/// Waits for the reply and prints it. A notice of the hub, such as that the message is still unread, is printed and
+/// does not count as a reply. The wait ends when no recipient can receive or answer the message any more.
 pub(super) async fn wait(
     context: &Context,
     open: &Open,
@@ -46,7 +46,7 @@ pub(super) async fn wait(
     let answer = async {
         loop {
             alive.note().await;
-            // Before the replies: a watcher posts what it has to say and acknowledges then.
+            // Before the replies: a watcher posts its reply and acknowledges afterwards.
             let receipt = hub.receipt(id).await?.map(|(_, receipt)| receipt);
             let mut is_answered = false;
             for stored in replies_to(hub, &me, id).await? {
@@ -59,11 +59,11 @@ pub(super) async fn wait(
                     return Ok::<_, Failure>(stored);
                 }
                 if told.insert(stored.message.id) {
-                    tell(context, open, &me, &stored).await?;
+                    print_notice(context, open, &me, &stored).await?;
                 }
             }
             let failure = receipt.and_then(|receipt| {
-                nobody_gets(&receipt).or_else(|| nobody_answers(&receipt).filter(|_| !is_answered))
+                undeliverable(&receipt).or_else(|| unanswerable(&receipt).filter(|_| !is_answered))
             });
             if let Some(failure) = failure {
                 return Err(failure);
@@ -90,7 +90,7 @@ pub(super) async fn wait(
 }
 
 /// Failure to report once every delivery has ended and a recipient does not answer.
-fn nobody_answers(receipt: &Receipt) -> Option<Failure> {
+fn unanswerable(receipt: &Receipt) -> Option<Failure> {
     let is_over = |d: &Delivery| {
         matches!(d.state, DeliveryState::Refused | DeliveryState::Expired) || d.no_answer_reason().is_some()
     };
@@ -101,19 +101,19 @@ fn nobody_answers(receipt: &Receipt) -> Option<Failure> {
     let id = door_workspace::to_native(receipt.id);
     let message = show::plain(&format!("{agent} does not answer: {reason}"));
     Some(Failure::temporary("no_answer", message).hint(format!(
-        "`switchboard receipt {id}` says what became of it; send it again when that is mended"
+        "`switchboard receipt {id}` shows its delivery status; send it again when that is fixed"
     )))
 }
 
-/// The replies to a message that are for an agent, or for a group.
+/// Lists the replies to a message that are addressed to an agent, or to a group.
 async fn replies_to(hub: &Hub, me: &AgentId, id: MessageId) -> Result<Vec<Stored>, Failure> {
     let mut replies = hub.replies(id, MOST).await?.items;
     replies.retain(|stored| stored.message.to.as_agent().is_none_or(|to| to == me));
     Ok(replies)
 }
 
-/// Tells what the hub says of the message; it has been seen then. A script that asked for JSON finds it in the mailbox.
-async fn tell(context: &Context, open: &Open, me: &AgentId, notice: &Stored) -> Result<(), Failure> {
+/// Prints a notice of the hub and marks it as seen. A script that requested JSON finds it in the mailbox.
+async fn print_notice(context: &Context, open: &Open, me: &AgentId, notice: &Stored) -> Result<(), Failure> {
     if context.printer.is_json() {
         return Ok(());
     }
@@ -127,8 +127,8 @@ async fn tell(context: &Context, open: &Open, me: &AgentId, notice: &Stored) -> 
     Ok(())
 }
 
-/// Whether a message is no longer on its way to an agent's mailbox: before that it cannot be noted as seen, and the agent
-/// would be shown it again. A worker that waits here gets nothing by its own door meanwhile.
+/// True if a message's delivery to an agent's mailbox has ended: before that it cannot be marked as seen, and the
+/// agent would be shown it again. A worker that waits here receives nothing through its own door meanwhile.
 async fn has_arrived(hub: &Hub, agent: &AgentId, id: MessageId) -> Result<bool, Failure> {
     let Some((_, receipt)) = hub.receipt(id).await? else { return Ok(false) };
     let is_coming = |delivery: &Delivery| {

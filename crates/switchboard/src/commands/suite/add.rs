@@ -88,7 +88,7 @@ pub(super) fn run(args: Add, workspace: &Workspace, context: &Context) -> Result
     Ok(())
 }
 
-/// The file that describes what was typed.
+/// Builds the server's file from the arguments.
 fn file_of(args: Add, name: &str, workspace: &Path) -> Result<McpFile, Failure> {
     let mut file = McpFile {
         name: Some(name.to_owned()),
@@ -121,7 +121,7 @@ fn file_of(args: Add, name: &str, workspace: &Path) -> Result<McpFile, Failure> 
 fn pairs(option: &str, given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        // The text may well be the secret itself.
+        // The text may be the secret itself, so it is not quoted.
         _ => Err(Failure::new(
             "bad_field",
             Exit::Usage,
@@ -131,8 +131,8 @@ fn pairs(option: &str, given: &[String]) -> Result<BTreeMap<String, String>, Fai
     given.iter().map(pair).collect()
 }
 
-/// The folder it starts in. Below the workspace it is written relative to the file, so that a copy of the
-/// repository elsewhere works as well.
+/// Returns the folder in which the program starts. Inside the workspace it is written relative to the file, so that
+/// a copy of the repository works elsewhere.
 fn folder(given: Option<PathBuf>, workspace: &Path) -> Result<String, Failure> {
     let here = std::env::current_dir().map_err(anyhow::Error::from)?;
     let folder = given.map_or_else(|| here.clone(), |given| here.join(given));

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: Call, context: Context) -> Result<(), Failure> {
     suites.close().await;
     let answer = answer?;
     if context.printer.is_json() {
-        // As the server said it, byte for byte; that it failed is in there, and in the exit code.
+        // The server's result byte for byte; whether it failed is in the result and in the exit code.
         context.printer.line(answer.raw.get());
         return answer.succeeded().map(drop);
     }
@@ -45,14 +45,14 @@ pub(crate) async fn run(args: Call, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An answer of a tool.
+/// Result of a tool call.
 pub(crate) struct Answer {
     raw: Box<RawValue>,
     value: Value,
 }
 
 impl Answer {
-    /// What a person can read of it; of all else, what it is.
+    /// Renders the parts that a person can read, and the type of all others.
     pub(crate) fn text(&self) -> String {
         let blocks =
             self.value.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -67,7 +67,7 @@ impl Answer {
         self.value.get("isError") == Some(&Value::Bool(true))
     }
 
-    /// The answer, unless the tool or the way to it failed.
+    /// Returns the result, unless the tool or the connection failed.
     pub(crate) fn succeeded(self) -> Result<Self, Failure> {
         if self.is_error() {
             let text = self.text();
@@ -90,7 +90,7 @@ fn block(block: &Value) -> String {
     }
 }
 
-/// Asks a server by its name or by that of its tool.
+/// Calls a server by its name or by its tool's name.
 pub(crate) async fn ask(
     suites: &Suites,
     name: &str,
@@ -122,7 +122,7 @@ pub(crate) async fn ask(
     Ok(Answer { raw, value })
 }
 
-/// Reads arguments as a person writes them.
+/// Parses arguments as typed.
 fn read(words: &[String]) -> Result<Value, Failure> {
     let usage = |message: String| {
         Failure::new("usage", Exit::Usage, message).hint("write '{\"key\": 1}', or KEY=TEXT, or KEY:=JSON")

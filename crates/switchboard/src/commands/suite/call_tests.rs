@@ -20,7 +20,7 @@ fn arguments_are_one_object_or_pairs() {
 }
 
 #[test]
-fn what_is_no_text_is_named() {
+fn non_text_blocks_are_named() {
     assert_eq!(block(&json!({ "type": "text", "text": "hi" })), "hi");
     assert_eq!(
         block(&json!({ "type": "image", "data": "aGk=", "mimeType": "image/png" })),

@@ -10,10 +10,10 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::show::plain;
 
-/// From this age on it is said when a server was asked for its tools.
+/// Age from which the list reports when a server's tools were fetched.
 const OLD: SignedDuration = SignedDuration::from_hours(24);
 
-/// How many blocked tools are named.
+/// Most blocked tools that are named.
 const NAMED: usize = 20;
 
 pub(super) async fn run(context: Context) -> Result<(), Failure> {
@@ -45,7 +45,7 @@ pub(super) async fn run(context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is said of one server.
+/// Report on one server.
 struct Line<'l> {
     child: &'l ChildSpec,
     known: &'l Overview,
@@ -57,7 +57,7 @@ struct Line<'l> {
 
 impl<'l> Line<'l> {
     fn new(workspace: &Workspace, child: &'l ChildSpec, known: &'l Overview, trust: &TrustStore) -> Self {
-        // What cannot be read counts as not there; `pins list` says what is wrong with it.
+        // A file that cannot be read counts as missing; `pins list` reports the error.
         let names = |pins: Pins| pins.pending_names().map(str::to_owned).collect();
         let blocked = Pins::load(&workspace.places, &child.name).map(names).unwrap_or_default();
         Self {
@@ -99,7 +99,7 @@ impl<'l> Line<'l> {
             Some((count, _)) => format!("{count} tools"),
             None => "never started".to_owned(),
         };
-        // Long after they were asked for, they may be others.
+        // A long time after they were fetched, the tools may have changed.
         let now = Clock::system().now();
         let age = self.known.tools.filter(|(_, taken_at)| now.duration_since(*taken_at) > OLD);
         let age = age.map(|(_, taken_at)| format!(" as of {}", ago(now, taken_at))).unwrap_or_default();

@@ -25,7 +25,7 @@ pub(super) struct Logs {
 
 pub(super) fn run(args: &Logs, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     let found = workspace.discover();
-    // What a wrapper stands before has a log of its own.
+    // A wrapped server's original has a log of its own.
     let behind = |child: &&ChildSpec| {
         original_name(child).is_some_and(|original| original.eq_ignore_ascii_case(&args.name))
     };
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Logs, workspace: &Workspace, context: &Context) -> Resu
     Ok(())
 }
 
-/// What is in a log; where that is less than was asked for, with the one that was put aside before it.
+/// Reads a log; if it is shorter than requested, with the rotated log before it.
 fn read(workspace: &Workspace, file: &str, lines: usize) -> Result<String, SuiteError> {
     let Some(folder) = workspace.places.logs()? else { return Ok(String::new()) };
     let text = |file: &str| -> Result<String, SuiteError> {

@@ -59,7 +59,7 @@ pub(super) fn run(args: Pins, workspace: &Workspace, context: &Context) -> Resul
 }
 
 fn names(found: &Discovery, name: Option<&str>) -> Result<Vec<String>, Failure> {
-    // A wrapped server has tools of its own, and so has the original behind it.
+    // A wrapper has its own tools, and so has the original server behind it.
     let originals = || found.children.iter().filter_map(original_name);
     match name {
         Some(name) => match originals().find(|original| original.eq_ignore_ascii_case(name)) {

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Remove, workspace: &Workspace, context: &Context) -> Re
     let found = workspace.discover();
     let (name, file) = match found.child(&args.name) {
         Some(child) => (child.name.clone(), child.file.clone()),
-        // One that has a problem, or is switched off, has no less right to be removed.
+        // A server with a problem, or one that is switched off, can be removed as well.
         None => match found.issues.iter().find(|problem| problem.is_about(&args.name)) {
             Some(problem) => (args.name.clone(), problem.file.clone()),
             None => match found.disabled.iter().find(|name| name.eq_ignore_ascii_case(&args.name)) {

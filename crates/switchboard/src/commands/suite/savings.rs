@@ -34,7 +34,7 @@ pub(crate) async fn run(_: Savings, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The report for people.
+/// Renders the report for people.
 fn table(report: &SavingsReport) -> Vec<String> {
     let row = |name: &str, tools: &str, flat: &str, suite: &str, introspect: &str| {
         format!("{name:<24} {tools:>6} {flat:>8} {suite:>8} {introspect:>12}")

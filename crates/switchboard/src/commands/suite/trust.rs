@@ -45,7 +45,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         if !trust.revoke(&name)? {
             let message = format!("there is no trust in a server '{}' to take back", plain(&name));
             return Err(Failure::new("not_trusted", Exit::NotFound, message)
-                .hint("`switchboard suite list` says which servers are trusted"));
+                .hint("`switchboard suite list` shows which servers are trusted"));
         }
         if context.printer.is_json() {
             context.printer.object(&json!({ "name": name, "state": "new" }));
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         if !context.printer.is_json() && (!was_trusted || args.name.is_some()) {
             show(context, &child.name, &child.template, folder(child), &state);
         }
-        // Without a name they are only shown where nobody can be asked.
+        // Without a name, servers are only listed if no person can be asked.
         let is_meant = by_name || (can_ask(context) && agent_evidence().is_none());
         if !was_trusted && is_meant && agrees(args, by_name, child, context)? {
             trust.grant(child)?;
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
     Ok(())
 }
 
-/// Whether the person trusts a server; a no to one that was asked for is a failure.
+/// True if the person trusts a server; declining one that was named is a failure.
 fn agrees(args: &Trust, by_name: bool, child: &ChildSpec, context: &Context) -> Result<bool, Failure> {
     match require_person(context, &format!("trust {}", plain(&child.name)), args.consent.yes) {
         Err(failure) if failure.code == NOT_AGREED && !(by_name && args.name.is_some()) => Ok(false),
@@ -96,7 +96,7 @@ fn agrees(args: &Trust, by_name: bool, child: &ChildSpec, context: &Context) -> 
     }
 }
 
-/// Where a program is started.
+/// Returns the folder in which a program starts.
 fn folder(child: &ChildSpec) -> Option<&Path> {
     match &child.launch {
         Launch::Stdio { cwd, .. } => Some(cwd),
@@ -104,7 +104,7 @@ fn folder(child: &ChildSpec) -> Option<&Path> {
     }
 }
 
-/// Shows exactly what would be agreed to. Letters that look like those of a command are made visible.
+/// Shows exactly what would be trusted. Characters that look like those of a command are made visible.
 pub(crate) fn show(
     context: &Context,
     name: &str,

@@ -46,6 +46,6 @@ pub(crate) async fn run(_: Warm, context: Context) -> Result<(), Failure> {
             Exit::Failed,
             format!("{failed} of {} servers could not be asked", warmed.len()),
         )
-        .hint("`switchboard suite list` says what is wrong with each")),
+        .hint("`switchboard suite list` shows what is wrong with each")),
     }
 }

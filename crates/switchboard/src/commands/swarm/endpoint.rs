@@ -1,10 +1,10 @@
-//! `switchboard swarm endpoint`: a person's word for where a member is reached.
+//! `switchboard swarm endpoint`: a person sets the endpoint of a member.
 
 use clap::Args;
 use door_swarm::Swarms;
 
 use super::InSwarm;
-use super::membership::told;
+use super::membership::print_action;
 use crate::cli::help::examples;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -36,10 +36,10 @@ pub(super) async fn set_endpoint(
         format!("set the endpoint of {} to {}", show::plain(&args.member), show::plain(&args.endpoint));
     require_person(context, &action, args.consent.yes)?;
     let set = swarms.set_endpoint(args.scope.swarm.as_deref(), &args.member, &args.endpoint).await?;
-    told(context, "set", set.id.as_str());
+    print_action(context, "set", set.id.as_str());
     if !set.is_announced {
         context.printer.note(
-            "This holds for your hub until the master sends its roster: ask the master to set it for everybody.",
+            "This holds for your hub until the master sends its roster: ask the master to set it for all members.",
         );
     }
     Ok(())

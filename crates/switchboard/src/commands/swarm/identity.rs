@@ -1,4 +1,4 @@
-//! `switchboard swarm init`, `export`, `import` and `key`: who your agent is.
+//! `switchboard swarm init`, `export`, `import` and `key`: the identity of your agents.
 
 use std::io::Read as _;
 use std::path::PathBuf;

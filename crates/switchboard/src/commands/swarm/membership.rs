@@ -1,4 +1,4 @@
-//! Who belongs to a swarm: `create`, `invite`, `join`, `leave`, `kick` and the like.
+//! Membership of swarms: `create`, `invite`, `join`, `leave`, `kick` and the like.
 
 use clap::Args;
 use door_swarm::{
@@ -213,7 +213,7 @@ pub(super) async fn create(args: Create, context: &Context, swarms: &Swarms) -> 
         context.printer.line(format_args!("{}  {}", swarm.realm, swarm.swarm_id));
         context
             .printer
-            .note(format_args!("Invite somebody with `switchboard swarm invite {}`.", swarm.realm));
+            .note(format_args!("Invite an agent with `switchboard swarm invite {}`.", swarm.realm));
     }
     Ok(())
 }
@@ -233,9 +233,10 @@ pub(super) async fn invite(args: Invite, context: &Context, swarms: &Swarms) -> 
         context.printer.line(made.link.reveal());
         let end =
             made.ends_at.map_or_else(|| "until it is revoked".to_owned(), |end| format!("until {end:.0}"));
-        context
-            .printer
-            .note(format_args!("Whoever has it can join, {end}. It is listed as {}.", &made.digest[..12]));
+        context.printer.note(format_args!(
+            "Everyone who has it can join, {end}. It is listed as {}.",
+            &made.digest[..12]
+        ));
     }
     Ok(())
 }
@@ -264,10 +265,10 @@ pub(super) fn invites(args: &Invites, context: &Context, swarms: &Swarms) -> Res
 
 pub(super) async fn revoke(args: Revoke, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let digest = swarms.revoke(args.scope.swarm.as_deref(), &args.invite).await?;
-    told(context, "revoked", &digest);
+    print_action(context, "revoked", &digest);
     let (agent, swarm) = swarms.find_swarm(args.scope.swarm.as_deref())?;
     if swarm.master != agent {
-        context.printer.note("The master is told; until it has heard, the invite is good.");
+        context.printer.note("The master is notified; until then the invite stays valid.");
     }
     Ok(())
 }
@@ -284,7 +285,7 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
     let outcome = swarms.join(args.own.agent.as_deref(), &link, realm.as_ref()).await;
     drop(working);
     let outcome = match outcome {
-        // For example where `serve` has asked again in between.
+        // For example if `serve` retried the request meanwhile.
         Err(SwarmError::AlreadyMember { swarm }) => {
             context.printer.note(format_args!("Your agent is in '{swarm}' already."));
             let (_, known) = swarms.find_active_swarm(Some(swarm.as_str()))?;
@@ -304,7 +305,7 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
                 let members: Vec<_> = swarm.members.keys().map(ToString::to_string).collect();
                 context.printer.line(format_args!("{}  with {}", swarm.realm, members.join(", ")));
             }
-            note_left_out(context, &swarm);
+            note_rejected_members(context, &swarm);
             Ok(())
         }
         JoinOutcome::Pending { swarm_id } => {
@@ -322,14 +323,14 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
 
 pub(super) async fn leave(args: OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let realm = swarms.leave(args.swarm.as_deref()).await?;
-    told(context, "left", realm.as_str());
+    print_action(context, "left", realm.as_str());
     Ok(())
 }
 
 pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     require_person(context, &format!("kick {}", show::plain(&args.member)), args.consent.yes)?;
     let id = swarms.kick(args.scope.swarm.as_deref(), &args.member, args.reason.as_deref()).await?;
-    told(context, "kicked", id.as_str());
+    print_action(context, "kicked", id.as_str());
     Ok(())
 }
 
@@ -337,13 +338,13 @@ pub(super) async fn transfer(args: Transfer, context: &Context, swarms: &Swarms)
     let Some(member) = args.member.filter(|_| !args.cancel) else {
         require_person(context, "take the question back whether a member leads the swarm", args.consent.yes)?;
         let id = swarms.cancel_transfer(args.scope.swarm.as_deref()).await?;
-        told(context, "cancelled", id.as_str());
+        print_action(context, "cancelled", id.as_str());
         return Ok(());
     };
     let action = format!("hand the master's role to {}", show::plain(&member));
     require_person(context, &action, args.consent.yes)?;
     let id = swarms.transfer(args.scope.swarm.as_deref(), &member).await?;
-    told(context, "asked", id.as_str());
+    print_action(context, "asked", id.as_str());
     context.printer.note(
         "It leads the swarm once it has answered; until then your agent does. Not answered within a day, or by \
          `switchboard swarm transfer --cancel`, the question is taken back.",
@@ -360,7 +361,7 @@ pub(super) async fn decide(
     let word = if approve { "approve" } else { "deny" };
     require_person(context, &format!("{word} {}", show::plain(&args.candidate)), args.consent.yes)?;
     let id = swarms.decide_join(args.scope.swarm.as_deref(), &args.candidate, approve).await?;
-    told(context, if approve { "approved" } else { "denied" }, id.as_str());
+    print_action(context, if approve { "approved" } else { "denied" }, id.as_str());
     Ok(())
 }
 
@@ -368,7 +369,7 @@ pub(super) async fn dissolve(args: Dissolve, context: &Context, swarms: &Swarms)
     let swarm = args.swarm.as_deref().map_or_else(|| "the swarm".to_owned(), show::plain);
     require_person(context, &format!("dissolve {swarm}"), args.consent.yes)?;
     let realm = swarms.dissolve(args.swarm.as_deref(), args.reason.as_deref()).await?;
-    told(context, "dissolved", realm.as_str());
+    print_action(context, "dissolved", realm.as_str());
     Ok(())
 }
 
@@ -419,7 +420,7 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
     Ok(())
 }
 
-/// Shows the swarms that an agent of ours has asked to join; says whether there are any.
+/// Prints the swarms that an agent of ours has asked to join; returns true if there are any.
 fn show_waiting(context: &Context, swarms: &Swarms) -> bool {
     let mut is_any = false;
     for identity in swarms.identities() {
@@ -476,12 +477,12 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
     for contested in swarm.contested_keys() {
         context.printer.note(format_args!("{}: {}.", contested.message(), contested.hint(&agent)));
     }
-    note_left_out(context, &swarm);
+    note_rejected_members(context, &swarm);
     Ok(())
 }
 
 /// Reports members of the swarm that cannot be members here.
-fn note_left_out(context: &Context, swarm: &Swarm) {
+fn note_rejected_members(context: &Context, swarm: &Swarm) {
     for (id, reason) in &swarm.left_out {
         context.printer.note(format_args!("'{id}' is left out: {reason}"));
     }
@@ -489,7 +490,7 @@ fn note_left_out(context: &Context, swarm: &Swarm) {
 
 pub(super) async fn sync(args: OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     swarms.sync(args.swarm.as_deref()).await?;
-    told(context, "asked", "the master");
+    print_action(context, "asked", "the master");
     Ok(())
 }
 
@@ -499,18 +500,20 @@ pub(super) async fn mute(args: Mute, mute: bool, context: &Context, swarms: &Swa
             let agent = args.agent.as_deref();
             let muted = swarms.mute_agent(agent, member, mute).await?;
             if !swarms.knows_peer(&swarms.identity(agent)?.agent, &muted) {
-                context.printer.note(format_args!("Nobody of the id '{muted}' is in a swarm of yours now."));
+                context
+                    .printer
+                    .note(format_args!("No member with the id '{muted}' is in a swarm of yours now."));
             }
             muted.to_string()
         }
         (None, swarm) => swarms.mute_swarm(swarm.as_deref(), mute).await?.to_string(),
     };
-    told(context, if mute { "muted" } else { "unmuted" }, &what);
+    print_action(context, if mute { "muted" } else { "unmuted" }, &what);
     Ok(())
 }
 
-/// Says what was done to whom.
-pub(super) fn told(context: &Context, what: &'static str, whom: &str) {
+/// Prints which action was done to which agent or swarm.
+pub(super) fn print_action(context: &Context, what: &'static str, whom: &str) {
     if context.printer.is_json() {
         context.printer.object(&json!({ "status": what, "name": whom }));
     } else {

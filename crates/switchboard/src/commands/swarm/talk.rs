@@ -136,31 +136,31 @@ pub(super) async fn send(args: Send, context: &Context, swarms: &Swarms) -> Resu
     message.to = args.to;
     message.in_reply_to = args.reply.reply_to;
     message.expires_at = args.expires_at;
-    message.priority = word::<Priority>("--priority", &args.priority)?;
+    message.priority = parse_name::<Priority>("--priority", &args.priority)?;
     if args.notification {
         message.kind = MessageType::Notification;
     }
     if let Some(thread) = &args.thread {
-        let id = word("--thread", thread).map_err(|failure: Failure| Failure {
+        let id = parse_name("--thread", thread).map_err(|failure: Failure| Failure {
             message: format!("--thread: '{}' is not a UUID", show::inline(thread)),
             ..failure
         });
         message.thread = Some(id?);
     }
     for reference in &args.references {
-        message.references.push(parsed("--reference", reference)?);
+        message.references.push(parse_json("--reference", reference)?);
     }
     for attachment in &args.attachments {
-        message.attachments.push(parsed("--attachment", attachment)?);
+        message.attachments.push(parse_json("--attachment", attachment)?);
     }
     for path in &args.attach {
         message.attachments.push(attached(path)?);
     }
     if let Some(metadata) = &args.metadata.metadata {
-        message.metadata = parsed::<Map<String, Value>>("--metadata", metadata)?;
+        message.metadata = parse_json::<Map<String, Value>>("--metadata", metadata)?;
     }
     let accepted = swarms.send(message).await?;
-    tell(context, swarms, &accepted)
+    print_accepted(context, swarms, &accepted)
 }
 
 pub(super) async fn notify(args: Notify, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
@@ -188,10 +188,10 @@ pub(super) async fn notify(args: Notify, context: &Context, swarms: &Swarms) -> 
         number,
         sha: None,
         url: None,
-        action: Some(word::<Action>("--action", &args.action)?),
+        action: Some(parse_name::<Action>("--action", &args.action)?),
     });
     let accepted = swarms.send(message).await?;
-    tell(context, swarms, &accepted)
+    print_accepted(context, swarms, &accepted)
 }
 
 pub(super) async fn messages(args: Messages, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
@@ -226,7 +226,7 @@ pub(super) async fn for_subagent(
     Ok(())
 }
 
-fn tell(context: &Context, swarms: &Swarms, accepted: &Accepted) -> Result<(), Failure> {
+fn print_accepted(context: &Context, swarms: &Swarms, accepted: &Accepted) -> Result<(), Failure> {
     if context.printer.is_json() {
         let deliveries: Vec<_> = accepted
             .deliveries
@@ -240,7 +240,7 @@ fn tell(context: &Context, swarms: &Swarms, accepted: &Accepted) -> Result<(), F
         let to: Vec<_> = accepted.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
         context.printer.line(format_args!("{}  queued for {}", accepted.id, to.join(", ")));
         if swarms.hub().service_holder("serve")?.is_none() {
-            context.printer.note("Nobody serves: it is sent when `switchboard serve` runs.");
+            context.printer.note("No server is running: it is sent when `switchboard serve` runs.");
         }
     }
     match &accepted.stopped {
@@ -260,12 +260,12 @@ fn text(given: Option<&str>) -> Result<String, Failure> {
     }
 }
 
-/// A word that stands for a value, as JSON would have it in quotes.
-fn word<T: serde::de::DeserializeOwned>(option: &str, text: &str) -> Result<T, Failure> {
+/// Parses an enum value by its name in JSON.
+fn parse_name<T: serde::de::DeserializeOwned>(option: &str, text: &str) -> Result<T, Failure> {
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| bad(option, &error))
 }
 
-fn parsed<T: serde::de::DeserializeOwned>(option: &str, text: &str) -> Result<T, Failure> {
+fn parse_json<T: serde::de::DeserializeOwned>(option: &str, text: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| bad(option, &error))
 }
 
@@ -273,7 +273,7 @@ fn bad(option: &str, error: &serde_json::Error) -> Failure {
     Failure::new("bad_field", Exit::Usage, format!("{option}: {}", describe_json_error(error)))
 }
 
-/// A file as an attachment within the message.
+/// Reads a file as an inline attachment.
 fn attached(path: &std::path::Path) -> Result<Attachment, Failure> {
     /// Larger than any message may be.
     const LIMIT: u64 = 1 << 20;

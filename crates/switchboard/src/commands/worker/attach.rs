@@ -49,7 +49,7 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
     client.request("subscribe", &json!({ "from_seq": since, "jobs": [job] })).await?;
     let mut follower = Follower::new(&context, &status.data);
     if is_over {
-        // Nothing will happen any more: each answer says how far we have been served.
+        // No event will follow: each response reports how far the events were sent.
         client.send("hello", &json!({})).await?;
     }
     loop {

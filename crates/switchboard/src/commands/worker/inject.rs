@@ -80,7 +80,7 @@ pub(super) async fn run(args: Inject, context: Context) -> Result<(), Failure> {
             Exit::Failed,
             format!("{failed} of the turns did not complete"),
         )
-        .hint("`switchboard worker attach` shows what happened; `worker logs` what the program said"));
+        .hint("`switchboard worker attach` shows what happened; `worker logs` shows the program's stderr"));
     }
     Ok(())
 }

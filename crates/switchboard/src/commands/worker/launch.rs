@@ -127,7 +127,7 @@ pub(super) async fn run(args: Launch, context: Context) -> Result<(), Failure> {
     let mut client = connect(&context).await?;
     let launched = client.request("launch", &payload).await.map_err(|error| match Failure::from(error) {
         failure if failure.exit == Exit::Usage => {
-            failure.hint("`switchboard worker launch --help` lists what can be said")
+            failure.hint("`switchboard worker launch --help` lists the options")
         }
         failure => failure,
     })?;
@@ -135,7 +135,7 @@ pub(super) async fn run(args: Launch, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The value of a variable in this process: the router may have been started with another.
+/// Returns the value of a variable of this process: the router may have another.
 fn set_here(name: &str) -> Result<String, Failure> {
     std::env::var(name).map_err(|error| match error {
         std::env::VarError::NotPresent => bad_variable(format!("{name} is not set here")),

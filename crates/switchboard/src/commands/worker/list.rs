@@ -1,8 +1,8 @@
-//! `switchboard worker list` and `status`
+//! `switchboard worker list` and `status`.
 
 use serde_json::{Value, json};
 
-use super::{OneJob, ask, show, whole_job};
+use super::{OneJob, ask, job_only, show};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -21,7 +21,7 @@ pub(super) async fn run(context: Context) -> Result<(), Failure> {
 }
 
 pub(super) async fn status(args: OneJob, context: Context) -> Result<(), Failure> {
-    let answer = ask(&context, "job_status", json!({ "job_id": whole_job(&args.job)? })).await?;
+    let answer = ask(&context, "job_status", json!({ "job_id": job_only(&args.job)? })).await?;
     show::job(&context, &answer);
     Ok(())
 }

@@ -5,7 +5,7 @@ use door_workers::RouterError;
 use switchboard_core::JobId;
 use switchboard_sys::files::Dir;
 
-use super::show::said;
+use super::show::worker_text;
 use super::{connect, count, split, which_node};
 use crate::cli::help::examples;
 use crate::cli::options::Limit;
@@ -32,12 +32,12 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
         Failure::new("unknown_job", Exit::NotFound, what).hint("`switchboard worker list` shows the jobs")
     };
     let job_id = JobId::parse(job).ok_or_else(|| unknown(format!("there is no job '{}'", plain(job))))?;
-    // Logs can be read without a router; only how many nodes there are cannot be known then.
+    // Logs can be read without a router; only the number of nodes is unknown then.
     let asked = match connect(&context).await {
         Ok(mut client) => Some(count(&mut client, job).await),
         Err(_) => None,
     };
-    // The logs of a job may be there when the router has forgotten it.
+    // The logs of a job may outlive the router's memory of it.
     let (nodes, refusal) = match asked {
         Some(Ok(nodes)) => (Some(nodes), None),
         Some(Err(failure)) => (None, Some(failure)),
@@ -57,7 +57,7 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
             return Ok(None);
         };
         let mut bytes = Vec::new();
-        // The older lines were put aside.
+        // The older lines are in the rotated file.
         for name in [format!("node-{node}.log.1"), format!("node-{node}.log")] {
             bytes.extend(folder.read(&name, LIMIT)?.map(|found| found.bytes).unwrap_or_default());
         }
@@ -77,7 +77,7 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
         if context.printer.is_json() {
             context.printer.object(&serde_json::json!({ "job_id": job, "node_id": node, "line": line }));
         } else {
-            context.printer.line(said(&context, line));
+            context.printer.line(worker_text(&context, line));
         }
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! What the router rejects, in the words of the command line.
+//! Rejections of the router in the terms of the command line.
 
 use crate::failure::{Exit, Failure};
 
 const JOBS: &str = "`switchboard worker list` shows the jobs and how they are";
 
-/// The fields of commands, as they are called here.
-const WORDS: [(&str, &str); 17] = [
+/// Command fields and the options that set them.
+const OPTIONS: [(&str, &str); 17] = [
     ("payload.agent", "--agent"),
     ("payload.nodes", "--nodes"),
     ("payload.prompt", "--prompt"),
@@ -25,7 +25,7 @@ const WORDS: [(&str, &str); 17] = [
     ("payload.from_seq", "--since"),
 ];
 
-/// The failure that follows from a `command_rejected`.
+/// Converts a `command_rejected` event into a failure.
 pub(crate) fn refusal(code: &str, field: Option<&str>, reason: &str) -> Failure {
     let is_program = field == Some("payload.program");
     let (code, exit, hint) = match code {
@@ -48,20 +48,20 @@ pub(crate) fn refusal(code: &str, field: Option<&str>, reason: &str) -> Failure 
         "cannot_start" if is_program => ("cannot_start", Exit::Failed, "name the program after `--`"),
         "cannot_start" => ("cannot_start", Exit::Failed, JOBS),
         "bad_field" => {
-            ("bad_field", Exit::Usage, "correct it; `switchboard worker --help` lists what can be said")
+            ("bad_field", Exit::Usage, "correct it; `switchboard worker --help` lists the options")
         }
         _ => ("rejected", Exit::Failed, JOBS),
     };
-    Failure::new(code, exit, in_words(field, reason)).hint(hint)
+    Failure::new(code, exit, name_option(field, reason)).hint(hint)
 }
 
-/// A reason that calls a field as the protocol does, as a person would.
-fn in_words(field: Option<&str>, reason: &str) -> String {
+/// Replaces a field's protocol name in a reason by the option's name.
+fn name_option(field: Option<&str>, reason: &str) -> String {
     let named = field.and_then(|field| Some((field, reason.strip_prefix(field)?.strip_prefix(": ")?)));
     let Some((field, problem)) = named else { return reason.to_owned() };
-    match WORDS.iter().find(|(known, _)| *known == field) {
+    match OPTIONS.iter().find(|(known, _)| *known == field) {
         Some((_, word)) => format!("{word}: {problem}"),
-        // Which job, node or question is meant stands in the problem itself.
+        // The problem itself names the job, node or approval.
         None => problem.to_owned(),
     }
 }

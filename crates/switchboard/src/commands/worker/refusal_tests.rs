@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn nobody_has_to_know_the_protocol_to_understand_what_is_wrong() {
+fn rejections_name_options_not_fields() {
     for (field, reason, message) in [
         (Some("payload.job_id"), "payload.job_id: no job 'x'", "no job 'x'"),
         (Some("payload.approval_policy"), "payload.approval_policy: leave it out", "--ask: leave it out"),
@@ -14,7 +14,7 @@ fn nobody_has_to_know_the_protocol_to_understand_what_is_wrong() {
 }
 
 #[test]
-fn a_job_that_is_over_is_no_reason_to_try_again() {
+fn ended_job_is_not_temporary() {
     let failure = refusal("job_over", Some("payload.job_id"), "job 'x' was terminated");
     assert_eq!((failure.code, failure.exit), ("job_over", Exit::Failed));
     assert_eq!(refusal("not_now", None, "no turn runs there").exit, Exit::Temporary);

@@ -1,4 +1,4 @@
-//! Jobs and events as a person reads them.
+//! Text output for jobs and events.
 
 use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
@@ -11,10 +11,10 @@ use switchboard_core::{clean, quote_lines, reveal_command};
 use crate::context::Context;
 use crate::show::{Reader, inline, plain};
 
-/// How much of a line is shown.
+/// Most characters of a line that are shown.
 const WIDTH: usize = 200;
 
-/// An answer as JSON, or a line that says the same.
+/// Prints a response as JSON, or a line of text.
 pub(super) fn done(context: &Context, answer: &Value, line: impl Display) {
     if context.printer.is_json() {
         context.printer.object(answer);
@@ -37,7 +37,7 @@ pub(super) fn launched(context: &Context, job: &Value) {
     ));
 }
 
-/// A job and a line per node.
+/// Prints a job, and a line per node.
 pub(super) fn job(context: &Context, job: &Value) {
     if context.printer.is_json() {
         context.printer.object(job);
@@ -92,17 +92,17 @@ pub(super) fn approvals(context: &Context, answer: &Value) {
         if context.printer.is_json() {
             context.printer.object(ask);
         } else {
-            context.printer.line(asked(ask));
+            context.printer.line(approval_text(ask));
         }
     }
 }
 
 pub(super) fn approval(context: &Context, ask: &Value) {
-    context.printer.note(asked(ask));
+    context.printer.note(approval_text(ask));
 }
 
-/// All parameters of an approval: a person cannot agree to text that is hidden or looks like other text.
-fn asked(ask: &Value) -> String {
+/// Renders all parameters of an approval: a person cannot agree to text that is hidden or looks like other text.
+fn approval_text(ask: &Value) -> String {
     let mut shown = format!(
         "{}/{} asks: {}\n  answer with: switchboard worker approve {} accept|decline|cancel",
         text(ask, "job_id"),
@@ -134,7 +134,7 @@ fn asked(ask: &Value) -> String {
     shown
 }
 
-/// A text of several lines below the first of which it stands, with all of its characters visible.
+/// Indents a text below its first line, with all characters visible.
 fn indented(text: &str) -> String {
     reveal_command(text).replace('\n', "\n    ")
 }
@@ -143,8 +143,8 @@ pub(super) fn accepted(context: &Context, ack: &Value) {
     done(context, ack, text(ack, "injection_id"));
 }
 
-/// The words of a worker. Before a model every line is quoted, so that none can be taken for a line of ours.
-pub(super) fn said(context: &Context, content: &str) -> String {
+/// Renders a worker's output. For a model every line is quoted, so that none can pass as a line of ours.
+pub(super) fn worker_text(context: &Context, content: &str) -> String {
     match context.reader() {
         Ok(Reader::Person) => plain(content),
         // The reader is a model, or has a name that cannot be read.
@@ -152,17 +152,17 @@ pub(super) fn said(context: &Context, content: &str) -> String {
     }
 }
 
-/// A text of a worker within a line of ours.
+/// Renders a worker's text within a line of ours.
 fn short(text: &str) -> String {
     inline(text).chars().take(WIDTH).collect()
 }
 
-/// An answer, with the node's number before it where there are several.
+/// Prints an answer, after the node's number if there are several nodes.
 pub(super) fn answer(context: &Context, data: &Value, many: bool) {
     if context.printer.is_json() {
         return context.printer.object(data);
     }
-    for line in said(context, text(data, "content")).lines() {
+    for line in worker_text(context, text(data, "content")).lines() {
         if many {
             context.printer.line(format_args!("[{}] {line}", data["node_id"]));
         } else {
@@ -171,7 +171,7 @@ pub(super) fn answer(context: &Context, data: &Value, many: bool) {
     }
 }
 
-/// How a turn ended, in a line.
+/// Describes how a turn ended, in a line.
 pub(super) fn ending(data: &Value) -> String {
     let why = data["error"].as_str().map(|error| format!(": {}", inline(error))).unwrap_or_default();
     format!("{}/{} {}{why}", text(data, "job_id"), data["node_id"], text(data, "status"))
@@ -181,7 +181,7 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Shows the events of a job one after the other, and on a terminal a line per node below them.
+/// Prints the events of a job one after the other, and on a terminal a status line per node below them.
 pub(super) struct Follower<'c> {
     context: &'c Context,
     nodes: usize,
@@ -228,18 +228,18 @@ impl<'c> Follower<'c> {
     }
 }
 
-/// How a node is, in a line.
+/// Describes the state of a node, in a line.
 fn progress(node: &Value) -> String {
     let detail = node["detail"].as_str().map(|detail| format!(": {}", inline(detail))).unwrap_or_default();
     format!("[{}] {}, {} waiting{detail}", node["node_id"], text(node, "status"), node["queued"])
 }
 
-/// What a person is told; nothing where the pieces of an answer would only repeat it.
+/// Renders an event for a person; `None` if it would only repeat pieces of an answer.
 fn line(context: &Context, event: &Received) -> Option<String> {
     let data = &event.data;
     Some(match event.event.as_str() {
         "turn_started" => "· a turn begins".to_owned(),
-        "assistant" => said(context, text(data, "content")),
+        "assistant" => worker_text(context, text(data, "content")),
         "usage" => format!("· {} tokens, {} in all", data["total_tokens"], data["job_total_tokens"]),
         "turn_complete" => format!("· {}", ending(data)),
         "inject_failed" => format!("· not delivered: {}", short(text(data, "error"))),
@@ -253,7 +253,7 @@ fn line(context: &Context, event: &Received) -> Option<String> {
             let paths: Vec<_> = changes.map(|change| inline(text(change, "path"))).collect();
             format!("± {} {}", text(data, "status"), paths.join(", "))
         }
-        "approval_required" => asked(data),
+        "approval_required" => approval_text(data),
         "approval_resolved" => format!("· {} by {}", text(data, "decision"), inline(text(data, "by"))),
         "agent_error" => format!("! {}", short(text(data, "error"))),
         "worker_exited" => format!("! the worker is gone: {}", short(text(data, "reason"))),

@@ -134,7 +134,7 @@ fn without_a_program_it_says_what_is_missing() {
     assert_snapshot!(sandbox.show(["watch", "--agent", "qc-1", "--channel", "general"]), @"
     exit 2
     --- stderr
-    error: nothing is said about what answers
+    error: no program is given that answers
     hint: give a program after `--`, or --preset codex, claude or gemini
     ");
 }

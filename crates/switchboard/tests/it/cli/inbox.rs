@@ -237,7 +237,7 @@ fn a_file_that_is_no_message_stays_and_is_mentioned() {
         a neighbour
     --- stderr
      WARN the file was rejected and stays where it is path=inbox/codex/msg_1_bad.json reason=the file is not valid JSON: EOF while parsing an object at line 1 column 1
-    1 file could not be taken in; `switchboard doctor` says why
+    1 file could not be ingested; `switchboard doctor` shows why
     ");
     assert_eq!(std::fs::read(&path).unwrap(), b"{");
 }

@@ -466,7 +466,7 @@ fn whoever_waits_is_told_that_nobody_gets_it_any_more() {
     --- stderr
     codex: delivered, offline
     error: codex does not get it: it was not taken before it expired
-    hint: `switchboard receipt [msg-1]` says what became of it
+    hint: `switchboard receipt [msg-1]` shows its delivery status
     ");
 }
 
@@ -631,7 +631,7 @@ fn what_makes_no_sense_is_not_sent() {
     assert_snapshot!(sandbox.show(["send", "codex", "x", "--wait", "--from", "ghost"]), @r#"
     exit 5
     --- stderr
-    error: 'ghost' is not registered, so nobody can answer it
+    error: 'ghost' is not registered and cannot receive a reply
     hint: register it with `switchboard agents register "ghost"`, or do not wait
     "#);
     assert_eq!(sandbox.json(["tail"]).len(), 0);

@@ -105,7 +105,7 @@ fn the_sender_is_the_option_then_the_variable_then_the_person() {
     [msg-1]
     --- stderr
     codex: delivered
-    note: 'stranger' is not registered, so nobody can answer it; `switchboard agents register "stranger"`
+    note: 'stranger' is not registered and cannot receive a reply; `switchboard agents register "stranger"`
     "#);
 }
 

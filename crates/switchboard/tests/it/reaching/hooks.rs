@@ -117,7 +117,7 @@ fn a_hook_disturbs_no_client() {
     for wrong in [json!("text"), json!({ "hook_event_name": "PreToolUse", "cwd": sandbox.path() })] {
         let ran = call(&sandbox, &["claude", "stop"], &wrong);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
-        assert!(ran.stderr.contains("stdin is not what a hook is told"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("stdin is not the JSON of a hook"), "{}", ran.stderr);
     }
     for usage in [
         &["hook", "claude", "nonsense"][..],

@@ -107,7 +107,7 @@ fn mutes_say_for_whom_and_of_whom() {
     assert_eq!(muted("alice"), serde_json::json!([]));
     let nobody = home.sandbox.run(["swarm", "mute", "nobody-here", "--agent", "ann"]);
     assert_eq!(nobody.code, Some(0));
-    assert!(nobody.stderr.contains("Nobody of the id 'nobody-here'"), "{}", nobody.stderr);
+    assert!(nobody.stderr.contains("No member with the id 'nobody-here'"), "{}", nobody.stderr);
     assert_eq!(home.sandbox.run(["swarm", "mute", "--swarm", "research", "bob"]).code, Some(2));
     assert_eq!(home.sandbox.run(["swarm", "mute"]).code, Some(2));
 }

@@ -1,8 +1,8 @@
-//! Calls that wait for a client to come back.
+//! Calls that wait for their client to call again.
 //!
-//! In the newest revision a server cannot ask the client anything while a call runs: it answers that it needs
-//! input, and the client calls again with it. The server behind us may know nothing of that and wait for its
-//! answer in the middle of the call, so the call is kept until then.
+//! In the newest revision a server cannot query the client while a call runs: it answers that it needs input, and
+//! the client calls again with it. The server behind us may not support that and wait for its answer within the
+//! call, so the call is paused until then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,64 +20,64 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::convert::{call_result, error_data};
-use super::host::Asked;
+use super::host::PendingRequest;
 
-/// How many calls may be paused at once. The one that has waited longest makes room.
-const MOST: usize = 256;
+/// Most paused calls. A new one evicts the one that has waited longest.
+const MAX_PAUSED: usize = 256;
 
-/// A client that has not come back by then does not.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// A client that has not called again by then never will.
+const PAUSE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The key of the one question that is put at a time.
+/// Key of the one request that is sent at a time.
 const KEY: &str = "input";
 
-/// A call at work.
-pub(super) struct Going {
+/// A running call.
+pub(super) struct RunningCall {
     work: JoinHandle<Result<Box<RawValue>, RpcError>>,
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<PendingRequest>,
     cancelled: CancellationToken,
 }
 
-impl Going {
+impl RunningCall {
     pub(super) fn new(
         work: JoinHandle<Result<Box<RawValue>, RpcError>>,
-        asked: mpsc::Receiver<Asked>,
+        asked: mpsc::Receiver<PendingRequest>,
         cancelled: CancellationToken,
     ) -> Self {
         Self { work, asked, cancelled }
     }
 }
 
-/// Nobody waits for it any more.
-impl Drop for Going {
+/// No client waits for it any more.
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.cancelled.cancel();
     }
 }
 
 /// A call that waits for an answer, and since when.
-struct Waiting {
+struct PausedCall {
     tool: String,
-    /// Whose call it is. Nobody else comes back to it, whatever they know.
+    /// Agent that made the call. No other agent can resume it, even with its token.
     agent: Option<AgentId>,
-    going: Going,
+    going: RunningCall,
     answer: oneshot::Sender<Value>,
     since: Instant,
 }
 
-/// The calls that are paused, by what their clients bring back. Clones share them.
+/// The paused calls, by the token that their clients send back. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Paused {
-    calls: Arc<Mutex<HashMap<String, Waiting>>>,
+pub(super) struct PausedCalls {
+    calls: Arc<Mutex<HashMap<String, PausedCall>>>,
 }
 
-impl Paused {
-    /// The paused call that a client comes back to, with its answer; `None` where none of ours waits.
+impl PausedCalls {
+    /// Resumes a paused call with its client's answer; `None` if none of ours waits.
     pub(super) fn resume(
         &self,
         request: &CallToolRequestParams,
         agent: Option<&AgentId>,
-    ) -> Result<Option<Going>, ErrorData> {
+    ) -> Result<Option<RunningCall>, ErrorData> {
         let Some(state) = &request.request_state else { return Ok(None) };
         let mut calls = self.calls.lock();
         match calls.get(state) {
@@ -94,17 +94,17 @@ impl Paused {
             return Err(ErrorData::invalid_params(message, None));
         };
         let Some(waiting) = calls.remove(state) else { return Ok(None) };
-        // A child that has gone away in the meantime will say so by its result.
+        // A child that ended meanwhile reports it in its result.
         let _ = waiting.answer.send(answer.clone());
         Ok(Some(waiting.going))
     }
 
-    /// Goes on with a call until it ends or needs an answer.
-    pub(super) async fn go_on(
+    /// Runs a call until it ends or requires an answer.
+    pub(super) async fn run_until_paused(
         &self,
         tool: &str,
         agent: Option<AgentId>,
-        mut going: Going,
+        mut going: RunningCall,
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
         let asked = tokio::select! {
@@ -116,7 +116,7 @@ impl Paused {
             Some(asked) = going.asked.recv() => asked,
             () = cancelled.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
         };
-        let state = self.keep(tool, agent, going, asked.answer)?;
+        let state = self.retain(tool, agent, going, asked.answer)?;
         let needed = json!({
             "resultType": "input_required",
             "inputRequests": { KEY: asked.request },
@@ -127,24 +127,24 @@ impl Paused {
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
-    fn keep(
+    fn retain(
         &self,
         tool: &str,
         agent: Option<AgentId>,
-        going: Going,
+        going: RunningCall,
         answer: oneshot::Sender<Value>,
     ) -> Result<String, ErrorData> {
         let state = switchboard_mcp::random_id()
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let mut calls = self.calls.lock();
-        calls.retain(|_, waiting| waiting.since.elapsed() < PATIENCE);
-        if calls.len() >= MOST
+        calls.retain(|_, waiting| waiting.since.elapsed() < PAUSE_TIMEOUT);
+        if calls.len() >= MAX_PAUSED
             && let Some(oldest) =
                 calls.iter().min_by_key(|(_, call)| call.since).map(|(state, _)| state.clone())
         {
             calls.remove(&oldest);
         }
-        let waiting = Waiting { tool: tool.to_owned(), agent, going, answer, since: Instant::now() };
+        let waiting = PausedCall { tool: tool.to_owned(), agent, going, answer, since: Instant::now() };
         calls.insert(state.clone(), waiting);
         Ok(state)
     }

@@ -1,4 +1,4 @@
-//! The way past `rmcp`.
+//! The `rmcp` bypass.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use switchboard_mcp::{RawCall, RawCallHandler, RawList};
 
 use super::{Session, SwarmTools, convert, lists};
 
-/// The calls of a session that go past `rmcp`.
+/// Calls of a session that bypass `rmcp`.
 #[derive(Clone)]
-pub(crate) struct Passed {
+pub(crate) struct RawBypass {
     pub(super) workspace: Arc<ToolServer>,
     pub(super) suites: Suites,
     pub(super) swarm: SwarmTools,
     pub(super) session: Arc<Session>,
 }
 
-impl RawCallHandler for Passed {
+impl RawCallHandler for RawBypass {
     fn accepts(&self, tool: &str) -> bool {
-        // A tool of ours may want to tell the client something, which it can once the client has introduced itself.
+        // One of our tools may notify the client, which requires its introduction.
         self.suites.has_tool(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
     }
 
@@ -74,13 +74,13 @@ impl RawCallHandler for Passed {
     }
 }
 
-impl Passed {
+impl RawBypass {
     async fn call_ours(&self, call: RawCall, peer: Peer<RoleServer>) -> Result<Box<RawValue>, ErrorData> {
         let mut request = CallToolRequestParams::new(call.tool);
         if let Some(arguments) = &call.arguments {
             request.arguments = Some(object("arguments", arguments)?);
         }
-        // Its number is what only `rmcp` would need, to tell it off; that is done by the token.
+        // Only `rmcp` needs the number, to cancel the request; here the token does that.
         let mut context = RequestContext::new(NumberOrString::Number(0), peer);
         context.ct = call.cancelled;
         context.extensions.insert(call.caller);
@@ -91,14 +91,14 @@ impl Passed {
     }
 }
 
-/// A result as the older revisions have it: only sessions come past `rmcp`, and theirs are those.
+/// Renders a result for the older revisions: only clients with a session bypass `rmcp`, and they use those.
 fn legacy(response: CallToolResponse) -> Result<Box<RawValue>, ErrorData> {
     let mut result = ServerResult::from(response);
     result.strip_result_type_for_legacy_peer();
     to_raw_value(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-/// What a field of a call holds, which is an object.
+/// Parses a field of a call as an object.
 pub(super) fn object<T: DeserializeOwned>(field: &str, raw: &RawValue) -> Result<T, ErrorData> {
     let wrong = |error| ErrorData::invalid_params(format!("'{field}' cannot be read: {error}"), None);
     serde_json::from_str(raw.get()).map_err(wrong)
