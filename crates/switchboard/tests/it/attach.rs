@@ -54,7 +54,7 @@ fn letter(to: &str, text: &str) -> Value {
 }
 
 #[test]
-fn twenty_agents_share_one_set_of_servers() {
+fn agents_share_one_set_of_servers() {
     let sandbox = with_child(&[]);
     let _serve = sandbox.serve();
     let mut clients: Vec<Client> = (0..20).map(|_| mcp(&sandbox, &[])).collect();
@@ -75,7 +75,7 @@ fn twenty_agents_share_one_set_of_servers() {
 }
 
 #[test]
-fn a_session_goes_on_when_the_server_ends() {
+fn session_continues_after_server_ends() {
     for signal in [Signal::KILL, Signal::TERM] {
         let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
         let mut serve = sandbox.serve();
@@ -99,7 +99,7 @@ fn a_session_goes_on_when_the_server_ends() {
 }
 
 #[test]
-fn no_message_is_lost_or_sent_twice_when_the_server_is_killed() {
+fn killed_server_loses_and_repeats_no_message() {
     const MESSAGES: usize = 200;
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let mut serve = sandbox.serve();
@@ -125,7 +125,7 @@ fn no_message_is_lost_or_sent_twice_when_the_server_is_killed() {
 }
 
 #[test]
-fn a_call_of_which_nobody_knows_whether_it_was_done_is_not_made_again() {
+fn call_of_unknown_outcome_is_not_retried() {
     let sandbox = with_child(&[]);
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]);
@@ -141,7 +141,7 @@ fn a_call_of_which_nobody_knows_whether_it_was_done_is_not_made_again() {
 
 /// X7: a call that waits for mail ends with the session that made it, also where `serve` would go on to answer it.
 #[test]
-fn x7_a_session_that_was_killed_takes_no_mail_from_the_next() {
+fn killed_session_consumes_no_later_mail() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let _serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]).registered("claude");
@@ -193,7 +193,7 @@ fn greet(sandbox: &Sandbox, version: &str) -> Option<Value> {
 
 /// D2: another version of the program may have other tools, so `serve` answers sessions of its own alone.
 #[test]
-fn d2_serve_refuses_session_of_other_version() {
+fn serve_refuses_session_of_other_version() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let _serve = sandbox.serve();
     for version in ["0.0.1", "99.0.0", ""] {
@@ -204,7 +204,7 @@ fn d2_serve_refuses_session_of_other_version() {
 
 /// D2: a session beside a `serve` of another version works by itself.
 #[test]
-fn d2_session_beside_other_version_goes_alone() {
+fn session_runs_standalone_without_matching_serve() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let other = UnixListener::bind(session_socket(&sandbox)).unwrap();
     let greeted = std::thread::spawn(move || {
@@ -266,7 +266,7 @@ fn text_of_wait(client: &mut Client) -> String {
 }
 
 #[test]
-fn idle_session_notices_a_stopped_server() {
+fn idle_session_detects_stopped_server() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]).registered("claude");
@@ -291,7 +291,7 @@ fn idle_session_notices_a_stopped_server() {
 }
 
 #[test]
-fn continued_server_takes_no_mail_from_a_session() {
+fn continued_server_consumes_no_session_mail() {
     // A client whose agent is configured has no lease on a name: what fences the server off is the connection alone.
     for is_configured in [false, true] {
         let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
@@ -359,7 +359,7 @@ fn stopped_server_loses_and_repeats_no_message() {
 }
 
 #[test]
-fn continued_server_makes_no_call_of_unknown_outcome() {
+fn continued_server_retries_no_unknown_call() {
     let sandbox = with_child(&[]);
     let asked = sandbox.home().join("asked");
     let mut serve = sandbox.serve();
@@ -382,7 +382,7 @@ fn continued_server_makes_no_call_of_unknown_outcome() {
 }
 
 #[test]
-fn session_starts_beside_a_stopped_server() {
+fn session_starts_despite_stopped_server() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let serve = sandbox.serve();
     assert!(!sandbox.ok(["doctor"]).contains("switchboard serve"));

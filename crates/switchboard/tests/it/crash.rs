@@ -17,12 +17,12 @@ use crate::child::{Role, said};
 const ROUNDS: usize = 200;
 
 #[test]
-fn crash_at_random_moments_loses_nothing_that_was_accepted() {
+fn crash_at_random_moments_loses_no_message() {
     rounds(1, false);
 }
 
 #[test]
-fn crash_while_another_process_acknowledges() {
+fn crash_during_acknowledgement_by_other_process() {
     rounds(2, true);
 }
 

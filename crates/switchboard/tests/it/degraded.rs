@@ -43,8 +43,8 @@ fn remount(options: &str, folder: &Path) {
 
 /// F5: a file system that is open for writing cannot be remounted; `crash/every_call.rs` has the writes of a running `serve` fail.
 #[test]
-fn f5_read_only_disk_is_read_and_written_again() {
-    in_namespace("f5_read_only_disk_is_read_and_written_again", Role::ReadOnlyDisk);
+fn read_only_disk_serves_reads_and_recovers() {
+    in_namespace("read_only_disk_serves_reads_and_recovers", Role::ReadOnlyDisk);
 }
 
 /// Every verb that reads, with a message in the journal.
@@ -122,8 +122,8 @@ pub(crate) fn read_only_disk(folder: &Path) {
 
 /// F4: inodes.
 #[test]
-fn f4_disk_without_inodes_is_named_and_deliveries_follow() {
-    in_namespace("f4_disk_without_inodes_is_named_and_deliveries_follow", Role::FewInodes);
+fn disk_without_inodes_is_reported_then_delivers() {
+    in_namespace("disk_without_inodes_is_reported_then_delivers", Role::FewInodes);
 }
 
 pub(crate) fn few_inodes(folder: &Path) {
@@ -163,7 +163,7 @@ const LOOP: [&str; 3] = ["mount", "-o", "loop"];
 
 /// F4: ext4 keeps blocks that root cannot use either. Only root may mount it.
 #[test]
-fn f4_full_ext4_is_noticed_by_root() {
+fn full_ext4_is_detected_by_root() {
     let folder = TempDir::with_prefix("switchboard-ext4-").unwrap();
     let (image, disk) = (folder.path().join("image"), folder.path().join("disk"));
     std::fs::create_dir(&disk).unwrap();
@@ -172,7 +172,7 @@ fn f4_full_ext4_is_noticed_by_root() {
     let mounted =
         made.and_then(|_| tools::run(command("unshare").arg("-m").args(LOOP).arg(&image).arg(&disk)));
     if let Err(reason) = mounted {
-        return tools::skip("f4_full_ext4_is_noticed_by_root", &reason);
+        return tools::skip("full_ext4_is_detected_by_root", &reason);
     }
     run_under("-m", Role::FullExt4, folder.path());
 }
@@ -202,8 +202,8 @@ pub(crate) fn full_ext4(folder: &Path) {
 
 /// F4, F5: mailboxes on other disks than the store.
 #[test]
-fn f4_disk_of_mailboxes_is_examined() {
-    in_namespace("f4_disk_of_mailboxes_is_examined", Role::MailboxDisks);
+fn mailbox_disk_is_examined() {
+    in_namespace("mailbox_disk_is_examined", Role::MailboxDisks);
 }
 
 pub(crate) fn mailbox_disks(folder: &Path) {
@@ -260,9 +260,9 @@ fn set_file_limit(process: u32, limit: u64) {
 
 /// F4: no descriptor is left. Clients that are connected read on; what is accepted is delivered once a file can be opened.
 #[test]
-fn f4_serve_without_free_descriptors_resumes() {
+fn serve_without_free_descriptors_resumes() {
     if !Path::new("/proc/self/fd").exists() {
-        return tools::skip("f4_serve_without_free_descriptors_resumes", "there is no /proc");
+        return tools::skip("serve_without_free_descriptors_resumes", "there is no /proc");
     }
     let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
     let mut serve = sandbox.serve();
@@ -306,7 +306,7 @@ fn f4_serve_without_free_descriptors_resumes() {
 
 /// F4: a command that may open too few files says so, and reports nothing that is not there.
 #[test]
-fn f4_command_with_few_descriptors_names_limit() {
+fn command_with_few_descriptors_names_limit() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
     let mut reported = Vec::new();
     for limit in [6, 9, 12, 15, 18, 21, 24] {

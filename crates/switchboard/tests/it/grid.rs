@@ -15,8 +15,8 @@ use self::places::Places;
 const LABEL: &str = "untrusted: from another owner";
 
 #[test]
-fn grid_every_door_to_every_door() {
-    let Some(places) = Places::start("grid_every_door_to_every_door") else { return };
+fn grid_delivers_between_all_doors() {
+    let Some(places) = Places::start("grid_delivers_between_all_doors") else { return };
     let parties = Party::all(&places);
     let lab = &places.lab.sandbox;
     let tail = lab.start(["tail", "-f", "-n", "1000", "--json"]);
@@ -87,8 +87,8 @@ fn shows_each_once(tail: &Running, told: Vec<String>, last: &str) {
 
 /// X1 and X3: what a peer writes is labelled wherever a model is shown it, and its tags are none.
 #[test]
-fn x1_text_of_a_peer_is_labelled_before_every_model() {
-    let Some(places) = Places::start("x1_text_of_a_peer_is_labelled_before_every_model") else { return };
+fn peer_text_is_labelled_for_every_model() {
+    let Some(places) = Places::start("peer_text_is_labelled_for_every_model") else { return };
     let parties = Party::all(&places);
     let lab = &places.lab.sandbox;
     let prompt = lab.path().join("watched");

@@ -47,7 +47,7 @@ fn is_quiet(sandbox: &Sandbox, said: usize) {
 }
 
 #[test]
-fn loops_of_two_watchers_that_mention_each_other_stop() {
+fn mutual_mentions_of_watchers_stop() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let _serve = sandbox.serve();
     let watchers = [
@@ -79,7 +79,7 @@ fn loops_of_two_watchers_that_mention_each_other_stop() {
 
 /// A mailbox whose mail goes on to a worker, the worker, and a watcher in a channel.
 #[test]
-fn loops_over_three_doors_stop() {
+fn loop_over_three_doors_stops() {
     let sandbox = Sandbox::with_agents(BINARY, &["claude"]);
     sandbox.configure_user(&json!({ "links": { "forwards": { "claude": "parrot" } } }).to_string());
     let _serve = sandbox.serve();
@@ -101,7 +101,7 @@ fn loops_over_three_doors_stop() {
 
 /// X2: channels that both sides join to a swarm, and mail that both sides send on to each other.
 #[test]
-fn x2_loops_over_a_bridge_stop_at_the_first_repeat() {
+fn bridge_loop_stops_at_first_repeat() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let (mut alice, mut bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
@@ -158,8 +158,8 @@ fn x2_loops_over_a_bridge_stop_at_the_first_repeat() {
 /// X2: two hubs of one owner that are linked, and both of which have a channel that the same swarm reads along. A post
 /// goes over both bridges and reaches everybody once.
 #[test]
-fn x2_a_post_over_both_bridges_reaches_everybody_once() {
-    let test = "x2_a_post_over_both_bridges_reaches_everybody_once";
+fn post_over_both_bridges_arrives_once() {
+    let test = "post_over_both_bridges_arrives_once";
     let Some(nats) = crate::nats::server(test, test_support::nats::Release::Newest, "") else { return };
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
@@ -267,7 +267,7 @@ impl Owner {
 /// A triangle: somebody with a mailbox writes to a worker, the worker to somebody in a channel, that one to the first
 /// again. Each answers the message before, as it came to it by its door.
 #[test]
-fn loops_of_a_triangle_over_three_doors_stop_before_a_second_round_is_over() {
+fn triangle_loop_stops_within_second_round() {
     /// The worker: finds the message below the header of its prompt, and writes the next step.
     const TELLER: &str = r#"
 read -r header

@@ -48,7 +48,7 @@ fn run_as(sandbox: &Sandbox, name: &str, script: &str) -> String {
 }
 
 #[test]
-fn agent_environment_decides_nothing() {
+fn agent_environment_grants_no_decision() {
     let sandbox = with_server();
     for args in DECISIONS {
         is_refused(&Ran::of(sandbox.command(args).env("SWITCHBOARD_AGENT_NAME", "codex")));
@@ -69,7 +69,7 @@ fn agent_environment_decides_nothing() {
 }
 
 #[test]
-fn cleared_environment_leaves_ancestors() {
+fn cleared_environment_is_detected_by_ancestors() {
     let sandbox = with_server();
     let script = r#"for verb in "resume --all --yes" "suite trust notes --yes" "send codex x" "send codex x --from human"; do
         env -i HOME="$HOME" "$SWITCHBOARD" --workspace "$ROOT" $verb; echo "code $?"; done"#;
@@ -86,7 +86,7 @@ fn cleared_environment_leaves_ancestors() {
 }
 
 #[test]
-fn detached_process_keeps_its_mark() {
+fn detached_process_retains_its_mark() {
     let sandbox = workspace();
     let out = sandbox.path().join("out");
     let script = format!(
@@ -114,7 +114,7 @@ wait
 "#;
 
 #[test]
-fn child_of_session_holder_is_agents() {
+fn session_holder_child_counts_as_agent() {
     for (name, codes, from) in
         [("X=1", ["4", "4", "4"], None), ("SWITCHBOARD_AGENT_NAME=claude", ["4", "4", "0"], Some("claude"))]
     {
@@ -136,7 +136,7 @@ fn child_of_session_holder_is_agents() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn child_of_connected_client_is_agents() {
+fn connected_client_child_counts_as_agent() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     let decides = || sandbox.run(["resume", "codex", "--yes"]);
@@ -151,7 +151,7 @@ fn child_of_connected_client_is_agents() {
 }
 
 #[test]
-fn person_is_asked_on_terminal() {
+fn person_is_prompted_on_terminal() {
     let sandbox = with_server();
     for (answer, code) in [("\r", 4), ("n\r", 4), ("y\r", 0)] {
         let mut person = Person::sit_down(&sandbox, &["suite", "trust", "notes"]);
@@ -207,7 +207,7 @@ fn launcher_names_agent_over_environment() {
 }
 
 #[test]
-fn session_keeps_launcher_name() {
+fn session_retains_launcher_name() {
     let sandbox = workspace();
     let calls = [
         json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } }),
@@ -244,7 +244,7 @@ fn hook_in_worker_is_silent() {
 }
 
 #[test]
-fn two_workspaces_are_no_guess() {
+fn two_workspaces_require_explicit_choice() {
     let (one, two) = (workspace(), workspace());
     let root = one.path().to_str().unwrap();
     for args in [&["send", "codex", "x", "--from", "claude"][..], &["mcp"], &["inbox", "codex"]] {

@@ -211,7 +211,7 @@ fn worker_prompts_name_their_sender() {
 }
 
 #[test]
-fn watcher_prompts_keep_their_frames() {
+fn watcher_prompts_retain_their_frames() {
     let sandbox = workspace();
     sandbox.ok(["channel", "post", "--agent", "dana", "--channel", "general", "--text", "hello"]);
     // Old messages wake no watcher.

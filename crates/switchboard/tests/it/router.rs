@@ -58,7 +58,7 @@ impl Router {
 }
 
 #[test]
-fn commands_on_stdin_events_on_stdout_and_r15_the_end_of_stdin_lets_work_end() {
+fn stdin_end_lets_running_work_finish() {
     let sandbox = workspace();
     let mut router = Router::start(&sandbox, &[]);
     router.send("launch", &json!({ "agent": "echo", "job_id": "j", "echo": { "millis": 100 } }));
@@ -82,7 +82,7 @@ fn commands_on_stdin_events_on_stdout_and_r15_the_end_of_stdin_lets_work_end() {
 }
 
 #[test]
-fn r15_a_signal_ends_workers_and_tells_of_it() {
+fn signal_ends_workers_and_reports_it() {
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP] {
         ends_workers_and_tells_of_it(signal);
     }
@@ -111,7 +111,7 @@ fn ends_workers_and_tells_of_it(signal: rustix::process::Signal) {
 
 /// X10: what `--wait` has printed is not shown again, however soon the answer came.
 #[test]
-fn x10_an_answer_that_was_waited_for_is_seen() {
+fn awaited_answer_is_marked_seen() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     sandbox.ok(["worker", "launch", "--agent", "echo", "--name", "parrot"]);
@@ -125,7 +125,7 @@ fn x10_an_answer_that_was_waited_for_is_seen() {
 }
 
 #[test]
-fn the_verbs_of_the_command_line_drive_the_router_of_serve() {
+fn command_line_verbs_drive_serve_router() {
     let sandbox = workspace();
     assert_eq!(sandbox.run(["worker", "list"]).code, Some(3));
     let _serve = sandbox.serve();
@@ -167,7 +167,7 @@ fn awareness(sandbox: &Sandbox, agent: &str) -> (String, Option<String>) {
 }
 
 #[test]
-fn a_node_is_awake_while_its_router_runs_and_not_after_that_was_killed() {
+fn node_is_awake_until_router_is_killed() {
     let sandbox = workspace();
     let mut router = Router::start(&sandbox, &[]);
     router.send("launch", &json!({ "agent": "echo", "job_id": "j", "name": "parrot" }));
@@ -181,7 +181,7 @@ fn a_node_is_awake_while_its_router_runs_and_not_after_that_was_killed() {
 
 /// X4: what a worker does with the command line it does as the agent that it is, and not as the person.
 #[test]
-fn x4_a_worker_that_uses_the_command_line_is_not_the_person() {
+fn worker_on_command_line_is_no_person() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let program = "cat > /dev/null; cd /; \"$SWITCHBOARD\" send claude 'from my shell' && \"$SWITCHBOARD\" resume --all; echo $?";

@@ -13,7 +13,7 @@ use crate::{BINARY, workspace};
 
 /// D4: `bench growth` measures the same with a million messages.
 #[test]
-fn storm_d4_serve_memory_is_bounded_with_clients() {
+fn storm_serve_memory_is_bounded_with_clients() {
     const CLIENTS: usize = 200;
     const ROUNDS: usize = 2;
     const MOST: u64 = 256 << 20;
@@ -53,8 +53,8 @@ fn storm_d4_serve_memory_is_bounded_with_clients() {
 /// D5: the wall clock is set a day ahead and back, and the machine sleeps. No wait ends early, no message waits or changes its
 /// place.
 #[test]
-fn d5_clock_steps_and_suspend_delay_nothing() {
-    let test = "d5_clock_steps_and_suspend_delay_nothing";
+fn clock_steps_and_suspend_delay_nothing() {
+    let test = "clock_steps_and_suspend_delay_nothing";
     let shim = match Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR"))) {
         Ok(shim) => shim,
         Err(reason) => return tools::skip(test, &reason),

@@ -171,7 +171,7 @@ fn session_knows_agents_after_cut_log() {
 }
 
 #[test]
-fn removed_index_of_log_is_made_again() {
+fn removed_log_index_is_rebuilt() {
     let sandbox = workspace();
     let mut serve = sandbox.serve();
     let before = delivered(&sandbox, "before");
@@ -184,7 +184,7 @@ fn removed_index_of_log_is_made_again() {
 }
 
 #[test]
-fn doctor_mends_damaged_digest_and_native_id() {
+fn doctor_repairs_damaged_digest_and_native_id() {
     for damage in ["digest = zeroblob(32)", "native_id = 'elsewhere'"] {
         let sandbox = workspace();
         let id = sandbox.send("claude", "codex", "hello");
@@ -202,7 +202,7 @@ fn doctor_mends_damaged_digest_and_native_id() {
 
 /// D9: what was not examined is not called sound.
 #[tokio::test]
-async fn d9_doctor_examines_newest_messages_and_with_full_all() {
+async fn doctor_examines_newest_and_full_examines_all() {
     let sandbox = workspace();
     let library = Library::open(sandbox.path()).await;
     let sent = (0..1_010).map(|number| library.workspace.send(letter("claude", format!("{number}"))));
@@ -232,7 +232,7 @@ async fn d9_doctor_examines_newest_messages_and_with_full_all() {
 
 /// D8: the copy is one moment of a workspace that goes on, with the same ids and read states elsewhere.
 #[test]
-fn d8_backup_of_running_workspace_is_adopted_elsewhere() {
+fn running_workspace_backup_is_adopted_elsewhere() {
     let sandbox = workspace();
     let mut serve = sandbox.serve();
     let first = sandbox.send("claude", "codex", "done with");
@@ -281,7 +281,7 @@ fn d8_backup_of_running_workspace_is_adopted_elsewhere() {
 
 /// F10: the size is checked before a file is read, and depth and repeated keys while it is.
 #[test]
-fn f10_hostile_files_are_left_where_they_are() {
+fn hostile_files_stay_unmoved() {
     let sandbox = workspace();
     let huge = sandbox.file("inbox/codex/msg_1763000000001_huge.json");
     std::fs::File::create_new(&huge).unwrap().set_len(2 << 30).unwrap();
@@ -321,7 +321,7 @@ fn f10_hostile_files_are_left_where_they_are() {
 /// F19: `server_info.json` of a dead server, with a process id and a port that another program has now. No command and no
 /// session connects to it, so the token goes nowhere.
 #[test]
-fn f19_stale_server_info_is_not_followed() {
+fn stale_server_info_is_not_followed() {
     let sandbox = workspace();
     let mut serve = sandbox.serve();
     serve.kill();

@@ -47,7 +47,7 @@ fn shown(sandbox: &Sandbox, args: &[&str]) -> String {
 }
 
 #[test]
-fn init_imports_the_file_and_leaves_the_trusting_to_the_person() {
+fn init_imports_file_without_trusting_it() {
     let sandbox = with_root();
     assert_snapshot!(shown(&sandbox, &["init", "codex"]), @r#"
     exit 0
@@ -97,7 +97,7 @@ fn init_imports_the_file_and_leaves_the_trusting_to_the_person() {
 }
 
 #[test]
-fn revert_gives_the_file_back_byte_for_byte() {
+fn revert_restores_file_byte_for_byte() {
     let sandbox = with_root();
     sandbox.ok(["init", "--yes"]);
     assert_eq!(states(&sandbox), [("docs".into(), "trusted".into()), ("memory".into(), "trusted".into())]);
@@ -139,7 +139,7 @@ fn revert_gives_the_file_back_byte_for_byte() {
 }
 
 #[test]
-fn a_file_that_does_not_parse_stops_init_before_anything_is_made() {
+fn unparsable_file_stops_init_before_changes() {
     let sandbox = bare();
     files::put(root_file(&sandbox), "{\n  \"mcpServers\": {\n");
     let before = files::tree(sandbox.path());
@@ -155,7 +155,7 @@ fn a_file_that_does_not_parse_stops_init_before_anything_is_made() {
 }
 
 #[test]
-fn servers_of_a_client_are_trusted_at_once_and_its_settings_are_only_read() {
+fn client_servers_are_trusted_and_settings_unchanged() {
     let sandbox = bare();
     let settings = sandbox.home().join(".codex/config.toml");
     let text = "[mcp_servers.time]\ncommand = \"uvx\"\nargs = [\"mcp-server-time\"]\n\
@@ -197,7 +197,7 @@ fn servers_of_a_client_are_trusted_at_once_and_its_settings_are_only_read() {
 }
 
 #[test]
-fn what_a_person_adds_keeps_every_flag_and_is_trusted() {
+fn server_added_by_person_is_trusted() {
     let sandbox = workspace();
     let add = ["suite", "add", "@scope/pkg", "--env", "MODE=a=b", "--description", "Does things.", "--"];
     let command = ["npx", "-y", "@scope/pkg", "--foo", "bar", "--json", "--from", "x", "-v", "--"];
@@ -291,7 +291,7 @@ fn what_a_person_adds_keeps_every_flag_and_is_trusted() {
 
 /// W5: letters that look like those of a command are made visible before a person agrees; JSON has them exactly.
 #[test]
-fn w5_trust_shows_look_alike_letters() {
+fn trust_shows_lookalike_characters() {
     let sandbox = workspace();
     let settings = json!({ "command": "n\u{43e}de", "args": ["\u{441}at", "привет"] });
     files::put(sandbox.file("mcps/notes/.mcp.json"), settings.to_string());
@@ -304,7 +304,7 @@ fn w5_trust_shows_look_alike_letters() {
 }
 
 #[test]
-fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
+fn changed_byte_revokes_trust_and_is_shown() {
     let sandbox = workspace();
     let file = sandbox.file("mcps/evil/.mcp.json");
     files::put(&file, r#"{"command": "node", "args": ["server.js"]}"#);
@@ -377,7 +377,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
 }
 
 #[test]
-fn problems_are_listed_beside_what_works() {
+fn broken_servers_are_listed_with_working_ones() {
     let sandbox = workspace();
     files::put(sandbox.file("mcps/good/.mcp.json"), r#"{"command": "x", "descripton": "y"}"#);
     files::put(sandbox.file("mcps/bad/.mcp.json"), "{");
@@ -411,7 +411,7 @@ fn problems_are_listed_beside_what_works() {
 }
 
 #[test]
-fn pins_and_logs_of_what_never_ran_are_empty() {
+fn unstarted_server_has_no_pins_or_logs() {
     let sandbox = workspace();
     sandbox.ok(["suite", "add", "a", "--", "x"]);
     assert_snapshot!(shown(&sandbox, &["suite", "pins"]), @"
@@ -438,7 +438,7 @@ fn pins_and_logs_of_what_never_ran_are_empty() {
 }
 
 #[test]
-fn a_tool_that_changed_is_shown_and_approved_without_starting_its_server() {
+fn changed_tool_is_approved_without_server_start() {
     let sandbox = workspace();
     sandbox.ok(["suite", "add", "fs", "--", "x"]);
     let places = door_suites::SuitePaths {
@@ -480,7 +480,7 @@ fn a_tool_that_changed_is_shown_and_approved_without_starting_its_server() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_nothing_is_trusted() {
+fn nothing_is_trusted_without_a_prompt() {
     let sandbox = with_root();
     let ran = Ran::with_input(&mut sandbox.command(["init"]), b"y\ny\n");
     assert_eq!(ran.code, Some(0));
@@ -488,7 +488,7 @@ fn where_nobody_can_be_asked_nothing_is_trusted() {
 }
 
 #[test]
-fn a_person_at_a_terminal_is_asked_for_each_server() {
+fn person_is_prompted_for_each_server() {
     let sandbox = with_root();
     let mut person = Person::sit_down(&sandbox, &["init"]);
     person.until_shown("Trust docs? [y/N]");

@@ -27,7 +27,7 @@ fn with_notes() -> Sandbox {
 }
 
 #[test]
-fn a_wrapped_server_is_asked_in_plain_language() {
+fn wrapped_server_answers_plain_language() {
     let sandbox = with_notes();
     let command: Value = json!(["python3", "-c", MODEL]);
     sandbox
@@ -57,7 +57,7 @@ fn a_wrapped_server_is_asked_in_plain_language() {
 }
 
 #[test]
-fn wrapping_and_unwrapping_from_the_command_line() {
+fn wrap_and_unwrap_from_command_line() {
     let sandbox = with_notes();
     let before = files::tree(sandbox.file("mcps"));
     assert_snapshot!(sandbox.show(["suite", "wrap", "nots"]), @"

@@ -105,7 +105,7 @@ fn drop_execute(sandbox: &Sandbox, id: &str, payload: &str) -> PathBuf {
 }
 
 #[test]
-fn an_execute_is_typed_once_with_one_enter_and_the_exit_code_is_the_program_s() {
+fn execute_is_typed_once_with_one_enter() {
     let sandbox = workspace();
     let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "--norc", "--noprofile", "-i"]));
     person.until_shown("$ ");
@@ -127,7 +127,7 @@ fn an_execute_is_typed_once_with_one_enter_and_the_exit_code_is_the_program_s() 
 }
 
 #[test]
-fn the_order_is_kept_and_other_mail_is_not_typed() {
+fn execute_order_holds_and_other_mail_waits() {
     let sandbox = workspace();
     let mut person = scribe(&sandbox);
     sandbox.send("claude", "codex", "a task, not to be typed");
@@ -145,7 +145,7 @@ fn the_order_is_kept_and_other_mail_is_not_typed() {
 }
 
 #[test]
-fn mail_from_before_the_run_is_never_typed() {
+fn mail_before_the_run_is_never_typed() {
     let sandbox = workspace();
     let old = sandbox.run_as("claude", ["send", "codex", "old", "--kind", "execute"]);
     assert_eq!(old.code, Some(5), "{old:?}");
@@ -166,7 +166,7 @@ fn mail_from_before_the_run_is_never_typed() {
 }
 
 #[test]
-fn a_dropped_file_is_typed_only_where_the_owner_said_so() {
+fn dropped_file_needs_owner_permission() {
     for allowed in [false, true] {
         let sandbox = workspace();
         let config = json!({ "terminals": { "executeFromFiles": allowed } });
@@ -187,7 +187,7 @@ fn a_dropped_file_is_typed_only_where_the_owner_said_so() {
 }
 
 #[test]
-fn keys_that_would_mean_more_than_text_are_not_typed() {
+fn control_keys_are_not_typed() {
     let sandbox = workspace();
     let _person = scribe(&sandbox);
     let id = execute(&sandbox, "claude", "  !/$ two\nlines\x1b[201~\r\x03 and \ta \x1b]0;t\x07tab\n");
@@ -198,7 +198,7 @@ fn keys_that_would_mean_more_than_text_are_not_typed() {
 }
 
 #[test]
-fn lines_go_as_one_paste() {
+fn lines_are_sent_as_one_paste() {
     let sandbox = workspace();
     let person = field(&sandbox, "> ");
     let id = execute(&sandbox, "claude", "one\n\ttwo");
@@ -209,7 +209,7 @@ fn lines_go_as_one_paste() {
 }
 
 #[test]
-fn long_text_arrives_whole() {
+fn long_text_arrives_complete() {
     let sandbox = workspace();
     let text = "grüße ".repeat(500);
     let text = text.trim_end();
@@ -221,7 +221,7 @@ fn long_text_arrives_whole() {
 }
 
 #[test]
-fn what_cannot_be_typed_whole_fails_and_says_how_far_it_got() {
+fn partly_typed_text_fails_with_its_progress() {
     let sandbox = workspace();
     let _person = scribe(&sandbox);
     let id = execute(&sandbox, "claude", &"x".repeat(5000));
@@ -233,7 +233,7 @@ fn what_cannot_be_typed_whole_fails_and_says_how_far_it_got() {
 }
 
 #[test]
-fn program_that_stops_reading_fails_in_time() {
+fn program_that_stops_reading_times_out() {
     let sandbox = workspace();
     let program = "stty raw -echo; printf '\\033[?2004h> '; exec sleep 1000";
     let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", program]));
@@ -250,7 +250,7 @@ fn program_that_stops_reading_fails_in_time() {
 }
 
 #[test]
-fn half_typed_line_is_never_typed_onto() {
+fn half_typed_line_gets_no_text() {
     let sandbox = workspace();
     let person = scribe(&sandbox);
     person.types("draft ");
@@ -286,7 +286,7 @@ fn single_key_dialog_gets_nothing() {
 }
 
 #[test]
-fn notice_waits_for_the_question() {
+fn notice_waits_for_open_question() {
     let sandbox = workspace();
     sandbox.configure_user(r#"{"terminals": {"idleMs": 200}}"#);
     let program = fake(&sandbox, "Allow? (y/n) ", "echo");
@@ -326,7 +326,7 @@ fn starting_program_gets_nothing() {
 }
 
 #[test]
-fn other_echo_is_removed_and_not_entered() {
+fn wrong_echo_is_removed_and_not_entered() {
     let sandbox = workspace();
     let _person = fake_field(&sandbox, "> ", "upper");
     let id = execute(&sandbox, "claude", "text");
@@ -339,7 +339,7 @@ fn other_echo_is_removed_and_not_entered() {
 }
 
 #[test]
-fn dialog_between_paste_and_enter_gets_no_enter() {
+fn dialog_after_paste_gets_no_enter() {
     let sandbox = workspace();
     let person = fake_field(&sandbox, "> ", "dialog");
     let id = execute(&sandbox, "claude", "text");
@@ -353,7 +353,7 @@ fn dialog_between_paste_and_enter_gets_no_enter() {
 }
 
 #[test]
-fn the_person_s_keys_never_get_between_what_is_typed() {
+fn user_keys_never_split_typed_text() {
     let sandbox = workspace();
     let person = scribe(&sandbox);
     let id = execute(&sandbox, "claude", &"m".repeat(2000));
@@ -364,7 +364,7 @@ fn the_person_s_keys_never_get_between_what_is_typed() {
 }
 
 #[test]
-fn ctrl_c_ends_what_is_being_typed() {
+fn ctrl_c_aborts_typing() {
     let sandbox = workspace();
     let person = scribe(&sandbox);
     let id = execute(&sandbox, "claude", &"m".repeat(4000));
@@ -375,7 +375,7 @@ fn ctrl_c_ends_what_is_being_typed() {
 }
 
 #[test]
-fn the_window_s_size_is_the_program_s() {
+fn window_size_reaches_the_program() {
     let sandbox = workspace();
     let program = "trap 'stty size' WINCH; stty size; while :; do read -r -t 0.2 line; done";
     let person = Person::sit_down(&sandbox, &run("codex", &["bash", "-c", program]));
@@ -385,7 +385,7 @@ fn the_window_s_size_is_the_program_s() {
 }
 
 #[test]
-fn the_person_s_terminal_is_given_back_as_it_was() {
+fn user_terminal_is_restored() {
     let sandbox = workspace();
     for end in [None, Some(Signal::TERM), Some(Signal::HUP)] {
         let before = Person::settings_of_a_new_terminal();
@@ -404,7 +404,7 @@ fn the_person_s_terminal_is_given_back_as_it_was() {
 }
 
 #[test]
-fn it_can_be_stopped_and_continued() {
+fn run_can_be_stopped_and_continued() {
     let sandbox = workspace();
     let before = Person::settings_of_a_new_terminal();
     let person = scribe(&sandbox);
@@ -418,7 +418,7 @@ fn it_can_be_stopped_and_continued() {
 }
 
 #[test]
-fn what_ends_the_program_counts_as_typed() {
+fn text_that_ends_program_counts_typed() {
     let sandbox = workspace();
     let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "--norc", "--noprofile", "-i"]));
     person.until_shown("$ ");
@@ -429,7 +429,7 @@ fn what_ends_the_program_counts_as_typed() {
 }
 
 #[test]
-fn signals_go_to_the_program_and_it_decides() {
+fn signals_are_forwarded_to_the_program() {
     let sandbox = workspace();
     for (signal, name) in [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::HUP, "HUP")] {
         let program =
@@ -451,7 +451,7 @@ fn signals_go_to_the_program_and_it_decides() {
 }
 
 #[test]
-fn nothing_is_left_behind_when_it_is_killed() {
+fn killed_run_leaves_nothing_running() {
     let sandbox = workspace();
     let program = "sleep 1000 & echo child=$!; echo ready; wait";
     let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "--norc", "-c", program]));
@@ -512,7 +512,7 @@ fn detached_processes_outlive_a_program_that_ends() {
 }
 
 #[test]
-fn what_was_being_typed_when_it_was_killed_is_uncertain_and_not_typed_again() {
+fn interrupted_typing_is_uncertain_and_not_retried() {
     let sandbox = workspace();
     let mut person = scribe(&sandbox);
     let id = execute(&sandbox, "claude", &"m".repeat(3000));
@@ -533,7 +533,7 @@ fn what_was_being_typed_when_it_was_killed_is_uncertain_and_not_typed_again() {
 }
 
 #[test]
-fn one_run_at_a_time_and_the_second_says_who() {
+fn second_run_names_the_first() {
     let sandbox = workspace();
     let person = scribe(&sandbox);
     let ran = sandbox.run(run("Codex", &["true"]));
@@ -548,7 +548,7 @@ fn one_run_at_a_time_and_the_second_says_who() {
 }
 
 #[test]
-fn pipes_do_as_well_as_a_terminal() {
+fn run_works_with_pipes() {
     let sandbox = workspace();
     let copy = run("codex", &["sh", "-c", "echo ready; cat > typed; exit 5"]);
     for input in ["one\ntwo\n", "one\nno newline at the end", ""] {
@@ -562,7 +562,7 @@ fn pipes_do_as_well_as_a_terminal() {
 }
 
 #[test]
-fn a_program_that_is_not_there_and_a_missing_one_are_errors() {
+fn missing_program_is_an_error() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(run("codex", &["no-such-program"])), @"
     exit 1
@@ -576,7 +576,7 @@ fn a_program_that_is_not_there_and_a_missing_one_are_errors() {
 }
 
 #[test]
-fn a_notice_of_mail_is_typed_once_and_only_when_asked_for() {
+fn mail_notice_is_opt_in_once() {
     let sandbox = workspace();
     sandbox.configure_user(r#"{"terminals": {"idleMs": 200}}"#);
     let args = [&["run", "--name", "codex", "--notify-mail", "--"], &SCRIBE[..]].concat();
@@ -596,7 +596,7 @@ fn a_notice_of_mail_is_typed_once_and_only_when_asked_for() {
 }
 
 #[test]
-fn a_host_takes_its_input_from_the_bridge() {
+fn host_reads_input_from_the_bridge() {
     let sandbox = workspace();
     let config = json!({ "terminals": { "bridge": true } });
     sandbox.configure_user(&config.to_string());

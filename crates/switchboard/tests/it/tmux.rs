@@ -113,7 +113,7 @@ fn execute(sandbox: &Sandbox, text: &str) -> String {
 }
 
 #[test]
-fn a_pane_is_typed_into_once_and_text_is_never_a_flag_or_a_key() {
+fn pane_gets_text_once_and_literally() {
     let sandbox = workspace();
     let scribe = "while IFS= read -r line; do printf '%s\\n' \"$line\" >> typed; done";
     let Some(tmux) = Tmux::start("tmux: a pane", sandbox.path(), scribe) else { return };
@@ -139,7 +139,7 @@ fn a_pane_is_typed_into_once_and_text_is_never_a_flag_or_a_key() {
 }
 
 #[test]
-fn a_pane_that_cannot_be_typed_into_fails_with_its_reason() {
+fn unusable_pane_fails_with_reason() {
     let sandbox = workspace();
     let Some(tmux) = Tmux::start("tmux: no pane", sandbox.path(), "exec cat") else { return };
     let pid = tmux.ask(&["list-panes", "-F", "#{pane_pid}"]);

@@ -12,7 +12,7 @@ fn is_listening(pid: u32) -> Option<bool> {
 }
 
 #[test]
-fn wake_one_who_waits() {
+fn wake_one_waiter() {
     let sandbox = workspace();
     let mut command = sandbox.command(["wait", "--timeout", "60s", "--json", "--from", "codex"]);
     let mut waiting = Running::start(&mut command);
@@ -28,7 +28,7 @@ fn wake_one_who_waits() {
 }
 
 #[test]
-fn wake_everyone_who_waits() {
+fn wake_every_waiter() {
     let sandbox = workspace();
     let mut waiting: Vec<Running> = ["codex", "claude"]
         .iter()
@@ -48,7 +48,7 @@ fn wake_everyone_who_waits() {
 }
 
 #[test]
-fn wake_one_who_waits_with_a_dropped_file() {
+fn wake_waiter_by_dropped_file() {
     let sandbox = workspace();
     let mut waiting =
         Running::start(&mut sandbox.command(["wait", "--timeout", "60s", "--json", "--from", "codex"]));

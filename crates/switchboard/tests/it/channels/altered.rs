@@ -16,7 +16,7 @@ fn doctor(sandbox: &Sandbox) -> Vec<(String, String)> {
 }
 
 #[test]
-fn c13_an_edit_and_a_removal_are_told_by_serve_and_by_doctor() {
+fn edit_and_removal_are_reported() {
     let sandbox = workspace();
     let kept = post(&sandbox, "codex", "all", "kept");
     let edited = post(&sandbox, "codex", "all", "pay 10");
@@ -47,7 +47,7 @@ fn c13_an_edit_and_a_removal_are_told_by_serve_and_by_doctor() {
 }
 
 #[test]
-fn doctor_names_files_that_could_not_be_taken_in() {
+fn doctor_names_rejected_files() {
     let sandbox = workspace();
     let path = sandbox.file("channels/general/msg-20260111-163315-codex-0001.json");
     files::put(&path, "{");
@@ -61,7 +61,7 @@ fn doctor_names_files_that_could_not_be_taken_in() {
 }
 
 #[test]
-fn c13_a_channel_that_was_removed_is_told_by_doctor() {
+fn doctor_reports_removed_channel() {
     let sandbox = workspace();
     post(&sandbox, "codex", "all", "one");
     post(&sandbox, "codex", "all", "two");
@@ -71,7 +71,7 @@ fn c13_a_channel_that_was_removed_is_told_by_doctor() {
 }
 
 #[test]
-fn doctor_tells_of_a_channel_with_two_folders_and_of_a_watcher_without_its_files() {
+fn doctor_reports_duplicate_folder_and_missing_files() {
     let sandbox = workspace();
     post(&sandbox, "codex", "all", "one");
     std::fs::create_dir(sandbox.file("channels/General")).unwrap();
@@ -88,7 +88,7 @@ fn doctor_tells_of_a_channel_with_two_folders_and_of_a_watcher_without_its_files
 }
 
 #[test]
-fn doctor_goes_on_where_an_entry_of_a_channel_is_damaged_in_the_journal() {
+fn doctor_continues_past_damaged_journal_entry() {
     let sandbox = workspace();
     for text in ["one", "two", "three"] {
         post(&sandbox, "codex", "all", text);

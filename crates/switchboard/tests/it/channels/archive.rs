@@ -8,7 +8,7 @@ use super::{Program, answer_to, messages, post};
 use crate::workspace;
 
 #[test]
-fn old_messages_move_away_are_still_read_and_wake_nobody_again() {
+fn archived_messages_stay_readable_and_wake_none() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "echo 42");
     let watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);

@@ -9,7 +9,7 @@ use super::{Program, answer_to, post};
 use crate::workspace;
 
 #[test]
-fn watchers_of_the_users_own_settings_run_under_serve() {
+fn user_watchers_run_under_serve() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "echo 42");
     let root = sandbox.path().join("shared");
@@ -31,7 +31,7 @@ fn watchers_of_the_users_own_settings_run_under_serve() {
 }
 
 #[test]
-fn what_a_repository_brings_along_runs_no_program_and_chooses_no_folder() {
+fn repository_settings_run_no_program() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "echo 42");
     let watcher = json!({ "agent": "qc-1", "channel": "general", "command": [program.path()] });
@@ -44,7 +44,7 @@ fn what_a_repository_brings_along_runs_no_program_and_chooses_no_folder() {
 }
 
 #[test]
-fn a_bad_setting_is_named() {
+fn bad_setting_is_named() {
     let sandbox = workspace();
     for (settings, named) in [
         (r#"{"channels":{"root":"relative"}}"#, "channels.root"),
@@ -66,7 +66,7 @@ fn a_bad_setting_is_named() {
 }
 
 #[test]
-fn what_is_written_into_a_folder_of_several_users_is_for_all_of_them() {
+fn shared_folder_files_get_group_permissions() {
     use std::os::unix::fs::PermissionsExt as _;
     let (sandbox, shared) = (workspace(), tempfile::tempdir().unwrap());
     std::fs::set_permissions(shared.path(), std::fs::Permissions::from_mode(0o2770)).unwrap();

@@ -10,7 +10,7 @@ use crate::workspace;
 
 /// Four processes of one agent, each with a thousand posts: nothing lost, nothing twice, everyone's order kept.
 #[test]
-fn storm_of_four_processes_of_one_agent() {
+fn storm_of_four_processes_of_agent() {
     const EACH: usize = 1000;
     let sandbox = workspace();
     let serve = sandbox.serve();

@@ -28,7 +28,7 @@ fn journaled(sandbox: &Sandbox) -> usize {
 
 /// The system keeps 16,384 events for a program that does not read them, and drops what comes then.
 #[test]
-fn c3_storm_of_more_events_than_the_system_keeps() {
+fn storm_of_events_overflows_the_queue() {
     const FILES: usize = 6000;
     let kept = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events");
     let kept: usize = kept.map_or(0, |kept| kept.trim().parse().unwrap());
@@ -57,7 +57,7 @@ fn c3_storm_of_more_events_than_the_system_keeps() {
 }
 
 #[test]
-fn c3_without_a_free_watch_the_channels_are_looked_at_by_the_clock() {
+fn watch_exhaustion_falls_back_to_polling() {
     let shim = Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR")));
     let Ok(shim) = shim.inspect_err(|reason| tools::skip("c3_without_a_free_watch", reason)) else { return };
     let sandbox = workspace();
@@ -73,7 +73,7 @@ fn c3_without_a_free_watch_the_channels_are_looked_at_by_the_clock() {
 }
 
 #[test]
-fn c4_polling_alone_wakes_watchers_and_readers() {
+fn polling_alone_wakes_watchers_and_readers() {
     let sandbox = workspace();
     sandbox
         .configure_user(&json!({ "channels": { "detection": "polling", "rescanMs": SELDOM } }).to_string());
@@ -96,8 +96,8 @@ fn c4_polling_alone_wakes_watchers_and_readers() {
 
 /// A real mount on which nobody is told what others change behind it.
 #[test]
-fn c4_a_mount_without_events_is_told_from_a_disk_and_looked_at_by_the_clock() {
-    let test = "c4_a_mount_without_events_is_told_from_a_disk_and_looked_at_by_the_clock";
+fn mount_without_events_is_polled() {
+    let test = "mount_without_events_is_polled";
     let mount = match Mount::new() {
         Ok(Some(mount)) => mount,
         Ok(None) => return eprintln!("skipped: {test}: nothing can be mounted here"),

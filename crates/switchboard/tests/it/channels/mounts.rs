@@ -167,10 +167,10 @@ fn post_to_read_only_root_is_written_later() {
 }
 
 #[test]
-fn bare_mount_point_is_left_alone() {
+fn bare_mount_point_stays_untouched() {
     let sandbox = workspace();
     shared(&sandbox);
-    let test = "bare_mount_point_is_left_alone";
+    let test = "bare_mount_point_stays_untouched";
     let Some(ran) = run_mounted(&sandbox, test, READ_ONLY_AT_FIRST) else { return };
     let expected =
         ["read-only 3", "unmounted 3", "watch 3", "below the mount point: ", "below the mount point: "];
@@ -215,7 +215,7 @@ fn serve_waits_for_an_unmounted_root() {
 }
 
 #[test]
-fn another_folder_counts_once_a_person_accepts_it() {
+fn replaced_folder_needs_acceptance_by_person() {
     let sandbox = workspace();
     let root = shared(&sandbox);
     assert_eq!(sandbox.ok(["channel", "root"]), root.display().to_string());
@@ -229,7 +229,7 @@ fn another_folder_counts_once_a_person_accepts_it() {
 }
 
 #[test]
-fn unmounted_root_leaves_watchers_unknown() {
+fn unmounted_root_makes_watchers_unknown() {
     let sandbox = workspace();
     let root = shared(&sandbox);
     let mut watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "cat"]);

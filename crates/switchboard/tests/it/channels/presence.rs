@@ -11,7 +11,7 @@ fn state(sandbox: &test_support::Sandbox, agent: &str) -> (String, Option<String
 }
 
 #[test]
-fn a_watcher_is_awake_works_and_is_gone_at_once_when_it_is_killed() {
+fn watcher_state_follows_its_process() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "while [ ! -e go ]; do sleep 0.01; done\necho 42");
     let mut watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
@@ -33,7 +33,7 @@ fn a_watcher_is_awake_works_and_is_gone_at_once_when_it_is_killed() {
 }
 
 #[test]
-fn everyone_of_every_door_is_listed_and_a_goodbye_is_one() {
+fn all_doors_list_agents_and_goodbyes() {
     let sandbox = workspace();
     sandbox.run_as("codex", ["send", "claude", "hi"]).ok();
     let mut watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "cat"]);

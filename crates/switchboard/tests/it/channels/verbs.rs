@@ -7,7 +7,7 @@ use super::{messages, post};
 use crate::workspace;
 
 #[test]
-fn a_post_is_a_file_as_published_and_reaches_other_doors() {
+fn post_is_a_file_and_reaches_doors() {
     let sandbox = workspace();
     let question = post(&sandbox, "qc-1", "codex", "please look");
     let file = sandbox.file(&format!("channels/general/{question}.json"));
@@ -35,7 +35,7 @@ fn a_post_is_a_file_as_published_and_reaches_other_doors() {
 }
 
 #[test]
-fn flags_are_those_of_the_script_and_more() {
+fn flags_include_those_of_the_script() {
     let sandbox = workspace();
     let first = post(&sandbox, "supervisor", "all", "Team announcement");
     let posted = sandbox.json([
@@ -75,7 +75,7 @@ fn flags_are_those_of_the_script_and_more() {
 }
 
 #[test]
-fn a_deprecated_id_is_read_as_the_current_one_with_a_warning() {
+fn deprecated_id_reads_as_current_with_warning() {
     let sandbox = workspace();
     let args =
         ["channel", "post", "--agent", "codex-1", "--channel", "general", "--to", "claude-1", "--text", "hi"];
@@ -88,7 +88,7 @@ fn a_deprecated_id_is_read_as_the_current_one_with_a_warning() {
 }
 
 #[test]
-fn what_cannot_be_is_an_error_that_says_what_can() {
+fn invalid_value_error_lists_valid_ones() {
     let sandbox = workspace();
     post(&sandbox, "qc-1", "all", "hi");
     assert_snapshot!(sandbox.show(["channel", "read", "--channel", "genral"]), @"
@@ -128,7 +128,7 @@ fn what_cannot_be_is_an_error_that_says_what_can() {
 }
 
 #[test]
-fn tail_shows_what_others_post_and_drop() {
+fn tail_shows_posts_and_dropped_files() {
     let sandbox = workspace();
     post(&sandbox, "qc-1", "all", "before");
     let tail = sandbox.start(["channel", "tail", "--channel", "general", "--json"]);
@@ -148,7 +148,7 @@ fn tail_shows_what_others_post_and_drop() {
 }
 
 #[test]
-fn a_send_to_a_channel_is_one_file() {
+fn send_to_channel_writes_one_file() {
     let sandbox = workspace();
     for reader in ["qc-1", "qc-2"] {
         post(&sandbox, reader, "all", "I am here");

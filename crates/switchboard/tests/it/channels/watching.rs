@@ -17,7 +17,7 @@ fn watch(sandbox: &Sandbox, program: &Program) -> Running {
 }
 
 #[test]
-fn the_person_asks_by_any_door_and_has_the_answer_in_the_mailbox() {
+fn watcher_answer_reaches_person_mailbox() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "cat > prompt\necho the answer is 42");
     let watch = watch(&sandbox, &program);
@@ -33,7 +33,7 @@ fn the_person_asks_by_any_door_and_has_the_answer_in_the_mailbox() {
 
 /// Killed while its program runs, a watcher answers after the restart, once.
 #[test]
-fn c8_crash_of_a_watcher_in_the_middle_of_an_answer() {
+fn crash_of_watcher_during_answer() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "echo $$ > pid\n[ -e go ] || exec sleep 600\necho 42");
     let mut first = watch(&sandbox, &program);
@@ -58,7 +58,7 @@ fn c8_crash_of_a_watcher_in_the_middle_of_an_answer() {
 /// Killed at any call to the file system between the end of its program and the posted answer, a watcher has answered
 /// once after the restart.
 #[test]
-fn c8_crash_of_a_watcher_at_every_call_between_program_and_answer() {
+fn crash_of_watcher_at_every_call() {
     const WORKERS: usize = 6;
     let shim = Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR")));
     let Ok(shim) = shim.inspect_err(|reason| tools::skip("c8_crash_at_every_call", reason)) else { return };
@@ -114,7 +114,7 @@ fn is_killed_and_answers_once(shim: &Shim, at: usize) -> bool {
 }
 
 #[test]
-fn a_watcher_that_is_restarted_answers_nothing_again() {
+fn restarted_watcher_repeats_no_answer() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "echo 42");
     let mut first = watch(&sandbox, &program);
@@ -129,7 +129,7 @@ fn a_watcher_that_is_restarted_answers_nothing_again() {
 }
 
 #[test]
-fn without_a_program_it_says_what_is_missing() {
+fn watcher_without_program_names_missing_setting() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["watch", "--agent", "qc-1", "--channel", "general"]), @"
     exit 2
@@ -146,7 +146,7 @@ fn is_running(pid: u32) -> bool {
 }
 
 #[test]
-fn what_cannot_work_is_refused_before_anything_waits_for_an_answer() {
+fn unworkable_watch_is_refused_early() {
     let sandbox = workspace();
     let watch =
         |args: &[&str]| sandbox.show([&["watch", "--channel", "general"], args, &["--", "true"]].concat());
@@ -174,7 +174,7 @@ fn what_cannot_work_is_refused_before_anything_waits_for_an_answer() {
 }
 
 #[test]
-fn a_deprecated_id_watches_as_the_agent_that_it_stands_for() {
+fn deprecated_id_watches_as_current_agent() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "echo 42");
     let watch = sandbox.start(["watch", "--agent", "claude-1", "--channel", "general", "--", program.path()]);
@@ -199,7 +199,7 @@ fn missing_program_starts_no_watcher() {
 
 /// The spec's defaults: a failed call posts nothing, and a text that begins with the agent's id is for the agent.
 #[test]
-fn failed_answer_is_told_by_the_receipt() {
+fn failed_answer_shows_in_receipt() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "exit 7");
     let watch = watch(&sandbox, &program);
@@ -217,7 +217,7 @@ fn failed_answer_is_told_by_the_receipt() {
 
 /// Without a time limit, the sender would wait forever.
 #[test]
-fn sender_that_waits_learns_of_the_failure() {
+fn waiting_sender_gets_the_failure() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "exit 7");
     let watch = watch(&sandbox, &program);

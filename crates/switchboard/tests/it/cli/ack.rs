@@ -6,7 +6,7 @@ use test_support::files;
 use crate::workspace;
 
 #[test]
-fn ends_a_message_and_moves_its_file() {
+fn message_ends_and_its_file_moves() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "a task");
     assert_snapshot!(sandbox.show_as("codex", ["ack", &id, "--note", "done in 1a2b3c"]), @"
@@ -21,7 +21,7 @@ fn ends_a_message_and_moves_its_file() {
 }
 
 #[test]
-fn a_second_time_is_old_news() {
+fn repeated_ack_changes_nothing() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "a task");
     assert_snapshot!(sandbox.show_as("codex", ["ack", &id, "--json"]), @r#"
@@ -42,7 +42,7 @@ fn a_second_time_is_old_news() {
 }
 
 #[test]
-fn only_the_recipient_may() {
+fn only_the_recipient_may_ack() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "a task");
     assert_snapshot!(sandbox.show_as("claude", ["ack", &id]), @"
@@ -67,7 +67,7 @@ fn only_the_recipient_may() {
 }
 
 #[test]
-fn several_at_once() {
+fn several_messages_at_once() {
     let sandbox = workspace();
     let (one, two) = (sandbox.send("claude", "codex", "one"), sandbox.send("claude", "codex", "two"));
     assert_snapshot!(sandbox.show_as("codex", ["ack", &one, &two]), @"

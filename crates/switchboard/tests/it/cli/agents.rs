@@ -6,7 +6,7 @@ use test_support::files;
 use crate::{bare, workspace};
 
 #[test]
-fn a_workspace_without_agents_says_how_to_get_one() {
+fn empty_list_explains_registration() {
     let sandbox = bare();
     sandbox.ok(["init"]);
     assert_snapshot!(sandbox.show(["agents"]), @"
@@ -18,7 +18,7 @@ fn a_workspace_without_agents_says_how_to_get_one() {
 }
 
 #[test]
-fn are_registered_with_role_and_team() {
+fn agent_is_registered_with_role_and_team() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["agents", "register", "gemini", "--role", "tester", "--team", "backend"]), @r#"
     exit 0
@@ -54,7 +54,7 @@ fn are_registered_with_role_and_team() {
 }
 
 #[test]
-fn have_names_that_are_names() {
+fn invalid_agent_name_is_refused() {
     let sandbox = workspace();
     for bad in ["", "a/b", "..", "all", "user", "session", "CON", "x.", "#x", "a@b"] {
         let ran = sandbox.run(["agents", "register", bad]);
@@ -75,7 +75,7 @@ fn have_names_that_are_names() {
 }
 
 #[test]
-fn say_what_they_are_doing() {
+fn agent_status_is_shown() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["agents", "status", "codex", "working", "on the parser"]), @"
     exit 0
@@ -98,7 +98,7 @@ fn say_what_they_are_doing() {
 }
 
 #[test]
-fn are_renamed_with_their_mail() {
+fn renamed_agent_retains_its_mail() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "before");
     assert_snapshot!(sandbox.show(["agents", "rename", "codex", "Codex 2"]), @"
@@ -126,7 +126,7 @@ fn are_renamed_with_their_mail() {
 }
 
 #[test]
-fn are_removed_and_their_mail_stays() {
+fn removed_agent_retains_its_mail() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "keep me");
     assert_snapshot!(sandbox.show(["agents", "remove", "codex"]), @"
@@ -145,7 +145,7 @@ fn are_removed_and_their_mail_stays() {
 }
 
 #[test]
-fn agents_and_who_say_the_same_of_a_watcher_and_unread_is_what_was_not_seen() {
+fn agents_and_who_agree_on_watchers() {
     let sandbox = workspace();
     let watch = sandbox.start(["watch", "--agent", "codex", "--channel", "general", "--", "cat"]);
     watch.line();
@@ -181,7 +181,7 @@ fn agents_and_who_say_the_same_of_a_watcher_and_unread_is_what_was_not_seen() {
 
 /// X8: an agent that was there is retired, one that never was is unknown.
 #[test]
-fn x8_who_was_removed_is_told_from_who_never_was() {
+fn removed_agent_differs_from_unknown_one() {
     let sandbox = workspace();
     sandbox.ok(["agents", "remove", "codex"]);
     let ran = sandbox.run(["send", "codex", "x"]);
@@ -195,7 +195,7 @@ fn x8_who_was_removed_is_told_from_who_never_was() {
 }
 
 #[test]
-fn a_role_that_nobody_knows_is_not_registered() {
+fn unknown_role_is_refused() {
     let sandbox = workspace();
     let ran = sandbox.run(["agents", "register", "zed", "--role", "leed"]);
     assert_eq!(ran.code, Some(5), "{ran:?}");

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::workspace;
 
 #[test]
-fn d7_an_untouched_journal_verifies_and_its_head_can_be_noted() {
+fn untouched_journal_verifies_and_prints_head() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "one");
     sandbox.send("codex", "claude", "two");
@@ -27,7 +27,7 @@ fn d7_an_untouched_journal_verifies_and_its_head_can_be_noted() {
 }
 
 #[test]
-fn d7_an_edited_and_a_removed_entry_are_named() {
+fn edited_and_removed_entries_are_named() {
     for (change, problem) in [
         ("UPDATE messages SET body = 'else' WHERE seq = 2", "its content was changed"),
         ("DELETE FROM messages WHERE seq = 2", "it was removed"),
@@ -55,7 +55,7 @@ fn d7_an_edited_and_a_removed_entry_are_named() {
 
 /// However the journal was lost: where all of it comes from files, it says so.
 #[test]
-fn d7_a_journal_that_was_made_anew_from_files_says_where_it_begins() {
+fn rebuilt_journal_reports_its_start() {
     for damage in [None, Some("no database at all\n".repeat(500)), Some(String::new())] {
         let sandbox = workspace();
         sandbox.send("claude", "codex", "one");
@@ -77,7 +77,7 @@ fn d7_a_journal_that_was_made_anew_from_files_says_where_it_begins() {
 }
 
 #[test]
-fn the_export_has_every_entry_with_hashes_that_follow_from_each_other() {
+fn export_has_every_entry_hash_chained() {
     use sha2::{Digest, Sha256};
     let sandbox = workspace();
     for number in 0..5 {

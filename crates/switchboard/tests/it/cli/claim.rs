@@ -10,7 +10,7 @@ fn claim(sandbox: &Sandbox, agent: &str, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn x5_one_of_many_processes_wins_every_time() {
+fn one_of_many_processes_wins() {
     let names: Vec<String> = (0..12).map(|number| format!("agent{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let sandbox = Sandbox::with_agents(BINARY, &names);
@@ -36,7 +36,7 @@ fn x5_one_of_many_processes_wins_every_time() {
 }
 
 #[test]
-fn x5_a_holder_whose_lease_has_ended_can_neither_renew_nor_send() {
+fn expired_holder_cannot_renew_or_send() {
     let sandbox = workspace();
     assert_eq!(claim(&sandbox, "claude", &["--for", "1s"]).code, Some(0));
     let second = poll::until("the lease to end", || {
@@ -78,7 +78,7 @@ fn x5_a_holder_whose_lease_has_ended_can_neither_renew_nor_send() {
 }
 
 #[test]
-fn what_is_no_claim_is_a_usage_error() {
+fn malformed_claim_is_a_usage_error() {
     let sandbox = workspace();
     for args in [
         &["claim", " "][..],
@@ -94,7 +94,7 @@ fn what_is_no_claim_is_a_usage_error() {
 }
 
 #[test]
-fn a_claim_is_renewed_for_as_long_as_it_was_given_and_typing_mistakes_are_told() {
+fn claim_renews_for_its_original_duration() {
     let sandbox = workspace();
     let until = |ran: &Ran| {
         let claim: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();

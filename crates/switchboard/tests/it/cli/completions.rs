@@ -6,7 +6,7 @@ use test_support::{files, tools};
 use crate::bare;
 
 #[test]
-fn every_shell_gets_a_script_that_knows_the_verbs() {
+fn every_shell_script_lists_the_verbs() {
     let sandbox = bare();
     for (shell, mark) in
         [("bash", "complete -F"), ("zsh", "#compdef switchboard"), ("fish", "complete -c switchboard")]

@@ -8,7 +8,7 @@ use crate::workspace;
 const NAME: &str = "switchboard.config.json";
 
 #[test]
-fn a_key_nobody_knows_is_warned_of_with_the_nearest() {
+fn unknown_key_warns_with_nearest_match() {
     let sandbox = workspace();
     files::put(sandbox.path().join(NAME), r#"{"hub": {"bodyLimitByte": 5}, "wrkspace": {}, "$schema": "x"}"#);
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
@@ -27,7 +27,7 @@ fn a_key_nobody_knows_is_warned_of_with_the_nearest() {
 }
 
 #[test]
-fn a_file_that_makes_no_sense_is_an_error() {
+fn unparsable_file_is_an_error() {
     let sandbox = workspace();
     files::put(sandbox.path().join(NAME), "{");
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
@@ -83,7 +83,7 @@ fn errors_name_the_line_of_the_setting() {
 }
 
 #[test]
-fn limits_are_taken_from_it() {
+fn limits_are_read_from_file() {
     let sandbox = workspace();
     files::put(sandbox.path().join(NAME), r#"{"hub": {"bodyLimitBytes": 5}}"#);
     sandbox.ok(["send", "codex", "12345"]);
@@ -96,7 +96,7 @@ fn limits_are_taken_from_it() {
 }
 
 #[test]
-fn a_chain_of_replies_is_stopped_where_it_says() {
+fn reply_chain_stops_at_configured_limit() {
     let sandbox = workspace();
     files::put(sandbox.path().join(NAME), r#"{"hub": {"replyHops": 2}}"#);
     let mut last = sandbox.send("claude", "codex", "0");
@@ -116,7 +116,7 @@ fn a_chain_of_replies_is_stopped_where_it_says() {
 }
 
 #[test]
-fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
+fn workspace_file_enables_no_user_only_setting() {
     let sandbox = workspace();
     let file = r#"{"terminals": {"tmux": true, "bridge": true, "executeFromFiles": true}, "http": {"allowedOrigins": ["https://evil.example"]}}"#;
     files::put(sandbox.path().join(NAME), file);
@@ -146,7 +146,7 @@ fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
 }
 
 #[test]
-fn a_limit_above_the_default_counts_for_files_too() {
+fn raised_limit_applies_to_files() {
     let sandbox = workspace();
     sandbox.configure_user(r#"{"hub": {"bodyLimitBytes": 10000000}}"#);
     let body = sandbox.path().join("body");
@@ -161,7 +161,7 @@ fn a_limit_above_the_default_counts_for_files_too() {
 }
 
 #[test]
-fn the_users_own_may_be_a_link() {
+fn user_file_may_be_symbolic_link() {
     let sandbox = workspace();
     sandbox.configure_user("{}");
     let place = sandbox.home().join(".config/switchboard/config.json");
@@ -174,7 +174,7 @@ fn the_users_own_may_be_a_link() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_name_file_and_setting() {
     let sandbox = workspace();
     for (file, problem) in [
         (r#"{"hub": []}"#, "'hub' must be an object"),

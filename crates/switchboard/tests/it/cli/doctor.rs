@@ -33,7 +33,7 @@ fn with_a_message() -> (Sandbox, String) {
 }
 
 #[test]
-fn a_healthy_workspace_is_healthy() {
+fn healthy_workspace_has_no_issues() {
     let (sandbox, _) = with_a_message();
     assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
     exit 0
@@ -56,7 +56,7 @@ fn a_healthy_workspace_is_healthy() {
 }
 
 #[test]
-fn a_missing_file_is_reported_and_restored() {
+fn missing_file_is_reported_and_restored() {
     let (sandbox, id) = with_a_message();
     let path = sandbox.file(&format!("inbox/codex/{id}.json"));
     let content = std::fs::read(&path).unwrap();
@@ -81,7 +81,7 @@ fn a_missing_file_is_reported_and_restored() {
 }
 
 #[test]
-fn a_changed_file_is_kept_beside_what_was_accepted() {
+fn changed_file_is_retained_with_the_original() {
     let (sandbox, id) = with_a_message();
     let path = sandbox.file(&format!("inbox/codex/{id}.json"));
     let content = std::fs::read_to_string(&path).unwrap();
@@ -109,7 +109,7 @@ fn a_changed_file_is_kept_beside_what_was_accepted() {
 
 /// D9: a database can be opened without a complaint and be damaged all the same.
 #[test]
-fn d9_damage_that_opening_does_not_meet_is_found_and_mended() {
+fn hidden_damage_is_found_and_repaired() {
     for (damage, told) in [
         ("DELETE FROM search_data", "fts5: corruption found"),
         ("DROP TABLE agents", "its list of tables is not the one it was made with"),
@@ -129,7 +129,7 @@ fn d9_damage_that_opening_does_not_meet_is_found_and_mended() {
 
 /// D9: what cannot be opened at all is named, and left where it is.
 #[test]
-fn d9_a_folder_in_place_of_the_database_is_named() {
+fn folder_instead_of_database_is_named() {
     let sandbox = workspace();
     for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
         let _ = std::fs::remove_file(sandbox.file(name));
@@ -144,7 +144,7 @@ fn d9_a_folder_in_place_of_the_database_is_named() {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_is_told() {
+fn dangling_alias_is_reported() {
     let sandbox = workspace();
     sandbox.configure_user(
         r#"{ "links": { "channels": { "general": ["resaerch"] }, "forwards": { "old": "codex" } } }"#,
@@ -157,7 +157,7 @@ fn a_link_that_leads_nowhere_is_told() {
 
 /// F12: mail for an agent whose mailbox is none cannot be delivered, which is more than a warning.
 #[test]
-fn f12_a_link_in_place_of_a_mailbox_is_a_failure() {
+fn symlinked_mailbox_is_a_failure() {
     let (sandbox, _) = with_a_message();
     std::fs::remove_dir_all(sandbox.file("inbox/codex")).unwrap();
     std::os::unix::fs::symlink(sandbox.home(), sandbox.file("inbox/codex")).unwrap();
@@ -167,7 +167,7 @@ fn f12_a_link_in_place_of_a_mailbox_is_a_failure() {
 }
 
 #[test]
-fn a_damaged_database_is_rebuilt_with_the_same_ids_and_states() {
+fn damaged_database_is_rebuilt_with_states() {
     let (sandbox, _) = with_a_message();
     let seen = sandbox.send("codex", "claude", "seen");
     sandbox.run_as("claude", ["inbox"]).ok();
@@ -210,7 +210,7 @@ fn a_damaged_database_is_rebuilt_with_the_same_ids_and_states() {
 }
 
 #[test]
-fn a_missing_database_is_made_anew_from_the_files() {
+fn missing_database_is_rebuilt_from_files() {
     let (sandbox, id) = with_a_message();
     for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
         let _ = std::fs::remove_file(sandbox.file(name));
@@ -232,7 +232,7 @@ fn a_missing_database_is_made_anew_from_the_files() {
 }
 
 #[test]
-fn a_damaged_state_file_is_moved_aside() {
+fn damaged_state_file_is_moved_aside() {
     let (sandbox, _) = with_a_message();
     files::put(sandbox.file("state.json"), "{ not json");
     assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
@@ -258,7 +258,7 @@ fn a_damaged_state_file_is_moved_aside() {
 }
 
 #[test]
-fn a_file_that_others_can_write_is_made_private() {
+fn world_writable_file_becomes_private() {
     let (sandbox, _) = with_a_message();
     files::chmod(sandbox.file("hub.db"), 0o666);
     files::chmod(sandbox.file(""), 0o777);
@@ -286,7 +286,7 @@ fn a_file_that_others_can_write_is_made_private() {
 }
 
 #[test]
-fn mail_in_a_repository_is_warned_of() {
+fn tracked_mail_in_repository_warns() {
     let (sandbox, _) = with_a_message();
     let git = |args: &[&str]| {
         let mut git = command("git");
@@ -294,7 +294,7 @@ fn mail_in_a_repository_is_warned_of() {
         tools::run(git.env("HOME", sandbox.path()).current_dir(sandbox.path()).args(identity).args(args))
     };
     if let Err(reason) = git(&["--version"]) {
-        return tools::skip("mail_in_a_repository_is_warned_of", &reason);
+        return tools::skip("tracked_mail_in_repository_warns", &reason);
     }
     git(&["init", "-q"]).unwrap();
     git(&["add", "-A"]).unwrap();
@@ -313,7 +313,7 @@ fn mail_in_a_repository_is_warned_of() {
 }
 
 #[test]
-fn what_was_never_taken_in_is_named_with_its_reason() {
+fn rejected_file_is_named_with_reason() {
     let (sandbox, _) = with_a_message();
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"settleMs": 0}}"#);
     files::put(sandbox.file("inbox/codex/msg_1_bad.json"), "{");
@@ -333,7 +333,7 @@ fn what_was_never_taken_in_is_named_with_its_reason() {
 }
 
 #[test]
-fn a_lock_that_nobody_holds_is_named_and_taken_away() {
+fn stale_lock_is_named_and_removed() {
     let (sandbox, _) = with_a_message();
     let lock = sandbox.file("state.json.lock");
     std::fs::create_dir(&lock).unwrap();
@@ -355,7 +355,7 @@ fn a_lock_that_nobody_holds_is_named_and_taken_away() {
 }
 
 #[test]
-fn deliveries_that_are_gone_from_the_database_are_put_back_from_the_files_or_made_again() {
+fn missing_deliveries_are_restored_or_recreated() {
     let sandbox = workspace();
     let [waits, done, lost] =
         ["waits", "is done", "is lost"].map(|text| sandbox.send("claude", "codex", text));

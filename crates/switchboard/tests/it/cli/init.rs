@@ -6,7 +6,7 @@ use test_support::files;
 use crate::bare;
 
 #[test]
-fn makes_the_tree_and_says_what_to_do_next() {
+fn init_creates_tree_and_prints_next_step() {
     let sandbox = bare();
     assert_snapshot!(sandbox.show(["init"]), @r#"
     exit 0
@@ -39,7 +39,7 @@ fn makes_the_tree_and_says_what_to_do_next() {
 }
 
 #[test]
-fn registers_agents_at_once() {
+fn init_registers_agents() {
     let sandbox = bare();
     assert_snapshot!(sandbox.show(["init", "codex", "Claude Code"]), @r#"
     exit 0
@@ -59,7 +59,7 @@ fn registers_agents_at_once() {
 }
 
 #[test]
-fn a_second_time_changes_nothing_that_is_there() {
+fn repeated_init_changes_nothing() {
     let sandbox = bare();
     sandbox.ok(["init", "codex"]);
     files::put(sandbox.file(".gitignore"), "# mine\n");
@@ -88,7 +88,7 @@ fn a_second_time_changes_nothing_that_is_there() {
 }
 
 #[test]
-fn a_bad_agent_name_makes_nothing() {
+fn bad_agent_name_creates_nothing() {
     let sandbox = bare();
     assert_snapshot!(sandbox.show(["init", "codex", "../evil"]), @"
     exit 2
@@ -99,7 +99,7 @@ fn a_bad_agent_name_makes_nothing() {
 }
 
 #[test]
-fn files_of_ours_are_private() {
+fn created_files_are_private() {
     let sandbox = bare();
     sandbox.ok(["init", "codex"]);
     sandbox.send("human", "codex", "secret");

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::workspace;
 
 #[test]
-fn tells_the_time_of_every_state_that_was_reached() {
+fn receipt_shows_time_of_each_state() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "a task");
     assert_snapshot!(sandbox.show(["receipt", &id]), @"
@@ -43,7 +43,7 @@ fn tells_the_time_of_every_state_that_was_reached() {
 }
 
 #[test]
-fn has_one_delivery_per_recipient() {
+fn receipt_has_one_delivery_per_recipient() {
     let sandbox = workspace();
     let id = sandbox.send("human", "all", "stand-up");
     sandbox.run_as("codex", ["inbox"]).ok();
@@ -57,7 +57,7 @@ fn has_one_delivery_per_recipient() {
 }
 
 #[test]
-fn of_nothing_is_not_found() {
+fn unknown_message_is_not_found() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["receipt", "msg_1_nothing"]), @"
     exit 5
@@ -73,7 +73,7 @@ fn of_nothing_is_not_found() {
 }
 
 #[test]
-fn what_has_expired_is_not_said_to_wait() {
+fn expired_message_is_not_shown_waiting() {
     let sandbox = workspace();
     // Whether it is delivered before it expires is chance, and so whether `send` says that nobody gets it.
     let id = sandbox.run(["send", "codex", "soon over", "--ttl", "1ms"]).stdout;

@@ -43,7 +43,7 @@ fn hook(sandbox: &Sandbox) -> PathBuf {
 }
 
 #[test]
-fn x6_a_commit_to_files_of_another_agent_is_stopped_by_the_hook_and_names_it() {
+fn hook_stops_commit_to_reserved_files() {
     let sandbox = repository();
     sandbox.run_as("codex", ["reserve", "src/", "--note", "rewriting it"]).ok();
     files::put(sandbox.path().join("src/a.rs"), "two\n");
@@ -69,7 +69,7 @@ fn x6_a_commit_to_files_of_another_agent_is_stopped_by_the_hook_and_names_it() {
 }
 
 #[test]
-fn x6_the_hook_that_was_there_goes_on_being_run_and_comes_back() {
+fn previous_hook_runs_and_is_restored() {
     use std::os::unix::fs::PermissionsExt;
     let sandbox = repository();
     files::put(hook(&sandbox), "#!/bin/sh\necho ran >> ran.log\n[ ! -e stop ]\n");
@@ -96,7 +96,7 @@ fn x6_the_hook_that_was_there_goes_on_being_run_and_comes_back() {
 }
 
 #[test]
-fn x6_the_hook_stops_nobody_where_nobody_can_be_asked() {
+fn hook_admits_commit_without_a_workspace() {
     let sandbox = repository();
     sandbox.ok(["guard", "install"]);
     std::fs::remove_dir_all(sandbox.path().join(".switchboard")).unwrap();
@@ -105,7 +105,7 @@ fn x6_the_hook_stops_nobody_where_nobody_can_be_asked() {
 }
 
 #[test]
-fn x6_another_worktree_is_another_place_unless_it_is_shared() {
+fn worktrees_are_separate_unless_shared() {
     let sandbox = repository();
     sandbox.ok(["guard", "install"]);
     let other = sandbox.path().parent().unwrap().join("other");
@@ -129,7 +129,7 @@ fn x6_another_worktree_is_another_place_unless_it_is_shared() {
 }
 
 #[test]
-fn reservations_are_listed_told_and_given_up() {
+fn reservations_are_listed_reported_and_released() {
     let sandbox = workspace();
     let made = Ran::of(
         sandbox.command(["reserve", "SRC/**", "docs/x.md", "--json"]).env("SWITCHBOARD_AGENT_NAME", "codex"),
@@ -158,7 +158,7 @@ fn reservations_are_listed_told_and_given_up() {
 }
 
 #[test]
-fn what_nobody_has_cannot_be_reserved_or_given_up_and_a_guard_needs_a_repository() {
+fn invalid_reservation_release_or_guard_fails() {
     let sandbox = workspace();
     let ran = sandbox.run_as("cdex", ["reserve", "src/a.rs"]);
     assert!(ran.code == Some(5) && ran.stderr.contains("did you mean 'codex'?"), "{ran:?}");

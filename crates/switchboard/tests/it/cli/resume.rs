@@ -19,7 +19,7 @@ fn storm(sandbox: &Sandbox) -> String {
 }
 
 #[test]
-fn x9_what_a_person_lets_go_on_is_delivered() {
+fn resumed_messages_are_delivered() {
     let sandbox = workspace();
     assert_eq!(sandbox.run(["resume"]).stderr, "Nothing is stopped.\n");
     let id = storm(&sandbox);
@@ -49,7 +49,7 @@ fn x9_what_a_person_lets_go_on_is_delivered() {
 }
 
 #[test]
-fn x9_a_budget_stops_an_agent_and_tells_both() {
+fn budget_stops_agent_and_notifies_both() {
     let sandbox = workspace();
     let settings = json!({ "budgets": { "agents": { "claude": { "messagesPerHour": 2 } } } });
     files::put(sandbox.path().join("switchboard.config.json"), settings.to_string());

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::workspace;
 
 #[test]
-fn route_to_an_agent_a_team_and_nobody() {
+fn route_to_agent_team_and_unknown() {
     let sandbox = workspace();
     sandbox.ok(["team", "create", "backend"]);
     sandbox.ok(["team", "add", "backend", "codex"]);
@@ -30,7 +30,7 @@ fn route_to_an_agent_a_team_and_nobody() {
 }
 
 #[test]
-fn route_through_links_and_doors() {
+fn route_through_aliases_and_doors() {
     let sandbox = workspace();
     sandbox.configure_user(
         r#"{ "links": {
@@ -73,7 +73,7 @@ fn route_through_links_and_doors() {
 }
 
 #[test]
-fn links_that_lead_nowhere_are_refused() {
+fn dangling_aliases_are_refused() {
     let sandbox = workspace();
     sandbox.configure_user(r#"{ "links": { "forwards": { "a": "b", "b": "a" } } }"#);
     assert_snapshot!(sandbox.show(["route", "codex"]), @"

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::workspace;
 
 #[test]
-fn finds_messages_that_hold_all_words_newest_first() {
+fn search_matches_all_terms_newest_first() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "the parser fails on tabs");
     sandbox.send("codex", "claude", "the printer works");
@@ -38,7 +38,7 @@ fn finds_messages_that_hold_all_words_newest_first() {
 }
 
 #[test]
-fn takes_words_as_words() {
+fn search_terms_are_literal() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "what does \"NEAR(a b)\" AND col:x mean?");
     for words in ["\"NEAR(a", "col:x", "AND", "b)\"", "*", "'"] {

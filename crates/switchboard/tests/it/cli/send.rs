@@ -22,7 +22,7 @@ fn only_body(sandbox: &Sandbox) -> String {
 }
 
 #[test]
-fn a_text_is_delivered_to_the_mailbox() {
+fn text_is_delivered_to_the_mailbox() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show_as("claude", ["send", "codex", "Please review src/main.rs"]), @"
     exit 0
@@ -59,7 +59,7 @@ fn a_text_is_delivered_to_the_mailbox() {
 }
 
 #[test]
-fn json_has_the_promised_fields() {
+fn json_has_the_documented_fields() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "codex", "hello", "--json"]), @r#"
     exit 0
@@ -69,7 +69,7 @@ fn json_has_the_promised_fields() {
 }
 
 #[test]
-fn the_text_can_come_from_stdin() {
+fn text_comes_from_stdin_by_flag() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.shown(&send_bytes(&sandbox, b"first line\nsecond line\n")), @"
     exit 0
@@ -82,14 +82,14 @@ fn the_text_can_come_from_stdin() {
 }
 
 #[test]
-fn without_a_text_stdin_is_read_as_well() {
+fn text_comes_from_stdin_by_default() {
     let sandbox = workspace();
     Ran::with_input(&mut sandbox.command(["send", "codex"]), b"piped").ok();
     assert_eq!(only_body(&sandbox), "piped");
 }
 
 #[test]
-fn the_text_can_come_from_a_file() {
+fn text_comes_from_a_file() {
     let sandbox = workspace();
     files::put(sandbox.path().join("task.md"), "# Task\n\nDo it.\n");
     assert_snapshot!(sandbox.show(["send", "codex", "--file", "task.md"]), @"
@@ -116,14 +116,14 @@ fn the_text_can_come_from_a_file() {
 }
 
 #[test]
-fn a_text_may_begin_with_a_hyphen() {
+fn text_may_start_with_hyphen() {
     let sandbox = workspace();
     sandbox.ok(["send", "codex", "--- a/file\n+++ b/file"]);
     assert_eq!(only_body(&sandbox), "--- a/file\n+++ b/file");
 }
 
 #[test]
-fn one_million_bytes_arrive_whole() {
+fn one_million_bytes_arrive_complete() {
     let sandbox = workspace();
     let text = "0123456789".repeat(100_000);
     assert_snapshot!(sandbox.shown(&send_bytes(&sandbox, text.as_bytes())), @"
@@ -140,7 +140,7 @@ fn one_million_bytes_arrive_whole() {
 }
 
 #[test]
-fn the_limit_is_one_mebibyte_to_the_byte() {
+fn limit_is_exactly_one_mebibyte() {
     let sandbox = workspace();
     let text = vec![b'x'; MIB + 1];
     assert_snapshot!(sandbox.shown(&send_bytes(&sandbox, &text[..MIB])), @"
@@ -161,7 +161,7 @@ fn the_limit_is_one_mebibyte_to_the_byte() {
 }
 
 #[test]
-fn the_largest_body_of_escapes_comes_back_from_its_file() {
+fn largest_escaped_body_survives_its_file() {
     let sandbox = workspace();
     let text = vec![0x01_u8; MIB];
     send_bytes(&sandbox, &text).ok();
@@ -172,7 +172,7 @@ fn the_largest_body_of_escapes_comes_back_from_its_file() {
 }
 
 #[test]
-fn a_kind_with_a_typo_is_refused_with_the_nearest() {
+fn mistyped_kind_is_refused_with_nearest() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "codex", "x", "--kind", "request_reveiw"]), @"
     exit 2
@@ -196,7 +196,7 @@ fn a_kind_with_a_typo_is_refused_with_the_nearest() {
 }
 
 #[test]
-fn an_unknown_recipient_is_an_error_that_names_those_like_it() {
+fn unknown_recipient_error_names_similar_ones() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "codx", "hello"]), @"
     exit 5
@@ -226,7 +226,7 @@ fn an_unknown_recipient_is_an_error_that_names_those_like_it() {
 }
 
 #[test]
-fn an_agent_that_only_reads_files_can_be_written_to_on_request() {
+fn file_only_agent_is_registered_on_request() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "script", "hello", "--allow-unregistered"]), @"
     exit 0
@@ -239,7 +239,7 @@ fn an_agent_that_only_reads_files_can_be_written_to_on_request() {
 }
 
 #[test]
-fn what_is_no_address_is_refused_before_a_path_is_made_of_it() {
+fn invalid_address_never_becomes_a_path() {
     let sandbox = workspace();
     let long = "x".repeat(129);
     let before = files::tree(sandbox.path());
@@ -292,7 +292,7 @@ fn what_is_no_address_is_refused_before_a_path_is_made_of_it() {
 }
 
 #[test]
-fn names_are_the_same_whatever_their_case() {
+fn names_ignore_case() {
     let sandbox = workspace();
     sandbox.ok(["send", "CODEX", "hello"]);
     assert_eq!(sandbox.json(["inbox", "Codex"])[0]["to"], "codex");
@@ -300,7 +300,7 @@ fn names_are_the_same_whatever_their_case() {
 }
 
 #[test]
-fn a_reply_belongs_to_the_thread_of_what_it_answers() {
+fn reply_joins_its_parent_thread() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "a question");
     assert_snapshot!(sandbox.show_as("codex", ["send", "claude", "the answer", "--reply-to", &id, "--json"]), @r#"
@@ -316,7 +316,7 @@ fn a_reply_belongs_to_the_thread_of_what_it_answers() {
 }
 
 #[test]
-fn a_reply_to_nothing_is_refused() {
+fn reply_to_unknown_message_is_refused() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "claude", "x", "--reply-to", "msg_1_nothing"]), @"
     exit 5
@@ -328,7 +328,7 @@ fn a_reply_to_nothing_is_refused() {
 }
 
 #[test]
-fn a_bad_time_to_live_is_refused() {
+fn bad_time_to_live_is_refused() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "codex", "x", "--ttl", "soon"]), @"
     exit 2
@@ -357,7 +357,7 @@ fn delivered_before_it_expires(sandbox: &Sandbox, send: &[&str], code: i32) -> (
 }
 
 #[test]
-fn what_has_expired_goes_to_the_archive() {
+fn expired_message_moves_to_the_archive() {
     let sandbox = workspace();
     let (id, _) = delivered_before_it_expires(&sandbox, &["send", "codex", "too late"], 0);
     let id = id.trim();
@@ -395,7 +395,7 @@ fn metadata_must_be_a_json_object() {
 }
 
 #[test]
-fn a_newer_task_takes_the_place_of_the_earlier_ones() {
+fn newer_task_replaces_earlier_ones() {
     let sandbox = workspace();
     let first = sandbox.send("claude", "codex", "first");
     let other = sandbox.send("human", "codex", "of somebody else");
@@ -412,7 +412,7 @@ fn a_newer_task_takes_the_place_of_the_earlier_ones() {
 }
 
 #[test]
-fn waiting_for_the_answer_prints_it() {
+fn wait_prints_the_answer() {
     let sandbox = workspace();
     let mut asking = sandbox.start(["send", "codex", "how many?", "--wait", "--timeout", "60s"]);
     let id = asking.line();
@@ -429,7 +429,7 @@ fn waiting_for_the_answer_prints_it() {
 
 /// What the hub says meanwhile is told, and is no answer.
 #[test]
-fn a_notice_is_no_answer() {
+fn notice_is_no_answer() {
     let sandbox = workspace();
     sandbox.configure_user(r#"{ "hub": { "unseenSeconds": 1 } }"#);
     for json in [false, true] {
@@ -455,7 +455,7 @@ fn a_notice_is_no_answer() {
 }
 
 #[test]
-fn whoever_waits_is_told_that_nobody_gets_it_any_more() {
+fn waiting_sender_learns_of_removed_recipient() {
     let sandbox = workspace();
     let ask = ["send", "codex", "quick!", "--wait", "--timeout", "60s"];
     let (_, ran) = delivered_before_it_expires(&sandbox, &ask, 1);
@@ -471,7 +471,7 @@ fn whoever_waits_is_told_that_nobody_gets_it_any_more() {
 }
 
 #[test]
-fn no_answer_in_time_is_a_temporary_failure() {
+fn answer_timeout_is_a_temporary_failure() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "codex", "anyone?", "--wait", "--timeout", "0.05s"]), @"
     exit 3
@@ -485,7 +485,7 @@ fn no_answer_in_time_is_a_temporary_failure() {
 }
 
 #[test]
-fn everyone_gets_a_message_to_all_but_its_sender() {
+fn message_to_all_skips_its_sender() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show_as("claude", ["send", "all", "stand-up", "--json"]), @r#"
     exit 0
@@ -496,7 +496,7 @@ fn everyone_gets_a_message_to_all_but_its_sender() {
 }
 
 #[test]
-fn a_message_that_cannot_be_delivered_says_so_and_arrives_later() {
+fn undeliverable_message_reports_and_arrives_later() {
     let sandbox = workspace();
     let inbox = sandbox.file("inbox/codex");
     std::fs::remove_dir(&inbox).unwrap();
@@ -521,7 +521,7 @@ fn a_message_that_cannot_be_delivered_says_so_and_arrives_later() {
 }
 
 #[test]
-fn no_file_leads_out_of_the_workspace() {
+fn file_references_stay_inside_the_workspace() {
     let sandbox = workspace();
     let outside = sandbox.path().parent().unwrap().join("outside");
     std::fs::create_dir(&outside).unwrap();
@@ -534,7 +534,7 @@ fn no_file_leads_out_of_the_workspace() {
 }
 
 #[test]
-fn the_same_answer_with_json_for_errors_of_every_kind() {
+fn every_error_has_one_json_shape() {
     let sandbox = workspace();
     let error = |command: &mut Command| {
         let ran = Ran::of(command.arg("--json"));
@@ -566,7 +566,7 @@ fn the_same_answer_with_json_for_errors_of_every_kind() {
 
 /// X4: what the hub says is believed, so nobody else says it.
 #[test]
-fn x4_nobody_speaks_in_the_name_of_the_hub() {
+fn hub_sender_name_is_refused() {
     let sandbox = workspace();
     let post = ["channel", "post", "--agent", "switchboard", "--channel", "general", "--text", "obey"];
     for args in [&["--from", "Switchboard", "send", "codex", "obey"][..], &post] {
@@ -581,7 +581,7 @@ fn x4_nobody_speaks_in_the_name_of_the_hub() {
 
 /// A misspelled link is an error and makes no mailbox. `doctor` reports the same links.
 #[test]
-fn x8_a_link_that_leads_to_nobody_is_an_error_that_names_it() {
+fn dangling_alias_error_names_it() {
     let sandbox = workspace();
     let links = serde_json::json!({
         "teams": { "backend": ["codex", "ghost"], "review": ["codex", "amy@resaerch"] },
@@ -614,7 +614,7 @@ fn x8_a_link_that_leads_to_nobody_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_not_sent() {
+fn contradictory_options_send_nothing() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "codex", " "]), @"
     exit 2
@@ -638,7 +638,7 @@ fn what_makes_no_sense_is_not_sent() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_written_is_a_failure() {
+fn unwritable_output_is_a_failure() {
     let sandbox = workspace();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = sandbox.command(["send", "codex", "x", "--json"]);
@@ -655,7 +655,7 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
 
 /// An `execute` message is refused where no terminal runs.
 #[test]
-fn execute_without_a_terminal_is_refused() {
+fn execute_without_terminal_is_refused() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "codex", "cargo test", "--kind", "execute"]), @r#"
     exit 5

@@ -8,7 +8,7 @@ use test_support::{files, poll};
 use crate::workspace;
 
 #[test]
-fn takes_in_what_is_dropped_and_ends_when_asked() {
+fn dropped_files_are_ingested_until_terminated() {
     let sandbox = workspace();
     let mut serve = sandbox.start(["serve"]);
     assert_snapshot!(sandbox.redact(&serve.line()), @"Serving [project]/.switchboard; MCP at http://127.0.0.1:[port]/mcp with the token in [project]/.switchboard/auth_token. Stop with Ctrl-C.");
@@ -22,7 +22,7 @@ fn takes_in_what_is_dropped_and_ends_when_asked() {
 }
 
 #[test]
-fn ends_with_ctrl_c_as_well() {
+fn ctrl_c_ends_serve() {
     let sandbox = workspace();
     let mut serve = sandbox.start(["serve", "--json"]);
     assert_snapshot!(sandbox.redact(&serve.line()), @r#"{"pid":[pid],"port":[port],"serving":"[project]/.switchboard","url":"http://127.0.0.1:[port]/mcp"}"#);
@@ -31,7 +31,7 @@ fn ends_with_ctrl_c_as_well() {
 }
 
 #[test]
-fn runs_once_per_workspace_and_says_who_has_it() {
+fn second_serve_names_the_first() {
     let sandbox = workspace();
     let mut first = sandbox.serve();
     let ran = sandbox.run(["serve"]);
@@ -54,7 +54,7 @@ fn runs_once_per_workspace_and_says_who_has_it() {
 }
 
 #[test]
-fn leaves_what_is_malformed_and_takes_in_its_neighbours() {
+fn malformed_file_does_not_block_others() {
     let sandbox = workspace();
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"settleMs": 1}}"#);
     let mut serve = sandbox.serve();
@@ -82,7 +82,7 @@ fn leaves_what_is_malformed_and_takes_in_its_neighbours() {
 }
 
 #[test]
-fn a_file_that_grows_slowly_is_taken_in_once_it_is_whole() {
+fn growing_file_is_ingested_when_complete() {
     use std::io::Write;
     let sandbox = workspace();
     let mut serve = sandbox.serve();
@@ -104,7 +104,7 @@ fn a_file_that_grows_slowly_is_taken_in_once_it_is_whole() {
 }
 
 #[test]
-fn an_existing_message_is_never_overwritten_by_a_newcomer() {
+fn existing_message_is_never_overwritten() {
     let sandbox = workspace();
     let id = "msg_1763000000000_abc";
     sandbox.drop_file(id, "claude", "codex", "the first");
@@ -128,7 +128,7 @@ fn an_existing_message_is_never_overwritten_by_a_newcomer() {
 }
 
 #[test]
-fn a_workspace_that_is_moved_away_ends_it_with_an_error() {
+fn moved_workspace_ends_serve_with_error() {
     let sandbox = workspace();
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 50}}"#);
     let mut serve = sandbox.serve();
@@ -143,7 +143,7 @@ fn a_workspace_that_is_moved_away_ends_it_with_an_error() {
 
 /// W9: there is no way to listen on another address than the loopback one without TLS.
 #[test]
-fn w9_foreign_address_is_refused() {
+fn foreign_address_is_refused() {
     let sandbox = workspace();
     let ran = sandbox.run(["serve", "--host", "0.0.0.0"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("--host"), "{ran:?}");

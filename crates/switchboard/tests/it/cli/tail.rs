@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use crate::workspace;
 
 #[test]
-fn shows_the_newest_of_everyone() {
+fn newest_messages_of_all_agents() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["tail"]), @"exit 0");
     sandbox.send("claude", "codex", "one");
@@ -30,7 +30,7 @@ fn shows_the_newest_of_everyone() {
 }
 
 #[test]
-fn follows_what_other_processes_send() {
+fn follow_shows_messages_of_other_processes() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "before");
     let mut tail = sandbox.start(["tail", "-f", "--json"]);
@@ -49,7 +49,7 @@ fn follows_what_other_processes_send() {
 }
 
 #[test]
-fn from_now_on_is_not_from_the_beginning() {
+fn follow_without_history_starts_now() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "one");
     assert_snapshot!(sandbox.show(["tail", "-n", "0"]), @"exit 0");
@@ -63,7 +63,7 @@ fn from_now_on_is_not_from_the_beginning() {
 }
 
 #[test]
-fn a_message_that_retention_removed_is_a_cursor_that_expired() {
+fn removed_message_is_an_expired_cursor() {
     let sandbox = workspace();
     let first = sandbox.send("claude", "codex", "old");
     sandbox.ok(["ack", &first, "--from", "codex"]);

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::workspace;
 
 #[test]
-fn is_made_filled_and_emptied() {
+fn team_is_created_filled_and_emptied() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["team"]), @"
     exit 0
@@ -42,7 +42,7 @@ fn is_made_filled_and_emptied() {
 }
 
 #[test]
-fn every_member_gets_a_message_to_it_but_its_sender() {
+fn team_message_skips_its_sender() {
     let sandbox = workspace();
     sandbox.ok(["agents", "register", "gemini"]);
     sandbox.ok(["team", "create", "backend"]);
@@ -71,7 +71,7 @@ fn every_member_gets_a_message_to_it_but_its_sender() {
 }
 
 #[test]
-fn a_composite_team_has_one_member() {
+fn composite_team_has_one_member() {
     let sandbox = workspace();
     sandbox.ok(["team", "create", "solo", "--composite"]);
     sandbox.ok(["team", "add", "solo", "codex"]);
@@ -84,7 +84,7 @@ fn a_composite_team_has_one_member() {
 }
 
 #[test]
-fn what_is_not_known_is_named() {
+fn unknown_team_or_member_is_named() {
     let sandbox = workspace();
     sandbox.ok(["team", "create", "backend"]);
     assert_snapshot!(sandbox.show(["team", "add", "backnd", "codex"]), @"
@@ -108,7 +108,7 @@ fn what_is_not_known_is_named() {
 }
 
 #[test]
-fn each_member_gets_a_message_of_its_own() {
+fn each_member_gets_its_own_message() {
     let sandbox = workspace();
     sandbox.ok(["team", "create", "backend"]);
     sandbox.ok(["team", "add", "backend", "codex", "claude"]);

@@ -6,7 +6,7 @@ use test_support::files;
 use crate::workspace;
 
 #[test]
-fn shows_the_whole_conversation_from_any_message_of_it() {
+fn thread_is_complete_from_any_message() {
     let sandbox = workspace();
     let question = sandbox.send("claude", "codex", "why?");
     sandbox.send("claude", "codex", "something else");
@@ -46,7 +46,7 @@ fn shows_the_whole_conversation_from_any_message_of_it() {
 }
 
 #[test]
-fn circles_and_missing_parents_in_files_do_no_harm() {
+fn cyclic_and_missing_parents_are_harmless() {
     let sandbox = workspace();
     let file = |id: &str, reply_to: &str| {
         let file = format!(

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::{bare, workspace};
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_a_usage_error() {
+fn invalid_command_line_is_a_usage_error() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["sned", "codex", "x"]), @"
     exit 2
@@ -48,7 +48,7 @@ fn a_command_line_that_makes_no_sense_is_a_usage_error() {
 }
 
 #[test]
-fn with_json_it_is_an_error_object_on_stdout() {
+fn json_usage_error_is_an_object() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["sned", "codex", "x", "--json"]), @r#"
     exit 2
@@ -253,7 +253,7 @@ fn verb_help_has_examples_and_one_line_of_global_options() {
 }
 
 #[test]
-fn help_and_version_are_answers() {
+fn help_and_version_exit_zero() {
     let sandbox = bare();
     let help = sandbox.run(["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
@@ -272,7 +272,7 @@ fn help_and_version_are_answers() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_program_quietly() {
+fn closed_reader_ends_program_quietly() {
     use std::process::Stdio;
     let sandbox = workspace();
     for number in 0..3 {

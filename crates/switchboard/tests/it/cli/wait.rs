@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::workspace;
 
 #[test]
-fn mail_that_is_there_is_printed_at_once_and_seen() {
+fn existing_mail_prints_at_once_as_seen() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "hello");
     assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "60s"]), @"
@@ -19,7 +19,7 @@ fn mail_that_is_there_is_printed_at_once_and_seen() {
 }
 
 #[test]
-fn nothing_in_time_is_a_temporary_failure() {
+fn timeout_is_a_temporary_failure() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "0.1s"]), @"
     exit 3
@@ -35,7 +35,7 @@ fn nothing_in_time_is_a_temporary_failure() {
 }
 
 #[test]
-fn what_was_seen_is_not_waited_for() {
+fn seen_mail_does_not_end_wait() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "hello");
     sandbox.run_as("codex", ["inbox"]).ok();
@@ -43,7 +43,7 @@ fn what_was_seen_is_not_waited_for() {
 }
 
 #[test]
-fn mail_that_comes_later_ends_the_wait() {
+fn later_mail_ends_the_wait() {
     let sandbox = workspace();
     let mut command = sandbox.command(["wait", "--timeout", "60s", "--json", "--from", "codex"]);
     let mut waiting = test_support::Running::start(&mut command);
@@ -55,7 +55,7 @@ fn mail_that_comes_later_ends_the_wait() {
 }
 
 #[test]
-fn for_a_mailbox_of_nobody_there_is_nothing_to_wait_for() {
+fn unknown_mailbox_is_refused() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["wait", "codx"]), @"
     exit 5
@@ -66,7 +66,7 @@ fn for_a_mailbox_of_nobody_there_is_nothing_to_wait_for() {
 }
 
 #[test]
-fn whoever_waits_is_awake() {
+fn waiting_agent_is_awake() {
     let sandbox = workspace();
     let presence = || sandbox.json(["agents"])[1]["presence"].clone();
     assert_eq!(presence(), "offline");

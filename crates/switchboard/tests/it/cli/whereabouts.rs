@@ -6,7 +6,7 @@ use test_support::Ran;
 use crate::{bare, workspace};
 
 #[test]
-fn without_a_workspace_every_verb_says_how_to_make_one() {
+fn missing_workspace_error_suggests_init() {
     let sandbox = bare();
     assert_snapshot!(sandbox.show(["inbox"]), @"
     exit 5
@@ -39,7 +39,7 @@ fn without_a_workspace_every_verb_says_how_to_make_one() {
 }
 
 #[test]
-fn the_nearest_folder_upward_is_the_workspace() {
+fn nearest_parent_folder_is_the_workspace() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "hello");
     let deep = sandbox.path().join("a/b/c");
@@ -52,7 +52,7 @@ fn the_nearest_folder_upward_is_the_workspace() {
 }
 
 #[test]
-fn the_variable_and_the_option_name_another() {
+fn variable_and_option_override_the_workspace() {
     let (sandbox, other) = (bare(), workspace());
     other.send("claude", "codex", "hello");
     let root = other.path().to_str().unwrap();
@@ -80,7 +80,7 @@ fn the_variable_and_the_option_name_another() {
 }
 
 #[test]
-fn the_sender_is_the_option_then_the_variable_then_the_person() {
+fn sender_precedence_is_option_variable_person() {
     let sandbox = workspace();
     sandbox.ok(["send", "codex", "1"]);
     sandbox.run_as("claude", ["send", "codex", "2"]).ok();
@@ -110,7 +110,7 @@ fn the_sender_is_the_option_then_the_variable_then_the_person() {
 }
 
 #[test]
-fn a_variable_that_is_empty_is_not_set() {
+fn empty_variable_counts_as_unset() {
     let sandbox = workspace();
     let mut command = sandbox.command(["inbox", "codex"]);
     test_support::Ran::of(command.env("SWITCHBOARD_WORKSPACE_ROOT", "").current_dir(sandbox.path())).ok();

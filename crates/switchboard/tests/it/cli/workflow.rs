@@ -13,7 +13,7 @@ fn with_plan() -> Sandbox {
 }
 
 #[test]
-fn lists_what_can_be_started_and_what_cannot_be_used() {
+fn list_shows_usable_and_broken_workflows() {
     let sandbox = workspace();
     let own = r#"{"name":"Tidy Up","description":"Put things away.","persona":"p","phases":[{"id":"look","instruction":"Look."}]}"#;
     files::put_by_rename(sandbox.file("workflows/own.json"), own);
@@ -49,7 +49,7 @@ fn lists_what_can_be_started_and_what_cannot_be_used() {
 }
 
 #[test]
-fn goes_through_its_phases() {
+fn workflow_advances_through_its_phases() {
     let sandbox = with_plan();
     assert_snapshot!(sandbox.show(["workflow"]), @"
     exit 0
@@ -111,7 +111,7 @@ fn goes_through_its_phases() {
 }
 
 #[test]
-fn finds_artifacts_from_a_folder_below() {
+fn artifacts_resolve_from_a_subfolder() {
     let sandbox = with_plan();
     files::put_by_rename(sandbox.path().join("src/lib.rs"), "code");
     sandbox.ok(["workflow", "start", "accuracy"]);
@@ -122,7 +122,7 @@ fn finds_artifacts_from_a_folder_below() {
 }
 
 #[test]
-fn is_locked_replaced_suspended_and_resumed() {
+fn workflow_is_locked_replaced_suspended_resumed() {
     let sandbox = workspace();
     sandbox.ok(["workflow", "start", "chat"]);
     assert_snapshot!(sandbox.show(["workflow", "start", "handoff_lead"]), @"
@@ -182,7 +182,7 @@ fn is_locked_replaced_suspended_and_resumed() {
 }
 
 #[test]
-fn that_is_unknown_is_answered_with_the_nearest() {
+fn unknown_workflow_suggests_nearest_name() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["workflow", "start", "handof"]), @"
     exit 5
@@ -199,7 +199,7 @@ fn that_is_unknown_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn processes_at_once_lose_nothing_and_complete_a_phase_once() {
+fn concurrent_processes_complete_phase_once() {
     let sandbox = bare();
     let agents: Vec<String> = (0..6).map(|number| format!("agent{number}")).collect();
     sandbox.ok([vec!["init"], agents.iter().map(String::as_str).collect()].concat());
@@ -241,7 +241,7 @@ fn processes_at_once_lose_nothing_and_complete_a_phase_once() {
 }
 
 #[test]
-fn a_role_is_given_and_taken_away() {
+fn role_is_assigned_and_revoked() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["agents", "role", "codex", "Coder_1"]), @"
     exit 0
@@ -267,7 +267,7 @@ fn a_role_is_given_and_taken_away() {
 }
 
 #[test]
-fn a_team_of_several_does_not_become_composite() {
+fn team_of_several_stays_plain() {
     let sandbox = workspace();
     sandbox.ok(["team", "create", "backend"]);
     sandbox.ok(["team", "add", "backend", "codex", "claude"]);

@@ -86,13 +86,13 @@ fn killed(fault: impl Fn(usize) -> Fault, test: &str) {
 }
 
 #[test]
-fn crash_at_every_call_of_a_send() {
-    killed(|at| Fault::Kill { at }, "crash_at_every_call_of_a_send");
+fn crash_at_every_system_call_of_send() {
+    killed(|at| Fault::Kill { at }, "crash_at_every_system_call_of_send");
 }
 
 #[test]
-fn crash_in_the_middle_of_every_write_of_a_send() {
-    killed(|at| Fault::Tear { at }, "crash_in_the_middle_of_every_write_of_a_send");
+fn crash_within_every_write_of_send() {
+    killed(|at| Fault::Tear { at }, "crash_within_every_write_of_send");
 }
 
 /// How a `send` ended that met a bad disk.
@@ -193,38 +193,38 @@ fn failing_for_good(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
 }
 
 #[test]
-fn crash_free_on_a_disk_that_is_full() {
+fn crash_free_on_full_disk() {
     failing_for_good(
         |from| Fault::NoSpace { from },
         // SQLite says of a log or an index that it cannot make only that, not why.
         &["No space left on device", "disk is full", "disk I/O error", "unable to open database file"],
-        "crash_free_on_a_disk_that_is_full",
+        "crash_free_on_full_disk",
     );
 }
 
 #[test]
-fn crash_free_on_a_disk_that_fails() {
-    failing_for_good(|from| Fault::IoError { from }, &IO_ERROR, "crash_free_on_a_disk_that_fails");
+fn crash_free_on_failing_disk() {
+    failing_for_good(|from| Fault::IoError { from }, &IO_ERROR, "crash_free_on_failing_disk");
 }
 
 #[test]
-fn crash_free_when_one_call_fails_and_no_other() {
-    let test = "crash_free_when_one_call_fails_and_no_other";
+fn crash_free_after_single_failed_call() {
+    let test = "crash_free_after_single_failed_call";
     let Some(ends) = failing(|at| Fault::Once { at }, &IO_ERROR, test) else { return };
     assert!(ends.refused > 0);
     assert_eq!(ends.not_known, 0, "what one wait did not take can be taken back");
 }
 
 #[test]
-fn crash_free_when_the_disk_fails_under_a_running_hub() {
-    let Some(shim) = shim("crash_free_when_the_disk_fails_under_a_running_hub") else { return };
+fn crash_free_when_disk_fails_under_hub() {
+    let Some(shim) = shim("crash_free_when_disk_fails_under_hub") else { return };
     failing_under_serve(&shim, Fault::IoError { from: 1 });
 }
 
 /// F5: nothing is acknowledged meanwhile, and `serve` resumes without a restart.
 #[test]
-fn crash_f5_disk_turns_read_only_under_serve() {
-    let Some(shim) = shim("crash_f5_disk_turns_read_only_under_serve") else { return };
+fn crash_free_when_disk_turns_read_only() {
+    let Some(shim) = shim("crash_free_when_disk_turns_read_only") else { return };
     failing_under_serve(&shim, Fault::ReadOnly { from: 1 });
 }
 

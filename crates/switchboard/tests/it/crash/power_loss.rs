@@ -149,8 +149,8 @@ fn random() -> fastrand::Rng {
 
 /// F2: at every third file call of one `send`, and after one that was reported. With `SWITCHBOARD_CRASH_ROUNDS`, at every call.
 #[test]
-fn crash_f2_power_loss_during_send() {
-    let Some(shim) = shim("crash_f2_power_loss_during_send") else { return };
+fn crash_power_loss_during_send() {
+    let Some(shim) = shim("crash_power_loss_during_send") else { return };
     let mut random = random();
     let (template, calls) = template(&shim);
     let step = if std::env::var_os("SWITCHBOARD_CRASH_ROUNDS").is_some() { 1 } else { 3 };
@@ -179,8 +179,8 @@ fn crash_f2_power_loss_during_send() {
 
 /// F2: at a random moment while one process sends as fast as it can, with its writer ahead of the disk.
 #[test]
-fn crash_f2_power_loss_during_many_sends() {
-    let Some(shim) = shim("crash_f2_power_loss_during_many_sends") else { return };
+fn crash_power_loss_during_many_sends() {
+    let Some(shim) = shim("crash_power_loss_during_many_sends") else { return };
     let mut random = random();
     let rounds = std::env::var("SWITCHBOARD_CRASH_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let mut all = 0;
@@ -209,8 +209,8 @@ fn crash_f2_power_loss_during_many_sends() {
 
 /// F2: right after the first message of a new workspace, with nothing on disk but what the two commands have synced.
 #[test]
-fn crash_f2_power_loss_after_first_send() {
-    let Some(shim) = shim("crash_f2_power_loss_after_first_send") else { return };
+fn crash_power_loss_after_first_send() {
+    let Some(shim) = shim("crash_power_loss_after_first_send") else { return };
     let mut random = random();
     for unsynced in UNSYNCED.repeat(3) {
         let sandbox = Sandbox::bare(BINARY);
@@ -231,8 +231,8 @@ fn crash_f2_power_loss_after_first_send() {
 
 /// F2: a post is a file first; it is on disk when its id is printed.
 #[test]
-fn crash_f2_power_loss_after_channel_post() {
-    let Some(shim) = shim("crash_f2_power_loss_after_channel_post") else { return };
+fn crash_power_loss_after_channel_post() {
+    let Some(shim) = shim("crash_power_loss_after_channel_post") else { return };
     let mut random = random();
     for unsynced in UNSYNCED.repeat(2) {
         let sandbox = workspace();

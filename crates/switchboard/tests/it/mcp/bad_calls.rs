@@ -69,7 +69,7 @@ fn answers(client: &mut Client) -> String {
 }
 
 #[test]
-fn mcp_bad_calls_get_an_answer_to_act_on() {
+fn bad_calls_get_actionable_errors() {
     let sandbox = workspace();
     let mut client = super::stdio(&sandbox, None).registered("claude");
     let text = answers(&mut client);
@@ -140,7 +140,7 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
 }
 
 #[test]
-fn mcp_bad_calls_never_end_a_session() {
+fn bad_calls_never_end_a_session() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
@@ -210,7 +210,7 @@ fn required(schema: &Value) -> Value {
 }
 
 #[test]
-fn mcp_wrong_types_are_told_in_words_of_json_by_every_tool() {
+fn wrong_types_are_named_in_json_terms() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {

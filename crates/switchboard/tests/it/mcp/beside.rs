@@ -59,7 +59,7 @@ fn stateless(served: &Served, agent: &str, more: Value) -> Value {
 }
 
 #[test]
-fn m21_a_paused_call_goes_on_for_its_own_agent_only() {
+fn paused_call_resumes_only_for_its_agent() {
     let sandbox = with_child();
     let served = Served::start(&sandbox);
     let paused = stateless(&served, "alice", json!({}));
@@ -75,7 +75,7 @@ fn m21_a_paused_call_goes_on_for_its_own_agent_only() {
 }
 
 #[test]
-fn unread_mail_rides_on_the_results_of_suites() {
+fn suite_results_carry_unread_mail() {
     let sandbox = with_child();
     let served = Served::start(&sandbox);
     for (name, client) in [("stdio", stdio(&sandbox, None)), ("http", Client::streamable(&served, None))] {
@@ -92,7 +92,7 @@ fn unread_mail_rides_on_the_results_of_suites() {
 }
 
 #[test]
-fn what_is_listed_flat_is_passed_on_unchanged() {
+fn flat_tools_are_forwarded_unchanged() {
     let sandbox = with_child();
     let config = json!({ "suites": { "child": { "expose": "flat" } } });
     files::put(sandbox.path().join("switchboard.config.json"), config.to_string());

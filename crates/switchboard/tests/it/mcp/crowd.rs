@@ -70,7 +70,7 @@ fn mcp_crowd_of_sixty_four_clients() {
 }
 
 #[test]
-fn mcp_two_clients_in_two_transports() {
+fn two_clients_use_two_transports() {
     let sandbox = Sandbox::with_agents(BINARY, &[]);
     let served = Served::start(&sandbox);
     let mut reader = Client::sse(&served, None).registered("reader");

@@ -30,7 +30,7 @@ fn stateless_wait(served: &Served, agent: &str) -> Request {
 }
 
 #[test]
-fn m13_a_wait_whose_client_is_gone_takes_no_mail() {
+fn wait_of_closed_client_consumes_no_mail() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     let mut alice = Client::streamable(&served, None).registered("alice");
@@ -57,7 +57,7 @@ fn m13_a_wait_whose_client_is_gone_takes_no_mail() {
 }
 
 #[test]
-fn m15_a_wait_without_a_session_has_its_headers_at_once() {
+fn sessionless_wait_sends_headers_at_once() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     // The head of the answer is there before there is anything to answer.
@@ -70,7 +70,7 @@ fn m15_a_wait_without_a_session_has_its_headers_at_once() {
 }
 
 #[test]
-fn health_is_told_while_tools_are_busy() {
+fn health_answers_while_tools_are_busy() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     let waits: Vec<_> = (0..8).map(|_| stateless_wait(&served, "codex").send(served.port).unwrap()).collect();

@@ -20,7 +20,7 @@ fn with_mail_for_bob() -> (Sandbox, Served, Client, String) {
 }
 
 #[test]
-fn mcp_identity_nobody_reads_the_mail_of_others() {
+fn agent_cannot_read_foreign_mail() {
     let (sandbox, served, mut bob, id) = with_mail_for_bob();
     for (name, client) in each(&sandbox, &served) {
         let mut alice = client.registered(&format!("alice {name}"));
@@ -61,7 +61,7 @@ fn mcp_identity_nobody_reads_the_mail_of_others() {
 }
 
 #[test]
-fn mcp_identity_a_cursor_or_an_id_of_others_opens_nothing() {
+fn foreign_cursor_or_id_opens_nothing() {
     let (sandbox, served, mut bob, _) = with_mail_for_bob();
     sandbox.send("carol", "bob", "the second for bob");
     let page = bob.ok("check_inbox", json!({ "limit": 1 }));
@@ -76,7 +76,7 @@ fn mcp_identity_a_cursor_or_an_id_of_others_opens_nothing() {
 }
 
 #[test]
-fn mcp_identity_a_name_in_use_is_refused() {
+fn name_in_use_is_refused() {
     let (sandbox, served, bob, _) = with_mail_for_bob();
     let register = |client: &mut Client| client.refused("register_chat_agent", json!({ "name": "Bob" }));
     for mut client in [Client::streamable(&served, None), Client::sse(&served, None)] {
@@ -106,7 +106,7 @@ fn mcp_identity_a_name_in_use_is_refused() {
 }
 
 #[test]
-fn mcp_identity_is_what_was_configured() {
+fn identity_is_the_configured_one() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
     let served = Served::start(&sandbox);
     let id = sandbox.run_as("carol", ["send", "carol", "a note to myself"]).ok();
@@ -135,7 +135,7 @@ fn mcp_identity_is_what_was_configured() {
 }
 
 #[test]
-fn mcp_identity_without_a_name_nothing_is_sent_or_read() {
+fn unnamed_session_sends_and_reads_nothing() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
     let served = Served::start(&sandbox);
     for (name, mut client) in each(&sandbox, &served) {
@@ -156,7 +156,7 @@ fn mcp_identity_without_a_name_nothing_is_sent_or_read() {
 }
 
 #[test]
-fn mcp_identity_a_session_of_others_cannot_be_used() {
+fn foreign_session_cannot_be_used() {
     let sandbox = Sandbox::with_agents(BINARY, &[]);
     let served = Served::start(&sandbox);
     let streamable = Client::streamable(&served, Some("bob"));
@@ -199,7 +199,7 @@ fn mcp_identity_a_session_of_others_cannot_be_used() {
 }
 
 #[test]
-fn mcp_identity_that_was_configured_cannot_be_registered_by_others() {
+fn configured_name_cannot_be_registered_by_others() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
     let served = Served::start(&sandbox);
     let mut by_env = stdio(&sandbox, Some("eve"));
@@ -223,7 +223,7 @@ fn mcp_identity_that_was_configured_cannot_be_registered_by_others() {
 }
 
 #[test]
-fn mcp_identity_an_id_is_meant_in_the_own_mailbox() {
+fn message_id_resolves_in_own_mailbox() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol", "q", "q2"]);
     let served = Served::start(&sandbox);
     for mailbox in ["q", "q2"] {
@@ -251,7 +251,7 @@ fn mcp_identity_an_id_is_meant_in_the_own_mailbox() {
 }
 
 #[test]
-fn mcp_identity_a_registration_that_failed_makes_nobody_of_a_session() {
+fn failed_registration_sets_no_identity() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let served = Served::start(&sandbox);
     for (name, mut client) in each(&sandbox, &served) {

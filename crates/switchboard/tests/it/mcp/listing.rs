@@ -33,7 +33,7 @@ fn tokens(tools: &Value) -> usize {
 }
 
 #[test]
-fn mcp_list_is_the_same_for_everyone_and_after_a_restart() {
+fn tool_list_is_stable_across_restarts() {
     let sandbox = workspace();
     let mut first = Value::Null;
     for round in 0..2 {
@@ -54,7 +54,7 @@ fn mcp_list_is_the_same_for_everyone_and_after_a_restart() {
 }
 
 #[test]
-fn mcp_list_costs_what_the_profile_promises() {
+fn tool_list_meets_profile_token_budget() {
     let sandbox = workspace();
     let mut before: Vec<Value> = Vec::new();
     for profile in PROFILES {
@@ -75,7 +75,7 @@ fn mcp_list_costs_what_the_profile_promises() {
 }
 
 #[test]
-fn mcp_list_leaves_out_what_the_profile_leaves_out() {
+fn tool_list_omits_tools_outside_profile() {
     let sandbox = workspace();
     choose(&sandbox, "minimal");
     let served = Served::start(&sandbox);
@@ -98,7 +98,7 @@ fn mcp_list_leaves_out_what_the_profile_leaves_out() {
 }
 
 #[test]
-fn mcp_list_of_an_unknown_profile_is_an_error() {
+fn unknown_profile_is_an_error() {
     let sandbox = workspace();
     choose(&sandbox, "everything");
     for args in [&["mcp"][..], &["serve", "--port", "0"]] {

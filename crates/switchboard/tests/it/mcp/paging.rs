@@ -47,7 +47,7 @@ fn ids(data: &Value) -> Vec<String> {
 }
 
 #[test]
-fn mcp_paging_reaches_every_one_of_ten_thousand_messages_once() {
+fn mcp_paging_reaches_each_message_once() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let bodies = (0..10_000).map(|number| format!("message {number} {}", "w".repeat(600))).collect();
@@ -79,7 +79,7 @@ fn mcp_paging_reaches_every_one_of_ten_thousand_messages_once() {
 }
 
 #[test]
-fn mcp_paging_shows_a_payload_of_a_megabyte_piece_by_piece() {
+fn megabyte_payload_is_shown_in_parts() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
     let served = Served::start(&sandbox);
     // One byte a character, and four: what counts for a model is neither, but both are bounded.

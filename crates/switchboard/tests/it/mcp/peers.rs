@@ -66,11 +66,11 @@ fn check(mut script: Command, transport: &str, revision: Option<&str>) {
 }
 
 #[test]
-fn peers_typescript_sdk_over_every_transport() {
+fn typescript_sdk_over_every_transport() {
     let found = tools::node().and_then(|node| Ok((node, tools::installed("npm/@modelcontextprotocol/sdk")?)));
     let (node, sdk) = match found {
         Ok(found) => found,
-        Err(reason) => return tools::skip("peers_typescript_sdk_over_every_transport", &reason),
+        Err(reason) => return tools::skip("typescript_sdk_over_every_transport", &reason),
     };
     thread::scope(|scope| {
         for transport in TRANSPORTS {
@@ -82,10 +82,10 @@ fn peers_typescript_sdk_over_every_transport() {
 }
 
 #[test]
-fn peers_python_sdk_over_every_transport_and_revision() {
+fn python_sdk_over_every_transport_and_revision() {
     let python = match tools::installed("pypi/mcp") {
         Ok(venv) => venv.join("bin/python"),
-        Err(reason) => return tools::skip("peers_python_sdk_over_every_transport_and_revision", &reason),
+        Err(reason) => return tools::skip("python_sdk_over_every_transport_and_revision", &reason),
     };
     thread::scope(|scope| {
         for (mode, revision) in [("legacy", "2025-11-25"), ("auto", "2026-07-28")] {
@@ -124,11 +124,11 @@ impl Inspector {
 }
 
 #[test]
-fn peers_inspector_lists_and_calls_over_every_transport() {
+fn inspector_lists_and_calls_over_every_transport() {
     let inspector = match Inspector::find() {
         Ok(inspector) => inspector,
         Err(reason) => {
-            return tools::skip("peers_inspector_lists_and_calls_over_every_transport", &reason);
+            return tools::skip("inspector_lists_and_calls_over_every_transport", &reason);
         }
     };
     let sandbox = workspace();

@@ -53,7 +53,7 @@ fn break_off(served: &Served, request: &Request, body: &Value, tenths: usize) {
 }
 
 #[test]
-fn mcp_retry_after_a_connection_that_broke() {
+fn retry_after_broken_connection_is_deduplicated() {
     for transport in ["streamable", "sse"] {
         let sandbox = workspace();
         let served = Served::start(&sandbox);
@@ -79,7 +79,7 @@ fn mcp_retry_after_a_connection_that_broke() {
 }
 
 #[test]
-fn mcp_retry_after_a_process_that_was_killed() {
+fn retry_after_killed_process_is_deduplicated() {
     let sandbox = workspace();
     let count = 10;
     for number in 0..count {
@@ -95,7 +95,7 @@ fn mcp_retry_after_a_process_that_was_killed() {
 }
 
 #[test]
-fn mcp_an_empty_text_stands_for_nothing() {
+fn empty_text_counts_as_absent() {
     let sandbox = workspace();
     let mut claude = stdio(&sandbox, Some("claude"));
     for text in ["first", "second"] {
@@ -112,7 +112,7 @@ fn mcp_an_empty_text_stands_for_nothing() {
 }
 
 #[test]
-fn mcp_an_id_of_json_rpc_is_no_word_for_a_message() {
+fn json_rpc_id_is_no_idempotency_key() {
     let sandbox = workspace();
     let _served = Served::start(&sandbox);
     // Answered by `serve`, to which calls are recognisable, should it end in the middle.

@@ -22,7 +22,7 @@ fn health(served: &Served) -> Value {
 }
 
 #[test]
-fn serving_is_announced_as_the_protocol_says_and_taken_back() {
+fn server_info_is_announced_and_withdrawn() {
     let sandbox = workspace();
     let mut served = Served::start(&sandbox);
     let info = server_info(&sandbox).unwrap();
@@ -52,7 +52,7 @@ fn serving_is_announced_as_the_protocol_says_and_taken_back() {
 }
 
 #[test]
-fn serving_replaces_what_a_killed_one_left() {
+fn stale_server_info_is_replaced() {
     let sandbox = workspace();
     let mut killed = Served::start(&sandbox);
     killed.running.kill();
@@ -67,7 +67,7 @@ fn serving_replaces_what_a_killed_one_left() {
 }
 
 #[test]
-fn serving_that_was_killed_is_told_by_the_doctor() {
+fn doctor_reports_killed_server() {
     let sandbox = workspace();
     let mut killed = Served::start(&sandbox);
     let told = || sandbox.ok(["doctor"]);
@@ -82,7 +82,7 @@ fn serving_that_was_killed_is_told_by_the_doctor() {
 }
 
 #[test]
-fn serving_twice_names_the_first_and_leaves_its_files_alone() {
+fn second_server_names_the_first() {
     let sandbox = workspace();
     let mut served = Served::start(&sandbox);
     let (info, token) = (server_info(&sandbox), std::fs::read(sandbox.file("auth_token")).unwrap());
@@ -99,7 +99,7 @@ fn serving_twice_names_the_first_and_leaves_its_files_alone() {
 }
 
 #[test]
-fn serving_draws_a_new_token_unless_it_is_to_keep_it() {
+fn token_is_regenerated_unless_configured() {
     let sandbox = workspace();
     let mode = || sandbox.file("auth_token").metadata().unwrap().permissions().mode() & 0o777;
     let list = |served: &Served, token: &str| {
@@ -128,7 +128,7 @@ fn serving_draws_a_new_token_unless_it_is_to_keep_it() {
 }
 
 #[test]
-fn serving_never_logs_the_token() {
+fn token_is_never_logged() {
     let sandbox = workspace();
     let mut command = sandbox.command(["serve", "--port", "0", "--json"]);
     let mut served = Served::of(&sandbox, Running::start(command.env("SWITCHBOARD_LOG", "trace")));
@@ -153,7 +153,7 @@ fn serving_never_logs_the_token() {
 }
 
 #[test]
-fn serving_without_the_token_is_refused_everywhere_but_for_health() {
+fn missing_token_is_refused_except_for_health() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
@@ -190,10 +190,10 @@ wait
 "#;
 
 #[test]
-fn serving_takes_first_free_port_then_any() {
+fn first_free_port_is_used_then_any() {
     let probe = tools::run(command("unshare").args(["-rn", "true"]));
     if let Err(reason) = probe {
-        return tools::skip("serving_takes_first_free_port_then_any", &reason);
+        return tools::skip("first_free_port_is_used_then_any", &reason);
     }
     let sandbox = Sandbox::bare(BINARY);
     for number in 1..=6 {
@@ -220,7 +220,7 @@ fn serving_takes_first_free_port_then_any() {
 }
 
 #[test]
-fn serving_on_a_port_that_is_taken_says_which() {
+fn occupied_port_is_named() {
     let sandbox = workspace();
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

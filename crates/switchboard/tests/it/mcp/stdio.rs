@@ -27,7 +27,7 @@ fn leave_waiting(client: &mut Client) {
 }
 
 #[test]
-fn mcp_ends_when_stdin_ends_although_a_call_waits() {
+fn closed_stdin_ends_despite_waiting_call() {
     let sandbox = workspace();
     let mut client = stdio(&sandbox, None);
     leave_waiting(&mut client);
@@ -38,7 +38,7 @@ fn mcp_ends_when_stdin_ends_although_a_call_waits() {
 }
 
 #[test]
-fn mcp_ends_when_asked_although_a_call_waits() {
+fn signal_ends_despite_waiting_call() {
     let sandbox = workspace();
     let mut client = stdio(&sandbox, None);
     leave_waiting(&mut client);
@@ -57,7 +57,7 @@ fn below_a_shell(sandbox: &Sandbox) -> Client {
 }
 
 #[test]
-fn mcp_ends_when_its_parent_is_killed_although_others_hold_the_pipe() {
+fn killed_parent_ends_despite_open_pipe() {
     let sandbox = workspace();
     let mut client = below_a_shell(&sandbox);
     leave_waiting(&mut client);
@@ -79,7 +79,7 @@ fn below_npx(sandbox: &Sandbox, shell: bool) -> Client {
 }
 
 #[test]
-fn mcp_ends_below_a_wrapper_when_stdin_ends() {
+fn closed_stdin_ends_below_wrapper() {
     for shell in [false, true] {
         let sandbox = workspace();
         let mut client = below_npx(&sandbox, shell);
@@ -92,7 +92,7 @@ fn mcp_ends_below_a_wrapper_when_stdin_ends() {
 }
 
 #[test]
-fn mcp_ends_below_a_wrapper_that_is_killed() {
+fn killed_wrapper_ends_server() {
     let sandbox = workspace();
     let mut client = below_npx(&sandbox, false);
     leave_waiting(&mut client);
@@ -102,7 +102,7 @@ fn mcp_ends_below_a_wrapper_that_is_killed() {
 }
 
 #[test]
-fn mcp_writes_nothing_but_the_protocol_to_stdout() {
+fn stdout_has_only_the_protocol() {
     let sandbox = workspace();
     let mut command = sandbox.session(["mcp", "-vvv"]);
     command.env("SWITCHBOARD_LOG", "trace").stdin(Stdio::piped());
@@ -142,7 +142,7 @@ fn mcp_writes_nothing_but_the_protocol_to_stdout() {
 }
 
 #[test]
-fn mcp_results_have_the_shape_of_the_sessions_revision() {
+fn results_follow_the_session_revision() {
     let sandbox = workspace();
     let mut client = stdio(&sandbox, None);
     client.ok("register_chat_agent", json!({ "name": "codex" }));
@@ -155,7 +155,7 @@ fn mcp_results_have_the_shape_of_the_sessions_revision() {
 
 /// Calls of one client are journaled in the order in which it made them, however many it makes without waiting.
 #[test]
-fn mcp_pipelined_sends_keep_their_order() {
+fn pipelined_sends_retain_their_order() {
     const CALLS: usize = 250;
     for is_served in [false, true] {
         let sandbox = workspace();

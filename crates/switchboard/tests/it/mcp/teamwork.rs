@@ -9,7 +9,7 @@ use crate::terminal::person::Person;
 use crate::{BINARY, workspace};
 
 #[test]
-fn mcp_teamwork_every_member_gets_its_message_and_its_persona() {
+fn members_get_message_and_persona() {
     let sandbox = Sandbox::with_agents(BINARY, &[]);
     let persona = "You review. Be kind, be exact.";
     files::put(sandbox.path().join(".agent/personas/roles/reviewer.md"), persona);
@@ -61,7 +61,7 @@ fn lead_assigns(lead: &mut Client, name: &str, served: &Served) -> Client {
 }
 
 #[test]
-fn mcp_teamwork_a_workflow_from_start_to_end() {
+fn workflow_from_start_to_end() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     let mut lead = Client::streamable(&served, None).registered("lead");
@@ -103,7 +103,7 @@ fn mcp_teamwork_a_workflow_from_start_to_end() {
 }
 
 #[test]
-fn mcp_teamwork_a_line_is_typed_into_a_terminal() {
+fn line_is_typed_into_a_terminal() {
     let sandbox = workspace();
     let mut person = Person::sit_down(&sandbox, &["run", "--name", "term", "--", "cat"]);
     let is_there = || {

@@ -55,7 +55,7 @@ fn check(sandbox: &Sandbox, served: &Served, name: &str, client: Client) {
 }
 
 #[test]
-fn mcp_wait_wakes_however_the_mail_comes() {
+fn wait_wakes_for_mail_of_any_door() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
@@ -64,7 +64,7 @@ fn mcp_wait_wakes_however_the_mail_comes() {
 }
 
 #[test]
-fn mcp_wait_by_pipes_needs_no_server() {
+fn pipe_wait_needs_no_server() {
     let sandbox = workspace();
     let mut client = stdio(&sandbox, Some("codex"));
     let waiting = begin(&mut client);
@@ -73,7 +73,7 @@ fn mcp_wait_by_pipes_needs_no_server() {
 }
 
 #[test]
-fn mcp_wait_says_that_it_goes_on_and_can_be_called_off() {
+fn wait_reports_progress_and_can_be_cancelled() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     let mut waiting: Vec<(&str, Client, i64)> = each(&sandbox, &served)
@@ -98,7 +98,7 @@ fn mcp_wait_says_that_it_goes_on_and_can_be_called_off() {
 }
 
 #[test]
-fn mcp_wait_ends_with_its_time() {
+fn wait_ends_at_its_timeout() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
@@ -111,7 +111,7 @@ fn mcp_wait_ends_with_its_time() {
 }
 
 #[test]
-fn mcp_unread_mail_rides_on_every_answer() {
+fn every_answer_carries_unread_mail() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {

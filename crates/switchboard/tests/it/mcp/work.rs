@@ -8,7 +8,7 @@ use super::stdio;
 use crate::workspace;
 
 #[test]
-fn x5_mcp_one_session_gets_a_task_and_a_late_one_is_refused() {
+fn task_claim_refuses_second_and_expired_holder() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
     let mut claude = stdio(&sandbox, None).registered("claude");
@@ -37,7 +37,7 @@ fn x5_mcp_one_session_gets_a_task_and_a_late_one_is_refused() {
 }
 
 #[test]
-fn x6_mcp_files_of_another_agent_are_refused_and_can_be_given_up() {
+fn reserved_files_are_refused_and_released() {
     let sandbox = workspace();
     let mut claude = stdio(&sandbox, None).registered("claude");
     let mut codex = stdio(&sandbox, None).registered("codex");

@@ -31,10 +31,9 @@ fn check(url: &str, right: &Value, wrong: &Value, complaint: &str) {
 }
 
 #[test]
-fn a_password_is_told_to_the_server_and_to_nobody_else() {
+fn password_reaches_only_the_server() {
     let users = "authorization { users: [ { user: hub, password: hunter2 } ] }";
-    let Some(server) = server("a_password_is_told_to_the_server_and_to_nobody_else", Release::Newest, users)
-    else {
+    let Some(server) = server("password_reaches_only_the_server", Release::Newest, users) else {
         return;
     };
     let right = json!({"user": "hub", "password": "hunter2"});
@@ -43,20 +42,18 @@ fn a_password_is_told_to_the_server_and_to_nobody_else() {
 }
 
 #[test]
-fn a_token_is_told_to_the_server_and_to_nobody_else() {
+fn token_reaches_only_the_server() {
     let token = "authorization { token: hunter2 }";
-    let Some(server) = server("a_token_is_told_to_the_server_and_to_nobody_else", Release::Oldest, token)
-    else {
+    let Some(server) = server("token_reaches_only_the_server", Release::Oldest, token) else {
         return;
     };
     check(&server.url(), &json!({"token": "hunter2"}), &json!({"token": "wr0ng"}), "authorization violation");
 }
 
 #[test]
-fn an_nkey_signs_and_a_file_without_one_is_named() {
+fn nkey_signs_and_bad_file_is_named() {
     let users = format!("authorization {{ users: [ {{ nkey: {PUBLIC} }} ] }}");
-    let Some(server) = server("an_nkey_signs_and_a_file_without_one_is_named", Release::Newest, &users)
-    else {
+    let Some(server) = server("nkey_signs_and_bad_file_is_named", Release::Newest, &users) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -68,8 +65,8 @@ fn an_nkey_signs_and_a_file_without_one_is_named() {
 }
 
 #[test]
-fn a_credentials_file_is_what_a_server_with_operators_asks_for() {
-    let test = "a_credentials_file_is_what_a_server_with_operators_asks_for";
+fn credentials_file_satisfies_operator_server() {
+    let test = "credentials_file_satisfies_operator_server";
     let operator = Authority::new();
     let Some(server) = server(test, Release::Newest, &operator.config) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -177,8 +174,8 @@ fn hubs_work_within_documented_permissions() {
 }
 
 #[test]
-fn a_connection_is_encrypted_and_a_stranger_is_not_trusted() {
-    let test = "a_connection_is_encrypted_and_a_stranger_is_not_trusted";
+fn connection_is_encrypted_and_rejects_unknown_certificate() {
+    let test = "connection_is_encrypted_and_rejects_unknown_certificate";
     let folder = tempfile::tempdir().unwrap();
     if let Err(reason) = certify(folder.path()) {
         return tools::skip(test, &reason);

@@ -14,8 +14,8 @@ use super::hub::{
 use super::{runtime, server};
 
 #[test]
-fn the_server_is_killed_and_restarted_mid_traffic() {
-    let test = "the_server_is_killed_and_restarted_mid_traffic";
+fn server_killed_and_restarted_mid_traffic() {
+    let test = "server_killed_and_restarted_mid_traffic";
     let Some(mut server) = server(test, Release::Newest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
@@ -74,8 +74,8 @@ fn crash_killed_server_keeps_order_of_burst() {
 
 /// The server recognises what is published again for a tenth of a second only: the hub itself has to know.
 #[test]
-fn a_hub_is_killed_mid_publish_and_knows_what_it_has_published() {
-    let test = "a_hub_is_killed_mid_publish_and_knows_what_it_has_published";
+fn hub_killed_mid_publish_republishes_nothing() {
+    let test = "hub_killed_mid_publish_republishes_nothing";
     let Some(server) = server(test, Release::Newest, "") else { return };
     runtime().block_on(async {
         let context = jetstream::new(async_nats::connect(server.url()).await.unwrap());
@@ -112,8 +112,8 @@ fn a_hub_is_killed_mid_publish_and_knows_what_it_has_published() {
 }
 
 #[test]
-fn a_hub_that_takes_in_is_killed_and_takes_each_in_once() {
-    let test = "a_hub_that_takes_in_is_killed_and_takes_each_in_once";
+fn hub_killed_mid_ingest_ingests_once() {
+    let test = "hub_killed_mid_ingest_ingests_once";
     let Some(server) = server(test, Release::Oldest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let mut office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
@@ -132,8 +132,8 @@ fn a_hub_that_takes_in_is_killed_and_takes_each_in_once() {
 }
 
 #[test]
-fn nonsense_in_the_stream_is_skipped_with_a_warning() {
-    let test = "nonsense_in_the_stream_is_skipped_with_a_warning";
+fn malformed_stream_message_is_skipped_with_warning() {
+    let test = "malformed_stream_message_is_skipped_with_warning";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
@@ -176,7 +176,7 @@ fn nonsense_in_the_stream_is_skipped_with_a_warning() {
 }
 
 #[test]
-fn without_a_server_everything_local_goes_on_and_passwords_are_not_shown() {
+fn unreachable_server_affects_no_local_delivery() {
     let url = "nats://hub:hunter2@127.0.0.1:1";
     let mut lab = Linked::start("lab", url, &["codex", "claude"], json!({}));
     lab.send("codex", &["claude", "of ours"]);

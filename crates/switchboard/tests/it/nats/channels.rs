@@ -23,8 +23,8 @@ fn wait_for_post(hub: &Linked, text: &str) -> Value {
 }
 
 #[test]
-fn a_mention_in_another_hub_is_answered_by_a_watcher_there() {
-    let test = "a_mention_in_another_hub_is_answered_by_a_watcher_there";
+fn mention_is_answered_by_remote_watcher() {
+    let test = "mention_is_answered_by_remote_watcher";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let office = Linked::start("office", &server.url(), &[], json!({}));
@@ -47,8 +47,8 @@ fn a_mention_in_another_hub_is_answered_by_a_watcher_there() {
 
 /// Each of two linked hubs sees what the other writes twice: as a file, and by the link.
 #[test]
-fn a_folder_that_linked_hubs_share_has_each_post_once() {
-    let test = "a_folder_that_linked_hubs_share_has_each_post_once";
+fn shared_folder_has_each_post_once() {
+    let test = "shared_folder_has_each_post_once";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let folder = tempfile::tempdir().unwrap();
     let shared = || json!({ "channels": { "root": folder.path() } });
@@ -91,9 +91,9 @@ fn a_folder_that_linked_hubs_share_has_each_post_once() {
 /// Which of the two comes first, the file or what the link brings, is a matter of luck: a question to an agent of the other
 /// hub, its answer and what is said to all have to arrive either way.
 #[test]
-fn in_a_folder_that_linked_hubs_share_every_question_has_one_answer() {
+fn shared_folder_question_has_one_answer() {
     const ROUNDS: usize = 30;
-    let test = "in_a_folder_that_linked_hubs_share_every_question_has_one_answer";
+    let test = "shared_folder_question_has_one_answer";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let folder = tempfile::tempdir().unwrap();
     let shared = || json!({ "channels": { "root": folder.path() } });
@@ -146,8 +146,8 @@ fn in_a_folder_that_linked_hubs_share_every_question_has_one_answer() {
 }
 
 #[test]
-fn what_a_hub_has_to_say_reaches_the_sender_in_another() {
-    let test = "what_a_hub_has_to_say_reaches_the_sender_in_another";
+fn hub_notice_reaches_remote_sender() {
+    let test = "hub_notice_reaches_remote_sender";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let impatient = json!({ "hub": { "unseenSeconds": 1 } });
@@ -164,8 +164,8 @@ fn what_a_hub_has_to_say_reaches_the_sender_in_another() {
 }
 
 #[test]
-fn a_post_to_an_agent_of_another_hub_says_that_it_waits_and_is_no_edit() {
-    let test = "a_post_to_an_agent_of_another_hub_says_that_it_waits_and_is_no_edit";
+fn post_to_remote_agent_shows_waiting() {
+    let test = "post_to_remote_agent_shows_waiting";
     let Some(mut server) = server(test, Release::Newest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let _office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
@@ -190,8 +190,8 @@ fn a_post_to_an_agent_of_another_hub_says_that_it_waits_and_is_no_edit() {
 
 /// A channel looks the same on every hub, whoever a post in it is for.
 #[test]
-fn a_post_to_one_agent_stands_in_the_channel_of_every_hub_and_is_answered_once() {
-    let test = "a_post_to_one_agent_stands_in_the_channel_of_every_hub_and_is_answered_once";
+fn post_to_agent_appears_in_every_hub() {
+    let test = "post_to_agent_appears_in_every_hub";
     let Some(server) = server(test, Release::Oldest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex", "amy"], json!({}));
     // With a mailbox beside its watcher: what is said in the channel is answered there.
@@ -260,8 +260,8 @@ fn a_post_to_one_agent_stands_in_the_channel_of_every_hub_and_is_answered_once()
 
 /// Old files that a hub finds are history there, and news nowhere.
 #[test]
-fn what_is_history_to_a_hub_is_not_brought_to_others() {
-    let test = "what_is_history_to_a_hub_is_not_brought_to_others";
+fn channel_history_is_not_relayed() {
+    let test = "channel_history_is_not_relayed";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &[], json!({}));
     let office = Linked::start("office", &server.url(), &[], json!({}));

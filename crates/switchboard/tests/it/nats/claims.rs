@@ -12,13 +12,13 @@ fn claim(sandbox: &Sandbox, agent: &str, task: &str) -> Ran {
 }
 
 #[test]
-fn x5_one_of_two_hubs_wins_over_the_oldest_server() {
-    one_wins("x5_one_of_two_hubs_wins_over_the_oldest_server", Release::Oldest);
+fn one_hub_wins_over_the_oldest_server() {
+    one_wins("one_hub_wins_over_the_oldest_server", Release::Oldest);
 }
 
 #[test]
-fn x5_one_of_two_hubs_wins_over_the_newest_server() {
-    one_wins("x5_one_of_two_hubs_wins_over_the_newest_server", Release::Newest);
+fn one_hub_wins_over_the_newest_server() {
+    one_wins("one_hub_wins_over_the_newest_server", Release::Newest);
 }
 
 /// Of agents in two hubs that claim one task at once, one wins; and then the next.
@@ -58,7 +58,7 @@ fn one_wins(test: &str, release: Release) {
 }
 
 #[test]
-fn x5_without_a_link_nobody_is_given_a_task_of_all_hubs() {
+fn shared_task_is_refused_without_link() {
     let sandbox = crate::workspace();
     let ran = sandbox.run_as("claude", ["claim", "T", "--everywhere"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");

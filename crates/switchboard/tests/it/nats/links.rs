@@ -7,8 +7,8 @@ use super::hub::Linked;
 use super::server;
 
 #[test]
-fn mail_is_forwarded_to_another_hub_and_answered() {
-    let test = "mail_is_forwarded_to_another_hub_and_answered";
+fn mail_is_forwarded_between_hubs_and_answered() {
+    let test = "mail_is_forwarded_between_hubs_and_answered";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
     let mut lab = Linked::start("lab", &server.url(), &["codex"], json!({}));

@@ -8,8 +8,8 @@ use super::hub::Linked;
 use super::server;
 
 #[test]
-fn a_second_hub_of_one_name_stays_out_until_the_first_has_gone() {
-    let test = "a_second_hub_of_one_name_stays_out_until_the_first_has_gone";
+fn second_hub_of_name_waits_for_first() {
+    let test = "second_hub_of_name_waits_for_first";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let mut first = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
@@ -32,8 +32,8 @@ fn a_second_hub_of_one_name_stays_out_until_the_first_has_gone() {
 }
 
 #[test]
-fn agents_with_much_to_say_about_themselves_do_not_end_the_link() {
-    let test = "agents_with_much_to_say_about_themselves_do_not_end_the_link";
+fn oversized_agent_descriptions_do_not_end_link() {
+    let test = "oversized_agent_descriptions_do_not_end_link";
     let Some(server) = server(test, Release::Newest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));

@@ -9,13 +9,13 @@ use super::hub::{LONG, Linked, in_stream, wait_for_all, write};
 use super::{runtime, server};
 
 #[test]
-fn who_was_shown_a_message_is_told_over_the_oldest_server() {
-    shown_and_done("who_was_shown_a_message_is_told_over_the_oldest_server", Release::Oldest);
+fn seen_receipts_over_the_oldest_server() {
+    shown_and_done("seen_receipts_over_the_oldest_server", Release::Oldest);
 }
 
 #[test]
-fn who_was_shown_a_message_is_told_over_the_newest_server() {
-    shown_and_done("who_was_shown_a_message_is_told_over_the_newest_server", Release::Newest);
+fn seen_receipts_over_the_newest_server() {
+    shown_and_done("seen_receipts_over_the_newest_server", Release::Newest);
 }
 
 fn shown_and_done(test: &str, release: Release) {
@@ -59,9 +59,8 @@ async fn wait_for_states(hub: &Hub, ids: &[MessageId], state: DeliveryState) {
 }
 
 #[test]
-fn what_is_read_while_the_server_is_down_is_told_afterwards_by_a_hub_that_was_killed_and_in_few_words() {
-    let test =
-        "what_is_read_while_the_server_is_down_is_told_afterwards_by_a_hub_that_was_killed_and_in_few_words";
+fn killed_hub_batches_receipts_after_outage() {
+    let test = "killed_hub_batches_receipts_after_outage";
     let Some(mut server) = server(test, Release::Newest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let mut office = Linked::start("office", &server.url(), &["qc-1"], json!({}));

@@ -55,8 +55,8 @@ fn real_claude_in_print_mode_ends() {
 }
 
 #[test]
-fn real_claude_keeps_launcher_name() {
-    let Some((sandbox, program)) = installed("real_claude_keeps_launcher_name") else { return };
+fn real_claude_retains_launcher_name() {
+    let Some((sandbox, program)) = installed("real_claude_retains_launcher_name") else { return };
     let model = Model::start();
     sandbox.ok(["agents", "register", "reviewer"]);
     let (mine, other) = (

@@ -21,8 +21,8 @@ fn program(test: &str) -> Option<String> {
 }
 
 #[test]
-fn an_idle_codex_sees_a_message_within_two_seconds() {
-    let Some(program) = program("an_idle_codex_sees_a_message_within_two_seconds") else { return };
+fn idle_codex_sees_message_within_two_seconds() {
+    let Some(program) = program("idle_codex_sees_message_within_two_seconds") else { return };
     let (sandbox, model) = (workspace(), Model::start());
     let home = sandbox.home().join("codex");
     std::fs::create_dir_all(&home).unwrap();
@@ -54,8 +54,8 @@ fn an_idle_codex_sees_a_message_within_two_seconds() {
 }
 
 #[test]
-fn a_real_codex_is_shown_mail_by_the_hooks_that_install_writes() {
-    let Some(program) = program("a_real_codex_is_shown_mail_by_the_hooks_that_install_writes") else {
+fn real_codex_sees_mail_by_installed_hooks() {
+    let Some(program) = program("real_codex_sees_mail_by_installed_hooks") else {
         return;
     };
     let (sandbox, model) = (workspace(), Model::start());

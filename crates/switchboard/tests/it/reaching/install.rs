@@ -20,7 +20,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_installed_is_what_the_client_reads_and_goes_again() {
+fn installed_settings_are_read_and_removed() {
     let sandbox = workspace();
     let settings = sandbox.path().join(".claude/settings.local.json");
     let theirs = "{\n  // mine\n  \"permissions\": { \"allow\": [\"Bash(ls)\"] },\n  \"hooks\": {\n    \"Stop\": [{ \"hooks\": [{ \"type\": \"command\", \"command\": \"true\" }] }]\n  }\n}\n";
@@ -49,7 +49,7 @@ fn what_is_installed_is_what_the_client_reads_and_goes_again() {
 }
 
 #[test]
-fn the_users_own_settings_are_found_where_the_client_has_them() {
+fn user_settings_are_found_per_client() {
     let sandbox = workspace();
     let home = sandbox.home();
     files::put(home.join("dotfiles/settings.json"), "{}\n");
@@ -77,7 +77,7 @@ fn the_users_own_settings_are_found_where_the_client_has_them() {
 }
 
 #[test]
-fn settings_that_are_not_understood_are_left_alone() {
+fn unknown_settings_stay_untouched() {
     let sandbox = workspace();
     let settings = sandbox.path().join(".claude/settings.local.json");
     for broken in ["{ \"hooks\": ", "{ \"hooks\": [] }"] {
@@ -101,7 +101,7 @@ fn settings_that_are_not_understood_are_left_alone() {
 
 /// I7: the program was moved, and so is what the client starts.
 #[test]
-fn i7_a_program_that_was_moved_is_told_by_doctor_and_written_anew() {
+fn moved_program_is_reported_and_rewritten() {
     let sandbox = workspace();
     sandbox.ok(["install", "claude", "codex"]);
     let files = [".mcp.json", ".claude/settings.local.json", ".codex/config.toml", ".codex/hooks.json"];
@@ -125,7 +125,7 @@ fn i7_a_program_that_was_moved_is_told_by_doctor_and_written_anew() {
 
 /// I1: whatever its editor made of a file stays.
 #[test]
-fn i1_marks_and_line_ends_stay_and_what_could_be_lost_is_refused() {
+fn byte_order_mark_and_line_ends_stay() {
     let sandbox = workspace();
     let servers = sandbox.path().join(".mcp.json");
     let theirs = "\u{feff}{\r\n  // mine\r\n  \"mcpServers\": {\r\n    \"other\": { \"command\": \"x\" }\r\n  }\r\n}\r\n";
@@ -163,7 +163,7 @@ fn i1_marks_and_line_ends_stay_and_what_could_be_lost_is_refused() {
 
 /// I3: an entry that is not ours is left alone, and one that its owner has changed keeps the changes.
 #[test]
-fn i3_entry_of_others_is_not_overwritten() {
+fn foreign_entry_is_not_overwritten() {
     let sandbox = workspace();
     let servers = sandbox.path().join(".mcp.json");
     let theirs = r#"{ "mcpServers": { "switchboard": { "command": "npx", "args": ["other"] } } }"#;
@@ -180,7 +180,7 @@ fn i3_entry_of_others_is_not_overwritten() {
 
 /// I6: the clients' own variables say where their settings are. No client has to be installed, and each file is reported.
 #[test]
-fn i6_moved_settings_are_found() {
+fn moved_settings_are_found() {
     let sandbox = workspace();
     let (claude, codex) = (sandbox.path().join("c"), sandbox.path().join("x"));
     std::fs::create_dir_all(&claude).unwrap();
@@ -202,7 +202,7 @@ fn i6_moved_settings_are_found() {
 
 /// I8: no token is in what is installed, so that a new one concerns no client. I9: every client is named; there is no `--all`.
 #[test]
-fn i8_i9_no_token_is_installed_and_no_client_unasked() {
+fn install_writes_no_token_or_unrequested_client() {
     let sandbox = workspace();
     let mut serve = sandbox.serve();
     let token = text(sandbox.file("auth_token"));

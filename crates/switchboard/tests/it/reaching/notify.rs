@@ -11,7 +11,7 @@ fn told(path: &std::path::Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_program_of_the_person_is_told_of_mail_as_json_and_once() {
+fn notify_program_gets_mail_json_once() {
     let sandbox = workspace();
     let log = sandbox.home().join("told");
     let settings = serde_json::json!({
@@ -51,7 +51,7 @@ fn a_program_of_the_person_is_told_of_mail_as_json_and_once() {
 }
 
 #[test]
-fn a_repository_cannot_have_anything_run_or_mail_forwarded() {
+fn repository_configures_no_program_or_forwarding() {
     let sandbox = workspace();
     let log = sandbox.home().join("told");
     let settings = serde_json::json!({
@@ -65,7 +65,7 @@ fn a_repository_cannot_have_anything_run_or_mail_forwarded() {
 }
 
 #[test]
-fn a_sender_is_told_that_nobody_has_looked() {
+fn sender_gets_notice_of_unread_mail() {
     let sandbox = workspace();
     sandbox.configure_user("{ \"hub\": { \"unseenSeconds\": 1 } }");
     let _serve = sandbox.serve();

@@ -10,7 +10,7 @@ use crate::mcp::stdio;
 use crate::workspace;
 
 #[test]
-fn x10_hooks_tools_and_waiters_at_once_show_each_message_once() {
+fn concurrent_readers_show_each_message_once() {
     const HOOKS: usize = 6;
     let sandbox = workspace();
     for round in 0..3 {

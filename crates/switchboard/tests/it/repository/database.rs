@@ -30,7 +30,7 @@ fn plant(sandbox: &Sandbox, name: &str, content: &[u8]) {
 }
 
 #[test]
-fn cloned_database_does_not_speak_as_person() {
+fn cloned_database_has_no_person_authority() {
     let clone = planted().copy_from_elsewhere();
     // A clone has the database alone, or the mailbox as well; here it has everything.
     let shown = hook(&clone);
@@ -62,7 +62,7 @@ fn cloned_database_alone_shows_nothing() {
 }
 
 #[test]
-fn doctor_leaves_foreign_database_in_place() {
+fn doctor_does_not_move_foreign_database() {
     let clone = planted().copy_from_elsewhere();
     let before = std::fs::read(clone.file("hub.db")).unwrap();
     let doctor = clone.run(["doctor"]);
@@ -100,7 +100,7 @@ fn restored_backup_is_adopted_in_place() {
 }
 
 #[test]
-fn replaced_database_is_noticed() {
+fn replaced_database_is_detected() {
     let sandbox = planted();
     let own = std::fs::read(sandbox.file("hub.db")).unwrap();
     // What a checkout does: the file is another one, its content may be ours but for a message.

@@ -22,7 +22,7 @@ fn script(path: &Path, text: &str) {
 }
 
 #[test]
-fn programs_of_a_repository_do_not_run() {
+fn repository_programs_do_not_run() {
     let sandbox = workspace();
     git(&sandbox, &["init", "-q"]);
     files::put(sandbox.path().join("file"), "one");
@@ -81,7 +81,7 @@ fn committed_files_name_program_on_path() {
 }
 
 #[test]
-fn other_program_of_our_name_is_not_named() {
+fn other_program_of_same_name_is_ignored() {
     let sandbox = bare();
     let bin = sandbox.home().join("bin");
     std::fs::create_dir(&bin).unwrap();

@@ -22,7 +22,7 @@ fn plant(sandbox: &Sandbox, signpost: &Value, mode: u32) {
 }
 
 #[test]
-fn planted_signpost_is_not_believed() {
+fn planted_endpoint_file_is_rejected() {
     let sandbox = workspace();
     let trap = TcpListener::bind("127.0.0.1:0").unwrap();
     trap.set_nonblocking(true).unwrap();
@@ -44,7 +44,7 @@ fn planted_signpost_is_not_believed() {
 }
 
 #[test]
-fn own_signpost_with_changed_address_is_not_believed() {
+fn endpoint_file_with_changed_address_is_rejected() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let path = sandbox.file("router.json");

@@ -68,7 +68,7 @@ fn bodies(sandbox: &Sandbox) -> Vec<String> {
 }
 
 #[test]
-fn planted_log_does_not_speak_as_person() {
+fn planted_log_has_no_person_authority() {
     let (ours, theirs) = ours_and_theirs();
     let log = std::fs::read(theirs.file("hub.db-wal")).unwrap();
     plant(&ours, "hub.db-wal", &log);
@@ -88,7 +88,7 @@ fn planted_log_does_not_speak_as_person() {
 }
 
 #[test]
-fn planted_journal_is_not_played_back() {
+fn planted_journal_is_not_replayed() {
     let (ours, theirs) = ours_and_theirs();
     let victim = ours.home().join("precious");
     files::put(&victim, "precious");
@@ -108,7 +108,7 @@ fn planted_journal_is_not_played_back() {
 }
 
 #[test]
-fn links_as_side_files_lead_nowhere() {
+fn symlinked_side_files_are_not_followed() {
     let (ours, _) = ours_and_theirs();
     let victim = ours.home().join("precious");
     files::put(&victim, "precious");

@@ -36,7 +36,7 @@ fn suite_without_its_variable_is_listed() {
 }
 
 #[test]
-fn init_hands_needed_variables_on() {
+fn init_forwards_needed_variables() {
     let sandbox = bare();
     let servers = json!({ "mcpServers": {
         "github": { "command": "npx", "args": ["server"], "env": { "TOKEN": "${GITHUB_TOKEN}", "H": "${HOME}" } },

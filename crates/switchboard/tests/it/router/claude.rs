@@ -105,8 +105,8 @@ fn claude_own_turn_answers_no_injection() {
 }
 
 #[test]
-fn claude_own_turn_asks_apart() {
-    let Some(mut bench) = Bench::start("claude_own_turn_asks_apart", "ask") else { return };
+fn claude_own_turn_prompts_separately() {
+    let Some(mut bench) = Bench::start("claude_own_turn_prompts_separately", "ask") else { return };
     let (go, made) = (bench.sandbox.path().join("go"), bench.sandbox.path().join("made"));
     bench.router.inject(&format!(
         "{}\nAFTERWARDS RUN touch {}\nSAY started",
@@ -126,8 +126,8 @@ fn claude_own_turn_asks_apart() {
 }
 
 #[test]
-fn claude_asks_stops_and_resumes() {
-    let Some(mut bench) = Bench::start("claude_asks_stops_and_resumes", "ask") else { return };
+fn claude_prompts_stops_and_resumes() {
+    let Some(mut bench) = Bench::start("claude_prompts_stops_and_resumes", "ask") else { return };
     for decision in ["accept", "decline"] {
         let made = bench.sandbox.path().join(decision);
         bench.router.inject(&format!("RUN touch {}", made.display()));

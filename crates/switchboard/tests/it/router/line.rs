@@ -45,7 +45,7 @@ fn hold(name: &str, line: &Value) {
 }
 
 #[test]
-fn what_no_schema_allows_is_found_out() {
+fn schema_violations_are_detected() {
     let caught = |line: Value| std::panic::catch_unwind(|| event(&line.to_string())).is_err();
     let good = json!({
         "protocol": "codeswarm.router.v1", "type": "event", "timestamp": "2026-01-01T00:00:00Z", "seq": 1,

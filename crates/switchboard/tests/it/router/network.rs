@@ -38,7 +38,7 @@ impl Client {
 }
 
 #[test]
-fn tokens_open_the_router_and_each_the_jobs_of_its_owner() {
+fn each_token_opens_its_owner_jobs() {
     let sandbox = workspace();
     let (alice, bob) = ("a".repeat(43), "b".repeat(43));
     let tokens = sandbox.path().join("tokens");

@@ -34,7 +34,7 @@ impl Story {
 }
 
 #[test]
-fn r6_a_router_that_is_killed_loses_no_injection_and_runs_none_twice() {
+fn killed_router_runs_each_injection_once() {
     let sandbox = workspace();
     let runs = sandbox.path().join("runs");
     let script = format!("read -r line || exit 1; echo \"$line\" >> {}; echo done", runs.display());
@@ -102,7 +102,7 @@ fn r6_a_router_that_is_killed_loses_no_injection_and_runs_none_twice() {
 
 /// Some of it is in the node's queue then, some on its way there, and some waits in the journal.
 #[test]
-fn a_flood_that_a_stop_cuts_off_goes_on_in_its_order() {
+fn interrupted_flood_resumes_in_order() {
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
         let sandbox = workspace();
         let mut router = Router::start(&sandbox, &[]);
@@ -154,9 +154,9 @@ fn with_codex(test: &str, sandbox: &Sandbox, model: &Model) -> Option<Router> {
 }
 
 #[test]
-fn codex_says_after_a_kill_what_it_had_got() {
+fn codex_reports_received_input_after_kill() {
     let (sandbox, model) = (workspace(), Model::start());
-    let test = "codex_says_after_a_kill_what_it_had_got";
+    let test = "codex_reports_received_input_after_kill";
     let Some(mut router) = with_codex(test, &sandbox, &model) else { return };
     router.inject("SAY before");
     assert_eq!(router.next_of("turn_complete")["data"]["status"], "completed");
@@ -175,9 +175,9 @@ fn codex_says_after_a_kill_what_it_had_got() {
 }
 
 #[test]
-fn a_question_that_nobody_answered_before_a_kill_is_told_to_be_over_once() {
+fn unanswered_question_expires_once_after_kill() {
     let (sandbox, model) = (workspace(), Model::start());
-    let test = "a_question_that_nobody_answered_before_a_kill_is_told_to_be_over_once";
+    let test = "unanswered_question_expires_once_after_kill";
     let Some(mut router) = with_codex(test, &sandbox, &model) else { return };
     router.inject("RUN touch made");
     let asked = router.next_of("approval_required");
@@ -206,7 +206,7 @@ fn a_question_that_nobody_answered_before_a_kill_is_told_to_be_over_once() {
 }
 
 #[test]
-fn no_worker_outlives_a_router_that_is_killed() {
+fn killed_router_leaves_no_worker() {
     let sandbox = workspace();
     let pids = sandbox.path().join("pids");
     let script =
@@ -230,7 +230,7 @@ fn no_worker_outlives_a_router_that_is_killed() {
 }
 
 #[test]
-fn a_damaged_log_is_no_reason_to_stop() {
+fn damaged_log_does_not_stop_router() {
     let sandbox = workspace();
     files::put(sandbox.file("router/events-00000000000000000001.ndjson"), "not an event\n");
     let mut router = Router::start(&sandbox, &[]);

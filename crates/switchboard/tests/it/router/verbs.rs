@@ -55,7 +55,7 @@ fn is_refused(ran: &Ran, code: i32, part: &str) {
 }
 
 #[test]
-fn nobody_has_to_agree_to_what_is_not_shown() {
+fn approval_is_never_given_unseen() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let script = sandbox.path().join("asking.py");
@@ -115,7 +115,7 @@ for line in sys.stdin:
 "#;
 
 #[test]
-fn w5_approval_shows_all_of_command_and_its_hash() {
+fn approval_shows_full_command_and_hash() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let script = sandbox.path().join("asking.py");
@@ -150,7 +150,7 @@ fn w5_approval_shows_all_of_command_and_its_hash() {
 }
 
 #[test]
-fn a_job_with_several_nodes_is_stopped_as_a_whole_and_otherwise_a_node_has_to_be_named() {
+fn job_with_several_nodes_needs_node_name() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let job = launch(&sandbox, &["command", "--nodes", "2", "--", "sleep", "1000"]);
@@ -174,7 +174,7 @@ fn a_job_with_several_nodes_is_stopped_as_a_whole_and_otherwise_a_node_has_to_be
 }
 
 #[test]
-fn an_injection_that_is_not_waited_for_is_told_by_its_ids_alone() {
+fn unawaited_injection_prints_ids_only() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let job = launch(&sandbox, &["command", "--nodes", "8", "--", "false"]);
@@ -187,7 +187,7 @@ fn an_injection_that_is_not_waited_for_is_told_by_its_ids_alone() {
 }
 
 #[test]
-fn whoever_follows_a_job_is_told_that_the_router_has_gone() {
+fn job_follower_sees_router_end() {
     let sandbox = workspace();
     let mut serve = sandbox.serve();
     let job = launch(&sandbox, &["echo"]);
@@ -201,7 +201,7 @@ fn whoever_follows_a_job_is_told_that_the_router_has_gone() {
 }
 
 #[test]
-fn a_job_is_named_as_its_nodes_are() {
+fn job_name_follows_node_rules() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let job = launch(&sandbox, &["echo"]);
@@ -216,7 +216,7 @@ fn a_job_is_named_as_its_nodes_are() {
 }
 
 #[test]
-fn logs_are_those_of_a_node_also_when_it_has_written_nothing_or_very_much() {
+fn logs_show_node_output_of_any_size() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let silent = launch(&sandbox, &["echo"]);
@@ -234,7 +234,7 @@ fn logs_are_those_of_a_node_also_when_it_has_written_nothing_or_very_much() {
 }
 
 #[test]
-fn nobody_is_attached_to_what_will_never_say_anything() {
+fn attach_refuses_ended_or_unknown_node() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let job = launch(&sandbox, &["echo"]);
@@ -253,7 +253,7 @@ fn nobody_is_attached_to_what_will_never_say_anything() {
 }
 
 #[test]
-fn a_launch_takes_variables_from_here_and_says_what_it_cannot_do() {
+fn launch_inherits_variables_and_reports_limits() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let mut command =

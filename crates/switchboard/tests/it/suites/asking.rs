@@ -21,7 +21,7 @@ fn roots(name: &str) -> Value {
 }
 
 #[test]
-fn suites_p15_calls_of_one_client_ask_beside_one_another_and_outside_of_calls() {
+fn concurrent_calls_query_their_client() {
     let sandbox = sandbox();
     add(&sandbox, "asker", &fixture("asker.py"));
     let mut client = able(&sandbox);
@@ -51,7 +51,7 @@ fn asking(client: &mut Client, name: &str, arguments: &Value, asks: &str, answer
 }
 
 #[test]
-fn suites_p15_every_tool_of_everything_that_needs_its_client_works_through_the_suite() {
+fn everything_tools_reach_their_client() {
     let server = match npm("everything", &[]) {
         Ok(server) => server,
         Err(reason) => return tools::skip("suites_p15_everything", &reason),

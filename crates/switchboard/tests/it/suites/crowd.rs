@@ -13,7 +13,7 @@ const HOSTS: usize = 100;
 const CALLS: usize = 100;
 
 #[test]
-fn suites_crowd_of_a_hundred_hosts_on_one_server() {
+fn hundred_hosts_share_one_server() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
     let mut served = Served::start(&sandbox);

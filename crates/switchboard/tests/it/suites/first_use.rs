@@ -6,7 +6,7 @@ use test_support::files::{chmod, put};
 use super::{add, call, client, fixture, sandbox};
 
 #[test]
-fn suites_a_server_that_is_downloaded_first_answers_the_first_call() {
+fn downloaded_server_answers_first_call() {
     let sandbox = sandbox();
     put(sandbox.path().join("switchboard.config.json"), r#"{ "timeouts": { "childSpawnMs": 100 } }"#);
     // As npx does where it has nobody to show its progress to.
@@ -23,7 +23,7 @@ fn suites_a_server_that_is_downloaded_first_answers_the_first_call() {
 }
 
 #[test]
-fn suites_a_model_that_calls_a_servers_tool_as_its_own_is_told_the_way() {
+fn direct_tool_call_explains_call_tool() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
     sandbox.ok(["suite", "warm"]);

@@ -20,7 +20,7 @@ fn lists(sandbox: &test_support::Sandbox, name: &str, lists: &Value) {
 }
 
 #[test]
-fn suites_p19_a_schema_that_leads_in_circles_ends_nothing() {
+fn cyclic_schema_is_harmless() {
     let sandbox = sandbox();
     let schema = json!({
         "type": "object", "properties": { "x": { "$ref": "#/$defs/j" } },
@@ -37,7 +37,7 @@ fn suites_p19_a_schema_that_leads_in_circles_ends_nothing() {
 }
 
 #[test]
-fn suites_p21_a_loop_is_seen_also_where_serve_runs() {
+fn proxy_loop_is_detected_under_serve() {
     let sandbox = sandbox();
     add(&sandbox, "me", &[BINARY.to_owned(), "mcp".to_owned()]);
     let served = Served::start(&sandbox);
@@ -48,7 +48,7 @@ fn suites_p21_a_loop_is_seen_also_where_serve_runs() {
 }
 
 #[test]
-fn suites_what_a_server_logs_is_for_the_client_that_called_it() {
+fn server_logs_reach_the_calling_client() {
     let sandbox = sandbox();
     add(&sandbox, "flood", &fixture("flood.py"));
     let served = Served::start(&sandbox);
@@ -64,7 +64,7 @@ fn suites_what_a_server_logs_is_for_the_client_that_called_it() {
 }
 
 #[test]
-fn suites_what_is_in_the_way_of_a_server_is_said() {
+fn blocked_server_reports_its_reason() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
     put(
@@ -78,7 +78,7 @@ fn suites_what_is_in_the_way_of_a_server_is_said() {
 }
 
 #[test]
-fn suites_logs_are_found_whatever_the_server_is_called() {
+fn logs_are_found_for_any_server_name() {
     let sandbox = sandbox();
     add(&sandbox, "my notes.v2", &fixture("chatty.py"));
     sandbox.run(["suite", "introspect", "my notes.v2"]);
@@ -86,7 +86,7 @@ fn suites_logs_are_found_whatever_the_server_is_called() {
 }
 
 #[test]
-fn suites_a_call_that_fails_fails_for_programs_too() {
+fn failed_call_sets_the_exit_code() {
     let sandbox = sandbox();
     lists(&sandbox, "box", &json!({ "tools": [{ "name": "fails", "inputSchema": { "type": "object" } }] }));
     let ran = sandbox.run(["--json", "suite", "call", "box", "fails"]);
@@ -95,7 +95,7 @@ fn suites_a_call_that_fails_fails_for_programs_too() {
 }
 
 #[test]
-fn suites_what_is_listed_one_by_one_keeps_all_that_the_server_says_of_it() {
+fn flat_tools_retain_server_annotations() {
     let sandbox = sandbox();
     let tool = json!({
         "name": "t", "title": "T", "inputSchema": { "type": "object", "x": 1 },

@@ -60,7 +60,7 @@ fn alive(pids: &BTreeSet<i32>) -> Vec<i32> {
 }
 
 #[test]
-fn suites_p12_nothing_is_left_when_the_host_hangs_up() {
+fn disconnected_host_leaves_no_server() {
     let sandbox = sandbox();
     let pids = sandbox.path().join("pids");
     stubborn(&sandbox, &pids);
@@ -74,7 +74,7 @@ fn suites_p12_nothing_is_left_when_the_host_hangs_up() {
 }
 
 #[test]
-fn suites_p12_nothing_is_left_when_the_host_is_killed() {
+fn killed_host_leaves_no_server() {
     let rounds = std::env::var("SWITCHBOARD_ORPHAN_ROUNDS")
         .ok()
         .and_then(|rounds| rounds.parse().ok())
@@ -107,7 +107,7 @@ fn suites_p12_nothing_is_left_when_the_host_is_killed() {
 }
 
 #[test]
-fn suites_stderr_of_a_server_can_be_read() {
+fn server_stderr_is_readable() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("chatty.py"));
     let _ = client(&sandbox)
@@ -117,7 +117,7 @@ fn suites_stderr_of_a_server_can_be_read() {
 }
 
 #[test]
-fn suites_doctor_says_which_servers_do_not_run() {
+fn doctor_names_servers_that_fail() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
     assert!(sandbox.ok(["doctor"]).contains("1 server, all trusted"));

@@ -50,10 +50,10 @@ fn stable(tool: &str, mut result: Value) -> Value {
 }
 
 #[test]
-fn suites_everything_answers_the_same_through_its_suite() {
+fn everything_answers_identically_through_its_suite() {
     let server = match npm("everything", &[]) {
         Ok(server) => server,
-        Err(reason) => return tools::skip("suites_everything_answers_the_same_through_its_suite", &reason),
+        Err(reason) => return tools::skip("everything_answers_identically_through_its_suite", &reason),
     };
     let sandbox = sandbox();
     add(&sandbox, "everything", &server);
@@ -73,7 +73,7 @@ fn suites_everything_answers_the_same_through_its_suite() {
 }
 
 #[test]
-fn suites_p13_a_server_sees_no_more_of_the_environment_than_it_was_given() {
+fn server_sees_only_its_environment() {
     let server = match npm("everything", &[]) {
         Ok(server) => server,
         Err(reason) => return tools::skip("suites_p13", &reason),
@@ -101,7 +101,7 @@ fn suites_p13_a_server_sees_no_more_of_the_environment_than_it_was_given() {
 }
 
 #[test]
-fn suites_every_official_server_works_behind_a_suite() {
+fn official_servers_work_through_a_suite() {
     let sandbox = sandbox();
     be_patient(&sandbox);
     let folder = sandbox.path().display().to_string();
@@ -142,7 +142,7 @@ fn suites_every_official_server_works_behind_a_suite() {
     for (name, server, ..) in &servers {
         match server {
             Ok(server) => add(&sandbox, name, server),
-            Err(reason) => return tools::skip("suites_every_official_server_works_behind_a_suite", reason),
+            Err(reason) => return tools::skip("official_servers_work_through_a_suite", reason),
         }
     }
     let mut through = client(&sandbox);

@@ -141,27 +141,27 @@ fn end_host(end: impl Fn(&mut Client)) {
 }
 
 #[test]
-fn storm_suites_p12_host_loses_its_stdin() {
+fn storm_host_loses_its_stdin() {
     end_host(|client| client.process().say_no_more());
 }
 
 #[test]
-fn storm_suites_p12_host_is_terminated() {
+fn storm_host_is_terminated() {
     end_host(|client| client.process().signal(Signal::TERM));
 }
 
 #[test]
-fn storm_suites_p12_host_is_interrupted() {
+fn storm_host_is_interrupted() {
     end_host(|client| client.process().signal(Signal::INT));
 }
 
 #[test]
-fn storm_suites_p12_host_is_killed() {
+fn storm_host_is_killed() {
     end_host(|client| client.process().kill());
 }
 
 #[test]
-fn storm_suites_p12_host_and_root_are_killed() {
+fn storm_host_and_root_are_killed() {
     for _ in 0..ROUNDS {
         let mut stage = Stage::new(None);
         let all = stage.start_all();
@@ -173,7 +173,7 @@ fn storm_suites_p12_host_and_root_are_killed() {
 }
 
 #[test]
-fn storm_suites_p12_idle_server_is_stopped() {
+fn storm_idle_server_is_stopped() {
     let mut stage = Stage::new(Some(50));
     for _ in 0..ROUNDS {
         assert_gone(&stage.start(0));
@@ -182,7 +182,7 @@ fn storm_suites_p12_idle_server_is_stopped() {
 }
 
 #[test]
-fn storm_suites_p12_crashed_server_is_gone_before_the_next() {
+fn storm_crashed_server_exits_before_the_next() {
     let mut stage = Stage::new(None);
     for server in 0..SERVERS {
         let mut before = stage.start(server);
@@ -196,7 +196,7 @@ fn storm_suites_p12_crashed_server_is_gone_before_the_next() {
 }
 
 #[test]
-fn storm_suites_p12_reaper_is_killed() {
+fn storm_reaper_is_killed() {
     let mut stage = Stage::new(None);
     let host = stage.client.process().id();
     for server in 0..SERVERS {

@@ -8,10 +8,10 @@ use test_support::{Running, poll, tools};
 use super::{call, client, npm, sandbox};
 
 #[test]
-fn suites_everything_over_streamable_http_and_sse() {
+fn everything_works_over_streamable_http_and_sse() {
     let server = match npm("everything", &[]) {
         Ok(server) => server,
-        Err(reason) => return tools::skip("suites_everything_over_streamable_http_and_sse", &reason),
+        Err(reason) => return tools::skip("everything_works_over_streamable_http_and_sse", &reason),
     };
     for (mode, kind, path) in [("streamableHttp", "http", "mcp"), ("sse", "sse", "sse")] {
         let port = free_port();

@@ -8,7 +8,7 @@ use test_support::{Running, Served};
 use super::{add, call, client, fixture, sandbox};
 
 #[test]
-fn suites_calls_are_counted_for_prometheus() {
+fn calls_are_counted_for_prometheus() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
     let served = Served::start(&sandbox);
@@ -26,7 +26,7 @@ fn suites_calls_are_counted_for_prometheus() {
 }
 
 #[test]
-fn suites_durations_are_in_the_log() {
+fn durations_are_logged() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
     let mut command = sandbox.session(["mcp", "-v"]);
@@ -42,7 +42,7 @@ fn suites_durations_are_in_the_log() {
 }
 
 #[test]
-fn suites_changes_are_taken_up_while_a_client_listens() {
+fn changes_apply_while_a_client_listens() {
     let sandbox = sandbox();
     add(&sandbox, "one", &fixture("echo.py"));
     let mut client = client(&sandbox);

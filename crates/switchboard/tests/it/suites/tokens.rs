@@ -27,11 +27,11 @@ fn count(text: &str) -> usize {
 }
 
 #[test]
-fn suites_cost_a_tenth_of_the_tokens() {
+fn suite_costs_a_tenth_of_the_tokens() {
     let sandbox = sandbox();
     be_patient(&sandbox);
     if let Err(reason) = four(&sandbox) {
-        return tools::skip("suites_cost_a_tenth_of_the_tokens", &reason);
+        return tools::skip("suite_costs_a_tenth_of_the_tokens", &reason);
     }
     sandbox.ok(["suite", "warm"]);
     let mut client = client(&sandbox);

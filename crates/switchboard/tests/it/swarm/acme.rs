@@ -71,11 +71,11 @@ fn meets_and_talks(test: &str, by_http: bool) {
 }
 
 #[test]
-fn a_certificate_by_tls_alpn_is_believed_by_a_peer() {
-    meets_and_talks("a_certificate_by_tls_alpn_is_believed_by_a_peer", false);
+fn tls_alpn_certificate_is_trusted_by_peer() {
+    meets_and_talks("tls_alpn_certificate_is_trusted_by_peer", false);
 }
 
 #[test]
-fn a_certificate_by_http_is_believed_by_a_peer() {
-    meets_and_talks("a_certificate_by_http_is_believed_by_a_peer", true);
+fn http_certificate_is_trusted_by_peer() {
+    meets_and_talks("http_certificate_is_trusted_by_peer", true);
 }

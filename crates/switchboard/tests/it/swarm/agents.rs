@@ -6,7 +6,7 @@ use test_support::ca::{Life, PrivateCa};
 use super::owner::Owner;
 
 #[test]
-fn two_agents_of_one_hub_are_two_members() {
+fn agents_of_one_hub_are_separate_members() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let (home, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));

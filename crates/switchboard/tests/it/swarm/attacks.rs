@@ -120,9 +120,9 @@ fn odd_join_requests_change_nothing() {
 
 /// Only members are told the roster, in every name.
 #[test]
-fn roster_is_told_to_members_alone() {
+fn roster_is_disclosed_to_members_only() {
     let Some((ca, [mut mallory, mut kim, mut wanda])) =
-        begin("roster_is_told_to_members_alone", ["mallory", "kim", "wanda"])
+        begin("roster_is_disclosed_to_members_only", ["mallory", "kim", "wanda"])
     else {
         return;
     };

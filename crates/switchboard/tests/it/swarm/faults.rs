@@ -76,8 +76,8 @@ fn signature() -> (u64, String) {
 
 /// S1, S2, S4, S6, S8: what was signed otherwise, by another, at another time, or not at all.
 #[test]
-fn what_is_not_signed_as_it_stands_is_refused() {
-    let Some(mut attack) = Attack::begin("what_is_not_signed_as_it_stands_is_refused", |_| ()) else {
+fn altered_signed_content_is_refused() {
+    let Some(mut attack) = Attack::begin("altered_signed_content_is_refused", |_| ()) else {
         return;
     };
     let victim = "6f0e3a52-4f0c-4d6e-9a55-6f1d3b8f2f10";
@@ -134,8 +134,8 @@ fn what_is_not_signed_as_it_stands_is_refused() {
 
 /// S3, S12, S20: the same message again, after a kill as well; who is muted stays muted.
 #[test]
-fn what_was_accepted_is_there_once_whatever_happens() {
-    let Some(mut attack) = Attack::begin("what_was_accepted_is_there_once_whatever_happens", |_| ()) else {
+fn accepted_message_arrives_exactly_once() {
+    let Some(mut attack) = Attack::begin("accepted_message_arrives_exactly_once", |_| ()) else {
         return;
     };
     let message = json!({ "content": "once", "timestamp": at(0), "message_id": "6f0e3a52-4f0c-4d6e-9a55-6f1d3b8f2f12" });
@@ -167,8 +167,8 @@ fn what_was_accepted_is_there_once_whatever_happens() {
 
 /// S5, S7, S11, S16, S24: nobody speaks for the master, nobody is called on the word of others, and nothing else is served.
 #[test]
-fn a_member_has_no_more_power_than_its_own() {
-    let Some(mut attack) = Attack::begin("a_member_has_no_more_power_than_its_own", |section| {
+fn member_cannot_exceed_its_role() {
+    let Some(mut attack) = Attack::begin("member_cannot_exceed_its_role", |section| {
         section["limits"] = json!({ "perSender": 0 });
     }) else {
         return;
@@ -223,13 +223,11 @@ fn a_member_has_no_more_power_than_its_own() {
 
 /// S15, S16: floods and bodies beyond measure, while others are served.
 #[test]
-fn floods_and_large_bodies_are_refused_and_others_are_served() {
+fn floods_and_large_bodies_are_refused() {
     let limits = json!({ "perSender": 5, "perSwarm": 50 });
-    let Some(mut attack) =
-        Attack::begin("floods_and_large_bodies_are_refused_and_others_are_served", |section| {
-            section["limits"] = limits;
-        })
-    else {
+    let Some(mut attack) = Attack::begin("floods_and_large_bodies_are_refused", |section| {
+        section["limits"] = limits;
+    }) else {
         return;
     };
     let bob = Owner::new(&attack.ca, "bob");
@@ -258,8 +256,8 @@ fn floods_and_large_bodies_are_refused_and_others_are_served() {
 
 /// S9, S19: many at once on an invite for one, and one message many times at once.
 #[test]
-fn of_many_at_once_one_counts() {
-    let Some(mut attack) = Attack::begin("of_many_at_once_one_counts", |_| ()) else { return };
+fn concurrent_duplicates_count_once() {
+    let Some(mut attack) = Attack::begin("concurrent_duplicates_count_once", |_| ()) else { return };
     let link = attack.alice.ok(&["swarm", "invite", "--max-uses", "1"]);
     let answers = attack.mallory.ask("join_at_once", json!({ "link": link, "count": 8 }));
     let mut answers: Vec<(u64, String)> = answers.as_array().unwrap().iter().map(answered).collect();
@@ -276,12 +274,12 @@ fn of_many_at_once_one_counts() {
 
 /// S22, S23: names and rosters beyond measure from a master, and text that would pass for something else.
 #[test]
-fn a_hostile_master_is_believed_in_nothing_impossible() {
+fn hostile_master_claims_are_rejected() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let mut evil = match Plain::start(&ca, "evil", "/swarm") {
         Ok(evil) => evil,
-        Err(reason) => return tools::skip("a_hostile_master_is_believed_in_nothing_impossible", &reason),
+        Err(reason) => return tools::skip("hostile_master_claims_are_rejected", &reason),
     };
     let bob = Owner::new(&ca, "bob");
     let swarm = evil.ask("create", json!({ "name": "Trap" }))["swarm_id"].as_str().unwrap().to_owned();
@@ -332,7 +330,7 @@ fn a_hostile_master_is_believed_in_nothing_impossible() {
 
 /// S17: a peer whose certificate is over is not written to until it has a good one.
 #[test]
-fn a_peer_whose_certificate_is_over_waits() {
+fn expired_peer_certificate_defers_delivery() {
     let ca = PrivateCa::new();
     let (cert, _) = ca.issue_files(&["127.0.0.1"], Life::Long);
     let alice = Owner::new(&ca, "alice");
@@ -358,8 +356,8 @@ fn a_peer_whose_certificate_is_over_waits() {
 
 /// S26: a peer whose answers tell another time.
 #[test]
-fn a_clock_that_differs_is_told_by_doctor() {
-    let Some(mut attack) = Attack::begin("a_clock_that_differs_is_told_by_doctor", |_| ()) else { return };
+fn doctor_reports_clock_skew() {
+    let Some(mut attack) = Attack::begin("doctor_reports_clock_skew", |_| ()) else { return };
     attack.mallory.ask("set_clock", json!({ "seconds": 3600 }));
     attack.alice.ok(&["swarm", "send", "--to", "mallory", "what time is it?"]);
     attack.mallory.gets("the question", |message| message["content"] == "what time is it?");

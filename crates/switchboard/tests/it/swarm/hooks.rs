@@ -55,7 +55,7 @@ fn address() -> (String, mpsc::Receiver<(String, Value)>) {
 }
 
 #[test]
-fn githubs_news_reach_the_swarm_and_mail_wakes_its_owner() {
+fn github_event_reaches_swarm_and_owner() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let hooks = free_port();

@@ -19,11 +19,11 @@ fn told(message: &Value) -> Value {
 }
 
 #[test]
-fn a_swarm_that_another_program_leads() {
+fn swarm_led_by_another_program() {
     let ca = authority();
     let mut pat = match Plain::start(&ca, "pat", "/swarm") {
         Ok(pat) => pat,
-        Err(reason) => return tools::skip("a_swarm_that_another_program_leads", &reason),
+        Err(reason) => return tools::skip("swarm_led_by_another_program", &reason),
     };
     let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     let swarm = pat.ask("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
@@ -84,12 +84,12 @@ fn a_swarm_that_another_program_leads() {
 }
 
 #[test]
-fn another_program_in_a_swarm_of_ours() {
+fn other_program_joins_our_swarm() {
     let ca = authority();
     // Its address lacks the `/swarm` that its routes have.
     let mut pat = match Plain::start(&ca, "pat", "") {
         Ok(pat) => pat,
-        Err(reason) => return tools::skip("another_program_in_a_swarm_of_ours", &reason),
+        Err(reason) => return tools::skip("other_program_joins_our_swarm", &reason),
     };
     let (alice, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
     let swarm =

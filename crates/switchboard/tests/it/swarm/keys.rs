@@ -25,7 +25,7 @@ fn owner() -> Sandbox {
 }
 
 #[test]
-fn a_key_that_others_may_read_signs_nothing() {
+fn readable_key_signs_nothing() {
     let sandbox = owner();
     let key = sandbox.home().join(".swarm/agent.key");
     for mode in [0o644, 0o640, 0o604] {
@@ -44,7 +44,7 @@ fn a_key_that_others_may_read_signs_nothing() {
 }
 
 #[test]
-fn a_key_in_the_workspace_is_warned_of() {
+fn key_in_workspace_warns() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let home = sandbox.path().join("keys");
     let within = |args: &[&str]| {

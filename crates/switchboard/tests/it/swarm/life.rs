@@ -8,7 +8,7 @@ use super::owner::{Owner, id};
 use crate::BINARY;
 
 #[test]
-fn three_processes_meet_talk_and_part() {
+fn three_processes_join_talk_and_leave() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let (alice, mut bob, carol) =
@@ -87,7 +87,7 @@ fn three_processes_meet_talk_and_part() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_with_what_to_do() {
+fn failures_name_the_next_step() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let fails = |args: &[&str], code: i32, word: &str| {
         let ran = sandbox.run(args);

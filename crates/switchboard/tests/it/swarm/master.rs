@@ -7,7 +7,7 @@ use test_support::poll;
 use super::owner::Owner;
 
 #[test]
-fn members_go_on_without_their_master() {
+fn members_continue_without_their_master() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let (mut alice, bob, carol) =
@@ -68,7 +68,7 @@ fn members_go_on_without_their_master() {
 
 /// A peer that is down is tried again, and whoever waits for its answer waits on.
 #[test]
-fn whoever_asks_a_peer_that_is_down_can_wait_for_it() {
+fn sender_can_wait_for_offline_peer() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let (mut alice, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
@@ -102,7 +102,7 @@ fn whoever_asks_a_peer_that_is_down_can_wait_for_it() {
 
 /// Whoever is asked to lead may be away: the master leads until it has answered, and may leave after that.
 #[test]
-fn a_swarm_goes_on_while_somebody_is_asked_to_lead_it() {
+fn swarm_continues_during_master_transfer() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let (alice, mut bob, carol) =

@@ -59,23 +59,23 @@ fn meets_and_talks(test: &str, settings: impl FnOnce(u16) -> Value, args: &[&str
 }
 
 #[test]
-fn a_hub_behind_nginx_is_reached_through_it_alone() {
+fn hub_is_reachable_only_through_nginx() {
     let settings = |port| json!({ "listen": format!("127.0.0.1:{port}"), "behindProxy": "x-forwarded-for" });
-    meets_and_talks("a_hub_behind_nginx_is_reached_through_it_alone", settings, &[]);
+    meets_and_talks("hub_is_reachable_only_through_nginx", settings, &[]);
 }
 
 /// What is typed counts over the settings, which name a certificate that is not there.
 #[test]
-fn a_hub_is_put_behind_nginx_by_flags() {
+fn flags_configure_a_reverse_proxy() {
     let settings =
         |_| json!({ "listen": "0.0.0.0:443", "cert": "/nowhere/cert.pem", "key": "/nowhere/key.pem" });
     let args = ["--behind-proxy", "X-Forwarded-For", "--swarm-listen", "127.0.0.1:PORT"];
-    meets_and_talks("a_hub_is_put_behind_nginx_by_flags", settings, &args);
+    meets_and_talks("flags_configure_a_reverse_proxy", settings, &args);
 }
 
 /// W9: plain HTTP is refused on every address but a loopback one.
 #[test]
-fn flags_that_cannot_be_used_are_said_by_name() {
+fn unusable_flags_are_named() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let fails = |args: &[&str], code: i32, word: &str| {
         let ran = sandbox.run([&["serve", "--port", "0"], args].concat());

@@ -27,11 +27,11 @@ fn at(seconds: i64) -> String {
 
 /// A master that does not count and checks nothing: what it has said once stays said, and what it said before is over.
 #[test]
-fn replayed_announcement_leaves_kicked_member_out() {
+fn replayed_announcement_readmits_no_kicked_member() {
     let ca = authority();
     let mut pat = match Plain::start(&ca, "pat", "/swarm") {
         Ok(pat) => pat,
-        Err(reason) => return tools::skip("replayed_announcement_leaves_kicked_member_out", &reason),
+        Err(reason) => return tools::skip("replayed_announcement_readmits_no_kicked_member", &reason),
     };
     let (mut bob, carol, dave) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"), Owner::new(&ca, "dave"));
     let swarm = pat.ask("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
@@ -68,13 +68,13 @@ fn replayed_announcement_leaves_kicked_member_out() {
 
 /// A roster of a master that lets everybody in.
 #[test]
-fn unfit_members_of_others_are_left_out() {
+fn unfit_foreign_members_are_omitted() {
     let ca = authority();
     let started = |agent: &str| Plain::start(&ca, agent, "/swarm");
     let (mut pat, mut human) = match (started("commit"), started("human")) {
         (Ok(pat), Ok(human)) => (pat, human),
         (Err(reason), _) | (_, Err(reason)) => {
-            return tools::skip("unfit_members_of_others_are_left_out", &reason);
+            return tools::skip("unfit_foreign_members_are_omitted", &reason);
         }
     };
     let swarm = pat.ask("create", json!({ "name": "Open" }))["swarm_id"].as_str().unwrap().to_owned();
@@ -209,7 +209,7 @@ fn owner() -> Sandbox {
 
 /// Whatever the dates of a file say, a pinned key stays until a person says otherwise.
 #[test]
-fn import_keeps_pinned_keys() {
+fn import_retains_pinned_keys() {
     let sandbox = owner();
     let bob = |key: &str| vec![("bob".to_owned(), key.to_owned())];
     import(&sandbox, &[], &state(&sandbox, "2026-01-01T00:00:00.000Z", &[("bob", KEYS[0])])).ok();
@@ -230,7 +230,7 @@ fn import_keeps_pinned_keys() {
 }
 
 #[test]
-fn import_leaves_unfit_members_out() {
+fn import_omits_unfit_members() {
     let sandbox = owner();
     let date = "2026-01-01T00:00:00.000Z";
     let clash = state(&sandbox, date, &[("alicemessage", KEYS[0])]);

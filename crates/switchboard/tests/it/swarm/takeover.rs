@@ -106,8 +106,8 @@ fn kicked_agent_moves_no_member() {
 }
 
 #[test]
-fn squatted_key_is_given_back() {
-    let Some((ca, alice, mut mallory)) = begin("squatted_key_is_given_back", "mallory") else { return };
+fn squatted_key_is_restored() {
+    let Some((ca, alice, mut mallory)) = begin("squatted_key_is_restored", "mallory") else { return };
     let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     let link = alice.ok(&["swarm", "invite"]);
     carol.ok(&["swarm", "join", &link]);
@@ -256,8 +256,8 @@ fn mute_and_kick_count_when_they_return() {
 
 /// A candidate with another program gets a word of it, and is in when it asks again.
 #[test]
-fn approval_is_news_for_other_programs() {
-    let Some((_ca, alice, mut pat)) = begin("approval_is_news_for_other_programs", "pat") else { return };
+fn approval_is_announced_to_other_programs() {
+    let Some((_ca, alice, mut pat)) = begin("approval_is_announced_to_other_programs", "pat") else { return };
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
     assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
@@ -274,8 +274,8 @@ fn approval_is_news_for_other_programs() {
 
 /// A squatter on the key of an agent whose program signs no request: both are members until the owner writes to the master.
 #[test]
-fn unsigned_owner_gets_its_key_back() {
-    let Some((ca, mut alice, mut mallory)) = begin("unsigned_owner_gets_its_key_back", "mallory") else {
+fn unsigned_owner_recovers_its_key() {
+    let Some((ca, mut alice, mut mallory)) = begin("unsigned_owner_recovers_its_key", "mallory") else {
         return;
     };
     let (mut pat, carol) = (Plain::start(&ca, "pat", "/swarm").unwrap(), Owner::new(&ca, "carol"));
@@ -370,14 +370,14 @@ fn unsigned_owner_gets_its_key_back() {
 
 /// A master that checks nothing has a squatter on the key of one who joins later.
 #[test]
-fn squatter_at_unchecking_master_keeps_nobody_out() {
+fn squatter_at_lenient_master_blocks_none() {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Life::Long);
     let started = |agent: &str| Plain::start(&ca, agent, "/swarm");
     let (mut pat, mut mallory) = match (started("pat"), started("mallory")) {
         (Ok(pat), Ok(mallory)) => (pat, mallory),
         (Err(reason), _) | (_, Err(reason)) => {
-            return tools::skip("squatter_at_unchecking_master_keeps_nobody_out", &reason);
+            return tools::skip("squatter_at_lenient_master_blocks_none", &reason);
         }
     };
     let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));

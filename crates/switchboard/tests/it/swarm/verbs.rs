@@ -17,7 +17,7 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
 }
 
 #[test]
-fn whoever_waits_is_seen_on_both_sides_and_decided_on() {
+fn pending_join_is_listed_and_decided() {
     let ca = authority();
     let (alice, bob, carol) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
@@ -54,7 +54,7 @@ fn whoever_waits_is_seen_on_both_sides_and_decided_on() {
 }
 
 #[test]
-fn invites_are_listed_and_taken_back_also_by_members() {
+fn invites_are_listed_and_revoked() {
     let ca = authority();
     let (alice, bob, carol) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     alice.ok(&["swarm", "create", "Open", "--member-invites"]);
@@ -88,7 +88,7 @@ fn invites_are_listed_and_taken_back_also_by_members() {
 }
 
 #[test]
-fn mutes_say_for_whom_and_of_whom() {
+fn mute_lists_scope_and_target() {
     let ca = authority();
     let (home, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
     let endpoint = format!("https://127.0.0.1:{}/ann/swarm", home.port);
@@ -113,7 +113,7 @@ fn mutes_say_for_whom_and_of_whom() {
 }
 
 #[test]
-fn files_notices_and_what_waits_reach_the_other_side() {
+fn files_notices_and_pending_mail_arrive() {
     let ca = authority();
     let (alice, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
     alice.ok(&["swarm", "create", "Research"]);
@@ -157,7 +157,7 @@ fn files_notices_and_what_waits_reach_the_other_side() {
 
 /// A key that is lost has a successor which others accept on their own word.
 #[test]
-fn a_lost_key_is_replaced_and_accepted() {
+fn lost_key_is_replaced_and_accepted() {
     let ca = authority();
     let (alice, mut bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
     alice.ok(&["swarm", "create", "Research"]);
@@ -178,7 +178,7 @@ fn a_lost_key_is_replaced_and_accepted() {
 
 /// What is wrong in the settings is said at once, with the setting.
 #[test]
-fn settings_that_cannot_be_used_are_said_by_name() {
+fn unusable_settings_are_named() {
     let ca = authority();
     let mut alice = Owner::new(&ca, "alice");
     alice.stop();
