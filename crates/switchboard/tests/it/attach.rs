@@ -247,7 +247,7 @@ fn is_write_locked(sandbox: &Sandbox) -> bool {
 /// Waits until a session has noticed that its server is silent.
 fn goes_on_alone(client: &mut Client) {
     poll::until("the session to go on by itself", || {
-        client.process().errors().contains("goes on by itself").then_some(())
+        client.process().errors().contains("continues in its own process").then_some(())
     });
 }
 

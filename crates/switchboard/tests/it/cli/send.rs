@@ -666,7 +666,7 @@ fn execute_without_terminal_is_refused() {
     let ran = sandbox.run(["send", "all", "cargo test", "--kind", "execute"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(
-        ran.stderr.contains("typed into the terminal of one agent of this hub, and 'all' is none"),
+        ran.stderr.contains("typed into the terminal of one agent of this hub, and 'all' is not one"),
         "{ran:?}"
     );
     assert_eq!(sandbox.json(["tail"]), Vec::<serde_json::Value>::new(), "nothing is accepted");

@@ -93,7 +93,7 @@ fn tool_list_omits_tools_outside_profile() {
             ]
         );
         let said = client.refused("start_workflow", json!({ "name": "challenge" }));
-        assert!(said.contains("switched off") && said.contains("tools.profile"), "{said}");
+        assert!(said.contains("disabled") && said.contains("tools.profile"), "{said}");
     }
 }
 

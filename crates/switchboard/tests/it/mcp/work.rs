@@ -33,7 +33,7 @@ fn task_claim_refuses_second_and_expired_holder() {
     assert!(said.contains("claim 1 of the task 'T-1' is not in force"), "{said}");
     assert_eq!(codex.ok("claim_task", json!({ "task": "T-1" }))["fence"], 2);
     let said = claude.refused("renew_claim", json!({ "task": "T-1", "fence": 1 }));
-    assert!(said.contains("codex's now") && said.contains("Stop working"), "{said}");
+    assert!(said.contains("codex holds it now") && said.contains("Stop working"), "{said}");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn invites_are_listed_and_revoked() {
     let made = bob.json(&["swarm", "invite"]).remove(0);
     let revoked = bob.sandbox.run(["swarm", "revoke", &text(&made, "digest")[..12]]);
     assert_eq!(revoked.code, Some(0), "{}", revoked.stderr);
-    assert!(revoked.stderr.contains("The master is told"), "{}", revoked.stderr);
+    assert!(revoked.stderr.contains("The master is notified"), "{}", revoked.stderr);
     poll::until("alice has heard", || {
         let listed = alice.json(&["swarm", "invites"]);
         listed.iter().any(|i| i["digest"] == made["digest"] && i["revoked"] == true).then_some(())
