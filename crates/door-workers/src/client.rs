@@ -1,4 +1,4 @@
-//! The other end: a client of the router, for the command line and for tests.
+//! Client of the router, for the command line and for tests.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -20,32 +20,32 @@ use crate::error::RouterError;
 use crate::lines::{Line, Lines};
 use crate::wire::{EventLine, PROTOCOL, format_timestamp};
 
-/// The file that leads to the router of a workspace.
+/// Endpoint file in the state folder of a workspace: it names the router's address.
 const ENDPOINT_FILE: &str = "router.json";
 
-/// Larger than any signpost.
+/// Larger than any endpoint file that a router writes.
 const MAX_ENDPOINT_FILE: u64 = 64 << 10;
 
-/// The longest line that is read: a list of many jobs.
+/// Longest line that a client reads: a list of many jobs.
 const MAX_LINE: usize = 64 << 20;
 
 /// Time limit for the connection and the answer to `hello`. A router that runs answers within milliseconds.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Further time for a process that is busy, not stopped: a loaded machine can keep it from a processor for seconds.
+/// Extra time for a process that is busy and not stopped: on a loaded machine it may wait seconds for a processor.
 const BUSY_HELLO_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Where the router of a workspace listens. Readable by its owner alone, because of the token.
+/// Endpoint of the router of a workspace. Only the owner can read the file, because it contains the token.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct EndpointFile {
     /// `unix:PATH` or `IP:PORT`.
     pub listen: String,
-    /// What to say hello with, where it listens on the network.
+    /// The token for `hello`, if the router listens on the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The process.
+    /// The process id of the router.
     pub pid: u32,
-    /// The same process with its host and start, which tells it from a later one with the same pid.
+    /// The same process with its host and start time, which tell it apart from a later process with the same pid.
     #[serde(default)]
     pub owner: String,
 }
@@ -60,19 +60,19 @@ impl std::fmt::Debug for EndpointFile {
 }
 
 impl EndpointFile {
-    /// The signpost of this process.
+    /// Creates the endpoint of this process.
     pub fn new(listen: String, token: Option<String>) -> Self {
         let owner = Owner::this_process();
         Self { listen, token, pid: owner.pid(), owner: owner.to_string() }
     }
 
-    /// Puts it up.
+    /// Writes the endpoint file, readable only by its owner.
     pub fn write(&self, folder: &Dir) -> Result<(), RouterError> {
         let text = serde_json::to_vec(self).map_err(std::io::Error::from)?;
         Ok(folder.replace(ENDPOINT_FILE, &text, 0o600)?)
     }
 
-    /// Takes it down, where it is still ours.
+    /// Removes the endpoint file if this process wrote it.
     pub fn remove(&self, folder: &Dir) -> Result<(), RouterError> {
         if Self::read(folder)?.is_some_and(|found| found.pid == self.pid) {
             folder.remove(ENDPOINT_FILE)?;
@@ -80,10 +80,13 @@ impl EndpointFile {
         Ok(())
     }
 
-    /// Reads it where it can be believed: a file that only its owner, who is this user, can read, of a process that
-    /// runs, with an address that only this machine reaches. Nothing where there is none or its process is gone.
+    /// Reads the endpoint file after checking that it can be trusted.
     ///
-    /// A file that came with a repository would otherwise have prompts and variables sent wherever it says.
+    /// The file must be readable only by this user, belong to a running process of this host, and name an address
+    /// that only this machine reaches. Returns `None` without a file, or if its process has ended.
+    ///
+    /// A file that came with a cloned repository could otherwise redirect prompts and environment variables to any
+    /// address.
     fn read_trusted(folder: &Dir) -> Result<Option<Self>, RouterError> {
         let Some(found) = folder.read(ENDPOINT_FILE, MAX_ENDPOINT_FILE)? else { return Ok(None) };
         let refuse = |issue: &str| Err(RouterError::UntrustedEndpoint { issue: issue.to_owned() });
@@ -109,25 +112,25 @@ impl EndpointFile {
         refuse("its address is neither a socket nor on this machine")
     }
 
-    /// Reads it; nothing where there is none.
+    /// Reads the endpoint file without checks; `None` without a file.
     pub fn read(folder: &Dir) -> Result<Option<Self>, RouterError> {
         let found = folder.read(ENDPOINT_FILE, MAX_ENDPOINT_FILE)?;
         Ok(found.and_then(|found| serde_json::from_slice(&found.bytes).ok()))
     }
 }
 
-/// An event as it came.
+/// An event that the client received.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// Its place in the log.
+    /// Its position in the event log.
     pub seq: u64,
-    /// What it is.
+    /// Its name.
     pub event: String,
     /// When it was written.
     pub timestamp: String,
-    /// What it says.
+    /// Its payload.
     pub data: Value,
-    /// The line itself.
+    /// The line as received.
     pub line: String,
 }
 
@@ -136,14 +139,14 @@ pub struct Client {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
     lines: Lines,
-    /// Read while something else was waited for.
+    /// Events received while `request` waited for its answer.
     unread: VecDeque<Received>,
     next: u64,
     prefix: String,
 }
 
 impl Client {
-    /// Connects to the router of a workspace by its folder and says hello, as an agent where one is named.
+    /// Connects to the router of a workspace and sends `hello`, as an agent if one is named.
     ///
     /// The kernel accepts connections to a stopped process, so only the answer shows that the router runs.
     pub async fn connect(folder: &Dir, agent: Option<&str>) -> Result<Self, RouterError> {
@@ -174,7 +177,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects where a signpost says, and only to the process that put it up, as far as the system tells.
+    /// Connects to the address of an endpoint file. On a Unix socket, verifies that the process of the file listens,
+    /// where the system reports it.
     async fn connect_to_process(endpoint_file: &EndpointFile) -> Result<Self, RouterError> {
         let Some(path) = endpoint_file.listen.strip_prefix("unix:") else {
             return Self::connect_to(&endpoint_file.listen).await.map_err(|_| RouterError::NotRunning);
@@ -194,7 +198,7 @@ impl Client {
         Ok(Self::from_streams(reader, writer))
     }
 
-    /// Connects to an address, and says nothing yet.
+    /// Connects to an address without sending anything.
     pub async fn connect_to(address: &str) -> Result<Self, RouterError> {
         if let Some(path) = address.strip_prefix("unix:") {
             let (reader, writer) = switchboard_sys::socket::connect(Path::new(path)).await?.into_split();
@@ -206,7 +210,7 @@ impl Client {
         Ok(Self::from_streams(reader, writer))
     }
 
-    /// A client on any two streams.
+    /// Creates a client on any two streams.
     pub fn from_streams(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
@@ -221,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Sends a command; returns its id.
+    /// Sends a command; returns its request id.
     pub async fn send(&mut self, command: &str, payload: &Value) -> Result<String, RouterError> {
         self.next += 1;
         let request_id = format!("{}-{}", self.prefix, self.next);
@@ -230,13 +234,13 @@ impl Client {
         Ok(request_id)
     }
 
-    /// Sends bytes as they are.
+    /// Writes raw bytes.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), RouterError> {
         self.writer.write_all(bytes).await?;
         Ok(self.writer.flush().await?)
     }
 
-    /// Sends a command and waits for the first event that answers it; what else comes meanwhile is kept.
+    /// Sends a command and returns the first event that answers it. Buffers other events for `next`.
     pub async fn request(&mut self, command: &str, payload: &Value) -> Result<Received, RouterError> {
         let request_id = self.send(command, payload).await?;
         let mut unread = VecDeque::new();
@@ -255,7 +259,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// The next event. Can be cancelled and called again.
+    /// Returns the next event. Cancel safe.
     pub async fn next(&mut self) -> Result<Received, RouterError> {
         if let Some(event) = self.unread.pop_front() {
             return Ok(event);
@@ -275,12 +279,12 @@ impl Client {
     }
 }
 
-/// Whether an address is one of this machine.
+/// True if an address belongs to this machine.
 fn is_loopback(address: &str) -> bool {
     address.parse::<std::net::SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
 }
 
-/// A command as a line.
+/// Formats a command as a line.
 pub(crate) fn command_line(command: &str, request_id: &str, payload: &Value) -> String {
     let line = json!({
         "protocol": PROTOCOL,

@@ -1,4 +1,4 @@
-//! What can be set about the router.
+//! Settings of the router.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use std::time::Duration;
 pub struct Config {
     /// The longest line a client may send, in bytes.
     pub max_line: usize,
-    /// How many bytes of events are kept at least, as long as there are so many.
+    /// Bytes of events that the log retains at least.
     pub retention: u64,
-    /// When a file of the log is full.
+    /// Size in bytes at which the log starts a new segment.
     pub segment: u64,
-    /// How far a client on a socket may fall behind, in events, before it is cut off.
+    /// How many events a client on a socket may lag behind before the router disconnects it.
     pub lag: u64,
-    /// How long a client may leave what is written to it unread before it is cut off.
+    /// How long a client may leave written data unread before the router disconnects it.
     pub stall: Duration,
-    /// How many injections may wait for one node. What comes after is rejected.
+    /// Maximum number of injections queued for one node; the router rejects further ones.
     pub queue: usize,
-    /// How long a client on the network may take to say hello.
+    /// Time limit for `hello` of a client on the network.
     pub hello: Duration,
-    /// How long an agent may take to say whether it has taken what was added to its turn.
+    /// Time limit for an agent to confirm text that was added to its turn.
     pub steer: Duration,
-    /// How often a silent router says that it is there.
+    /// Interval of heartbeats to a client without events.
     pub heartbeat: Duration,
-    /// How long a worker has to end by itself, twice, before it is killed.
+    /// Grace period for a worker to exit by itself, granted twice, before it is killed.
     pub grace: Duration,
-    /// The pause before a worker is started again; doubled with each failure in a row.
+    /// Backoff before a worker restarts; doubled with each consecutive failure.
     pub restart: Duration,
-    /// How often in a row a worker may fail before it is left alone.
+    /// Consecutive failures after which a worker is no longer restarted.
     pub restarts: u32,
-    /// How many jobs that are over are remembered.
+    /// How many terminated jobs are remembered.
     pub history: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // A prompt with a few files in it; the hub takes bodies of up to a mebibyte.
+            // A prompt with a few files; the hub accepts bodies of up to 1 MiB.
             max_line: 4 << 20,
             retention: 64 << 20,
             segment: 4 << 20,
@@ -44,7 +44,7 @@ impl Default for Config {
             stall: Duration::from_mins(1),
             queue: 10_000,
             hello: Duration::from_secs(10),
-            // Its client waits for the answer, and with it what the client asks next.
+            // The client waits for this answer, and so do its next commands.
             steer: Duration::from_secs(5),
             heartbeat: Duration::from_secs(15),
             grace: Duration::from_secs(2),

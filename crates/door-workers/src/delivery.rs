@@ -1,4 +1,4 @@
-//! Between the hub and the nodes: a message for a node becomes an injection, its answer a reply.
+//! Deliveries from the hub to nodes: a message becomes an injection, its answer becomes a reply.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,23 +13,23 @@ use crate::router::{Acked, Router, describe_status, is_steering, over_budget_rea
 use crate::turn::Turn;
 use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 
-/// Under which key of a message's metadata the router keeps who asked.
+/// Metadata key under which the router stores the requester of an injection.
 pub(crate) const METADATA: &str = "router";
 
-/// And under which key of that, whether it was in the older router's words.
+/// Metadata subkey that marks an injection sent in the legacy dialect.
 pub(crate) const DIALECT: &str = "dialect";
 
-/// How the client of an injection is called that came by another door and wants an answer; and of one that does not.
+/// Client prefixes of injections from other doors: with a reply, and without one.
 const REPLY_CLIENT: &str = "door:";
 const SILENT_CLIENT: &str = "news:";
 
-/// The scope of answers among the names of the router's protocol: each is called by its injection.
+/// Scope of reply ids in the router's native ids; the id is that of the injection.
 pub(crate) const REPLY_SCOPE: &str = "answer";
 
-/// Most deliveries that are taken at once.
+/// Maximum number of deliveries per batch.
 const BATCH: usize = 64;
 
-/// Works off the deliveries to nodes until the hub closes its doors or `shutdown`.
+/// Delivers messages to nodes until the hub closes its doors or `shutdown` fires.
 pub async fn run(router: &Router, mut outbound: Outbound, shutdown: CancellationToken) {
     loop {
         let handoffs = tokio::select! {
@@ -41,16 +41,16 @@ pub async fn run(router: &Router, mut outbound: Outbound, shutdown: Cancellation
         }
         let mut woken: Vec<Arc<NodeShared>> = Vec::new();
         for handoff in handoffs {
-            let mark_arrived = handoff.message.id.to_string();
+            let id = handoff.message.id.to_string();
             let taken = accept(router, handoff);
-            router.mark_arrived(&mark_arrived);
+            router.mark_arrived(&id);
             if let Some(node) = taken
                 && !woken.iter().any(|known| Arc::ptr_eq(known, &node))
             {
                 woken.push(node);
             }
         }
-        // The acknowledgements are in the log before any agent hears of it.
+        // The acknowledgements are in the log before an agent receives a prompt.
         router.log().flush();
         for node in woken {
             node.wake.notify_one();
@@ -58,7 +58,7 @@ pub async fn run(router: &Router, mut outbound: Outbound, shutdown: Cancellation
     }
 }
 
-/// Acknowledges an injection and puts it into its node's queue; the node has to be woken.
+/// Acknowledges an injection and enqueues it for its node. The caller wakes the returned node.
 fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     let Route::Worker(id) = handoff.delivery.route.clone() else {
         let reason = format!("{} is no way to a worker", handoff.delivery.route);
@@ -76,20 +76,20 @@ fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     }
     let is_known = router.history().lock().is_acked(&injection_id);
     let injection = build_injection(&handoff.message, &id, router.swarm_of(&id), injection_id);
-    // What a client of the router injects is the client's own prompt; mail is what others say.
+    // A client's injection is its own prompt; a message from another door is text of another agent.
     let is_from_door =
         injection.client.starts_with(REPLY_CLIENT) || injection.client.starts_with(SILENT_CLIENT);
     let Some((job, node)) = router.node(&id) else {
         refuse_injection(router, handoff, injection, format!("{id} is not running"));
         return None;
     };
-    // Of a client's own, that was looked at before it was accepted.
+    // The budget check for a client's injection ran before the router accepted it.
     if is_from_door && !is_known && job.is_over_budget.load(Ordering::Relaxed) {
         refuse_injection(router, handoff, injection, over_budget_reason(&job));
         return None;
     }
     let mut view = node.state.lock();
-    // A lease that ran out while it waited: the new one counts.
+    // The lease expired while the injection waited: the new handoff replaces the old one.
     if view.injection.as_deref() == Some(&*injection.at.injection_id) {
         router.hold_redelivery(injection.at.injection_id, handoff);
         return None;
@@ -105,7 +105,7 @@ fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
         refuse_injection(router, handoff, injection, format!("{id} is not running"));
         return None;
     }
-    // Those of clients have had their places kept.
+    // Injections of clients have a reserved queue slot.
     if is_from_door && !is_known && view.queue.len() + view.reserved >= router.config().queue {
         let reason = format!("{} injections wait for {id} already", view.queue.len());
         router.report_outcome(&injection.at.injection_id, handoff, Outcome::Unreachable { reason });
@@ -122,7 +122,7 @@ fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     Some(node)
 }
 
-/// Tells that an injection was accepted, unless an earlier router has; its first event, which stays in the log.
+/// Logs `inject_ack`, unless an earlier router has. Returns the first event of the injection, pinned in the log.
 fn acknowledge(router: &Router, injection: &Injection) -> u64 {
     let acked = router.history().lock().remove_acked(&injection.at.injection_id);
     let seq = match acked {
@@ -134,8 +134,8 @@ fn acknowledge(router: &Router, injection: &Injection) -> u64 {
     seq
 }
 
-/// Ends an injection that no node will get. The sender of mail has a receipt that says so; a client of the router waits
-/// for events, and so does whoever has seen it acknowledged.
+/// Refuses an injection that no node can receive. The sender of a message gets a receipt. A client of the router
+/// waits for events, and so does every client that saw the acknowledgement.
 fn refuse_injection(router: &Router, handoff: Handoff, injection: Injection, reason: String) {
     let id = injection.at.injection_id.clone();
     let is_from_door =
@@ -151,8 +151,8 @@ fn refuse_injection(router: &Router, handoff: Handoff, injection: Injection, rea
     router.report_outcome(&id, handoff, Outcome::Refused { reason });
 }
 
-/// The id of an injection: that of its message. A message to several nodes is one injection each, and their ids
-/// differ from the message's in the last bytes.
+/// Derives the injection id from the message id. A message to several nodes becomes one injection per node, whose ids
+/// differ from the message id in the last bytes.
 fn derive_injection_id(message: &Message, node: &NodeId) -> String {
     match message.to {
         Address::Group(_) => xor_node(message.id, node.node).to_string(),
@@ -160,7 +160,7 @@ fn derive_injection_id(message: &Message, node: &NodeId) -> String {
     }
 }
 
-/// An id that differs from another by a number; shifted twice, it is the same again.
+/// XORs a node number into an id; doing so twice restores the id.
 fn xor_node(id: MessageId, node: u32) -> MessageId {
     let mut bytes = *id.as_bytes();
     for (byte, number) in bytes[12..].iter_mut().zip((node + 1).to_be_bytes()) {
@@ -179,7 +179,7 @@ fn build_injection(
     let native = &message.origin.native;
     if native.door == Door::Workers {
         let asked = message.metadata.get(METADATA);
-        // Whoever asks in the older router's words is answered in them, whichever the job was launched in.
+        // A client that asks in the legacy dialect gets answers in it, whatever the dialect of the launch.
         if asked.is_some_and(|asked| asked.get(DIALECT).is_some()) {
             at.swarm_id = Some(at.job_id.clone());
         }
@@ -188,19 +188,19 @@ fn build_injection(
             return Injection { request_id: request_id.to_owned(), client: client.to_owned(), at };
         }
     }
-    // What is an answer already is not answered, or two workers would never come to an end.
+    // A reply gets no reply: two workers would otherwise answer each other forever.
     let is_answer =
         message.kind.as_str() == "submit_result" || native.door == Door::Workers || is_notice(message);
     let client = format!("{}{}", if is_answer { SILENT_CLIENT } else { REPLY_CLIENT }, native.door);
     Injection { request_id: native.id.clone(), client, at }
 }
 
-/// Whether the sender of an injection came by another door and wants the answer as a message.
+/// True if another door sent the injection and its sender wants the answer as a message.
 pub(crate) fn wants_reply(injection: &Injection) -> bool {
     injection.client.starts_with(REPLY_CLIENT)
 }
 
-/// Sends the answer of a turn to whoever sent the message that it came from. Sent twice, it is one message.
+/// Sends the answer of a turn to the sender of its message. The hub deduplicates a second reply.
 pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTurn) {
     let Some(message) = find_message(router, node, &ended.injection.at.injection_id).await else {
         tracing::warn!(injection = ended.injection.at.injection_id, "the message of an answer is not there");
@@ -209,7 +209,7 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTur
     let (body, kind) = match (ended.status, ended.answer) {
         (TurnStatus::Completed, answer) => match answer.filter(|answer| !answer.trim().is_empty()) {
             Some(answer) => (answer, "submit_result"),
-            // An agent that has nothing to say sends nothing; that it took the message is in the receipt.
+            // An agent without an answer sends no reply; the receipt shows that it received the message.
             None => return,
         },
         (status, answer) => {
@@ -250,7 +250,7 @@ async fn find_message(router: &Router, node: &NodeShared, injection: &str) -> Op
     None
 }
 
-/// A text that fits into a message: its end, which is where the result stands.
+/// Truncates a text to the message limit, keeping its end, where the result is.
 fn truncate_front(text: String, limit: usize) -> String {
     const NOTE: &str = "(the beginning is left out)\n";
     if text.len() <= limit {

@@ -13,10 +13,10 @@ use crate::test_router::{Rig, TIMEOUT, names};
 use crate::wire::command::{Inject, NodeNumber};
 
 #[tokio::test]
-async fn an_injection_whose_job_ends_before_it_arrives_is_acknowledged_and_ended() {
+async fn injection_ends_if_job_ended_first() {
     let mut rig = Rig::new().await;
     let job = rig.client().launch(json!({ "agent": "echo" })).await;
-    // From here on nobody takes what is in the hub.
+    // From here on, the router accepts no deliveries.
     rig.stop_deliveries().await;
     let requester = Requester { client: "me".into(), agent: "human".parse().unwrap(), owner: None };
     let asked = RequestContext { requester: &requester, request_id: "r", dialect: false };
@@ -38,7 +38,7 @@ async fn an_injection_whose_job_ends_before_it_arrives_is_acknowledged_and_ended
 }
 
 #[tokio::test]
-async fn sixty_injections_and_the_end_of_their_job_in_one_write_are_all_answered() {
+async fn sixty_injections_before_terminate_are_answered() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo" })).await;
@@ -63,7 +63,7 @@ async fn sixty_injections_and_the_end_of_their_job_in_one_write_are_all_answered
 }
 
 #[tokio::test]
-async fn what_does_not_fit_into_a_queue_is_rejected_and_nothing_is_left_without_an_answer() {
+async fn full_queue_rejects_every_excess_injection() {
     let rig = Rig::with(Config { queue: 5, ..Config::default() }).await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 600_000 } })).await;
@@ -85,7 +85,7 @@ async fn what_does_not_fit_into_a_queue_is_rejected_and_nothing_is_left_without_
 }
 
 #[tokio::test]
-async fn r14_mail_does_not_pass_a_budget() {
+async fn message_is_refused_over_budget() {
     let rig = Rig::new().await;
     rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
     let mut client = rig.client();
@@ -102,7 +102,7 @@ async fn r14_mail_does_not_pass_a_budget() {
 }
 
 #[tokio::test]
-async fn r5_what_was_accepted_is_so_when_it_is_asked_again_whatever_has_become_of_the_job() {
+async fn retry_is_acknowledged_after_job_end() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     client.request("hello", json!({ "client": "me" })).await;
@@ -131,7 +131,7 @@ async fn r5_what_was_accepted_is_so_when_it_is_asked_again_whatever_has_become_o
 }
 
 #[tokio::test]
-async fn a_node_that_is_named_twice_gets_it_once_and_no_node_at_all_is_a_mistake() {
+async fn duplicate_node_is_injected_once() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "nodes": 2 })).await;

@@ -1,4 +1,4 @@
-//! What can go wrong in the router as a whole. What goes wrong with a command is a `command_rejected`.
+//! Errors of the router as a whole. An error of one command is a `command_rejected`.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use switchboard_hub::HubError;
 use switchboard_sys::files::FileError;
 
-/// Why the router did not start, or a client of it did not get through.
+/// Reason why the router did not start, or why a client could not use it.
 #[derive(Debug, thiserror::Error)]
 pub enum RouterError {
-    /// The hub said no.
+    /// The hub returned an error.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// A file could not be read or written.
@@ -19,64 +19,64 @@ pub enum RouterError {
     /// The event log could not be read or written.
     #[error("the event log in {folder} could not be {action}")]
     Log {
-        /// Where it is.
+        /// The folder of the log.
         folder: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The address is none to listen on.
+    /// The router cannot listen on the address.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address as given.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The address is no address.
+    /// The address cannot be parsed.
     #[error("'{address}' is no address: use 127.0.0.1:PORT or unix:PATH")]
     InvalidAddress {
         /// As given.
         address: String,
     },
-    /// Only the machine itself may be listened to.
+    /// The address is not a loopback address.
     #[error("{address} is reachable from other machines; the router listens on loopback addresses alone")]
     NotLoopback {
         /// As given.
         address: String,
     },
-    /// The file that leads to the router was not written by a router of this user.
+    /// The endpoint file was not written by a router of this user.
     #[error("router.json is not believed: {issue}")]
     UntrustedEndpoint {
-        /// What is wrong with it.
+        /// The check that failed.
         issue: String,
     },
     /// No router runs.
     #[error("no router runs in this workspace")]
     NotRunning,
-    /// The router's process runs and does not answer.
+    /// The router's process runs but does not answer.
     #[error("the router does not answer; its process ({pid}) may be stopped")]
     Unresponsive {
-        /// The process.
+        /// The process id.
         pid: u32,
     },
     /// The connection to the router ended.
     #[error("the router hung up: {reason}")]
     Disconnected {
-        /// Why, as far as it is known.
+        /// The reason, if known.
         reason: String,
     },
     /// The router rejected a command.
     #[error("{reason}")]
     Rejected {
-        /// Why, for programs.
+        /// Machine-readable reason.
         code: String,
-        /// Which field of the command is wrong.
+        /// The invalid field of the command.
         field: Option<String>,
-        /// Why, for people.
+        /// Human-readable reason.
         reason: String,
     },
     /// The connection broke.
@@ -85,7 +85,7 @@ pub enum RouterError {
 }
 
 impl RouterError {
-    /// What a `command_rejected` says.
+    /// Converts the data of a `command_rejected` event.
     pub fn from_rejection(data: &Value) -> Self {
         let text = |key| data.get(key).and_then(Value::as_str).map(str::to_owned);
         Self::Rejected {

@@ -1,4 +1,4 @@
-//! A line becomes a request, or a rejection that says what is wrong with it.
+//! Parsing of command lines: a line becomes a request, or a rejection that names the error.
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -13,7 +13,7 @@ use crate::wire::event::{CommandRejected, RejectCode};
 /// Longest `request_id`, in bytes: a UUID has 36, and every answer repeats it.
 const REQUEST_ID: usize = 256;
 
-/// The commands, as `hello` lists them.
+/// The commands that `hello` lists.
 pub(crate) const COMMANDS: [&str; 12] = [
     "hello",
     "inject",
@@ -29,7 +29,7 @@ pub(crate) const COMMANDS: [&str; 12] = [
     "subscribe",
 ];
 
-/// What a line says. A line with nothing in it says nothing.
+/// Parses a line; `None` for a blank one.
 pub(crate) fn parse(line: &[u8], mode: LegacyMode) -> Option<Result<Request, CommandRejected>> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return None;
@@ -37,7 +37,7 @@ pub(crate) fn parse(line: &[u8], mode: LegacyMode) -> Option<Result<Request, Com
     Some(parse_request(line, mode))
 }
 
-/// The rejection of a line that was not kept.
+/// Rejects a line that exceeds the length limit.
 pub(crate) fn reject_too_long(cap: usize) -> CommandRejected {
     reject(RejectCode::LineTooLong, None, format!("the line is longer than {cap} bytes; it was skipped"))
 }
@@ -58,8 +58,7 @@ fn parse_request(line: &[u8], mode: LegacyMode) -> Result<Request, CommandReject
         ));
     };
     let request_id = fields.get("request_id").and_then(Value::as_str).map(str::to_owned);
-    let parse_fields = parse_fields(&mut fields, mode);
-    parse_fields.map_err(|rejected| CommandRejected { request_id, ..rejected })
+    parse_fields(&mut fields, mode).map_err(|rejected| CommandRejected { request_id, ..rejected })
 }
 
 fn parse_fields(fields: &mut Map<String, Value>, mode: LegacyMode) -> Result<Request, CommandRejected> {
@@ -75,15 +74,15 @@ fn parse_fields(fields: &mut Map<String, Value>, mode: LegacyMode) -> Result<Req
         Some(Value::String(command)) => command.clone(),
         found => return Err(reject_field("command", "must be a string", found)),
     };
-    let is_legacy_command = legacy::is_legacy_command(&command, fields.get("payload"))
+    let is_legacy = legacy::is_legacy_command(&command, fields.get("payload"))
         || mode.is_legacy && legacy::is_shared(&command);
-    if !is_legacy_command && !COMMANDS.contains(&command.as_str()) {
+    if !is_legacy && !COMMANDS.contains(&command.as_str()) {
         return Err(reject_unknown_command());
     }
-    // The older router's clients leave these two out.
-    let may_omit = is_legacy_command || mode.is_legacy;
+    // Clients that speak the legacy dialect omit `type` and `timestamp`.
+    let may_omit = is_legacy || mode.is_legacy;
     match fields.get("type") {
-        Some(Value::String(json_kind)) if json_kind == "command" => {}
+        Some(Value::String(kind)) if kind == "command" => {}
         None if may_omit => {}
         found => return Err(reject_field("type", "must be \"command\"", found)),
     }
@@ -111,13 +110,12 @@ fn parse_fields(fields: &mut Map<String, Value>, mode: LegacyMode) -> Result<Req
         found => return Err(reject_field("payload", "must be an object", found.as_ref())),
     };
     let understood = parse_command(&command, payload, mode);
-    let reword =
-        |rejected| if is_legacy_command { translate_rejection(&command, rejected) } else { rejected };
+    let reword = |rejected| if is_legacy { translate_rejection(&command, rejected) } else { rejected };
     let command = understood.map_err(reword)?;
-    Ok(Request { request_id, command, dialect: is_legacy_command })
+    Ok(Request { request_id, command, dialect: is_legacy })
 }
 
-/// What a command with its payload asks for, in either router's words.
+/// Parses the payload of a command, in either dialect.
 fn parse_command(
     command: &str,
     mut payload: Map<String, Value>,
@@ -147,12 +145,12 @@ fn parse_native(command: &str, payload: Map<String, Value>) -> Result<Command, C
     })
 }
 
-/// The rejection of a command that there is not. Section 6 gives the words.
+/// Rejects an unknown command with the text of section 6.
 fn reject_unknown_command() -> CommandRejected {
     reject(RejectCode::UnknownCommand, Some("command"), "unknown command".to_owned())
 }
 
-/// A payload as its type, or which of its fields is not what it has to be.
+/// Deserializes a payload, or rejects it with the path of the invalid field.
 pub(crate) fn parse_payload<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<T, CommandRejected> {
     serde_path_to_error::deserialize(Value::Object(payload)).map_err(|error| {
         let path = error.path().to_string();
@@ -167,7 +165,7 @@ pub(crate) fn parse_payload<T: DeserializeOwned>(payload: Map<String, Value>) ->
     })
 }
 
-/// The rejection of a field of a payload.
+/// Rejects a field of a payload.
 pub(crate) fn bad_field(field: String, problem: &str) -> CommandRejected {
     let reason = format!("{field}: {problem}");
     CommandRejected { request_id: None, reason, code: RejectCode::BadField, field: Some(field) }

@@ -19,7 +19,7 @@ fn rejected(line: &[u8]) -> CommandRejected {
 }
 
 #[test]
-fn the_command_of_section_2_1_is_understood() {
+fn command_of_section_2_1_parses() {
     let request = parse(&line(|_| {}), LegacyMode::default()).unwrap().unwrap();
     let inject = Inject {
         job_id: "272900".into(),
@@ -32,11 +32,11 @@ fn the_command_of_section_2_1_is_understood() {
     assert!(parse(b"  ", LegacyMode::default()).is_none());
 }
 
-/// Which field, what code, a part of the reason.
+/// Field, code, and a part of the reason.
 type Expected = (Option<&'static str>, RejectCode, &'static str);
 
 #[test]
-fn r1_r2_r3_every_bad_field_is_named() {
+fn rejection_names_every_invalid_field() {
     let cases: Vec<(&str, Value, Expected)> = vec![
         ("/protocol", json!("codeswarm.router.v2"), (Some("protocol"), RejectCode::WrongProtocol, "v2")),
         ("/protocol", json!(1), (Some("protocol"), RejectCode::WrongProtocol, "must be")),
@@ -68,7 +68,7 @@ fn r1_r2_r3_every_bad_field_is_named() {
 }
 
 #[test]
-fn r1_every_missing_field_is_named() {
+fn rejection_names_every_missing_field() {
     for field in ["protocol", "type", "timestamp", "command", "request_id", "payload"] {
         let line = line(|line| drop(line.as_object_mut().unwrap().remove(field)));
         assert_eq!(rejected(&line).field.as_deref(), Some(field));
@@ -80,7 +80,7 @@ fn r1_every_missing_field_is_named() {
 }
 
 #[test]
-fn what_was_expected_is_said_in_the_words_of_json() {
+fn rejection_uses_json_type_names() {
     for (field, value, expected) in [
         ("nodes", json!("three"), "expected a whole number, 0 or more"),
         ("limits", json!(5), "expected an object"),
@@ -98,7 +98,7 @@ fn what_was_expected_is_said_in_the_words_of_json() {
 }
 
 #[test]
-fn r4_what_is_no_object_is_said_to_be_none() {
+fn non_object_line_is_rejected() {
     for (bad, code) in [
         (&b"[]"[..], RejectCode::NotAnObject),
         (b"null", RejectCode::NotAnObject),
@@ -112,7 +112,7 @@ fn r4_what_is_no_object_is_said_to_be_none() {
 }
 
 #[test]
-fn unknown_fields_are_ignored_and_the_older_router_is_understood() {
+fn unknown_fields_are_ignored_in_both_dialects() {
     assert!(parse(&line(|line| line["payload"]["later"] = json!(1)), LegacyMode::default()).unwrap().is_ok());
     let old = json!({
         "protocol": PROTOCOL, "command": "inject", "request_id": "r",
@@ -139,7 +139,7 @@ proptest! {
         }
     }
 
-    /// A good line with a few bytes changed, removed or doubled is either still good or rejected with a reason.
+    /// A valid line with a few bytes changed, removed or doubled is either valid or rejected with a reason.
     #[test]
     fn mutated_lines_never_panic(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..3), 1..6)) {
         let mut bytes = line(|_| {});

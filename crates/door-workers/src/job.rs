@@ -1,4 +1,4 @@
-//! Jobs: what was launched, by whom, and its nodes.
+//! Jobs and their nodes: launch, owner and shared state.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ use crate::wire::event::{
 use crate::wire::format_timestamp;
 use crate::worker::WorkerLog;
 
-/// How much of a prompt stands in a list.
+/// Maximum length of a prompt in a list.
 const TITLE: usize = 80;
 
-/// What is written down of a job, so that it outlives the router.
+/// Persistent record of a job; survives a restart of the router.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct JobRecord {
     pub(crate) launch: Launch,
@@ -31,26 +31,26 @@ pub(crate) struct JobRecord {
     pub(crate) launched_at: Timestamp,
     #[serde(default)]
     pub(crate) terminated_at: Option<Timestamp>,
-    /// Whether it was launched in the older router's words.
+    /// True if the launch used the legacy dialect.
     #[serde(default)]
     pub(crate) dialect: bool,
     #[serde(default)]
     pub(crate) total_tokens: u64,
-    /// What each node's agent calls its conversation.
+    /// The session id of each node's agent.
     #[serde(default)]
     pub(crate) sessions: BTreeMap<u32, String>,
-    /// What each node was last seen doing.
+    /// The last known state of each node.
     #[serde(default)]
     pub(crate) states: BTreeMap<u32, NodeState>,
-    /// How many turns each node has ended.
+    /// The number of finished turns of each node.
     #[serde(default)]
     pub(crate) turns: BTreeMap<u32, u64>,
-    /// What nodes have asked and nobody has answered.
+    /// Approvals that wait for a decision.
     #[serde(default)]
     pub(crate) approvals: BTreeMap<String, ApprovalRequired>,
     /// The nodes' names as agents of the hub.
     pub(crate) names: Vec<Name>,
-    /// Where the nodes work.
+    /// The working folders of the nodes.
     pub(crate) folders: Vec<PathBuf>,
 }
 
@@ -64,11 +64,11 @@ pub(crate) struct Job {
     pub(crate) record: Mutex<JobRecord>,
     pub(crate) total_tokens: AtomicU64,
     pub(crate) is_over_budget: AtomicBool,
-    /// Whether something is to be written down.
+    /// True if the record has changes that are not saved.
     pub(crate) is_dirty: AtomicBool,
 }
 
-/// What a node's task and the others share.
+/// State shared between a node's task and the router.
 #[derive(Debug)]
 pub(crate) struct NodeShared {
     pub(crate) id: NodeId,
@@ -77,30 +77,30 @@ pub(crate) struct NodeShared {
     pub(crate) cwd: PathBuf,
     pub(crate) log: Arc<WorkerLog>,
     pub(crate) orders: mpsc::Sender<NodeOrder>,
-    /// Rung when something was put into the queue.
+    /// Notified when an injection was enqueued.
     pub(crate) wake: Notify,
     pub(crate) state: Mutex<NodeView>,
 }
 
-/// A node as others see it.
+/// Visible state of a node.
 #[derive(Debug)]
 pub(crate) struct NodeView {
     pub(crate) state: NodeState,
     pub(crate) injection: Option<String>,
     pub(crate) pid: Option<u32>,
     pub(crate) turns: u64,
-    /// Why it is as it is, where there is more to say.
+    /// Human-readable detail of the state.
     pub(crate) detail: Option<String>,
-    /// What waits, in the order of acceptance. Bounded by `Config::queue`: what comes after is rejected.
+    /// Queued injections in order of acceptance. `Config::queue` bounds it: the router rejects further ones.
     pub(crate) queue: VecDeque<QueuedInjection>,
-    /// How many places of the queue are kept for injections that are on their way through the hub.
+    /// Number of queue slots reserved for injections that the hub has not delivered yet.
     pub(crate) reserved: usize,
-    /// Whether the job is over, so that nobody looks into the queue any more.
+    /// True once the job has ended: the node no longer reads its queue.
     pub(crate) is_closed: bool,
 }
 
 impl NodeView {
-    /// A node that has not begun, after this many turns in earlier routers.
+    /// Creates the view of a node that has not started; `turns` counts turns of earlier routers.
     pub(crate) fn new(turns: u64) -> Self {
         Self {
             state: NodeState::Starting,
@@ -120,9 +120,9 @@ impl NodeView {
 pub(crate) struct QueuedInjection {
     pub(crate) injection: Injection,
     pub(crate) content: String,
-    /// The hub's claim; without one where the report was made before the router was restarted.
+    /// The hub's handoff; `None` if its outcome was reported before a restart of the router.
     pub(crate) handoff: Option<Handoff>,
-    /// Its first event in the log.
+    /// The first event of the injection, which is pinned in the log.
     pub(crate) pin: u64,
 }
 
@@ -135,26 +135,26 @@ impl Job {
         self.record.lock().terminated_at.is_some()
     }
 
-    /// The node that asked this question, while it waits for the answer.
+    /// Returns the node whose question this approval answers, while the approval is open.
     pub(crate) fn approval_node(&self, approval: &str) -> Option<Arc<NodeShared>> {
         let node = self.record.lock().approvals.get(approval)?.at.node_id;
         self.nodes.get(usize::try_from(node).ok()?).cloned()
     }
 
-    /// Counts what a turn has used. What an agent says of that may be too much for any number.
+    /// Adds the tokens of a turn. Saturates, because an agent may report any number.
     pub(crate) fn add_tokens(&self, tokens: u64) {
         let add = |used: u64| Some(used.saturating_add(tokens));
         let _ = self.total_tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// A question has its answer. That is noted a moment later; the log tells it meanwhile.
+    /// Removes a decided approval from the record. The save follows later; until then the log has the decision.
     pub(crate) fn remove_approval(&self, approval: &str) {
         if self.record.lock().approvals.remove(approval).is_some() {
             self.is_dirty.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The job as it is told of.
+    /// Returns the job as clients see it.
     pub(crate) fn info(&self) -> JobInfo {
         let (launched_at, is_over) = {
             let record = self.record.lock();
@@ -178,7 +178,7 @@ impl NodeShared {
         EventNode { job_id: self.id.job.to_string(), swarm_id: self.swarm.clone(), node_id: self.id.node }
     }
 
-    /// Gives a sign of life of the agent that the node is.
+    /// Announces the node's agent to the hub as present.
     pub(crate) fn announce(&self, hub: &Hub) {
         let status = match self.state.lock().state {
             NodeState::Terminated => OFFLINE,
@@ -202,7 +202,7 @@ impl NodeShared {
         }
     }
 
-    /// What waits, in the order in which it will run.
+    /// Lists the queued injections in the order in which they will run.
     pub(crate) fn queued(&self) -> Vec<Queued> {
         let title = |content: &str| content.lines().next().unwrap_or_default().chars().take(TITLE).collect();
         let view = self.state.lock();
@@ -213,14 +213,14 @@ impl NodeShared {
         view.queue.iter().map(queued).collect()
     }
 
-    /// Whether nothing runs and nothing waits.
+    /// True if no turn runs and no injection waits.
     pub(crate) fn is_idle(&self) -> bool {
         let view = self.state.lock();
         view.injection.is_none() && view.queue.is_empty()
     }
 }
 
-/// How an injection that ran or waited came to its end, for whoever has to be told.
+/// Result of an injection that ran or waited, for its sender.
 #[derive(Debug)]
 pub(crate) struct FinishedTurn {
     pub(crate) injection: Injection,

@@ -1,8 +1,8 @@
-//! The older router's dialect of the protocol (`swarm_launch` and its kin), translated at the edge of a session.
+//! Legacy dialect of the protocol (`swarm_launch` and related commands), translated at the edge of a session.
 //!
-//! A command in the older words becomes one of ours here, and [`translate_lines`] makes the older events of ours. The
-//! facts are those of the clients that exist: what each command sends, which events it waits for, and at which it gives
-//! up. `fixtures/router/legacy.ndjson` has them as frames.
+//! This module turns legacy commands into current ones, and [`translate_lines`] turns current events into legacy
+//! ones. The behaviour follows the existing clients: what each command sends, which events it waits for, and at which
+//! it stops. `fixtures/router/older.ndjson` has the exchanges as frames.
 
 mod events;
 
@@ -16,19 +16,19 @@ use crate::wire::event::{
     CommandRejected, Provider, ProviderField, ProviderOption, ProvidersList, RejectCode,
 };
 
-/// The one place where workers run, as the older router's clients name it.
+/// The only provider, as clients of the legacy dialect name it.
 pub(crate) const PROVIDER: &str = "local";
 
-/// What is known of a client before its next line is read.
+/// Dialect of a client, as known before its next line is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LegacyMode {
-    /// It has used the older router's words, so that all it says and hears is in them.
+    /// The client has used the legacy dialect: all later lines are parsed and answered in it.
     pub(crate) is_legacy: bool,
-    /// It came without a token, and is understood in the older router's words alone.
+    /// The client came without a token: only the legacy dialect is accepted.
     pub(crate) is_restricted: bool,
 }
 
-/// True for a command in the older router's words.
+/// True for a command of the legacy dialect.
 pub(crate) fn is_legacy_command(command: &str, payload: Option<&Value>) -> bool {
     match command {
         "swarm_launch" | "swarm_list" | "swarm_status" | "swarm_terminate" | "approve_execution"
@@ -38,12 +38,12 @@ pub(crate) fn is_legacy_command(command: &str, payload: Option<&Value>) -> bool 
     }
 }
 
-/// True for a command that the older router alone has. All but `project_list` are unknown here.
+/// True for a command that only the legacy router has. All but `project_list` are unknown to this router.
 fn is_legacy_only(command: &str) -> bool {
     command == "enqueue_inject" || command.starts_with("project_")
 }
 
-/// True if a line has a command of the older router, even if its other fields are invalid.
+/// True if a line has a command of the legacy dialect, even if its other fields are invalid.
 pub(crate) fn has_legacy_command(line: &[u8]) -> bool {
     let Ok(line) = serde_json::from_slice::<Value>(line) else { return false };
     let command = line.get("command").and_then(Value::as_str).unwrap_or_default();
@@ -51,12 +51,12 @@ pub(crate) fn has_legacy_command(line: &[u8]) -> bool {
         && is_legacy_command(command, line.get("payload"))
 }
 
-/// True for a command that both routers call the same.
+/// True for a command that has the same name in both dialects.
 pub(crate) fn is_shared(command: &str) -> bool {
     matches!(command, "queue_list" | "approvals_list")
 }
 
-/// A command in the older router's words, and `inject` in either's; `None` for any other.
+/// Parses a legacy command, and `inject` in either dialect; returns `None` for any other.
 pub(crate) fn parse_command(
     command: &str,
     payload: &Map<String, Value>,
@@ -75,15 +75,15 @@ pub(crate) fn parse_command(
     }))
 }
 
-/// Fields that both routers have under different names: ours and theirs.
+/// Field names of both dialects, as pairs of current and legacy name.
 type Names = &'static [(&'static str, &'static str)];
 
-/// The older router's name of a command, where its fields have names of their own.
+/// Returns the legacy name of a command whose fields have legacy names of their own.
 pub(crate) fn legacy_name(command: &Command) -> &'static str {
     if matches!(command, Command::Launch(_)) { "swarm_launch" } else { "" }
 }
 
-/// Those of a command.
+/// Returns the field names of a command.
 fn names(command: &str) -> Names {
     match command {
         "swarm_launch" => &[
@@ -99,7 +99,7 @@ fn names(command: &str) -> Names {
     }
 }
 
-/// Removes the older name of a field that is given under both names with the same value; rejects two values.
+/// Merges a field that is given under both names: equal values become one field, different values are rejected.
 pub(crate) fn merge_aliases(command: &str, payload: &mut Map<String, Value>) -> Result<(), CommandRejected> {
     for (ours, theirs) in names(command) {
         if !payload.contains_key(*ours) {
@@ -114,8 +114,8 @@ pub(crate) fn merge_aliases(command: &str, payload: &mut Map<String, Value>) -> 
     Ok(())
 }
 
-/// A rejection in the older router's words: it names the field as the client does, and an unknown job as the older
-/// router does, because a client compares that text.
+/// Translates a rejection into the legacy dialect: it names the client's field, and for an unknown job uses the
+/// legacy text, because a client compares it.
 pub(crate) fn translate_rejection(command: &str, rejected: CommandRejected) -> CommandRejected {
     let Some(field) = &rejected.field else { return rejected };
     let ours = field.strip_prefix("payload.");
@@ -131,7 +131,7 @@ pub(crate) fn translate_rejection(command: &str, rejected: CommandRejected) -> C
     CommandRejected { reason, field: Some(theirs), ..rejected }
 }
 
-/// A launch in our words. `system_prompt` is the first prompt of every node, unless it is blank.
+/// Translates a launch. A `system_prompt` that is not blank becomes the first prompt of every node.
 fn launch(payload: &Map<String, Value>, mode: LegacyMode) -> Result<Map<String, Value>, CommandRejected> {
     const LEGACY_FIELDS: [&str; 5] =
         ["system_prompt", "agents_md_content", "agents_bundle", "provider", "provider_params"];
@@ -183,7 +183,7 @@ fn launch(payload: &Map<String, Value>, mode: LegacyMode) -> Result<Map<String, 
     Ok(launch)
 }
 
-/// The text of the `AGENTS.md` that a launch brings along.
+/// Returns the text of the `AGENTS.md` in a launch.
 fn instructions(payload: &Map<String, Value>) -> Result<Option<Value>, CommandRejected> {
     let bundle = payload.get("agents_bundle");
     let skills = bundle.and_then(|bundle| bundle.get("skills_files")).and_then(Value::as_array);
@@ -195,7 +195,7 @@ fn instructions(payload: &Map<String, Value>) -> Result<Option<Value>, CommandRe
     Ok(of_bundle.or_else(|| payload.get("agents_md_content")).cloned())
 }
 
-/// An injection in our words: without a node it is for all of them.
+/// Translates an injection: without a node, it goes to all nodes.
 fn inject(payload: &Map<String, Value>) -> Map<String, Value> {
     let mut inject = payload.clone();
     if !inject.contains_key("node_id") && inject.contains_key("swarm_id") {
@@ -204,7 +204,7 @@ fn inject(payload: &Map<String, Value>) -> Map<String, Value> {
     inject
 }
 
-/// An answer to an approval in our words. A decision that is none of ours is read by `approved`.
+/// Translates a decision on an approval. If `decision` is not a known value, `approved` decides.
 fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRejected> {
     const DECISIONS: [(&str, &str); 11] = [
         ("accept", "accept"),
@@ -227,7 +227,7 @@ fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRe
         (Some(known), _) => known,
         (None, Some(true)) => "accept",
         (None, Some(false)) => "decline",
-        // The type of our own command says what is wrong with it.
+        // The current type reports what is wrong with the value.
         (None, None) if approved.is_none() && payload.contains_key("decision") => return Ok(approve),
         (None, None) => return Err(bad_field("payload.approved".to_owned(), "must be true or false")),
     };
@@ -235,7 +235,7 @@ fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRe
     Ok(approve)
 }
 
-/// What a client can choose when it launches.
+/// Returns the launch options of `providers_list`.
 pub(crate) fn providers(request_id: String) -> ProvidersList {
     let option = |kind: AgentKind| ProviderOption { label: kind.as_str().to_owned(), value: kind };
     let worker_mode = ProviderField {

@@ -17,7 +17,7 @@ fn parse_command(command: &str, payload: Option<Value>) -> Result<Request, Comma
 }
 
 #[test]
-fn what_is_said_in_both_routers_words_is_one_thing_as_long_as_it_is_the_same() {
+fn aliased_fields_must_agree() {
     let both = |theirs: &str| json!({ "job_id": "j", "swarm_id": theirs, "nodes": 0, "content": "x" });
     let Command::Inject(inject) = parse_command("inject", Some(both("j"))).unwrap().command else { panic!() };
     assert_eq!(inject.job_id, "j");
@@ -29,7 +29,7 @@ fn what_is_said_in_both_routers_words_is_one_thing_as_long_as_it_is_the_same() {
 }
 
 #[test]
-fn what_is_wrong_is_named_in_the_words_it_was_said_in() {
+fn rejection_uses_dialect_of_command() {
     for (command, payload, field) in [
         ("swarm_status", None, "payload.swarm_id"),
         ("swarm_terminate", Some(json!({ "swarm_id": 5 })), "payload.swarm_id"),
@@ -52,7 +52,7 @@ fn what_is_wrong_is_named_in_the_words_it_was_said_in() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_not_there_is_called_as_the_client_calls_it() {
+async fn unknown_job_uses_dialect_of_command() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     for (command, field) in [("swarm_status", "payload.swarm_id"), ("job_status", "payload.job_id")] {
@@ -65,7 +65,7 @@ async fn a_job_that_is_not_there_is_called_as_the_client_calls_it() {
 }
 
 #[tokio::test]
-async fn whoever_injects_in_the_older_routers_words_is_answered_in_them() {
+async fn legacy_inject_gets_legacy_answers() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo" })).await;
@@ -77,7 +77,7 @@ async fn whoever_injects_in_the_older_routers_words_is_answered_in_them() {
     for event in about {
         assert_eq!((&event.data["swarm_id"], &event.data["job_id"]), (&json!(job), &json!(job)));
     }
-    // Others hear of their own jobs in our words.
+    // Another client gets the events of its own jobs in the current dialect.
     let mut other = rig.client();
     let job = other.launch(json!({ "agent": "echo" })).await;
     other.inject(&job, 0, "in ours").await;
@@ -85,12 +85,13 @@ async fn whoever_injects_in_the_older_routers_words_is_answered_in_them() {
     rig.close().await;
 }
 
-/// A client of the older router, which brings no token.
+/// Connects a client of the legacy dialect, which has no token.
 fn legacy(rig: &Rig) -> TestClient {
     rig.client_with(Access { legacy: true, ..Access::default() })
 }
 
-/// What a client sends, the event that ends its wait, those that it passes over meanwhile, and the fields that it reads.
+/// An exchange of a client: the command, the event that ends its wait, the events it skips until then, and the fields
+/// it reads.
 #[derive(serde::Deserialize)]
 struct Exchange {
     verb: String,
@@ -113,11 +114,11 @@ fn field<'v>(data: &'v Value, path: &str) -> Option<&'v Value> {
 }
 
 #[tokio::test]
-async fn older_clients_get_the_answers_they_wait_for() {
+async fn legacy_clients_get_expected_answers() {
     let rig = Rig::new().await;
     let mut swarm = String::new();
     for Exchange { verb, frame, passes, answer, reads } in exchanges() {
-        // The command line connects for each command.
+        // The command line opens a connection for each command.
         let mut client = legacy(&rig);
         let frame = frame.replace("SWARM", &swarm);
         let request_id = serde_json::from_str::<Value>(&frame).unwrap()["request_id"].clone();
@@ -129,11 +130,8 @@ async fn older_clients_get_the_answers_they_wait_for() {
             }
         };
         assert_eq!(answered.event, answer, "{verb}: {}", answered.line);
-        for parse_command in reads {
-            assert!(
-                field(&answered.data, &parse_command.replace("SWARM", &swarm)).is_some(),
-                "{verb}: {parse_command}"
-            );
+        for path in reads {
+            assert!(field(&answered.data, &path.replace("SWARM", &swarm)).is_some(), "{verb}: {path}");
         }
         if answer == "swarm_launched" {
             swarm = answered.data["swarm_id"].as_str().unwrap().to_owned();
@@ -141,7 +139,7 @@ async fn older_clients_get_the_answers_they_wait_for() {
         if verb.contains("nosuch") {
             assert_eq!(answered.data["reason"], "unknown swarm_id");
         }
-        // Nothing else that the client would take for its answer.
+        // No other event that the client would mistake for its answer.
         client
             .send_line(&format!(r#"{{"protocol":"{PROTOCOL}","command":"swarm_list","request_id":"last"}}"#))
             .await;
@@ -181,7 +179,7 @@ async fn system_prompt_is_the_first_prompt_unless_blank() {
 }
 
 #[tokio::test]
-async fn older_clients_hear_of_jobs_of_others() {
+async fn legacy_clients_see_jobs_of_others() {
     let rig = Rig::new().await;
     let mut watching = legacy(&rig);
     assert_eq!(watching.request("swarm_list", json!({})).await.event, "swarm_list");
@@ -198,9 +196,9 @@ async fn older_clients_hear_of_jobs_of_others() {
     rig.close().await;
 }
 
-/// The web backend asks every few seconds, without a timestamp.
+/// The web backend polls every few seconds, without a timestamp.
 #[tokio::test]
-async fn older_client_asks_for_projects_first() {
+async fn legacy_client_may_start_with_project_list() {
     let rig = Rig::new().await;
     let ask = |command: &str, id: &str| {
         format!(r#"{{"protocol":"{PROTOCOL}","command":"{command}","request_id":"{id}","payload":{{}}}}"#)
@@ -219,14 +217,14 @@ async fn older_client_asks_for_projects_first() {
         let told = (&rejected.data["request_id"], &rejected.data["code"], &rejected.data["reason"]);
         assert_eq!(told, expected);
     }
-    // One that is ours as well.
+    // A command that exists in both dialects.
     client.send_line(&ask("queue_list", "2")).await;
     assert_eq!(client.next_of("queue_list").await.data["request_id"], "2");
     rig.close().await;
 }
 
 #[tokio::test]
-async fn bad_first_field_keeps_older_client() {
+async fn invalid_first_field_keeps_legacy_client() {
     let rig = Rig::new().await;
     for first in ["project_resume", "swarm_launch"] {
         let mut client = legacy(&rig);
@@ -240,7 +238,7 @@ async fn bad_first_field_keeps_older_client() {
 }
 
 #[tokio::test]
-async fn terminated_swarm_leaves_older_list() {
+async fn terminated_swarm_is_not_listed() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo" })).await;
@@ -255,10 +253,10 @@ async fn terminated_swarm_leaves_older_list() {
     rig.close().await;
 }
 
-/// A browser sends what a web page says only after lines of its own, and a client without a token has to begin with a
-/// command of the older router.
+/// A browser sends a web page's text only after header lines of its own, and a client without a token must start with
+/// a command of the legacy dialect.
 #[tokio::test]
-async fn legacy_client_with_another_first_line_is_hung_up_on() {
+async fn unknown_first_line_disconnects_legacy_client() {
     let rig = Rig::new().await;
     let launch = |command: &str| {
         json!({
@@ -290,11 +288,11 @@ async fn legacy_client_with_another_first_line_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn client_without_token_is_understood_in_older_words_alone() {
+async fn tokenless_client_is_limited_to_legacy_dialect() {
     let rig = Rig::new().await;
     let tokens = vec![AccessToken { token: "secret".into(), owner: None }];
     let mut client = rig.client_with(Access { tokens, legacy: true, ..Access::default() });
-    // What only we have is left out, so that no program of its choice is started.
+    // Fields of the current dialect are dropped, so that the client cannot choose the program to run.
     let payload = json!({
         "nodes": 1, "system_prompt": "", "program": ["sh"], "cwd": "/nowhere", "env": 5, "agent": "command",
         "provider_params": { "worker_mode": "mock" },
@@ -320,7 +318,7 @@ async fn client_without_token_is_understood_in_older_words_alone() {
 }
 
 #[test]
-fn decisions_of_older_clients_are_understood() {
+fn legacy_decisions_are_translated() {
     for (decision, approved, expected) in [
         (Some(json!("acceptForSession")), None, "accept_for_session"),
         (Some(json!("abort")), Some(false), "cancel"),
@@ -349,7 +347,7 @@ fn decisions_of_older_clients_are_understood() {
 }
 
 #[test]
-fn persona_of_a_launch_is_its_instructions() {
+fn agents_md_content_becomes_instructions() {
     let bundle = |skills: Value| {
         json!({
             "nodes": 1, "system_prompt": "", "agents_md_content": "be brief",

@@ -1,11 +1,10 @@
 //! Door 3: agent processes, driven over NDJSON.
 //!
-//! Implements `codeswarm.router.v1` and what was added to it. [`Router`] is the principal type: [`serve`] serves one
-//! client on any pair of streams, [`listen`] many on a socket, and [`run_deliveries`] turns messages for nodes into
-//! injections. Workers speak each agent's own protocol: Codex, Claude Code, the Agent Client Protocol, or
-//! nothing but text.
+//! Implements `codeswarm.router.v1` with extensions. [`Router`] is the principal type: [`serve`] serves one client on
+//! any pair of streams, [`listen`] many on a socket, and [`run_deliveries`] turns messages for nodes into injections.
+//! Workers speak each agent's own protocol: Codex, Claude Code, the Agent Client Protocol, or plain text.
 //!
-//! It knows nothing of mailboxes, channels or MCP: what comes from there comes through the hub.
+//! It knows nothing of mailboxes, channels or MCP: their messages arrive through the hub.
 
 mod client;
 mod config;

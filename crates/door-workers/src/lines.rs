@@ -1,29 +1,29 @@
-//! Lines out of bytes, each of a bounded length.
+//! Line splitter with a length limit.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How much is read at once.
+/// Bytes per read.
 const READ: usize = 64 * 1024;
 
-/// A line without its end, or what is known of one that was too long to be kept.
+/// A line without its newline, or a marker for one that was too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
     /// The line.
     Complete(Vec<u8>),
-    /// More bytes than a line may have. What follows begins after its end.
+    /// The line exceeded the limit and was skipped; the next line starts after its newline.
     TooLong,
 }
 
-/// Cuts what comes in into lines. Keeps at most one line and what was read with it.
+/// Splits input into lines. Buffers at most one line and one read.
 #[derive(Debug)]
 pub(crate) struct Lines {
     buffer: Vec<u8>,
-    /// Up to where there is no newline.
+    /// Bytes at the start of the buffer that contain no newline.
     scanned: usize,
     cap: usize,
-    /// Whether the rest of a line that was too long is still to come.
+    /// True while the rest of a line that was too long is skipped.
     skipping: bool,
 }
 
@@ -32,13 +32,13 @@ impl Lines {
         Self { buffer: Vec::new(), scanned: 0, cap, skipping: false }
     }
 
-    /// Reads more; false at the end.
+    /// Reads more input; false at the end.
     pub(crate) async fn read(&mut self, from: &mut (impl AsyncRead + Unpin)) -> io::Result<bool> {
         self.buffer.reserve(READ);
         Ok(from.read_buf(&mut self.buffer).await? > 0)
     }
 
-    /// The next line that is there.
+    /// Returns the next buffered line.
     pub(crate) fn next(&mut self) -> Option<Line> {
         loop {
             let Some(end) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') else {
@@ -66,7 +66,7 @@ impl Lines {
         }
     }
 
-    /// What stood after the last newline when the input ended.
+    /// Returns the unterminated last line after the end of the input.
     pub(crate) fn rest(&mut self) -> Option<Line> {
         let line = std::mem::take(&mut self.buffer);
         self.scanned = 0;

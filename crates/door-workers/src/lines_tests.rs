@@ -20,26 +20,26 @@ fn whole(text: &str) -> Line {
 }
 
 #[test]
-fn lines_end_with_lf_or_crlf_and_the_last_one_with_the_input() {
+fn lines_end_with_lf_crlf_or_eof() {
     assert_eq!(cut(&[b"a\r\nb\n\nc"], 10), [whole("a"), whole("b"), whole(""), whole("c")]);
 }
 
 #[test]
-fn r4_a_line_that_is_too_long_is_told_once_and_the_next_one_is_read() {
+fn long_line_is_reported_once_and_skipped() {
     let long = vec![b'x'; 50];
     assert_eq!(cut(&[&long, &long, b"tail\nnext\n"], 40), [Line::TooLong, whole("next")]);
     assert_eq!(cut(&[&[&long[..], b"\nnext\n"].concat()], 40), [Line::TooLong, whole("next")]);
 }
 
 #[test]
-fn r4_a_separator_of_unicode_ends_no_line() {
+fn unicode_separator_does_not_end_line() {
     assert_eq!(cut(&["a\u{2028}b\n".as_bytes()], 40), [whole("a\u{2028}b")]);
 }
 
 proptest! {
-    /// However the bytes are cut into reads, the lines are the same, and memory stays within the cap.
+    /// The lines do not depend on how reads split the bytes, and the buffer stays within the limit.
     #[test]
-    fn pieces_do_not_matter(bytes in prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..400), step in 1_usize..40) {
+    fn lines_do_not_depend_on_read_sizes(bytes in prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..400), step in 1_usize..40) {
         let pieces: Vec<&[u8]> = bytes.chunks(step).collect();
         prop_assert_eq!(cut(&pieces, 1000), cut(&[&bytes], 1000));
         let mut lines = Lines::new(16);

@@ -1,4 +1,4 @@
-//! Sockets: on the machine's own network with a token, or in the file system with its permissions.
+//! Listener: a loopback port with a token, or a Unix socket protected by file permissions.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::session::{Access, Transport, serve};
 use crate::wire::event::{CutOff, EventBody};
 use crate::wire::format_event;
 
-/// Most clients at once. One more is told so, and hung up on.
+/// Maximum number of clients; the listener refuses further ones with a reason.
 const MAX_CLIENTS: usize = 256;
 
-/// How long that may take: the line fits into an empty socket.
+/// Time limit for the refusal: its line fits into an empty socket buffer.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where clients can connect.
+/// Endpoint that clients connect to.
 #[derive(Debug)]
 pub enum Listener {
     /// On a loopback address.
     Tcp(TcpListener),
-    /// A socket in the file system, which only its owner may open.
+    /// A Unix socket that only its owner can open.
     Unix(OwnListener),
 }
 
 impl Listener {
-    /// Listens on `127.0.0.1:PORT` or `unix:PATH`. Needs a Tokio runtime.
+    /// Binds `127.0.0.1:PORT` or `unix:PATH`. Needs a Tokio runtime.
     pub async fn bind(address: &str) -> Result<Self, RouterError> {
         let failed = |source| RouterError::Listen { address: address.to_owned(), source };
         if let Some(path) = address.strip_prefix("unix:") {
@@ -47,7 +47,7 @@ impl Listener {
         Ok(Self::Tcp(TcpListener::bind(parsed).await.map_err(failed)?))
     }
 
-    /// Where it listens, as a client has to write it.
+    /// Returns the address in the form that a client uses.
     pub fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => listener.local_addr().map_or_else(|_| String::new(), |at| at.to_string()),
@@ -56,7 +56,7 @@ impl Listener {
     }
 }
 
-/// Serves clients until `done`; those that are there are told everything first.
+/// Serves clients until `done`; connected clients first receive all events.
 pub async fn listen(router: &Router, listener: Listener, access: Access, done: CancellationToken) {
     let clients = TaskTracker::new();
     loop {
@@ -106,10 +106,10 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
     clients.wait().await;
 }
 
-/// What a connection may do; `None` where it has to go.
+/// Returns the access of a connection, or `None` to refuse it.
 ///
-/// Any user of this machine can connect to a port of it. Where the system tells who did, only processes of our own user
-/// are served without a token.
+/// Any user of this machine can connect to a local port. Where the system reports the peer, only processes of the
+/// same user are served without a token.
 async fn resolve_access(connection: &Connection, access: Access) -> Option<Access> {
     let stream = match connection {
         Connection::Unix(stream) => {
@@ -122,7 +122,7 @@ async fn resolve_access(connection: &Connection, access: Access) -> Option<Acces
     let found = tokio::task::spawn_blocking(move || tcp_peer(local, client)).await.ok()?;
     let is_own = match &found {
         Ok(Some(peer)) => peer.uid == rustix::process::geteuid().as_raw(),
-        // The system does not tell.
+        // The system does not report the peer.
         Ok(None) => true,
         Err(_) => false,
     };
@@ -135,14 +135,14 @@ async fn resolve_access(connection: &Connection, access: Access) -> Option<Acces
             let uid = peer.map(|peer| peer.uid);
             tracing::warn!(uid, "refused a process of another user that came without a token");
         }
-        // Clients look in this way whether a router is there.
+        // Clients probe for a router by connecting.
         Err(error) => tracing::debug!(%error, "a process was not served without a token"),
     }
-    // With a token it may be anybody.
+    // With a token, a process of any user is served.
     (!access.tokens.is_empty()).then_some(Access { legacy: false, ..access })
 }
 
-/// Says why a client is hung up on.
+/// Sends the reason and closes the connection.
 async fn refuse_connection(router: &Router, connection: Connection, reason: String) {
     let newest = router.log().newest();
     let body = EventBody::CutOff(CutOff { reason, resume_from: newest });

@@ -9,11 +9,11 @@ use crate::session::AccessToken;
 use crate::test_router::{Rig, TestClient};
 
 #[tokio::test]
-async fn a_socket_is_its_owners_alone_and_one_that_was_left_behind_is_replaced() {
+async fn socket_is_private_and_replaces_stale_one() {
     let rig = Rig::new().await;
     let path = rig.folder.path().join("r.sock");
     let address = format!("unix:{}", path.display());
-    // Whoever left it was killed.
+    // A killed router left this socket.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let listener = Listener::bind(&address).await.unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -33,9 +33,9 @@ async fn a_socket_is_its_owners_alone_and_one_that_was_left_behind_is_replaced()
     rig.close().await;
 }
 
-/// W9: without TLS there is no other address than a loopback one.
+/// Without TLS, the router listens on loopback addresses only.
 #[tokio::test]
-async fn the_network_needs_a_token_and_is_this_machine_alone() {
+async fn tcp_listener_needs_token_and_loopback() {
     let rig = Rig::new().await;
     for (address, is_outside) in [("0.0.0.0:0", true), ("nonsense", false), ("localhost:1", false)] {
         let refused = Listener::bind(address).await;
@@ -69,7 +69,7 @@ async fn the_network_needs_a_token_and_is_this_machine_alone() {
 }
 
 #[tokio::test]
-async fn a_client_too_many_is_told_so() {
+async fn excess_client_is_refused_with_reason() {
     let rig = Rig::new().await;
     let address = format!("unix:{}", rig.folder.path().join("r.sock").display());
     let listener = Listener::bind(&address).await.unwrap();

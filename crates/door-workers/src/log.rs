@@ -1,10 +1,9 @@
-//! The event log: every event in order, in files that outlive the process, and the newest in memory.
+//! Event log: every event in order, in segment files that outlive the process, the newest also in memory.
 //!
-//! The log is also the buffer of every client: each reads from its own place in it, so that a slow one costs
-//! no memory and delays nobody. A line is in its file before any client sees it, which is enough to survive
-//! the death of the process. It does not wait for the disk: what must not be lost is in the hub's journal.
-//! After a power failure, which may have taken the last lines, numbers go on a million further up, so that no
-//! number ever means two things.
+//! The log is also the buffer of every client: each client reads from its own cursor, so a slow one costs no memory
+//! and delays no other. A line is written to its file before a client sees it, which survives a crash of the process.
+//! The log does not wait for the disk: data that must not be lost is in the hub's journal. After a power failure,
+//! which may have lost the last lines, numbering continues a million higher, so that no number is used twice.
 
 mod scan;
 
@@ -26,21 +25,21 @@ use crate::error::RouterError;
 use crate::wire::event::{AgentError, EventBody, EventNode, InjectionRef};
 use crate::wire::{EventHead, format_event_at, format_timestamp};
 
-/// How much of the newest is kept in memory. What is older is read from its file.
+/// Size of the ring buffer. Older events are read from their segment.
 const RING_BYTES: usize = 4 << 20;
 
-/// How much may wait while the disk takes nothing. Beyond that, pieces of answers are dropped: the whole answer
-/// comes at the end of the turn.
+/// Maximum of unwritten bytes while the disk accepts nothing. Beyond that, deltas are dropped: the full answer
+/// follows at the end of the turn.
 const PENDING_BYTES: usize = 16 << 20;
 
-/// How many times what is to be kept may lie there because of injections that still run. Beyond that, pieces of answers
-/// are dropped as well: an agent that talks without end must not fill the disk.
+/// Factor by which pins of running injections may exceed the retention. Beyond that, deltas are dropped too: an agent
+/// that writes without end must not fill the disk.
 const OVERFULL: u64 = 4;
 
-/// How far numbers jump when the last ones may have been lost.
+/// Gap in the numbering after events may have been lost.
 const SEQ_JUMP: u64 = 1_000_000;
 
-/// The file that says since when the machine has been up.
+/// File with the boot id of the machine, to detect a reboot.
 const BOOT_FILE: &str = "boot";
 
 /// The event log.
@@ -57,19 +56,19 @@ pub(crate) struct EventLog {
 #[derive(Debug)]
 struct State {
     file: File,
-    /// The first number and the size of each file; the last is the one that is written.
+    /// First number and size of each segment; the last one is open for writing.
     segments: BTreeMap<u64, u64>,
     next: u64,
-    /// Numbered and not yet in the file.
+    /// Numbered events that are not in the file yet.
     pending: Vec<Entry>,
     pending_bytes: usize,
     ring: VecDeque<Entry>,
     ring_bytes: usize,
-    /// The last time that was written, in milliseconds and in words: many events have the same.
+    /// The last timestamp, in milliseconds and formatted: many events share it.
     stamp: (i64, String),
-    /// The events that injections under way began with: no file from there on is removed.
+    /// First events of running injections: segments from the lowest one on are not removed.
     pins: BTreeMap<u64, u32>,
-    /// Whether there is more than may be kept, and whether that was told.
+    /// True if the log exceeds its limit; `is_reported` is set once clients were notified.
     is_full: bool,
     is_reported: bool,
 }
@@ -81,32 +80,32 @@ struct Entry {
     line: Vec<u8>,
 }
 
-/// Lines for a client.
+/// Lines for one client.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch {
     /// The lines.
     pub(crate) bytes: Vec<u8>,
-    /// Everything up to here has been looked at.
+    /// The last event that was examined.
     pub(crate) seq: u64,
 }
 
-/// The events after a cursor are not all kept any more.
+/// The cursor is older than the oldest retained event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// The oldest one that is.
+    /// The oldest retained event.
     pub(crate) oldest: u64,
 }
 
-/// Which events a client wants.
+/// Predicate that selects the events of a client.
 pub(crate) trait EventPredicate: Send {
-    /// Whether it wants everything, so that nothing has to be looked at.
+    /// True if every event matches, so that none has to be examined.
     fn matches_all(&self) -> bool;
-    /// Whether it wants what is about this job, or about none.
+    /// True if events about this job match; `None` stands for events about no job.
     fn matches(&self, job: Option<&str>) -> bool;
 }
 
 impl EventLog {
-    /// Opens the log in its folder. A line that was cut off by a crash is taken away.
+    /// Opens the log in its folder. Removes a last line that a crash truncated.
     pub(crate) fn open(folder: Dir, config: &Config, clock: Clock) -> Result<Self, RouterError> {
         let mut segments = BTreeMap::new();
         for name in folder.names()? {
@@ -152,7 +151,7 @@ impl EventLog {
         Ok(log)
     }
 
-    /// Numbers an event. Nobody sees it before [`EventLog::flush`].
+    /// Assigns a number to an event. Clients see it after [`EventLog::flush`].
     pub(crate) fn append(&self, body: &EventBody) -> u64 {
         let mut state = self.state.lock();
         let is_piece = matches!(body, EventBody::AssistantDelta(_) | EventBody::ReasoningDelta(_));
@@ -161,8 +160,8 @@ impl EventLog {
         }
         if is_piece && state.is_full {
             return match dropped_pieces_notice(body) {
-                Some(told) if !std::mem::replace(&mut state.is_reported, true) => {
-                    self.number(&mut state, &told)
+                Some(notice) if !std::mem::replace(&mut state.is_reported, true) => {
+                    self.number(&mut state, &notice)
                 }
                 _ => state.next - 1,
             };
@@ -179,7 +178,7 @@ impl EventLog {
         }
         let line = format_event_at(seq, &state.stamp.1, body);
         state.pending_bytes += line.len();
-        // One allocation serves a run of events about the same job.
+        // Consecutive events about the same job share one allocation.
         let last = state.pending.last().or(state.ring.back()).and_then(|entry| entry.job.clone());
         let job = body.job().map(|job| match last {
             Some(last) if *last == *job => last,
@@ -189,9 +188,9 @@ impl EventLog {
         seq
     }
 
-    /// Writes what was appended to its file, and then lets clients see it.
+    /// Writes pending events to the segment, then makes them visible to clients.
     ///
-    /// On a disk that takes nothing it stays where it is and is tried again with the next event.
+    /// If the write fails, they stay pending; the next event retries.
     pub(crate) fn flush(&self) {
         let newest = {
             let mut state = self.state.lock();
@@ -220,7 +219,7 @@ impl EventLog {
             bytes.extend_from_slice(&entry.line);
         }
         if let Err(error) = state.file.write_all(&bytes) {
-            // What was written of it is taken back, so that no line is torn or doubled.
+            // A partial write is rolled back, so that no line is torn or doubled.
             state.file.set_len(written)?;
             state.file.seek(SeekFrom::Start(written))?;
             return Err(error);
@@ -246,20 +245,20 @@ impl EventLog {
         Ok(())
     }
 
-    /// Goes on in a new file.
+    /// Opens the next segment.
     fn rotate(&self, state: &mut State) {
         match open_segment(&self.folder, state.next) {
             Ok((first, file)) => {
                 state.file = file;
                 state.segments.insert(first, 0);
             }
-            // The old file goes on growing.
+            // The old segment keeps growing.
             Err(error) => tracing::warn!(%error, "the event log cannot begin a new file"),
         }
         self.remove_expired(state);
     }
 
-    /// Removes what is older than has to be kept.
+    /// Removes segments beyond the retention.
     fn remove_expired(&self, state: &mut State) {
         let pinned = state.pins.keys().next().copied().unwrap_or(u64::MAX);
         let mut total: u64 = state.segments.values().sum();
@@ -278,7 +277,7 @@ impl EventLog {
         state.is_reported &= state.is_full;
     }
 
-    /// Removes files of earlier runs in which nothing was ever written.
+    /// Removes segments of earlier runs to which nothing was written.
     fn remove_empty_segments(&self) {
         let mut state = self.state.lock();
         let current = state.segments.keys().next_back().copied();
@@ -295,12 +294,12 @@ impl EventLog {
         }
     }
 
-    /// Keeps everything from this event on until [`EventLog::unpin`].
+    /// Pins this event: it and all later ones are retained until [`EventLog::unpin`].
     pub(crate) fn pin(&self, seq: u64) {
         *self.state.lock().pins.entry(seq).or_default() += 1;
     }
 
-    /// Lets go of it.
+    /// Releases a pin.
     pub(crate) fn unpin(&self, seq: u64) {
         let mut state = self.state.lock();
         if let Some(count) = state.pins.get_mut(&seq) {
@@ -314,22 +313,22 @@ impl EventLog {
         }
     }
 
-    /// The number of the newest event that clients may see.
+    /// Returns the number of the newest visible event.
     pub(crate) fn newest(&self) -> u64 {
         *self.newest.borrow()
     }
 
-    /// The number of the oldest event that is kept.
+    /// Returns the number of the oldest retained event.
     pub(crate) fn oldest(&self) -> u64 {
         self.state.lock().segments.keys().next().copied().unwrap_or(1)
     }
 
-    /// Tells when there is more.
+    /// Subscribes to the number of the newest event.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// The next lines after `seq` where they are in memory; nothing where a file has to be read.
+    /// Reads the next lines after `seq` from memory; `None` if they are only in a segment.
     pub(crate) fn read_ring(&self, seq: u64, predicate: &dyn EventPredicate, most: usize) -> Option<Batch> {
         let state = self.state.lock();
         let last = state.ring.back().map_or(seq, |entry| entry.seq);
@@ -337,7 +336,7 @@ impl EventLog {
             return Some(Batch { bytes: Vec::new(), seq });
         }
         let start = state.ring.partition_point(|entry| entry.seq <= seq);
-        // The one before must be there as well, or something may be missing between them.
+        // The event before must be in memory as well, or there may be a gap.
         let is_whole = start > 0 || state.ring.front().is_some_and(|front| front.seq == seq + 1);
         if !is_whole {
             return None;
@@ -355,7 +354,7 @@ impl EventLog {
         Some(batch)
     }
 
-    /// The next lines after `seq` from their file, up to its end. Waits for the disk.
+    /// Reads the next lines after `seq` from their segment, up to its end. Blocks on the disk.
     pub(crate) fn read_segment(&self, seq: u64, predicate: &dyn EventPredicate) -> Result<Batch, Expired> {
         let (segment, following, newest) = {
             let state = self.state.lock();
@@ -387,14 +386,14 @@ impl EventLog {
             }
             batch.seq = number;
         }
-        // A file that has no more leads to the next one, over the gap between them if there is one.
+        // At the end of a segment, the cursor moves to the next one, across a gap in the numbering.
         if let Some(following) = following {
             batch.seq = batch.seq.max(following - 1);
         }
         Ok(batch)
     }
 
-    /// Looks at every event that is kept, oldest first.
+    /// Visits every retained event, oldest first.
     pub(crate) fn scan(&self, mut each: impl FnMut(EventHead)) -> Result<(), RouterError> {
         let segments: Vec<u64> = self.state.lock().segments.keys().copied().collect();
         for segment in segments {
@@ -404,7 +403,7 @@ impl EventLog {
     }
 }
 
-/// What is told in the place of the first piece that is dropped.
+/// Returns the notice that replaces the first dropped delta.
 fn dropped_pieces_notice(piece: &EventBody) -> Option<EventBody> {
     let (EventBody::AssistantDelta(text) | EventBody::ReasoningDelta(text)) = piece else { return None };
     let InjectionRef { job_id, swarm_id, node_id, injection_id } = text.at.clone();
@@ -416,7 +415,7 @@ fn dropped_pieces_notice(piece: &EventBody) -> Option<EventBody> {
     }))
 }
 
-/// Makes the file that begins with this number, or goes on in it where it is there.
+/// Opens the segment that starts with this number, or continues an existing one.
 fn open_segment(folder: &Dir, first: u64) -> Result<(u64, File), RouterError> {
     let mut file = folder.open_own(&segment_name(first))?;
     let failed = |source| RouterError::Log { folder: folder.path().to_owned(), action: "written", source };

@@ -35,7 +35,7 @@ fn delta(job: &str, content: &str) -> EventBody {
     EventBody::AssistantDelta(Text { at, content: content.into() })
 }
 
-/// Everything after `seq`, as a client would get it.
+/// Reads everything after `seq`, as a client would.
 fn read(log: &EventLog, mut seq: u64, predicate: &dyn EventPredicate) -> Vec<u64> {
     let mut seen = Vec::new();
     while seq < log.newest() {
@@ -51,7 +51,7 @@ fn read(log: &EventLog, mut seq: u64, predicate: &dyn EventPredicate) -> Vec<u64
 }
 
 #[test]
-fn every_event_comes_once_and_in_order_wherever_a_client_begins() {
+fn log_reads_in_order_from_any_cursor() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 2_000, u64::MAX);
     for number in 0..100 {
@@ -61,7 +61,7 @@ fn every_event_comes_once_and_in_order_wherever_a_client_begins() {
         assert_eq!(read(&log, start, &All), (start + 1..=100).collect::<Vec<_>>());
     }
     assert_eq!(read(&log, 0, &Only("odd")), (1..=50).map(|n| 2 * n).collect::<Vec<_>>());
-    // From the files, as after a restart.
+    // From the segments, as after a restart.
     drop(log);
     let log = open(&folder, 2_000, u64::MAX);
     assert_eq!(log.newest(), 100);
@@ -73,7 +73,7 @@ fn every_event_comes_once_and_in_order_wherever_a_client_begins() {
 }
 
 #[test]
-fn nothing_is_seen_before_it_is_in_the_file() {
+fn event_is_invisible_before_flush() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1 << 20, u64::MAX);
     log.append(&delta("j", "x"));
@@ -83,7 +83,7 @@ fn nothing_is_seen_before_it_is_in_the_file() {
 }
 
 #[test]
-fn a_torn_line_is_taken_away() {
+fn torn_line_is_removed() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1 << 20, u64::MAX);
     log.publish(&delta("j", "one"));
@@ -98,7 +98,7 @@ fn a_torn_line_is_taken_away() {
 }
 
 #[test]
-fn a_new_boot_leaves_a_gap_that_readers_pass() {
+fn reboot_gap_is_skipped_by_readers() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1 << 20, u64::MAX);
     log.publish(&delta("j", "one"));
@@ -112,7 +112,7 @@ fn a_new_boot_leaves_a_gap_that_readers_pass() {
 }
 
 #[test]
-fn an_agent_that_talks_without_end_does_not_fill_the_disk() {
+fn endless_deltas_do_not_fill_disk() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1_000, 3_000);
     let size = || -> u64 {
@@ -128,7 +128,7 @@ fn an_agent_that_talks_without_end_does_not_fill_the_disk() {
     log.scan(|head| told.push(head.event)).unwrap();
     assert_eq!(told.iter().filter(|event| *event == "agent_error").count(), 1);
     assert_eq!(told.last().unwrap(), "agent_error");
-    // What ends the turn is told whatever there is.
+    // The event at the end of a turn is always written.
     let last = log.publish(&EventBody::Heartbeat(Heartbeat { jobs: 0, busy: 0 }));
     assert_eq!(read(&log, 0, &All), (1..=last).collect::<Vec<_>>());
     log.unpin(1);
@@ -137,7 +137,7 @@ fn an_agent_that_talks_without_end_does_not_fill_the_disk() {
 }
 
 #[test]
-fn retention_removes_the_oldest_but_nothing_that_is_pinned() {
+fn retention_keeps_pinned_segments() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1_000, 3_000);
     log.pin(5);
@@ -152,7 +152,7 @@ fn retention_removes_the_oldest_but_nothing_that_is_pinned() {
     let oldest = log.oldest();
     assert!(oldest > 60, "{oldest}");
     assert_eq!(log.read_segment(3, &All), Err(Expired { oldest }));
-    let mut scan_segment = 0;
-    log.scan(|_| scan_segment += 1).unwrap();
-    assert_eq!(scan_segment, 120 - oldest + 1);
+    let mut scanned = 0;
+    log.scan(|_| scanned += 1).unwrap();
+    assert_eq!(scanned, 120 - oldest + 1);
 }

@@ -1,7 +1,7 @@
-//! One node: its queue, its worker, and the turn that runs.
+//! Node: its queue, its worker and the running turn.
 //!
-//! One turn at a time, in the order of acceptance. What an agent does with a second prompt while a turn runs
-//! differs from agent to agent (it is added to the turn, or it ends it), so that none ever gets one.
+//! A node runs one turn at a time, in order of acceptance. Agents differ in how they treat a second prompt during a
+//! turn (one adds it to the turn, another aborts the turn), so a node never sends one.
 
 mod approvals;
 mod completion;
@@ -28,62 +28,62 @@ use crate::wire::event::{
 };
 use crate::worker::{Order, PromptOutcome, Report, Worker, WorkerSpec};
 
-/// Most reports that are told of at once.
+/// Maximum number of reports per batch.
 const BATCH: usize = 256;
 
-/// How long an agent may take to stop when it is asked to. Then its process is ended.
+/// Time limit for an agent to stop after an interrupt; then its process is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a node is told. What it is asked to run is in its queue.
+/// Order to a node. Injections arrive through its queue instead.
 #[derive(Debug)]
 pub(crate) enum NodeOrder {
-    /// Stop the turn that runs.
+    /// Interrupts the running turn.
     Interrupt {
-        /// Which turn that is; nothing where none runs.
+        /// The interrupted turn; `None` if no turn runs.
         answer: oneshot::Sender<Option<InjectionRef>>,
     },
-    /// Add to the turn that runs.
+    /// Adds text to the running turn.
     Steer {
-        /// What.
+        /// The text.
         content: String,
-        /// Whether that was possible.
+        /// The turn, or the reason why the text could not be added.
         answer: oneshot::Sender<Result<InjectionRef, String>>,
     },
-    /// Answer a question.
+    /// Answers a question.
     Decide {
-        /// Which one.
+        /// The approval id.
         approval: String,
         /// The answer.
         decision: Decision,
-        /// Who gives it.
+        /// The name of the client that decides.
         by: String,
-        /// Of that client.
+        /// The request id of that client.
         request_id: String,
-        /// Whether it was the first.
+        /// True if the approval was still open.
         answer: oneshot::Sender<bool>,
     },
-    /// The job is over.
+    /// Terminates the job.
     Terminate {
-        /// Told when everything is.
+        /// Notified when all turns and processes have ended.
         done: oneshot::Sender<()>,
     },
 }
 
-/// A turn and what belongs to it.
+/// A running turn with its prompt, handoff and deadlines.
 pub(crate) struct Running {
     pub(crate) turn: Turn,
     pub(crate) content: String,
     pub(crate) handoff: Option<Handoff>,
     pub(crate) pin: u64,
-    /// Until when the agent has to accept it.
+    /// Deadline for the agent to accept the prompt.
     accept_by: Instant,
-    /// Until when it has to end.
+    /// Deadline for the turn to end.
     end_by: Instant,
-    /// How it is to end, and until when, once that was decided here.
+    /// Status, reason and deadline of a stop that the node requested.
     stopping: Option<(TurnStatus, String, Instant)>,
 }
 
-/// A node's task.
+/// Task of a node.
 pub(crate) struct Node {
     router: Router,
     job: Arc<Job>,
@@ -92,18 +92,18 @@ pub(crate) struct Node {
     worker: Option<Worker>,
     is_ready: bool,
     running: Option<Running>,
-    /// A turn that the agent began itself.
+    /// A turn that the agent started itself.
     own: Option<OwnTurn>,
-    /// The questions of both.
+    /// The open questions of the running turn and the own turn.
     approvals: Approvals,
-    /// One of which it is not known whether the agent has got it.
+    /// An injection for which it is unknown whether the agent received the prompt.
     unconfirmed: Option<Running>,
     session: Option<String>,
-    /// Failures in a row.
+    /// Consecutive failures of the worker.
     failures: u32,
-    /// When the worker may be started again.
+    /// When the worker may start.
     start_at: Option<Instant>,
-    /// Until when a worker that was started has to be ready.
+    /// Deadline for a started worker to be ready.
     ready_by: Option<Instant>,
 }
 
@@ -159,7 +159,7 @@ impl Node {
                     Some(order) => self.handle_order(order),
                     None => break,
                 },
-                add_tokens = next_reports(self.worker.as_mut(), &mut reports) => match add_tokens {
+                count = next_reports(self.worker.as_mut(), &mut reports) => match count {
                     0 => self.handle_worker_exit().await,
                     _ => self.handle_reports(&mut reports).await,
                 },
@@ -171,12 +171,12 @@ impl Node {
         self.shut_down().await;
     }
 
-    /// Whether the agent can tell later what it has got.
+    /// True if the agent's session can report later which prompts it received.
     fn can_reconcile(&self) -> bool {
         self.job.launch.agent == AgentKind::Codex && self.session.is_some()
     }
 
-    /// Starts the worker or the next turn, where it is time for either.
+    /// Starts the worker or the next turn when it is due.
     fn advance(&mut self) {
         if self.worker.is_none() {
             let is_time = self.start_at.is_some_and(|at| at <= Instant::now());
@@ -186,14 +186,14 @@ impl Node {
             }
             return;
         }
-        // A prompt that comes into a turn of the agent's own would be answered together with it.
+        // An agent would answer a prompt sent during its own turn together with that turn.
         if !self.is_ready || self.running.is_some() || self.own.is_some() || self.unconfirmed.is_some() {
             return;
         }
         let waiting = {
             let mut view = self.shared.state.lock();
             let Some(waiting) = view.queue.pop_front() else { return };
-            // At once: whoever looks finds it either waiting or running.
+            // Set while the lock is held, so that an injection is always seen as queued or running.
             view.injection = Some(waiting.injection.at.injection_id.clone());
             waiting
         };
@@ -221,8 +221,8 @@ impl Node {
         }));
     }
 
-    /// Gives the agent a prompt. That it was about to is in the log before: after a crash, no injection is given
-    /// a second time without the agent having been asked.
+    /// Sends a prompt to the agent. The log records the intent first: after a crash, no prompt is sent a second time
+    /// without asking the agent.
     fn start_turn(&mut self, waiting: QueuedInjection) {
         let QueuedInjection { injection, content, handoff, pin } = waiting;
         let id = injection.at.injection_id.clone();
@@ -232,7 +232,7 @@ impl Node {
         self.order(Order::Turn { injection: id, content });
     }
 
-    /// Tells the worker. One that does not listen any more is found out by its time-out.
+    /// Sends an order to the worker. If the worker does not respond, its timeout ends it.
     fn order(&mut self, order: Order) {
         if let Some(worker) = &self.worker
             && let Err(error) = worker.orders.try_send(order)
@@ -245,7 +245,7 @@ impl Node {
         for report in reports.drain(..) {
             match report {
                 Report::Ready { pid, session } => self.handle_ready(pid, session).await,
-                Report::Reconciled(fate) => self.reconcile_unconfirmed(fate),
+                Report::Reconciled(outcome) => self.reconcile_unconfirmed(outcome),
                 Report::Question { key, question } => self.open_question(key, question).await,
                 Report::QuestionClosed { key } => self.close_question(key),
                 Report::Error { error, will_retry } => self.agent_error(error, will_retry),
@@ -260,7 +260,7 @@ impl Node {
         self.router.log().flush();
     }
 
-    /// Tells what follows from a report about the turn that runs.
+    /// Publishes the events that follow from a report about the running turn.
     fn publish_report(&mut self, report: Report) {
         let Some(running) = &mut self.running else { return };
         for event in &running.turn.apply(report) {
@@ -281,10 +281,10 @@ impl Node {
             self.session.clone_from(&session);
             let node = self.shared.id.node;
             self.job.record.lock().sessions.extend(session.map(|session| (node, session)));
-            // Before the first prompt: without it, nobody could ask later what became of that.
+            // Saved before the first prompt: reconciliation after a crash needs the session.
             self.router.save(&self.job).await;
         }
-        // The worker could not say; only a conversation that is there can be asked.
+        // The worker did not report the outcome; only an existing session can be queried.
         if self.unconfirmed.is_some() {
             self.reconcile_unconfirmed(PromptOutcome::Unknown);
         }
@@ -302,7 +302,7 @@ impl Node {
         }));
     }
 
-    /// The worker is over: its turn is lost, and it is started again after a pause.
+    /// Handles the exit of the worker: its turn is lost, and the worker restarts after a backoff.
     async fn handle_worker_exit(&mut self) {
         if let Some(worker) = self.worker.take() {
             let reason = worker.wait_exit().await;
@@ -310,7 +310,7 @@ impl Node {
         }
     }
 
-    /// What follows from the end of a worker.
+    /// Logs the exit, schedules the restart, and ends or keeps the running turn.
     fn record_worker_exit(&mut self, reason: String) {
         let was_ready = std::mem::take(&mut self.is_ready);
         self.ready_by = None;
@@ -318,7 +318,7 @@ impl Node {
         let said = self.shared.log.drain_last_line();
         let is_last = self.failures > self.router.config().restarts;
         let is_wanted = self.running.is_some() || !self.shared.is_idle() || self.unconfirmed.is_some();
-        // One that had worked and is not needed now is started when it is.
+        // A worker that was ready and is not needed now starts with the next injection.
         let pause = self.router.config().restart * 2_u32.saturating_pow(self.failures.min(7) - 1);
         let restart = (!is_last && (is_wanted || !was_ready)).then_some(pause);
         self.start_at = restart.map(|pause| Instant::now() + pause);
@@ -337,7 +337,7 @@ impl Node {
         if let Some(running) = self.running.take() {
             self.close_approvals(running.turn.at());
             match &running.stopping {
-                // The agent that was given it may not have read it: that is for the next one to say.
+                // The agent may not have read the prompt: the next session reports whether it did.
                 None if !running.turn.is_delivered() && self.can_reconcile() && !is_last => {
                     self.unconfirmed = Some(running);
                 }
@@ -370,17 +370,17 @@ impl Node {
                     let _ = answer.send(Err("no turn runs".to_owned()));
                     return;
                 };
-                let (steered, reply) = oneshot::channel();
+                let (steered, confirmation) = oneshot::channel();
                 self.order(Order::Steer { content, answer: steered });
                 self.router.spawn(async move {
-                    let reply = reply.await.unwrap_or_else(|_| Err("the worker is gone".to_owned()));
+                    let reply = confirmation.await.unwrap_or_else(|_| Err("the worker is gone".to_owned()));
                     let _ = answer.send(reply.map(|()| at));
                 });
             }
             NodeOrder::Decide { approval, decision, by, request_id, answer } => {
                 let _ = answer.send(self.decide(&approval, decision, &by, Some(request_id)));
             }
-            // Handled where it ends the task.
+            // The caller handles it, because it ends the task.
             NodeOrder::Terminate { .. } => {}
         }
     }
@@ -394,7 +394,7 @@ impl Node {
         }
     }
 
-    /// When something has to happen without anybody saying so.
+    /// Returns the next deadline.
     fn next_deadline(&self) -> Option<Instant> {
         let mut due = if self.worker.is_none() { self.start_at } else { self.ready_by };
         if let Some(running) = &self.running {
@@ -405,7 +405,7 @@ impl Node {
             };
             due = Some(due.map_or(ends, |due| due.min(ends)));
         }
-        // Beside an injection, that one's limits count.
+        // While an injection runs, its limits apply instead of those of the own turn.
         let own = self.own.as_ref().filter(|_| self.running.is_none()).map(OwnTurn::next_deadline);
         [self.approvals.next_deadline(), own, due].into_iter().flatten().min()
     }
@@ -441,7 +441,7 @@ impl Node {
         }
     }
 
-    /// Ends a worker that does not do as it is told, and its turn with it.
+    /// Kills a worker that does not respond, and ends its turn.
     async fn kill_worker(&mut self, status: TurnStatus, why: String) {
         self.end_own_turn(status, Some(why.clone()));
         if let Some(running) = self.running.take() {
@@ -467,7 +467,7 @@ impl Node {
         }
     }
 
-    /// Notes how the node is, in the log as well.
+    /// Publishes the state of the node and records it.
     fn publish_state(&mut self, state: NodeState, detail: Option<String>) {
         let injection_id = self.running.as_ref().map(|running| running.turn.at().injection_id.clone());
         let queued = {
@@ -495,7 +495,7 @@ impl Running {
     fn new(turn: Turn, content: String, handoff: Option<Handoff>, pin: u64, launch: &Launch) -> Self {
         let now = Instant::now();
         let limits = launch.limits;
-        // The Agent Client Protocol has no sign of acceptance before the first word of the answer.
+        // The Agent Client Protocol has no sign of acceptance before the first text of the answer.
         let is_mute = matches!(
             launch.agent,
             AgentKind::Acp | AgentKind::Gemini | AgentKind::Opencode | AgentKind::Goose
@@ -516,7 +516,7 @@ impl Running {
     }
 }
 
-/// How long an agent may take to be ready, and to accept a prompt.
+/// Returns the time limit for an agent to be ready, and to accept a prompt.
 fn accept_limit(limits: Limits) -> Duration {
     Duration::from_secs(limits.delivery_seconds.unwrap_or(60).into())
 }
@@ -525,7 +525,7 @@ fn turn_limit(limits: Limits) -> Duration {
     Duration::from_secs(limits.turn_seconds.unwrap_or(1800).into())
 }
 
-/// The next reports; none once the worker is over. Without a worker there is nothing to wait for.
+/// Receives the next reports; 0 after the worker has ended. Waits forever without a worker.
 async fn next_reports(worker: Option<&mut Worker>, reports: &mut Vec<Report>) -> usize {
     match worker {
         Some(worker) => worker.reports.recv_many(reports, BATCH).await,

@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::test_router::{Rig, names};
 
 #[tokio::test]
-async fn a_worker_that_cannot_be_had_fails_what_waits_and_is_tried_again_with_the_next() {
+async fn failed_worker_restarts_with_next_injection() {
     let config = Config { restart: Duration::from_millis(1), restarts: 2, ..Config::default() };
     let rig = Rig::with(config).await;
     let mut client = rig.client();
@@ -28,7 +28,7 @@ async fn a_worker_that_cannot_be_had_fails_what_waits_and_is_tried_again_with_th
 }
 
 #[tokio::test]
-async fn an_agent_that_takes_no_prompt_is_ended_in_time() {
+async fn agent_without_acceptance_times_out() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let launch = json!({ "agent": "claude", "program": ["sh", "-c", "sleep 1000", "sh"], "limits": { "delivery_seconds": 1 } });
@@ -41,7 +41,7 @@ async fn an_agent_that_takes_no_prompt_is_ended_in_time() {
 }
 
 #[tokio::test]
-async fn an_agent_that_never_opens_is_ended_and_what_waits_fails() {
+async fn agent_without_ready_times_out() {
     let config = Config { restart: Duration::from_millis(1), restarts: 1, ..Config::default() };
     let rig = Rig::with(config).await;
     let mut client = rig.client();
@@ -56,7 +56,7 @@ async fn an_agent_that_never_opens_is_ended_and_what_waits_fails() {
 }
 
 #[tokio::test]
-async fn nodes_have_folders_of_their_own_where_that_is_asked_for() {
+async fn nodes_get_own_folders_on_request() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let launch = json!({ "agent": "command", "program": ["pwd"], "nodes": 2, "folders": "per_node" });
@@ -95,7 +95,7 @@ async fn nodes_have_folders_of_their_own_where_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_program_that_answers_while_it_reads_gets_a_long_prompt_whole() {
+async fn program_answering_early_gets_full_prompt() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "command", "program": ["cat"] })).await;

@@ -1,7 +1,7 @@
-//! Nodes as agents that are awake.
+//! Presence of nodes as agents.
 //!
-//! The router gives the signs of life of its nodes itself. Another process has heard none of them; it reads what was
-//! noted of each job, and takes it for true as long as a router runs.
+//! The router announces its nodes itself. Another process reads the saved job records instead, and trusts them while
+//! a router runs.
 
 use switchboard_core::{AgentId, Door, Heartbeat};
 use switchboard_hub::Hub;
@@ -11,10 +11,10 @@ use crate::job::JobRecord;
 use crate::router::JOBS;
 use crate::wire::event::NodeState;
 
-/// The right to be the one router of a hub, by the name under which it is claimed.
+/// Name of the hub service whose lease makes a process the only router.
 pub const SERVICE: &str = "router";
 
-/// Tells this process what the nodes of the hub's router do, where one runs.
+/// Loads the presence of the nodes into this process, if a router runs.
 pub async fn load_node_presence(hub: &Hub) -> Result<(), RouterError> {
     if hub.service_holder(SERVICE)?.is_none() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The router: jobs, their nodes, the event log, and what clients may do with them.
+//! Router: jobs, their nodes, the event log, and the commands of clients.
 
 mod commands;
 mod launch;
@@ -37,17 +37,17 @@ use crate::job::{FinishedTurn, Job, NodeShared};
 use crate::log::EventLog;
 use crate::wire::event::{BudgetExceeded, CommandRejected, EventBody, RejectCode, TurnStatus};
 
-/// The topic under which jobs are noted in the hub.
+/// Topic of the job records among the hub's notes.
 pub(crate) const JOBS: &str = "jobs";
 
-/// The folder of the event log, and that of the workers' logs and folders, in the hub's.
+/// Folders below the hub's: the event log, and the logs and working folders of workers.
 const LOG_FOLDER: &str = "router";
 const WORKERS_FOLDER: &str = "workers";
 
-/// How often what jobs have used is written down.
+/// Interval at which changed job records are saved.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 
-/// The running router. Clones are handles on the same one.
+/// The running router. Cloning is shallow: clones are handles to the same router.
 #[derive(Clone)]
 pub struct Router {
     inner: Arc<Inner>,
@@ -62,24 +62,23 @@ struct Inner {
     guard: Option<Guard>,
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     history: Mutex<History>,
-    /// On their way through the hub: submitted here, and not yet handed over.
+    /// Injections submitted to the hub and not delivered yet, with their queue slots.
     submitted: Mutex<HashMap<String, QueueSlot>>,
-    /// What is being added to turns, and who waits to hear of it; nobody once the agent is being asked.
+    /// Steering messages in flight with the waiting request; `None` once the agent was asked.
     steering: Mutex<HashMap<String, Option<oneshot::Sender<SteerResult>>>>,
-    /// Handed over a second time while the injection runs, because its lease ran out while it waited.
+    /// Redelivered handoffs of injections that run: the lease expired while the injection waited.
     held: Mutex<HashMap<String, Handoff>>,
-    /// What waits when the router ends: given back only after the hub has closed, so that the next router finds
-    /// it as it was, and in order.
+    /// Handoffs of queued injections, released after the hub has closed, so that the next router finds them in order.
     deferred: Mutex<Vec<Handoff>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
 impl Router {
-    /// Opens the router of a hub: takes up the jobs that were running, and ends what cannot go on.
+    /// Opens the router of a hub: resumes running jobs, and ends injections that cannot continue.
     ///
-    /// `workspace` is where workers work unless they are told otherwise. Whoever opens it has to have claimed the
-    /// service `router` of the hub: there is one at a time.
+    /// Workers run in `workspace` unless their launch names a folder. The caller must hold the lease of the hub's
+    /// service `router`: only one router runs at a time.
     pub async fn open(
         hub: Hub,
         workspace: PathBuf,
@@ -113,21 +112,21 @@ impl Router {
         Ok(router)
     }
 
-    /// Whether no turn runs and none waits.
+    /// True if no turn runs and no injection waits.
     pub fn is_idle(&self) -> bool {
         self.inner.submitted.lock().is_empty()
             && self.jobs().iter().all(|job| job.nodes.iter().all(|node| node.is_idle()))
     }
 
-    /// Returns once no turn runs and none waits.
+    /// Waits until no turn runs and no injection waits.
     pub async fn idle(&self) {
-        let mut news = self.log().subscribe();
+        let mut changes = self.log().subscribe();
         while !self.is_idle() {
-            let _ = tokio::time::timeout(Duration::from_millis(250), news.changed()).await;
+            let _ = tokio::time::timeout(Duration::from_millis(250), changes.changed()).await;
         }
     }
 
-    /// Ends the workers. Their jobs go on with the next router; turns that run are told to be interrupted.
+    /// Stops the workers. Jobs continue with the next router; running turns end as interrupted.
     pub async fn close(&self) {
         self.inner.shutdown.cancel();
         self.inner.tasks.close();
@@ -172,7 +171,7 @@ impl Router {
         self.inner.tasks.spawn(task);
     }
 
-    /// All jobs, the oldest first.
+    /// Returns all jobs, oldest first.
     pub(crate) fn jobs(&self) -> Vec<Arc<Job>> {
         let mut jobs: Vec<_> = self.inner.jobs.lock().values().cloned().collect();
         jobs.sort_by_key(|job| job.record.lock().launched_at);
@@ -183,19 +182,19 @@ impl Router {
         self.inner.jobs.lock().get(&JobId::parse(id)?).cloned()
     }
 
-    /// The node, where it is one of a job that runs.
+    /// Returns a node of a job that is not terminated.
     pub(crate) fn node(&self, id: &NodeId) -> Option<(Arc<Job>, Arc<NodeShared>)> {
         let job = self.inner.jobs.lock().get(&id.job).cloned()?;
         let node = job.nodes.get(usize::try_from(id.node).ok()?).cloned()?;
         (!job.is_terminated()).then_some((job, node))
     }
 
-    /// What events about a node call its job besides `job_id`, where it was launched in the older router's words.
+    /// Returns the `swarm_id` for events of a node, if the launch used the legacy dialect.
     pub(crate) fn swarm_of(&self, id: &NodeId) -> Option<String> {
         self.inner.jobs.lock().get(&id.job).and_then(|job| job.swarm())
     }
 
-    /// Writes down what has to be known of a job after a restart.
+    /// Saves the record of a job.
     pub(crate) async fn save(&self, job: &Job) {
         let record = {
             let mut record = job.record.lock();
@@ -212,12 +211,12 @@ impl Router {
     async fn save_periodically(&self) {
         let mut beat = tokio::time::interval(SAVE_EVERY);
         // Several times within a lease, and within the time after which an agent counts as stale.
-        let mut keep = tokio::time::interval(self.hub().config().lease / 3);
+        let mut renewal = tokio::time::interval(self.hub().config().lease / 3);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
-                _ = keep.tick() => self.renew_leases(),
+                _ = renewal.tick() => self.renew_leases(),
                 () = self.inner.shutdown.cancelled() => return,
             }
             for job in self.jobs() {
@@ -228,7 +227,7 @@ impl Router {
         }
     }
 
-    /// Says that the nodes are there, and that what waits for them still does.
+    /// Announces the nodes as present, and renews the leases of queued injections.
     fn renew_leases(&self) {
         for job in self.jobs().iter().filter(|job| !job.is_terminated()) {
             for node in &job.nodes {
@@ -243,28 +242,25 @@ impl Router {
         }
     }
 
-    /// Journals injections, in this order.
-    pub(crate) async fn submit(
-        &self,
-        build_drafts: Vec<(Draft, QueueSlot)>,
-    ) -> Vec<Result<Accepted, HubError>> {
-        let ids: Vec<String> = build_drafts.iter().map(|(draft, _)| draft.id.to_string()).collect();
-        let (build_drafts, slots): (Vec<_>, Vec<_>) = build_drafts.into_iter().unzip();
+    /// Submits injections to the hub's journal, in this order.
+    pub(crate) async fn submit(&self, drafts: Vec<(Draft, QueueSlot)>) -> Vec<Result<Accepted, HubError>> {
+        let ids: Vec<String> = drafts.iter().map(|(draft, _)| draft.id.to_string()).collect();
+        let (drafts, slots): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
         self.inner.submitted.lock().extend(ids.iter().cloned().zip(slots));
         let mut submitting = SubmitGuard { router: self, ids };
-        let answers = self.hub().submit_all(build_drafts).await;
+        let answers = self.hub().submit_all(drafts).await;
         let will_arrive = |answer: &Result<Accepted, HubError>| matches!(answer, Ok(accepted) if !accepted.duplicate && accepted.stopped.is_none());
         let mut answered = answers.iter();
         submitting.ids.retain(|_| !answered.next().is_some_and(will_arrive));
         answers
     }
 
-    /// An injection has come back from the hub.
+    /// Removes an injection that the hub has delivered from those in flight.
     pub(crate) fn mark_arrived(&self, injection: &str) {
         self.inner.submitted.lock().remove(injection);
     }
 
-    /// Tells the hub how a delivery ended; nobody waits for that.
+    /// Reports the outcome of a delivery to the hub in the background.
     pub(crate) fn report_outcome(&self, injection: &str, handoff: Handoff, outcome: Outcome) {
         let held = self.inner.held.lock().remove(injection);
         let reports = [Some(handoff), held].into_iter().flatten().map(|handoff| (handoff, outcome.clone()));
@@ -278,17 +274,17 @@ impl Router {
         });
     }
 
-    /// Keeps a second handoff of an injection that runs until that is settled.
+    /// Holds the redelivered handoff of a running injection until the injection ends.
     pub(crate) fn hold_redelivery(&self, injection: String, handoff: Handoff) {
         self.inner.held.lock().insert(injection, handoff);
     }
 
-    /// Keeps what waits until the hub has closed.
+    /// Holds the handoffs of queued injections until the hub has closed.
     pub(crate) fn defer_handoffs(&self, handoffs: impl IntoIterator<Item = Handoff>) {
         self.inner.deferred.lock().extend(handoffs);
     }
 
-    /// An injection is over: its answer goes back, the job's use is counted, a later handoff of it finds it done.
+    /// Finishes an injection: sends the reply, checks the budget, and settles a redelivery of it.
     pub(crate) fn finish_turn(&self, job: &Arc<Job>, node: &Arc<NodeShared>, ended: FinishedTurn) {
         self.inner.history.lock().finish(&ended.injection.at.injection_id);
         if let Some(held) = self.inner.held.lock().remove(&ended.injection.at.injection_id) {
@@ -302,7 +298,7 @@ impl Router {
         }
     }
 
-    /// Tells clients and the person, once, that a job has used more than it may.
+    /// Notifies clients and the person, once, that a job exceeds its budget.
     pub(crate) fn check_budget(&self, job: &Arc<Job>) {
         let Some(limit) = job.launch.limits.total_tokens else { return };
         let total_tokens = job.total_tokens.load(Ordering::Relaxed);
@@ -332,8 +328,8 @@ impl Router {
     }
 }
 
-/// Injections that the hub has not answered: those that will not come back from it are not waited for, and neither are
-/// those of a client that hung up meanwhile.
+/// Drop guard for submitted injections: forgets those that the hub rejected or deduplicated, and those of a client
+/// that disconnected meanwhile.
 struct SubmitGuard<'r> {
     router: &'r Router,
     ids: Vec<String>,
@@ -348,7 +344,7 @@ impl Drop for SubmitGuard<'_> {
     }
 }
 
-/// Says that there is no such job.
+/// Rejects an unknown job, with a suggestion.
 pub(crate) fn reject_unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejected {
     let known: Vec<&str> = known.iter().map(|job| job.id.as_str()).collect();
     let near = switchboard_core::nearest(id, known);
@@ -357,7 +353,7 @@ pub(crate) fn reject_unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejecte
     reject(RejectCode::UnknownJob, Some("payload.job_id"), format!("payload.job_id: no job '{id}'{hint}"))
 }
 
-/// The word for how a turn ended, in a message to a person or an agent.
+/// Returns the sentence for how a turn ended, for a message to a person or an agent.
 pub(crate) fn describe_status(status: TurnStatus) -> &'static str {
     match status {
         TurnStatus::Completed => "It was completed",

@@ -10,7 +10,7 @@ use crate::test_router::{Rig, names};
 use crate::wire::PROTOCOL;
 
 #[tokio::test]
-async fn an_injection_is_acknowledged_delivered_run_and_ended() {
+async fn injection_runs_through_all_stages() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let hello = client.request("hello", json!({ "client": "test" })).await;
@@ -42,7 +42,7 @@ async fn an_injection_is_acknowledged_delivered_run_and_ended() {
 }
 
 #[tokio::test]
-async fn r1_r2_r3_r4_bad_lines_are_rejected_one_by_one_and_the_next_good_one_is_heard() {
+async fn invalid_lines_do_not_block_next_command() {
     let rig = Rig::with(Config { max_line: 5_000, ..Config::default() }).await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo" })).await;
@@ -74,7 +74,7 @@ async fn r1_r2_r3_r4_bad_lines_are_rejected_one_by_one_and_the_next_good_one_is_
 }
 
 #[tokio::test]
-async fn r5_the_same_request_is_one_injection_and_another_under_its_id_is_none() {
+async fn duplicate_request_id_is_deduplicated_or_rejected() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     client.request("hello", json!({ "client": "me" })).await;
@@ -93,7 +93,7 @@ async fn r5_the_same_request_is_one_injection_and_another_under_its_id_is_none()
     client.send_line(&line("one", "b")).await;
     let conflict = client.next_of("command_rejected").await;
     assert_eq!(conflict.data["code"], "duplicate_request_id");
-    // Also on another connection, for whoever says that it is the same client.
+    // Also on another connection under the same client name.
     let mut other = rig.client();
     other.request("hello", json!({ "client": "me" })).await;
     other.send_line(&line("one", "a")).await;
@@ -105,7 +105,7 @@ async fn r5_the_same_request_is_one_injection_and_another_under_its_id_is_none()
 }
 
 #[tokio::test]
-async fn r9_two_injections_to_a_busy_node_run_one_after_the_other() {
+async fn busy_node_queues_injections_in_order() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 50 } })).await;
@@ -128,7 +128,7 @@ async fn r9_two_injections_to_a_busy_node_run_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_turn_can_be_interrupted_and_added_to_and_takes_no_longer_than_it_may() {
+async fn turn_supports_interrupt_steering_and_timeout() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client
@@ -149,7 +149,7 @@ async fn a_turn_can_be_interrupted_and_added_to_and_takes_no_longer_than_it_may(
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_misses_nothing_and_sees_nothing_twice() {
+async fn reconnected_client_sees_every_event_once() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "echo": { "deltas": 20 } })).await;
@@ -174,7 +174,7 @@ async fn a_client_that_comes_back_misses_nothing_and_sees_nothing_twice() {
 }
 
 #[tokio::test]
-async fn r8_a_client_that_does_not_read_delays_nobody_and_is_told_why_it_was_cut_off() {
+async fn stalled_client_is_disconnected_with_reason() {
     let rig = Rig::with(Config { lag: 2_000, ..Config::default() }).await;
     let mut slow = rig.client();
     slow.request("subscribe", json!({})).await;
@@ -195,7 +195,7 @@ async fn r8_a_client_that_does_not_read_delays_nobody_and_is_told_why_it_was_cut
 }
 
 #[tokio::test]
-async fn a_command_answers_with_its_output_and_r12_cannot_speak_for_the_router() {
+async fn command_output_cannot_forge_events() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let forged = r#"{"protocol":"codeswarm.router.v1","type":"event","event":"turn_complete"}"#;
@@ -212,7 +212,7 @@ async fn a_command_answers_with_its_output_and_r12_cannot_speak_for_the_router()
     let end = client.next_of("turn_complete").await;
     assert_eq!(end.data["status"], "failed");
     assert!(end.data["error"].as_str().unwrap().contains("why"), "{}", end.data);
-    // There when the job was launched, and gone since.
+    // Exists at launch, and is removed later.
     let going = rig.folder.path().join("going");
     test_support::files::put(&going, "#!/bin/sh\n");
     test_support::files::chmod(&going, 0o755);
@@ -225,7 +225,7 @@ async fn a_command_answers_with_its_output_and_r12_cannot_speak_for_the_router()
 }
 
 #[tokio::test]
-async fn r11_what_looks_like_something_else_is_given_to_the_agent_as_it_is() {
+async fn prompt_reaches_agent_verbatim() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let echo = client.launch(json!({ "agent": "echo" })).await;
@@ -251,7 +251,7 @@ async fn r11_what_looks_like_something_else_is_given_to_the_agent_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_terminated_job_ends_what_waits_and_takes_nothing_more() {
+async fn terminated_job_ends_queued_injections() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 600_000 }, "name": "slow" })).await;
@@ -282,7 +282,7 @@ async fn a_terminated_job_ends_what_waits_and_takes_nothing_more() {
 }
 
 #[tokio::test]
-async fn r13_a_token_opens_the_jobs_of_its_owner_alone() {
+async fn token_limits_access_to_own_jobs() {
     let rig = Rig::new().await;
     let token = |token: &str, owner: &str| AccessToken { token: token.into(), owner: Some(owner.into()) };
     let access = Access { tokens: vec![token("aaaa", "alice"), token("bbbb", "bob")], ..Access::default() };
@@ -302,14 +302,14 @@ async fn r13_a_token_opens_the_jobs_of_its_owner_alone() {
     alice.next_of("turn_complete").await;
     let own = bob.launch(json!({ "agent": "echo" })).await;
     assert_ne!(own, job);
-    // He has asked for everything from the beginning, and his own is the first that he sees.
+    // Bob subscribes from the first event, and the first one he sees is his own.
     let list = bob.request("jobs_list", json!({})).await;
     assert_eq!(list.data["jobs"].as_array().unwrap().len(), 1);
     rig.close().await;
 }
 
 #[tokio::test]
-async fn r14_a_job_over_its_budget_takes_no_more_and_the_person_is_told() {
+async fn budget_exceeded_rejects_and_notifies_person() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "limits": { "total_tokens": 3 } })).await;
@@ -330,7 +330,7 @@ async fn r14_a_job_over_its_budget_takes_no_more_and_the_person_is_told() {
 }
 
 #[tokio::test]
-async fn a_message_from_another_door_is_run_and_answered() {
+async fn message_from_other_door_gets_reply() {
     let rig = Rig::new().await;
     rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
     let mut client = rig.client();
@@ -362,9 +362,9 @@ async fn a_message_from_another_door_is_run_and_answered() {
 }
 
 #[tokio::test]
-async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order() {
-    // Short enough for the leases of the first router to run out soon: they are of the same process. Long enough not to
-    // run out while it is there.
+async fn queued_injections_survive_restart_in_order() {
+    // Short enough for the leases of the first router, which belong to the same process, to expire soon; long enough
+    // not to expire while it runs.
     let lease = Duration::from_secs(6);
     let rig = Rig::open(tempfile::TempDir::new().unwrap(), Config::default(), lease).await;
     let mut client = rig.client();

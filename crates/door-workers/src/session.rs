@@ -1,6 +1,6 @@
-//! One client: its commands come in, events and answers go out.
+//! Session of one client: commands come in, events and answers go out.
 //!
-//! Nothing that one client does, or leaves undone, delays another: each reads the log from its own place.
+//! No client delays another: each reads the log from its own cursor.
 
 mod event_writer;
 
@@ -28,40 +28,39 @@ use crate::wire::PROTOCOL;
 use crate::wire::command::{AgentKind, Command, Hello, Inject, JobRef, Request, Steer, Subscribe};
 use crate::wire::event::{CommandRejected, EventBody, HelloReply, RejectCode, Subscribed};
 
-/// Most answers that wait for a client to read them. Then no further command of it is read.
+/// Maximum number of unread answers. When the queue is full, the session reads no further command of the client.
 const ANSWERS: usize = 256;
 
-/// How many ids of commands are remembered of a session. An injection is recognised for as long as the journal
-/// has it, whatever is forgotten here.
+/// How many request ids a session remembers. A retried injection is recognised by the journal, even if its id is
+/// forgotten here.
 const MAX_REQUEST_IDS: usize = 4096;
 
-/// Longest name of a client.
+/// Maximum length of a client's name.
 const CLIENT: usize = 64;
 
-/// Who injections are from where the client does not say.
+/// Default sender of injections.
 const ORCHESTRATOR: &str = "orchestrator";
 
-/// Who may use a connection.
+/// Access rules of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// The tokens, one of which `hello` has to bring. Without any, every client that can connect is served, unless
-    /// `legacy` says which.
+    /// Accepted tokens for `hello`. If there are none, every client is served, subject to `legacy`.
     pub tokens: Vec<AccessToken>,
-    /// Whether a client of the older router is served without a token: in the older router's words alone, and only if its
-    /// first line is a command in them. A connection that may be another user's must not have this.
+    /// True if a client of the legacy dialect is served without a token. It may use that dialect only, and its first
+    /// line must be a command of it. Must be false for a connection that could come from another user.
     pub legacy: bool,
-    /// The process at the other end, where the system tells it. What only a person may do is refused to an agent's.
+    /// The client's process, where the system reports it. Actions of the person are refused to an agent's process.
     pub client_pid: Option<u32>,
-    /// The other end of a connection on the machine's own network, where the system tells it.
+    /// The TCP peer on this machine, where the system reports it.
     pub peer: Option<TcpPeer>,
 }
 
-/// A token and what it opens.
+/// An access token and the jobs it gives access to.
 #[derive(Clone)]
 pub struct AccessToken {
     /// The token itself.
     pub token: String,
-    /// Whose jobs it opens; all of them for `None`.
+    /// The owner of the jobs; `None` for all jobs.
     pub owner: Option<String>,
 }
 
@@ -71,19 +70,20 @@ impl std::fmt::Debug for AccessToken {
     }
 }
 
-/// How a client is connected.
+/// Transport of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// By stdin and stdout: it cannot come back, so that it is never cut off, and it need not ask for events.
+    /// Stdin and stdout: the client cannot reconnect, so it is never disconnected for lag, and it gets events without
+    /// subscribing.
     Stdio,
-    /// By a socket: it can come back, so that it is cut off where it does not keep up. Events begin with its first
-    /// command.
+    /// A socket: the client can reconnect, so it is disconnected if it lags. Events start with its first command.
     Socket,
 }
 
-/// Serves one client until it hangs up, or until `done` and everything was told.
+/// Serves one client until it disconnects, or until `done` and all events are written.
 ///
-/// `eof` is given when its input has ended. One on a socket is hung up on then; one on stdin is told all until `done`.
+/// Fires `eof` at the end of its input. A client on a socket is then disconnected; one on stdin gets events until
+/// `done`.
 pub async fn serve(
     router: &Router,
     reader: impl AsyncRead + Unpin,
@@ -99,11 +99,11 @@ pub async fn serve(
         EventWriter::new(router.clone(), writer, outgoing, transport, done.clone(), Arc::clone(&is_legacy));
     let session = Session::new(router.clone(), answers, access.clone(), is_legacy);
     let reading = async {
-        if let Err(error) = session.parse_command(reader, done).await {
+        if let Err(error) = session.run(reader, done).await {
             tracing::debug!(%error, "a client cannot be read any more");
         }
         eof.cancel();
-        // What was asked for is still told.
+        // Answers to earlier commands are still written.
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -118,26 +118,26 @@ struct Session {
     access: Access,
     requester: Requester,
     is_admitted: bool,
-    /// Whether it was admitted without a token where others need one.
+    /// True if it was admitted without a token although tokens are required.
     is_restricted: bool,
-    /// Whether the client speaks the older router's words: from its first command in them on.
+    /// True from the client's first command in the legacy dialect on.
     is_legacy: Arc<AtomicBool>,
-    /// The ids that were used, and whether for an injection.
+    /// Used request ids; true for those of injections.
     seen: HashMap<String, bool>,
     order: VecDeque<String>,
     has_started: bool,
-    /// The jobs whose events it gets, where it does not get all.
+    /// The subscribed jobs; `None` for all.
     jobs: Option<Jobs>,
 }
 
-/// Injections that are submitted together, in the order in which they came.
+/// Injections that are submitted as one batch, in order of arrival.
 #[derive(Default)]
 struct Injections {
-    build_drafts: Vec<(Draft, QueueSlot)>,
-    asked: Vec<SubmittedInjection>,
+    drafts: Vec<(Draft, QueueSlot)>,
+    submitted: Vec<SubmittedInjection>,
 }
 
-/// What the answer to an injection that was accepted before is made from.
+/// Data for the answer to a retried injection.
 struct SubmittedInjection {
     request_id: String,
     node: NodeId,
@@ -145,11 +145,11 @@ struct SubmittedInjection {
 }
 
 impl Injections {
-    fn add(&mut self, request_id: &str, dialect: bool, build_drafts: Vec<(Draft, QueueSlot)>) {
-        for (draft, place) in build_drafts {
-            let (request_id, node) = (request_id.to_owned(), place.node().clone());
-            self.asked.push(SubmittedInjection { request_id, node, dialect });
-            self.build_drafts.push((draft, place));
+    fn add(&mut self, request_id: &str, dialect: bool, drafts: Vec<(Draft, QueueSlot)>) {
+        for (draft, slot) in drafts {
+            let (request_id, node) = (request_id.to_owned(), slot.node().clone());
+            self.submitted.push(SubmittedInjection { request_id, node, dialect });
+            self.drafts.push((draft, slot));
         }
     }
 }
@@ -182,12 +182,8 @@ impl Session {
         }
     }
 
-    /// Reads commands until there are no more.
-    async fn parse_command(
-        mut self,
-        mut reader: impl AsyncRead + Unpin,
-        done: CancellationToken,
-    ) -> io::Result<()> {
+    /// Reads and executes commands until the end of the input.
+    async fn run(mut self, mut reader: impl AsyncRead + Unpin, done: CancellationToken) -> io::Result<()> {
         let cap = self.router.config().max_line;
         let hello_by = tokio::time::Instant::now() + self.router.config().hello;
         let mut lines = Lines::new(cap);
@@ -195,7 +191,7 @@ impl Session {
             let more = tokio::select! {
                 more = lines.read(&mut reader) => more?,
                 () = done.cancelled() => return Ok(()),
-                // Strangers must not take the places of those who are known.
+                // Unauthenticated clients must not occupy connections.
                 () = tokio::time::sleep_until(hello_by), if !self.is_admitted => {
                     let reason = "no hello with a token in time".to_owned();
                     let _ = self.answers.send(Outgoing::Disconnect { reason }).await;
@@ -218,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Does what a line says; false where the client has to go.
+    /// Executes the command of a line; false if the client must be disconnected.
     async fn handle_line(&mut self, line: Line, cap: usize, injections: &mut Injections) -> bool {
         let (parsed, is_legacy) = match line {
             Line::TooLong => (Some(Err(intake::reject_too_long(cap))), false),
@@ -233,11 +229,11 @@ impl Session {
             Some(Ok(request)) => request,
             Some(Err(rejected)) => {
                 if is_legacy {
-                    // A mistake in a field does not make the client another.
+                    // An invalid field does not change the client's dialect.
                     self.admit_legacy();
                     self.is_legacy.store(true, Ordering::Release);
                 } else if !self.is_admitted && self.access.legacy {
-                    // A web page can have a browser connect, but not choose the first line that it sends.
+                    // A web page can make a browser connect, but cannot choose the first line that the browser sends.
                     tracing::warn!(
                         reason = rejected.reason,
                         "refused a client that does not speak the older router's dialect"
@@ -250,18 +246,18 @@ impl Session {
         if request.dialect {
             self.is_legacy.store(true, Ordering::Release);
         }
-        let (request_id, is_legacy_command) = (request.request_id.clone(), request.dialect);
+        let (request_id, is_legacy) = (request.request_id.clone(), request.dialect);
         let command = legacy_name(&request.command);
         let handled = self.handle(request, injections).await;
         if let Err(rejected) = handled {
-            let rejected = if is_legacy_command { translate_rejection(command, rejected) } else { rejected };
+            let rejected = if is_legacy { translate_rejection(command, rejected) } else { rejected };
             let rejected = CommandRejected { request_id: Some(request_id), ..rejected };
             self.answer(EventBody::CommandRejected(rejected)).await;
         }
         self.is_admitted
     }
 
-    /// Admits a client that speaks the older router's dialect, where such clients are let in.
+    /// Admits a client of the legacy dialect, where the access allows it.
     fn admit_legacy(&mut self) {
         if !self.is_admitted && self.access.legacy {
             (self.is_admitted, self.is_restricted) = (true, true);
@@ -306,11 +302,11 @@ impl Session {
                     request_id: &request.request_id,
                     dialect: request.dialect,
                 };
-                let build_drafts = self.router.build_drafts(asked, inject).await?;
-                injections.add(&request.request_id, request.dialect, build_drafts);
+                let drafts = self.router.build_drafts(asked, inject).await?;
+                injections.add(&request.request_id, request.dialect, drafts);
                 return Ok(());
             }
-            // What was asked before is done before.
+            // Earlier injections are submitted first, to keep the order.
             _ => self.submit(injections).await,
         }
         if matches!(request.command, Command::Approve(_)) {
@@ -337,8 +333,8 @@ impl Session {
         }
     }
 
-    /// Notes a command's id. The same again is a mistake, except for an injection: that is a retry, and the
-    /// journal knows whether it is the same.
+    /// Registers a request id. A duplicate is an error, except for an injection: that is a retry, and the journal
+    /// knows whether it is identical.
     fn register_request_id(&mut self, request_id: &str, is_injection: bool) -> Result<(), CommandRejected> {
         match self.seen.get(request_id) {
             Some(true) if is_injection => Ok(()),
@@ -360,16 +356,16 @@ impl Session {
         }
     }
 
-    /// Lets events flow, from now on, where the client has not said from where.
+    /// Starts events from now on, unless the client has subscribed.
     async fn start_events(&mut self) {
         if !std::mem::replace(&mut self.has_started, true) {
-            let filter = Subscription { jobs: None, requester: self.requester.clone() };
-            let _ = self.answers.send(Outgoing::Begin { filter }).await;
+            let subscription = Subscription { jobs: None, requester: self.requester.clone() };
+            let _ = self.answers.send(Outgoing::Start { subscription }).await;
         }
     }
 
-    /// Lets the answers through of a command that is answered among the events of its job, whichever jobs the client has
-    /// asked for. The job, where it is one more.
+    /// Adds the job of a command to the subscription, because the answer is among the job's events. Returns the job
+    /// if it was added.
     fn follow_job(&self, command: &mut Command) -> Option<String> {
         let jobs = self.jobs.as_ref()?;
         let job = match command {
@@ -380,12 +376,12 @@ impl Session {
             | Command::Terminate(JobRef { job_id })
             | Command::Steer(Steer { job_id, .. }) => self.router.job(job_id).map(|job| job.id.to_string()),
             Command::Approve(asked) => {
-                let approval_node = self
+                let job = self
                     .router
                     .jobs()
                     .into_iter()
                     .find(|job| job.approval_node(&asked.approval_id).is_some());
-                approval_node.map(|job| job.id.to_string())
+                job.map(|job| job.id.to_string())
             }
             _ => None,
         };
@@ -395,24 +391,26 @@ impl Session {
         Some(job)
     }
 
-    /// Nothing was done with that job: there is no answer among its events.
+    /// Removes a job that was added for a rejected command.
     fn unfollow_job(&self, job: Option<String>) {
         if let (Some(jobs), Some(job)) = (&self.jobs, job) {
             jobs.lock().retain(|known| *known != job);
         }
     }
 
-    /// Journals what was collected. That it was accepted is told through the log, once it is on disk.
+    /// Submits the collected injections. The log has the acknowledgement, once the journal is on disk.
     async fn submit(&self, injections: &mut Injections) {
-        let Injections { build_drafts, asked } = std::mem::take(injections);
-        if build_drafts.is_empty() {
+        let Injections { drafts, submitted } = std::mem::take(injections);
+        if drafts.is_empty() {
             return;
         }
         let rejecting = |request_id, rejected| {
             EventBody::CommandRejected(CommandRejected { request_id: Some(request_id), ..rejected })
         };
-        let accepted = self.router.submit(build_drafts).await;
-        for (accepted, SubmittedInjection { request_id, node, dialect }) in accepted.into_iter().zip(asked) {
+        let accepted = self.router.submit(drafts).await;
+        for (accepted, SubmittedInjection { request_id, node, dialect }) in
+            accepted.into_iter().zip(submitted)
+        {
             let answer = match accepted {
                 Ok(accepted) if accepted.duplicate => {
                     let asked =
@@ -445,7 +443,7 @@ impl Session {
                     format!("payload.client: must have 1 to {CLIENT} letters, digits, '.', '_' or '-'");
                 return Err(reject(RejectCode::BadField, Some("payload.client"), reason));
             }
-            // Two owners may choose the same name and are still two.
+            // Two owners may use the same client name without sharing it.
             self.requester.client = match &self.requester.owner {
                 Some(owner) => format!("{owner}.{client}"),
                 None => client,
@@ -455,7 +453,7 @@ impl Session {
             let name = Name::parse(&agent).map_err(|error| {
                 reject(RejectCode::BadField, Some("payload.agent"), format!("payload.agent: {error}"))
             })?;
-            // The person's own programs may speak for them, and those of other owners for nobody here but themselves.
+            // A program of this user may act as the person; a program of another owner may not.
             let is_person = name.is_human() && self.requester.owner.is_some();
             if is_person || name.as_str().eq_ignore_ascii_case(HUB_NAME) {
                 let reason = format!("payload.agent: you are not '{name}'; choose another name");
@@ -483,14 +481,14 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses an action of the person's to a client that is an agent's process.
+    /// Refuses an action of the person to a client that is an agent's process.
     async fn refuse_agent(&self, field: &str, action: &str) -> Result<(), CommandRejected> {
         let refuse = |why: String| {
             let reason = format!("{field}: only a person may {action}, and {why}");
             Err(reject(RejectCode::NotAllowed, Some(field), reason))
         };
         let (pid, peer) = (self.access.client_pid, self.access.peer);
-        // Other systems than Linux run a program to list the ancestors.
+        // Systems other than Linux run a program to list the ancestors.
         let found = tokio::task::spawn_blocking(move || {
             let of_peer = peer.map(|peer| peer.processes()).unwrap_or_default();
             let pids: Vec<u32> = pid.into_iter().chain(of_peer).collect();
@@ -499,7 +497,7 @@ impl Session {
         });
         match found.await {
             Ok((_, Some(evidence))) => refuse(format!("the client is an agent's process: {evidence}")),
-            // A token is a sign of its own: who has none has to be known.
+            // A token identifies a client; without one, its process must be known.
             Ok((true, None)) if self.is_restricted => refuse(
                 "it is not known which process the client is; answer with `switchboard worker approve`"
                     .to_owned(),
@@ -528,13 +526,13 @@ impl Session {
         }
         self.has_started = true;
         self.jobs = asked.jobs.clone().map(|jobs| Arc::new(Mutex::new(jobs)));
-        let filter = Subscription { jobs: self.jobs.clone(), requester: self.requester.clone() };
+        let subscription = Subscription { jobs: self.jobs.clone(), requester: self.requester.clone() };
         let answer = Subscribed { request_id, from_seq, jobs: asked.jobs };
-        let _ = self.answers.send(Outgoing::Subscribe { from_seq, filter, answer }).await;
+        let _ = self.answers.send(Outgoing::Subscribe { from_seq, subscription, answer }).await;
         Ok(())
     }
 
-    /// A client that is gone has no use for it.
+    /// Queues an answer; ignored if the client has disconnected.
     async fn answer(&self, answer: EventBody) {
         let _ = self.answers.send(Outgoing::Answer(answer)).await;
     }

@@ -15,9 +15,9 @@ use crate::client::command_line;
 use crate::config::Config;
 use crate::test_router::{Rig, TIMEOUT};
 
-/// Often, because it was a matter of which of two things was looked at first.
+/// Repeats, because the result depended on the order of two checks.
 #[tokio::test]
-async fn whoever_is_there_when_the_router_stops_is_told_so() {
+async fn router_stop_reaches_connected_clients() {
     let rig = Rig::new().await;
     for _ in 0..60 {
         let done = CancellationToken::new();
@@ -32,7 +32,7 @@ async fn whoever_is_there_when_the_router_stops_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_client_of_some_jobs_has_an_answer_to_what_it_does_with_others() {
+async fn subscriber_gets_answers_about_other_jobs() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     client.launch(json!({ "agent": "echo", "job_id": "known" })).await;
@@ -42,7 +42,7 @@ async fn a_client_of_some_jobs_has_an_answer_to_what_it_does_with_others() {
     client.injected(&job, 0, "x").await;
     client.until_complete(None).await;
     assert_eq!(client.request("terminate", json!({ "job_id": job })).await.event, "job_terminated");
-    // What is rejected is answered by itself, and follows nothing.
+    // A rejection is sent directly and changes no subscription.
     assert_eq!(client.rejected("launch", json!({ "agent": "echo", "job_id": quiet })).await, "bad_field");
     let mut other = rig.client();
     other.injected(&quiet, 0, "not for the first").await;
@@ -54,7 +54,7 @@ async fn a_client_of_some_jobs_has_an_answer_to_what_it_does_with_others() {
 }
 
 #[tokio::test]
-async fn whoever_is_beyond_a_budget_is_told_so_and_keeps_no_place_in_a_queue() {
+async fn budget_rejection_reserves_no_slot() {
     let everyone = Budget { messages_per_hour: Some(2), ..Budget::default() };
     let folder = tempfile::TempDir::new().unwrap();
     let budgets = Budgets { everyone, ..Budgets::default() };
@@ -67,7 +67,7 @@ async fn whoever_is_beyond_a_budget_is_told_so_and_keeps_no_place_in_a_queue() {
         client.injected(&job, 0, "within").await;
         client.until_complete(None).await;
     }
-    // With one place in the queue, the second would otherwise be told that it is full.
+    // With one slot in the queue, the second injection could be rejected as full.
     for _ in 0..2 {
         let beyond = json!({ "job_id": job, "node_id": 0, "content": "beyond" });
         assert_eq!(client.rejected("inject", beyond).await, "over_budget");
@@ -76,7 +76,7 @@ async fn whoever_is_beyond_a_budget_is_told_so_and_keeps_no_place_in_a_queue() {
 }
 
 #[tokio::test]
-async fn x4_no_client_is_the_hub_and_none_of_another_owner_is_the_person() {
+async fn client_cannot_act_as_hub_or_person() {
     let rig = Rig::new().await;
     let token = AccessToken { token: "secret".into(), owner: Some("bob".into()) };
     let mut own = rig.client();
@@ -94,7 +94,7 @@ async fn x4_no_client_is_the_hub_and_none_of_another_owner_is_the_person() {
 }
 
 #[tokio::test]
-async fn a_stranger_who_says_nothing_is_hung_up_on() {
+async fn silent_unauthenticated_client_is_disconnected() {
     let rig = Rig::with(Config { hello: Duration::from_millis(1), ..Config::default() }).await;
     let access =
         Access { tokens: vec![AccessToken { token: "secret".into(), owner: None }], ..Access::default() };
@@ -104,14 +104,14 @@ async fn a_stranger_who_says_nothing_is_hung_up_on() {
         (parting.event.as_str(), &parting.data["reason"]),
         ("cut_off", &json!("no hello with a token in time"))
     );
-    // Whoever may come without a token may take their time.
+    // A client that needs no token has no time limit.
     let mut quiet = rig.client();
     assert_eq!(quiet.request("hello", json!({})).await.event, "hello");
     rig.close().await;
 }
 
 #[tokio::test]
-async fn nothing_can_be_had_from_where_nothing_is_yet() {
+async fn future_cursor_is_rejected() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     client.launch(json!({ "agent": "echo" })).await;
@@ -124,7 +124,7 @@ async fn nothing_can_be_had_from_where_nothing_is_yet() {
 }
 
 #[tokio::test]
-async fn from_seq_is_the_last_event_a_client_has() {
+async fn from_seq_is_exclusive() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo" })).await;
@@ -139,7 +139,7 @@ async fn from_seq_is_the_last_event_a_client_has() {
     rig.close().await;
 }
 
-/// A client that takes some bytes and then none, until it is offered the reason why it is cut off.
+/// A client that reads some bytes and then stops, until the disconnect reason is offered.
 #[derive(Clone)]
 struct Stuck {
     taken: Arc<Mutex<Vec<u8>>>,
@@ -170,13 +170,13 @@ impl AsyncWrite for Stuck {
 }
 
 #[tokio::test]
-async fn a_client_that_stopped_reading_finds_the_reason_after_a_whole_line() {
+async fn stalled_client_reads_reason_after_complete_line() {
     let rig = Rig::with(Config { stall: Duration::from_millis(300), ..Config::default() }).await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "echo": { "deltas": 50 } })).await;
     client.inject(&job, 0, "words that are repeated").await;
     client.until_complete(None).await;
-    // Nothing at all, in the middle of a line, and whatever comes first of two lines.
+    // Stops before the first byte, within a line, and within the first or second line.
     for most in [0, 1, 700, 1_500] {
         let stuck = Stuck { taken: Arc::default(), most };
         let (mut ours, theirs) = tokio::io::duplex(4 << 10);
@@ -197,7 +197,7 @@ async fn a_client_that_stopped_reading_finds_the_reason_after_a_whole_line() {
     rig.close().await;
 }
 
-/// Something that may stand in a field, right or wrong.
+/// Returns a random field value, valid or invalid.
 fn value(random: &mut fastrand::Rng, job: &str) -> Value {
     let values = [
         json!(job),
@@ -223,9 +223,9 @@ fn value(random: &mut fastrand::Rng, job: &str) -> Value {
     values[random.usize(..values.len())].clone()
 }
 
-/// The test's helpers end where there is no answer, or one that does not fit its schema.
+/// The helpers panic without an answer, or on one that does not match its schema.
 #[tokio::test]
-async fn every_command_is_answered_whatever_it_says() {
+async fn random_commands_are_all_answered() {
     const FIELDS: [&str; 18] = [
         "job_id",
         "swarm_id",

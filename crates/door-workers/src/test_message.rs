@@ -1,4 +1,4 @@
-//! Messages as another door would hand them in.
+//! Messages from another door.
 
 use switchboard_core::{Door, Kind};
 use switchboard_hub::{Draft, Hub};

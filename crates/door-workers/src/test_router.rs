@@ -1,4 +1,4 @@
-//! A router on a real hub in a temporary folder, and clients whose every line is held against the schemas.
+//! Test router on a real hub in a temporary folder, and clients that validate every line against the schemas.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ use crate::router::Router;
 use crate::session::{Access, Transport, serve};
 use crate::wire::schema;
 
-/// Longer than anything takes that is not stuck.
+/// Upper bound for every wait of a test.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 static SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
@@ -49,13 +49,13 @@ impl Rig {
         Self::open(TempDir::new().unwrap(), config, Duration::from_mins(1)).await
     }
 
-    /// A router that is opened again in the same process has to wait until the leases of the first run out.
+    /// Opens a router. A second one in the same process has to wait until the leases of the first expire.
     pub(crate) async fn open(folder: TempDir, config: Config, lease: Duration) -> Self {
         let hub = HubConfig { lease, ..HubConfig::new(folder.path()) };
         Self::open_with(folder, config, hub).await
     }
 
-    /// A router at a hub with other settings.
+    /// Opens a router on a hub with other settings.
     pub(crate) async fn open_with(folder: TempDir, config: Config, hub: HubConfig) -> Self {
         let hub = Hub::open(hub).await.unwrap();
         let router = Router::open(hub.clone(), folder.path().to_owned(), config, None).await.unwrap();
@@ -66,7 +66,7 @@ impl Rig {
         Self { folder, hub, router, done, deliveries }
     }
 
-    /// A client on a socket of its own.
+    /// Connects a client on its own stream.
     pub(crate) fn client(&self) -> TestClient {
         self.client_with(Access::default())
     }
@@ -75,9 +75,9 @@ impl Rig {
         self.client_until(access, self.done.clone())
     }
 
-    /// A client that is served until `done`.
+    /// Connects a client that is served until `done`.
     pub(crate) fn client_until(&self, access: Access, done: CancellationToken) -> TestClient {
-        // As much as a socket holds.
+        // About the buffer of a socket.
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let router = self.router.clone();
         tokio::spawn(async move {
@@ -89,13 +89,13 @@ impl Rig {
         TestClient { client: Client::from_streams(reader, writer) }
     }
 
-    /// Has the router take nothing more from the hub, nor from its clients.
+    /// Stops deliveries from the hub and commands of clients.
     pub(crate) async fn stop_deliveries(&mut self) {
         self.done.cancel();
         std::mem::replace(&mut self.deliveries, tokio::spawn(std::future::ready(()))).await.unwrap();
     }
 
-    /// Has it take again what the hub hands over.
+    /// Resumes deliveries from the hub.
     pub(crate) async fn resume_deliveries(&mut self) {
         let outbound = self.hub.open_door(Door::Workers).await.unwrap();
         let (working, stop) = (self.router.clone(), CancellationToken::new());
@@ -103,7 +103,7 @@ impl Rig {
         self.deliveries = tokio::spawn(async move { crate::delivery::run(&working, outbound, stop).await });
     }
 
-    /// Ends the router as a signal would, and returns its folder.
+    /// Closes the router as a signal would, and returns its folder.
     pub(crate) async fn close(self) -> TempDir {
         self.router.close().await;
         self.done.cancel();
@@ -124,7 +124,7 @@ impl TestClient {
         received
     }
 
-    /// The next event of a kind; what comes before it is passed over.
+    /// Returns the next event with this name; skips others.
     pub(crate) async fn next_of(&mut self, event: &str) -> Received {
         let mut passed = Vec::new();
         let looking = async {
@@ -139,7 +139,7 @@ impl TestClient {
         timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("no {event}, but {passed:?}"))
     }
 
-    /// All events up to the end of an injection, by its id or the next one that ends.
+    /// Returns all events up to the end of an injection: this one, or the next to end.
     pub(crate) async fn until_complete(&mut self, injection: Option<&str>) -> Vec<Received> {
         let mut all = Vec::new();
         loop {
@@ -153,13 +153,13 @@ impl TestClient {
         }
     }
 
-    /// Sends a command that is a good one by its schema; its id.
+    /// Sends a command after validating it; returns its request id.
     pub(crate) async fn send(&mut self, command: &str, payload: Value) -> String {
         check_command(command, &payload);
         self.client.send(command, &payload).await.unwrap()
     }
 
-    /// Injects all of these with one write, each under its own id; the ids.
+    /// Injects all of these with one write; returns their request ids.
     pub(crate) async fn inject_all(&mut self, job: &str, contents: &[&str]) -> Vec<String> {
         let ids: Vec<String> = (0..contents.len()).map(|number| format!("many-{number}")).collect();
         let payload = |content: &str| json!({ "job_id": job, "node_id": 0, "content": content });
@@ -184,7 +184,7 @@ impl TestClient {
         received
     }
 
-    /// The code of a rejection.
+    /// Returns the code of a rejection.
     pub(crate) async fn rejected(&mut self, command: &str, payload: Value) -> String {
         match timeout(TIMEOUT, self.client.request(command, &payload)).await.expect("an answer") {
             Err(RouterError::Rejected { code, .. }) => code,
@@ -192,7 +192,7 @@ impl TestClient {
         }
     }
 
-    /// Launches a job; its id.
+    /// Launches a job; returns its id.
     pub(crate) async fn launch(&mut self, payload: Value) -> String {
         let launched = self.request("launch", payload).await;
         assert_eq!(launched.event, "job_launched");
@@ -203,7 +203,7 @@ impl TestClient {
         self.send("inject", json!({ "job_id": job, "node_id": node, "content": content })).await
     }
 
-    /// Injects, and waits for its acknowledgement; the injection's id.
+    /// Injects and waits for the acknowledgement; returns the injection's id.
     pub(crate) async fn injected(&mut self, job: &str, node: u32, content: &str) -> String {
         let ack = self.request("inject", json!({ "job_id": job, "node_id": node, "content": content })).await;
         assert_eq!(ack.event, "inject_ack");
@@ -211,12 +211,12 @@ impl TestClient {
     }
 }
 
-/// Holds an event against its schema.
+/// Validates an event against its schema.
 pub(crate) fn validate_event(received: &Received) {
     validate(&format!("event.{}", received.event), &received.line);
 }
 
-/// Holds a command that is meant to be good against its schema.
+/// Validates a command against its schema.
 fn check_command(command: &str, payload: &Value) {
     validate(&format!("command.{command}"), &command_line(command, "any", payload));
 }
@@ -228,7 +228,7 @@ fn validate(schema: &str, line: &str) {
     assert!(errors.is_empty(), "{line}: {errors:?}");
 }
 
-/// The names of events, those about the node left out.
+/// Returns the names of events, without those about the node.
 pub(crate) fn names(events: &[Received]) -> Vec<&str> {
     let is_turn = |name: &&str| !matches!(*name, "node_status" | "heartbeat" | "worker_exited");
     events.iter().map(|event| event.event.as_str()).filter(is_turn).collect()

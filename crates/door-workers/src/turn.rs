@@ -1,5 +1,5 @@
-//! From an injection to its end, as a value: whatever an agent reports, in whatever order, the events are in
-//! the order that the protocol promises, and there is exactly one end.
+//! State machine of a turn, as a value. Whatever an agent reports, and in whatever order, the events follow the order
+//! of the protocol, and there is exactly one end.
 
 use crate::wire::event::{
     CommandCompleted, CommandStarted, EventBody, FileChange, InjectFailed, Injection, InjectionRef, Text,
@@ -7,14 +7,14 @@ use crate::wire::event::{
 };
 use crate::worker::{AgentActivity, Report};
 
-/// An injection that its agent was given, or is about to be.
+/// An injection whose prompt was sent to its agent, or is about to be.
 #[derive(Debug)]
 pub(crate) struct Turn {
     injection: Injection,
     stage: Stage,
-    /// The last whole answer; an agent may give several on the way.
+    /// The last full answer; an agent may report several.
     answer: Option<String>,
-    /// What came in pieces since, for agents that give no whole answer.
+    /// Deltas since the last full answer, for agents that report none.
     pieces: String,
     tokens: Option<Tokens>,
 }
@@ -27,17 +27,16 @@ enum Stage {
     Over,
 }
 
-/// Most bytes of pieces that are kept for an answer; a longer one loses its beginning. The pieces themselves
-/// have all been told.
+/// Maximum of buffered delta bytes; a longer answer loses its start. Clients got every delta as an event.
 const MAX_PIECES: usize = 8 << 20;
 
 impl Turn {
-    /// An injection that its agent is about to be given.
+    /// Creates the turn of an injection whose prompt is about to be sent.
     pub(crate) fn new(injection: Injection) -> Self {
         Self { injection, stage: Stage::Sent, answer: None, pieces: String::new(), tokens: None }
     }
 
-    /// One of which the journal says that its agent had accepted it.
+    /// Creates the turn of an injection that its agent accepted, according to the log.
     pub(crate) fn delivered(injection: Injection) -> Self {
         Self { stage: Stage::Delivered, ..Self::new(injection) }
     }
@@ -50,7 +49,7 @@ impl Turn {
         &self.injection.at
     }
 
-    /// Whether the agent has accepted it.
+    /// True if the agent has accepted the prompt.
     pub(crate) fn is_delivered(&self) -> bool {
         self.stage >= Stage::Delivered
     }
@@ -59,17 +58,17 @@ impl Turn {
         self.stage == Stage::Over
     }
 
-    /// The answer as far as it is there.
+    /// Returns the answer so far.
     pub(crate) fn answer(&self) -> Option<&str> {
         self.answer.as_deref().or((!self.pieces.is_empty()).then_some(&self.pieces))
     }
 
-    /// What it has used, as far as the agent has told.
+    /// Returns the tokens used, if the agent reported them.
     pub(crate) fn tokens(&self) -> Option<Tokens> {
         self.tokens
     }
 
-    /// The events that follow from a report. After the end nothing does.
+    /// Returns the events that follow from a report; none after the end.
     pub(crate) fn apply(&mut self, report: Report) -> Vec<EventBody> {
         let mut events = Vec::new();
         if self.is_over() {
@@ -97,7 +96,7 @@ impl Turn {
                 self.advance(Stage::Started, &mut events);
                 events.push(activity_event(activity, self.at().clone()));
             }
-            // These are the node's to tell.
+            // The node handles these.
             Report::Ready { .. }
             | Report::Reconciled(_)
             | Report::Question { .. }
@@ -109,7 +108,7 @@ impl Turn {
         events
     }
 
-    /// The events that end it; none where it had ended.
+    /// Returns the events that end the turn; none if it had ended.
     pub(crate) fn end(&mut self, status: TurnStatus, error: Option<String>, used: u64) -> Vec<EventBody> {
         let mut events = Vec::new();
         if self.is_over() {
@@ -123,7 +122,7 @@ impl Turn {
         }
         if self.stage == Stage::Started {
             let content = self.answer().map(str::to_owned);
-            // A completed turn has an answer, be it an empty one.
+            // A completed turn always has an answer, possibly an empty one.
             let content = content.or((status == TurnStatus::Completed).then(String::new));
             if let Some(content) = content {
                 events.push(EventBody::Assistant(Text { at: self.at().clone(), content }));
@@ -138,7 +137,7 @@ impl Turn {
         events
     }
 
-    /// Goes on to a stage, telling of those on the way.
+    /// Advances to a stage, with the events of the stages between.
     fn advance(&mut self, to: Stage, events: &mut Vec<EventBody>) {
         if self.stage < Stage::Delivered && to >= Stage::Delivered {
             events.push(EventBody::InjectDelivered(self.injection.clone()));
@@ -162,7 +161,7 @@ impl Turn {
     }
 }
 
-/// The event that tells what an agent did in a turn.
+/// Builds the event for an activity of the agent.
 pub(crate) fn activity_event(activity: AgentActivity, at: InjectionRef) -> EventBody {
     match activity {
         AgentActivity::CommandStarted { item_id, command, cwd } => {

@@ -5,9 +5,9 @@ fn injection() -> Injection {
     Injection { request_id: "r".into(), client: "c".into(), at }
 }
 
-/// One letter per event, so that an order can be told by a pattern.
+/// Encodes events as one letter each, so that a pattern can check their order.
 fn letters(events: &[EventBody]) -> String {
-    let door_message = |event: &EventBody| match event {
+    let letter = |event: &EventBody| match event {
         EventBody::InjectDelivered(_) => 'd',
         EventBody::InjectFailed(_) => 'f',
         EventBody::TurnStarted(_) => 's',
@@ -18,11 +18,11 @@ fn letters(events: &[EventBody]) -> String {
         EventBody::TurnComplete(_) => 'c',
         other => panic!("{other:?}"),
     };
-    events.iter().map(door_message).collect()
+    events.iter().map(letter).collect()
 }
 
 #[test]
-fn a_plain_turn() {
+fn turn_without_deltas_has_ordered_events() {
     let mut turn = Turn::new(injection());
     let mut events = Vec::new();
     let reports = [
@@ -42,7 +42,7 @@ fn a_plain_turn() {
 }
 
 #[test]
-fn r7_an_agent_that_never_took_it_fails_it_and_ends_it() {
+fn unaccepted_prompt_fails_and_ends_turn() {
     let mut turn = Turn::new(injection());
     assert_eq!(letters(&turn.end(TurnStatus::WorkerLost, Some("gone".into()), 0)), "fc");
     assert_eq!(turn.end(TurnStatus::Failed, None, 0), []);
@@ -73,7 +73,7 @@ const STATUSES: [TurnStatus; 5] = [
     TurnStatus::WorkerLost,
 ];
 
-/// Whether the letters follow the protocol: delivered, started, pieces in any order, answer, usage, complete.
+/// True if the letters follow the protocol: delivered, started, deltas in any order, answer, usage, complete.
 fn is_ordered(letters: &str) -> bool {
     let Some(rest) = letters.strip_suffix('c') else { return false };
     if rest == "f" || rest == "fu" {
@@ -83,14 +83,12 @@ fn is_ordered(letters: &str) -> bool {
     let rest = rest.strip_suffix('u').unwrap_or(rest);
     match rest.strip_prefix('s') {
         None => rest.is_empty(),
-        Some(rest) => {
-            rest.strip_suffix('a').unwrap_or(rest).chars().all(|door_message| "ph".contains(door_message))
-        }
+        Some(rest) => rest.strip_suffix('a').unwrap_or(rest).chars().all(|letter| "ph".contains(letter)),
     }
 }
 
 #[test]
-fn r10_a_million_schedules_give_events_in_order_and_one_end() {
+fn million_schedules_give_ordered_events() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..1_000_000 {

@@ -1,7 +1,6 @@
-//! The JSON of `codeswarm.router.v1`, sections 1 to 6, and of what was added to it.
+//! Wire format of `codeswarm.router.v1`, sections 1 to 6, with extensions.
 //!
-//! Unknown fields are ignored in both directions, as section 7 has it. Fields that are absent are left out
-//! and never `null`.
+//! Unknown fields are ignored in both directions (section 7). Absent fields are omitted and never `null`.
 
 pub mod command;
 pub mod event;
@@ -17,23 +16,23 @@ use switchboard_core::escape_json_line;
 
 use self::event::EventBody;
 
-/// What stands in `protocol` of every message.
+/// Value of `protocol` in every line.
 pub const PROTOCOL: &str = "codeswarm.router.v1";
 
-/// An event as a line, with its newline.
+/// Formats an event as a line with its newline.
 ///
-/// `seq` is the event's place in the log. An answer that is for one client alone is not in the log, and
-/// has the place up to which that client has been served: either way it is where to go on from.
+/// `seq` is the event's number in the log. An answer for one client alone is not in the log and carries the number up
+/// to which that client was served: either way, the client resumes from it.
 pub fn format_event(seq: u64, at: Timestamp, body: &EventBody) -> Vec<u8> {
     format_event_at(seq, &format_timestamp(at), body)
 }
 
-/// The same, with a time that is in words already.
+/// Formats an event with a formatted timestamp.
 pub(crate) fn format_event_at(seq: u64, stamp: &str, body: &EventBody) -> Vec<u8> {
     write_event_line(seq, stamp, body)
 }
 
-/// An event of any name as a line.
+/// Formats an event with any name.
 pub(crate) fn format_raw_event(seq: u64, stamp: &str, event: &str, data: &Map<String, Value>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Body<'b> {
@@ -51,11 +50,11 @@ fn write_event_line(seq: u64, stamp: &str, body: &impl Serialize) -> Vec<u8> {
     line.extend_from_slice(seq.to_string().as_bytes());
     line.push(b',');
     let start = line.len();
-    // Maps with text keys and plain values always serialise.
+    // Maps with string keys and plain values always serialize.
     if serde_json::to_writer(&mut line, body).is_ok() {
         line.remove(start);
     }
-    // Clients that split at Unicode's line breaks get one line as well.
+    // Escaped, so that clients that split at Unicode line breaks get one line as well.
     if let Ok(Cow::Owned(escaped)) = std::str::from_utf8(&line).map(escape_json_line) {
         line = escaped.into_bytes();
     }
@@ -63,27 +62,27 @@ fn write_event_line(seq: u64, stamp: &str, body: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// A time as section 1 wants it: UTC with `Z`, in milliseconds.
+/// Formats a time as section 1 requires: UTC with `Z`, in milliseconds.
 pub fn format_timestamp(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
-/// An event as a client reads it, its content left as it is.
+/// An event as a client reads it, with unparsed data.
 #[derive(Debug, Deserialize)]
 pub struct EventLine<'l> {
-    /// Where it stands in the log.
+    /// Its number in the log.
     pub seq: u64,
     /// When it was written.
     #[serde(default)]
     pub timestamp: String,
-    /// What it is.
+    /// Its name.
     pub event: String,
-    /// What it says.
+    /// Its payload.
     #[serde(borrow)]
     pub data: &'l RawValue,
 }
 
-/// As much of an event as it takes to know whom it concerns.
+/// The fields of an event that identify its job, node and injection.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EventHead {
     pub(crate) seq: u64,

@@ -8,7 +8,7 @@ use super::*;
 use crate::legacy::LegacyMode;
 
 #[test]
-fn an_event_is_the_line_of_section_5() {
+fn event_formats_as_line_of_section_5() {
     let at =
         InjectionRef { job_id: "272900".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
     let body = EventBody::AssistantDelta(Text { at, content: "partial\ntext".into() });
@@ -18,7 +18,7 @@ fn an_event_is_the_line_of_section_5() {
 }
 
 #[test]
-fn event_is_one_line_for_every_reader() {
+fn event_escapes_unicode_line_breaks() {
     let at = InjectionRef { job_id: "1".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
     let content = "a\u{85}b\u{2028}c\u{2029}d\u{9b}e\u{7f}";
     let body = EventBody::Assistant(Text { at, content: content.into() });
@@ -28,9 +28,9 @@ fn event_is_one_line_for_every_reader() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(line).unwrap()["data"]["content"], content);
 }
 
-/// `UPDATE_SCHEMAS=1` writes them anew.
+/// `UPDATE_SCHEMAS=1` rewrites the files.
 #[test]
-fn the_checked_in_schemas_are_those_of_the_types() {
+fn schema_files_match_types() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/router");
     let made: BTreeMap<String, String> = schema::all()
         .into_iter()
@@ -57,7 +57,7 @@ fn the_checked_in_schemas_are_those_of_the_types() {
 }
 
 #[test]
-fn the_examples_of_the_protocol_fit_the_schemas() {
+fn protocol_examples_match_schemas() {
     let schemas: BTreeMap<String, Value> = schema::all().into_iter().collect();
     let fits = |name: &str, line: &Value| jsonschema::is_valid(&schemas[name], line);
     let command = json!({
@@ -70,9 +70,9 @@ fn the_examples_of_the_protocol_fit_the_schemas() {
     assert!(!fits("command.inject.schema.json", &wrong));
 }
 
-/// Whatever a schema lets through is read, and what it does not is rejected.
+/// A payload that a schema accepts is parsed, and one that it rejects is rejected.
 #[test]
-fn the_commands_of_the_older_router_fit_their_schemas_and_are_understood() {
+fn legacy_commands_match_schemas() {
     let schemas: BTreeMap<String, Value> = schema::all().into_iter().collect();
     let line = |command: &str, payload: Value| json!({ "protocol": PROTOCOL, "command": command, "request_id": "r", "payload": payload });
     for (command, payload, is_good) in [
@@ -94,7 +94,7 @@ fn the_commands_of_the_older_router_fit_their_schemas_and_are_understood() {
         ("inject", json!({ "swarm_id": "j", "nodes": "all", "content": "x" }), true),
         ("inject", json!({ "job_id": "j", "swarm_id": "j", "node_id": 0, "content": "x" }), true),
         ("inject", json!({ "swarm_id": "j", "nodes": 0 }), false),
-        // In our words, nothing may be left out.
+        // The current dialect allows no omission.
         ("inject", json!({ "job_id": "j", "node_id": 0, "content": "x" }), false),
     ] {
         let line = line(command, payload);
@@ -108,12 +108,12 @@ fn the_commands_of_the_older_router_fit_their_schemas_and_are_understood() {
 }
 
 #[test]
-fn the_events_of_the_protocol_fit_the_schemas_once_they_are_complete() {
+fn protocol_events_match_schemas() {
     let schemas: BTreeMap<String, Value> = schema::all().into_iter().collect();
     let injection =
         json!({ "request_id": "req-123", "injection_id": "uuid", "job_id": "272900", "node_id": 0 });
     let runtime = json!({ "job_id": "272900", "node_id": 0, "injection_id": "uuid" });
-    // Sections 4 to 6, and what this router always adds.
+    // Sections 4 to 6, with the fields that this router adds.
     for (event, mut data, more) in [
         ("inject_ack", injection.clone(), json!({ "client": "c" })),
         ("inject_delivered", injection.clone(), json!({ "client": "c" })),

@@ -1,7 +1,7 @@
-//! Workers: one task per node that speaks an agent's own protocol and reports in ours.
+//! Workers: one task per node that speaks an agent's protocol and reports to the node.
 //!
-//! A worker is told [`Order`]s and tells [`Report`]s, both over bounded channels. It knows nothing of jobs,
-//! queues, events or time-outs; those are the node's. When its task ends, so has its process.
+//! A worker receives [`Order`]s and sends [`Report`]s, both over bounded channels. It knows nothing of jobs, queues,
+//! events or timeouts; those belong to the node. When its task ends, its process has ended too.
 
 mod acp;
 mod claude;
@@ -28,133 +28,133 @@ pub(crate) use self::log::{WorkerLog, is_log_file};
 use crate::wire::command::{AgentKind, Decision, Launch};
 use crate::wire::event::{Change, Question, Tokens, TurnStatus};
 
-/// Most questions of an agent that wait at once. Nobody answers more than that; the answer to a further one is no.
+/// Maximum number of open questions per agent. No client answers more; further questions are declined.
 const MAX_OPEN_QUESTIONS: usize = 64;
 
-/// Most orders that lie ready for a worker: an answer to each question, and a few more, because a node gives one turn at a
+/// Capacity of the order channel: one decision per open question, and a few more, because a node runs one turn at a
 /// time.
 const ORDER_QUEUE: usize = MAX_OPEN_QUESTIONS + 16;
 
-/// Most reports that lie ready for a node. A worker that is quicker waits, and so does its process.
+/// Capacity of the report channel. When it is full, the worker waits, and so does its process.
 const REPORT_QUEUE: usize = 1024;
 
-/// What a worker is told.
+/// Order to a worker.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Give the agent a prompt. Only when no turn runs.
+    /// Sends a prompt to the agent. Only while no turn runs.
     Turn {
-        /// The injection, which the agent is told where it can keep it.
+        /// The injection id, passed to agents that can store it.
         injection: String,
         /// The prompt.
         content: String,
     },
-    /// Add to the turn that runs.
+    /// Adds text to the running turn.
     Steer {
-        /// What to add.
+        /// The text.
         content: String,
-        /// Whether that was possible.
+        /// Confirmation, or the reason why it was not added.
         answer: oneshot::Sender<Result<(), String>>,
     },
-    /// Stop the turn that runs.
+    /// Interrupts the running turn.
     Interrupt,
-    /// Answer a question.
+    /// Answers a question.
     Decide {
-        /// Which one.
+        /// The worker's key of the question.
         key: u64,
-        /// The answer.
+        /// The decision.
         decision: Decision,
     },
 }
 
-/// What a worker tells.
+/// Report of a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Report {
-    /// The agent is there and waits for a prompt.
+    /// The agent is ready for a prompt.
     Ready {
-        /// Its process, where it is one that stays.
+        /// Its process id, if the process outlives a turn.
         pid: Option<u32>,
-        /// What the agent calls the conversation, to go on with it later.
+        /// The agent's session id, to resume it later.
         session: Option<String>,
     },
-    /// What became of the injection of which it was not known whether the agent had got it. Before `Ready`.
+    /// Outcome of the unconfirmed injection. Before `Ready`.
     Reconciled(PromptOutcome),
     /// The agent has accepted the prompt.
     Accepted,
-    /// The turn has begun.
+    /// The turn has started.
     Started,
-    /// A piece of the answer.
+    /// A delta of the answer.
     Delta(String),
-    /// A piece of what the agent thinks.
+    /// A delta of the agent's reasoning.
     Reasoning(String),
-    /// The whole answer, so far as there is one.
+    /// The full answer so far.
     Answer(String),
-    /// Something the agent did.
+    /// An activity of the agent.
     Activity(AgentActivity),
-    /// A question. The key is the worker's own.
+    /// A question. The worker chooses the key.
     Question {
-        /// What to answer to.
+        /// Key for the answer.
         key: u64,
-        /// What is asked.
+        /// The question.
         question: Question,
     },
-    /// A question that needs no answer any more.
+    /// The agent withdrew a question.
     QuestionClosed {
-        /// Which one.
+        /// The key of the question.
         key: u64,
     },
-    /// What the turn has used so far.
+    /// Tokens of the turn so far.
     Usage(Tokens),
-    /// Something went wrong.
+    /// The agent reported an error.
     Error {
-        /// What.
+        /// The error.
         error: String,
-        /// Whether the agent tries again by itself.
+        /// True if the agent retries by itself.
         will_retry: bool,
     },
-    /// The turn is over.
+    /// The turn has ended.
     Ended {
-        /// How.
+        /// The status.
         status: TurnStatus,
-        /// Why.
+        /// The reason.
         error: Option<String>,
     },
-    /// Something in a turn that the agent began itself.
+    /// A report about a turn that the agent started itself.
     OwnTurn(OwnTurnReport),
 }
 
-/// What a worker tells of a turn that the agent began itself, which no injection asked for.
+/// Report about a turn that the agent started itself, without an injection.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum OwnTurnReport {
-    /// The turn has begun.
+    /// The turn has started.
     Started,
-    /// Something the agent did in it.
+    /// An activity of the agent.
     Activity(AgentActivity),
-    /// A question. The key is the worker's own.
+    /// A question. The worker chooses the key.
     Question {
-        /// What to answer to.
+        /// Key for the answer.
         key: u64,
-        /// What is asked.
+        /// The question.
         question: Question,
     },
-    /// The turn is over.
+    /// The turn has ended.
     Ended {
-        /// How.
+        /// The status.
         status: TurnStatus,
-        /// Why.
+        /// The reason.
         error: Option<String>,
-        /// What the agent said last in it.
+        /// The agent's last text.
         answer: Option<String>,
-        /// What it has used.
+        /// Tokens used.
         tokens: Option<Tokens>,
     },
 }
 
-/// What an agent did.
+/// Activity of an agent during a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AgentActivity {
-    /// It runs a command, or uses a tool.
+    /// A command or tool has started.
     CommandStarted { item_id: String, command: String, cwd: Option<String> },
-    /// That has ended.
+    /// A command or tool has ended.
     CommandCompleted {
         item_id: String,
         command: String,
@@ -162,42 +162,42 @@ pub(crate) enum AgentActivity {
         exit_code: Option<i64>,
         output: Option<String>,
     },
-    /// It changes files.
+    /// Files are changed.
     FileChange { item_id: String, status: String, changes: Vec<Change> },
 }
 
-/// What became of an injection that was under way when the router or the worker ended.
+/// Outcome of an injection that was in flight when the router or the worker ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PromptOutcome {
-    /// The agent never got it: it can be given again.
+    /// The agent did not receive the prompt: it can be sent again.
     NotReceived,
     /// The agent has answered.
     Answered { answer: Option<String> },
-    /// The agent got it, and did not get to its end.
+    /// The agent received the prompt and did not finish.
     Incomplete,
-    /// The agent cannot tell.
+    /// The session does not show it.
     Unknown,
 }
 
-/// Where a worker works and what with.
+/// Parameters of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerSpec {
     pub(crate) launch: Arc<Launch>,
-    /// The agent that it is.
+    /// The agent's name in the hub.
     pub(crate) name: Name,
-    /// The folder of the workspace that it belongs to, wherever it works.
+    /// The workspace to which the worker belongs, whatever its working folder.
     pub(crate) workspace: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) log: Arc<WorkerLog>,
     pub(crate) guard: Option<Guard>,
     pub(crate) grace: Duration,
-    /// What the agent called the conversation before.
+    /// The agent's previous session, to resume.
     pub(crate) session: Option<String>,
-    /// An injection of which it is not known whether the agent had got it.
+    /// An injection for which it is unknown whether the agent received the prompt.
     pub(crate) unconfirmed: Option<String>,
 }
 
-/// A worker's end of the channels.
+/// Worker's end of the channels.
 pub(crate) struct WorkerPipe {
     pub(crate) orders: mpsc::Receiver<Order>,
     pub(crate) reports: mpsc::Sender<Report>,
@@ -205,7 +205,7 @@ pub(crate) struct WorkerPipe {
 }
 
 impl WorkerPipe {
-    /// Reports. A node that is gone has no use for it, and will have said so by `stop`.
+    /// Sends a report; ignored if the node has ended, which also fires `stop`.
     pub(crate) async fn report(&self, report: Report) {
         let _ = self.reports.send(report).await;
     }
@@ -215,7 +215,7 @@ impl WorkerPipe {
     }
 }
 
-/// A worker at work.
+/// Handle to a running worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) orders: mpsc::Sender<Order>,
@@ -245,27 +245,27 @@ impl Worker {
         Self { orders, reports, task, stop, grace }
     }
 
-    /// How it ended, after its last report.
+    /// Waits for the exit after the last report; returns how it ended.
     pub(crate) async fn wait_exit(self) -> String {
         self.task.await.unwrap_or_else(|error| format!("its task failed: {error}"))
     }
 
-    /// Ends it, politely at first; its process and all that it started is gone on return.
+    /// Stops the worker gracefully, then by force; on return its process group has ended.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
-        // It may be waiting to report.
+        // The worker may be blocked on a report.
         self.reports.close();
         while self.reports.recv().await.is_some() {}
         let limit = self.grace * 3 + Duration::from_secs(1);
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
-            // What it holds is dropped, and with it the whole process group.
+            // Dropping the task kills the whole process group.
             self.task.abort();
             let _ = self.task.await;
         }
     }
 }
 
-/// What is run for an agent where its launch names no program; nothing where it has to.
+/// Returns the default command of an agent; empty if the launch must name a program.
 pub(crate) fn default_program(agent: AgentKind) -> &'static [&'static str] {
     match agent {
         AgentKind::Codex | AgentKind::CodexExec => &["codex"],

@@ -1,4 +1,4 @@
-//! Events in the older router's words.
+//! Events of the legacy dialect.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::wire::{EventLine, format_raw_event};
 
 type Data = Map<String, Value>;
 
-/// Decisions that `approve_execution` takes.
+/// Decisions that `approve_execution` accepts.
 const DECISIONS: [&str; 3] = ["accept", "decline", "cancel"];
 
-/// Whole lines of ours in the older router's words. What is not translated has `swarm_id` beside `job_id`.
+/// Translates complete lines into the legacy dialect. Every event with `job_id` also gets `swarm_id`.
 pub(crate) fn translate_lines(lines: &[u8]) -> Vec<u8> {
     let mut translated = Vec::with_capacity(lines.len() + lines.len() / 8);
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
@@ -45,16 +45,16 @@ fn translate(line: &EventLine<'_>, mut data: Data, out: &mut Vec<u8>) {
         "jobs_list" => write("swarm_list", &swarms(&data)),
         "approval_required" => write("exec_approval_required", &question(data)),
         "approval_resolved" => {
-            let is_approval = matches!(text(&data, "decision"), "accept" | "accept_for_session");
+            let is_approved = matches!(text(&data, "decision"), "accept" | "accept_for_session");
             copy(&mut data, "approval_id", "call_id");
-            data.insert("approved".to_owned(), is_approval.into());
+            data.insert("approved".to_owned(), is_approved.into());
             write("exec_approval_resolved", &data);
         }
         "approvals_list" => write("approvals_list", &questions(&data, line.seq)),
         "queue_list" => {
             let items = queue(&data);
             write("queue_list", &object(json!({ "request_id": data.get("request_id"), "items": items })));
-            // The one that clients take a queue from.
+            // Clients read the queue from this event.
             write("queue_updated", &object(json!({ "items": items })));
         }
         "command_started" | "command_completed" => {
@@ -69,7 +69,7 @@ fn translate(line: &EventLine<'_>, mut data: Data, out: &mut Vec<u8>) {
     }
 }
 
-/// A job without its nodes: clients print every field on a line.
+/// Returns a job without its nodes, because clients print every field on one line.
 fn swarm(job: &Data) -> Data {
     let mut swarm = Data::new();
     for key in ["request_id", "swarm_id", "job_id", "status", "launched_at", "total_tokens"] {
@@ -84,8 +84,8 @@ fn swarm(job: &Data) -> Data {
     swarm
 }
 
-/// The jobs that run. The older router forgets a swarm when it is terminated, and its clients show, and end, every swarm
-/// of this list.
+/// Returns the running jobs. The legacy router forgets a terminated swarm, and its clients show and terminate every
+/// swarm of this list.
 fn swarms(list: &Data) -> Data {
     let jobs = list.get("jobs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     let swarms: BTreeMap<&str, Data> = jobs
@@ -107,8 +107,8 @@ fn question(mut ask: Data) -> Data {
     ask
 }
 
-/// Questions by their jobs and nodes. The older router counts the versions of this list; a place in the log counts as
-/// well.
+/// Groups approvals by job and node. The legacy router numbers the versions of this list; the log position serves as
+/// that number.
 fn questions(list: &Data, seq: u64) -> Data {
     let mut swarms: BTreeMap<String, BTreeMap<String, Vec<Data>>> = BTreeMap::new();
     for ask in list.get("approvals").and_then(Value::as_array).into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Reading the files of the log.
+//! Reading of log segments.
 
 use std::io::{BufRead, BufReader};
 
@@ -11,21 +11,21 @@ use crate::wire::EventHead;
 const PREFIX: &str = "events-";
 const SUFFIX: &str = ".ndjson";
 
-/// What stands before the number in every line; the time in it always has the same length.
+/// Length of the text before the number in every line; the timestamp has a fixed length.
 const BEFORE_SEQ: usize =
     r#"{"protocol":"codeswarm.router.v1","type":"event","timestamp":"2026-02-25T15:00:01.250Z","seq":"#.len();
 
-/// The name of the file that begins with this number.
+/// Returns the file name of the segment that starts with this number.
 pub(super) fn segment_name(first: u64) -> String {
     format!("{PREFIX}{first:020}{SUFFIX}")
 }
 
-/// The number that a file begins with; nothing where it is none of ours.
+/// Parses the number from a segment's file name; `None` for other files.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse().ok()
 }
 
-/// The number of a line, which has to end with a newline to be one.
+/// Parses the number of a line; `None` without a newline at its end.
 pub(crate) fn seq_of(line: &[u8]) -> Option<u64> {
     if line.last() != Some(&b'\n') {
         return None;
@@ -35,7 +35,7 @@ pub(crate) fn seq_of(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
-/// The job that a line is about.
+/// Parses the job id of a line.
 pub(super) fn job_of(line: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct About {
@@ -48,7 +48,7 @@ pub(super) fn job_of(line: &[u8]) -> Option<String> {
     serde_json::from_slice::<About>(line).ok()?.data.job_id
 }
 
-/// Takes away what a crash has left after the last whole line; returns the number of that line.
+/// Truncates a segment after its last complete line, as a repair after a crash; returns the number of that line.
 pub(super) fn repair_segment(folder: &Dir, first: u64) -> Result<Option<u64>, RouterError> {
     let failed = |source| RouterError::Log { folder: folder.path().to_owned(), action: "read", source };
     let file = folder.open_own(&segment_name(first))?;
@@ -65,7 +65,7 @@ pub(super) fn repair_segment(folder: &Dir, first: u64) -> Result<Option<u64>, Ro
     Ok(last)
 }
 
-/// Looks at every line of a file.
+/// Visits every event of a segment.
 pub(super) fn scan_segment(
     folder: &Dir,
     segment: u64,
@@ -75,7 +75,7 @@ pub(super) fn scan_segment(
     let mut reader = BufReader::new(folder.open_own(&segment_name(segment))?);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).map_err(failed)? > 0 {
-        // Pieces of answers are most of a log, and say nothing about how far an injection is.
+        // Deltas are most of a log and do not change the state of an injection.
         let is_piece = contains_early(&line, b"_delta\"");
         if !is_piece && let Ok(head) = serde_json::from_slice(&line) {
             each(head);
@@ -85,7 +85,7 @@ pub(super) fn scan_segment(
     Ok(())
 }
 
-/// Whether a line says early on that it is such an event.
+/// True if the start of a line contains this text.
 fn contains_early(line: &[u8], word: &[u8]) -> bool {
     let head = line.get(BEFORE_SEQ..).unwrap_or_default();
     head[..head.len().min(60)].windows(word.len()).any(|window| window == word)

@@ -1,4 +1,4 @@
-//! Questions of an agent: told to clients, answered by one of them, or with no.
+//! Approvals: an agent's questions, decided by a client, a policy or a timeout.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::wire::event::{ApprovalRequired, ApprovalResolved, EventBody, Injectio
 use crate::wire::format_timestamp;
 use crate::worker::{Order, Report};
 
-/// The open questions of a worker, by its keys.
+/// Open questions of a worker by its keys.
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     open: BTreeMap<u64, Approval>,
@@ -21,11 +21,11 @@ pub(crate) struct Approvals {
 /// One open question.
 #[derive(Debug)]
 struct Approval {
-    /// Our id for it.
+    /// The approval id.
     id: String,
-    /// The turn that it belongs to.
+    /// The turn of the question.
     at: InjectionRef,
-    /// Until when there is an answer other than no.
+    /// Deadline, after which the question is declined.
     due: Instant,
 }
 
@@ -36,9 +36,9 @@ impl Approvals {
 }
 
 impl Node {
-    /// Tells of a question about the injection that runs.
+    /// Publishes a question about the running injection.
     pub(super) async fn open_question(&mut self, key: u64, question: Question) {
-        // Whoever asks about a prompt has it, and has begun.
+        // An agent that asks about a prompt has received it and started the turn.
         self.publish_report(Report::Started);
         let Some(running) = &self.running else {
             self.order(Order::Decide { key, decision: Decision::Cancel });
@@ -48,8 +48,8 @@ impl Node {
         self.open_question_in(at, key, question).await;
     }
 
-    /// Tells of a question in a turn. One that a client is to answer is noted before: should the router die, the next
-    /// one tells that it is over.
+    /// Publishes a question of a turn. Records it first if a client is to decide: after a crash, the next router
+    /// closes it.
     pub(super) async fn open_question_in(&mut self, at: InjectionRef, key: u64, question: Question) {
         let policy = self.job.launch.approvals;
         let limit = self.job.launch.limits.approval_seconds.unwrap_or(600);
@@ -73,7 +73,7 @@ impl Node {
         }
     }
 
-    /// Answers a question; false where it is not open any more.
+    /// Answers a question; false if it is no longer open.
     pub(super) fn decide(
         &mut self,
         approval: &str,
@@ -96,14 +96,14 @@ impl Node {
         true
     }
 
-    /// The agent does not want to know any more.
+    /// Closes a question that the agent withdrew.
     pub(super) fn close_question(&mut self, key: u64) {
         if let Some(approval) = self.approvals.open.remove(&key) {
             self.close_approval(approval);
         }
     }
 
-    /// Says no to what nobody has answered in time.
+    /// Declines questions whose deadline has passed.
     pub(super) fn deny_expired(&mut self, now: Instant) {
         let overdue = self.approvals.open.values().filter(|approval| approval.due <= now);
         let overdue: Vec<String> = overdue.map(|approval| approval.id.clone()).collect();
@@ -112,7 +112,7 @@ impl Node {
         }
     }
 
-    /// Ends the questions of a turn that is over.
+    /// Closes the questions of a turn that has ended.
     pub(super) fn close_approvals(&mut self, turn: &InjectionRef) {
         let is_over = |approval: &Approval| approval.at == *turn;
         let over: Vec<Approval> = self
@@ -126,7 +126,7 @@ impl Node {
         }
     }
 
-    /// Tells that a question needs no answer any more.
+    /// Publishes that a question needs no decision any more.
     fn close_approval(&self, approval: Approval) {
         self.job.remove_approval(&approval.id);
         self.router.log().append(&EventBody::ApprovalResolved(ApprovalResolved {

@@ -1,4 +1,4 @@
-//! How injections end, in every way they can.
+//! Completion of injections: the ways in which one can end.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +11,11 @@ use crate::wire::event::{NodeState, TurnStatus};
 use crate::worker::{PromptOutcome, Report};
 
 impl Node {
-    /// The agent says that its turn is over.
+    /// Handles the agent's report that its turn has ended.
     pub(super) fn handle_turn_end(&mut self, status: TurnStatus, error: Option<String>) {
         let Some(running) = self.running.take() else { return };
         self.close_approvals(running.turn.at());
-        // What we asked for is told in our words, unless the agent was done before it heard.
+        // If this node stopped the turn, its status and reason apply, unless the agent completed the turn first.
         let (status, error) = match &running.stopping {
             Some((wanted, why, _)) if status != TurnStatus::Completed => (*wanted, Some(why.clone())),
             _ => (status, error),
@@ -29,7 +29,7 @@ impl Node {
         }
     }
 
-    /// Tells of the end of an injection, once, and of everything that follows from it.
+    /// Publishes the end of an injection, once, and settles its handoff, tokens and reply.
     pub(super) fn finish_injection(&mut self, running: Running, status: TurnStatus, error: Option<String>) {
         let Running { mut turn, handoff, pin, .. } = running;
         let used = self.job.total_tokens.load(Ordering::Relaxed);
@@ -57,17 +57,17 @@ impl Node {
             self.router.report_outcome(&turn.at().injection_id, handoff, outcome);
         }
         let answer = turn.answer().map(str::to_owned);
-        let handle_turn_end = FinishedTurn { injection: turn.injection().clone(), status, error, answer };
-        self.router.finish_turn(&self.job, &self.shared, handle_turn_end);
+        let finished = FinishedTurn { injection: turn.injection().clone(), status, error, answer };
+        self.router.finish_turn(&self.job, &self.shared, finished);
     }
 
-    /// It is known now what became of the injection that was in doubt.
-    pub(super) fn reconcile_unconfirmed(&mut self, fate: PromptOutcome) {
+    /// Ends, requeues or completes the unconfirmed injection, once its outcome is known.
+    pub(super) fn reconcile_unconfirmed(&mut self, outcome: PromptOutcome) {
         let Some(mut unconfirmed) = self.unconfirmed.take() else { return };
         self.merge_redelivered(&mut unconfirmed);
-        match fate {
+        match outcome {
             PromptOutcome::NotReceived => {
-                // From a crash of the router, it comes back through the hub by itself.
+                // After a crash of the router, the hub redelivers it.
                 if unconfirmed.handoff.is_some() || !unconfirmed.content.is_empty() {
                     let Running { turn, content, handoff, pin, .. } = unconfirmed;
                     let injection = turn.injection().clone();
@@ -104,7 +104,7 @@ impl Node {
         }
     }
 
-    /// After a crash of the router, the hub may have handed it over again meanwhile.
+    /// Merges an injection that the hub redelivered after a crash of the router.
     fn merge_redelivered(&self, unconfirmed: &mut Running) {
         let mut view = self.shared.state.lock();
         let id = &unconfirmed.turn.at().injection_id;
@@ -116,11 +116,11 @@ impl Node {
         }
     }
 
-    /// Ends everything that waits: the worker cannot be had.
+    /// Fails everything that waits, because the worker cannot start.
     pub(super) fn fail_queue(&mut self, why: &str) {
         self.reconcile_unconfirmed(PromptOutcome::Unknown);
         self.drain_queue(TurnStatus::Failed, why);
-        // The next injection is one more try.
+        // The next injection is one more attempt.
         self.failures = self.router.config().restarts;
         self.publish_state(NodeState::Failed, Some(why.to_owned()));
     }
@@ -135,7 +135,7 @@ impl Node {
         }
     }
 
-    /// The job is over.
+    /// Terminates the node with its job.
     pub(super) async fn terminate(&mut self, why: &str) {
         self.end_own_turn(TurnStatus::Interrupted, Some(why.to_owned()));
         if let Some(running) = self.running.take() {
@@ -143,7 +143,7 @@ impl Node {
             self.finish_injection(running, TurnStatus::Interrupted, Some(why.to_owned()));
         }
         self.reconcile_unconfirmed(PromptOutcome::Unknown);
-        // What is handed over from here on is refused where it arrives.
+        // The router refuses later handoffs on arrival.
         self.shared.state.lock().is_closed = true;
         self.drain_queue(TurnStatus::Interrupted, why);
         if let Some(worker) = self.worker.take() {
@@ -153,7 +153,7 @@ impl Node {
         self.publish_state(NodeState::Terminated, None);
     }
 
-    /// The router ends and the job does not: the turn that runs ends, what waits goes on waiting in the hub.
+    /// Shuts the node down with the router: the running turn ends, queued injections stay in the hub.
     pub(super) async fn shut_down(mut self) {
         self.end_own_turn(TurnStatus::Interrupted, Some("the router was stopped".to_owned()));
         if let Some(running) = self.running.take() {

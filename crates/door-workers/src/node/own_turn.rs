@@ -1,4 +1,4 @@
-//! Turns that an agent begins itself: told apart, and charged to no injection.
+//! Own turns: turns that an agent starts itself, logged separately and charged to no injection.
 
 use std::sync::atomic::Ordering;
 
@@ -13,9 +13,9 @@ use crate::worker::{Order, OwnTurnReport};
 #[derive(Debug)]
 pub(super) struct OwnTurn {
     at: InjectionRef,
-    /// Until when it has to end.
+    /// Deadline for the turn to end.
     end_by: Instant,
-    /// Until when the agent has to stop it, once it was asked to.
+    /// Deadline for the agent to stop it after an interrupt.
     stop_by: Option<Instant>,
 }
 
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// The turn of its own that runs, or a new one.
+    /// Returns the running own turn, or starts one.
     fn start_own_turn(&mut self) -> InjectionRef {
         if let Some(own) = &self.own {
             return own.at.clone();
@@ -65,7 +65,7 @@ impl Node {
         at
     }
 
-    /// Asks the agent to stop its own turn; nothing where none runs.
+    /// Asks the agent to stop its own turn; `None` if none runs.
     pub(super) fn interrupt_own_turn(&mut self) -> Option<InjectionRef> {
         let own = self.own.as_mut()?;
         let at = own.at.clone();
@@ -76,7 +76,7 @@ impl Node {
         Some(at)
     }
 
-    /// Stops an own turn that takes too long; ends the worker of one that does not stop.
+    /// Interrupts an own turn that exceeds its time limit; kills the worker if it does not stop.
     pub(super) async fn enforce_own_limit(&mut self, now: Instant) {
         let Some(own) = &self.own else { return };
         match own.stop_by {
@@ -89,7 +89,7 @@ impl Node {
         }
     }
 
-    /// Ends the agent's own turn, if one runs, without its answer.
+    /// Ends the agent's own turn, if one runs, without an answer.
     pub(super) fn end_own_turn(&mut self, status: TurnStatus, error: Option<String>) {
         self.complete_own_turn(status, error, None, None);
     }
@@ -103,7 +103,7 @@ impl Node {
     ) {
         let Some(own) = self.own.take() else { return };
         self.close_approvals(&own.at);
-        // What we asked for is told in our words, unless the agent was done before it heard.
+        // If this node stopped the turn, its status and reason apply, unless the agent completed the turn first.
         let (status, error) = match own.stop_by {
             Some(_) if status == TurnStatus::Failed => {
                 (TurnStatus::Interrupted, Some("it was interrupted".to_owned()))

@@ -1,4 +1,4 @@
-//! What clients ask for, one function a command.
+//! Commands of clients, one function per command.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,51 +21,52 @@ use crate::wire::event::{
     JobTerminated, JobsList, ProjectList, QueueList, RejectCode,
 };
 
-/// Who asks.
+/// Client that sends a command.
 #[derive(Debug, Clone)]
 pub(crate) struct Requester {
     /// The client's name.
     pub(crate) client: String,
-    /// The agent that its injections are from.
+    /// The agent that sends its injections.
     pub(crate) agent: AgentId,
-    /// Whose jobs it may touch: those of this owner, or all for `None`.
+    /// The owner whose jobs it may access; `None` for all jobs.
     pub(crate) owner: Option<String>,
 }
 
-/// Who asks for an injection, and how.
+/// Origin of an injection: requester, request id and dialect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) requester: &'a Requester,
     pub(crate) request_id: &'a str,
-    /// Whether in the older router's words.
+    /// True for the legacy dialect.
     pub(crate) dialect: bool,
 }
 
-/// What became of a command.
+/// Events for the requester, or a rejection.
 pub(crate) type Handled = Result<Vec<EventBody>, CommandRejected>;
 
 impl Requester {
-    /// Whose the jobs are that this client launches.
+    /// Returns the owner of jobs that this client launches.
     fn owner_name(&self) -> &str {
         self.owner.as_deref().unwrap_or("local")
     }
 
-    /// Whether it may see and touch a job.
+    /// True if the client may see and change a job.
     pub(crate) fn can_access(&self, job: &Job) -> bool {
         self.owner.as_ref().is_none_or(|owner| *owner == job.owner)
     }
 }
 
 impl Router {
-    /// Does what a command says, and returns the answers that are for this client alone. What others may know as
-    /// well is in the log. `hello`, `subscribe` and `inject` are the session's.
+    /// Executes a command and returns the answers for this client alone. Results that concern other clients go to the
+    /// log. The session handles `hello`, `subscribe` and `inject`.
     pub(crate) async fn handle(&self, requester: &Requester, request: Request) -> Handled {
         let Request { request_id, command, dialect } = request;
         match command {
             Command::Launch(launch) => {
                 let (router, requester) = (self.clone(), requester.clone());
                 let (answer, reply) = oneshot::channel();
-                // A client that has read of its job may hang up before the first prompt is in the journal.
+                // Spawned, because a client may disconnect after it has read the job id and before the prompt is in
+                // the journal.
                 self.spawn(async move {
                     let _ = answer.send(router.do_launch(&requester, *launch, request_id, dialect).await);
                 });
@@ -88,7 +89,7 @@ impl Router {
                 if !dialect {
                     return Err(reject_job_over(format!("job '{}' is over already", job.id)));
                 }
-                // The older router's clients end every job of a list, also those that are over.
+                // Clients of the legacy dialect terminate every job of a list, including terminated ones.
                 Ok(vec![EventBody::JobTerminated(terminated(&job, request_id))])
             }
             Command::Interrupt(asked) => {
@@ -128,11 +129,11 @@ impl Router {
         let mut answers = Vec::new();
         if let Some(prompt) = prompt {
             let asked = RequestContext { requester, request_id: &request_id, dialect };
-            let build_draft = |node: &Arc<NodeShared>| {
+            let draft = |node: &Arc<NodeShared>| {
                 (self.build_draft(asked, node, prompt.clone()), QueueSlot::unreserved(node))
             };
-            let build_drafts = job.nodes.iter().map(build_draft);
-            for answer in self.submit(build_drafts.collect()).await {
+            let drafts = job.nodes.iter().map(draft);
+            for answer in self.submit(drafts.collect()).await {
                 let rejected = match answer {
                     Ok(Accepted { stopped: None, .. }) => continue,
                     Ok(Accepted { stopped: Some(stop), .. }) => reject_stopped(&stop),
@@ -145,8 +146,8 @@ impl Router {
         Ok(answers)
     }
 
-    /// The drafts of an injection, one per node, each with its place in the node's queue; rejected as a whole where one
-    /// of them is not possible.
+    /// Builds the drafts of an injection, one per node, each with a slot in the node's queue. If one is not possible,
+    /// all are rejected.
     pub(crate) async fn build_drafts(
         &self,
         asked: RequestContext<'_>,
@@ -154,20 +155,20 @@ impl Router {
     ) -> Result<Vec<(Draft, QueueSlot)>, CommandRejected> {
         let job = self.find_job(asked.requester, &inject.job_id)?;
         let nodes = nodes_of(&job, inject.node_id, inject.nodes)?;
-        let (reserve_slots, refusal) = match self.reserve_slots(&job, &nodes) {
-            Ok(reserve_slots) => (reserve_slots, None),
+        let (slots, refusal) = match self.reserve_slots(&job, &nodes) {
+            Ok(slots) => (slots, None),
             Err(refusal) => (nodes.iter().map(QueueSlot::unreserved).collect(), Some(refusal)),
         };
-        let build_draft = |node| self.build_draft(asked, node, inject.content.clone());
-        let build_drafts: Vec<_> = nodes.iter().map(|node| build_draft(node)).zip(reserve_slots).collect();
+        let draft = |node| self.build_draft(asked, node, inject.content.clone());
+        let drafts: Vec<_> = nodes.iter().map(|node| draft(node)).zip(slots).collect();
         match refusal {
-            // What was accepted once is accepted, whatever has become of the job since.
-            Some(refusal) if !self.were_accepted(&build_drafts).await => Err(refusal),
-            _ => Ok(build_drafts),
+            // A retry of an accepted injection stays accepted, whatever the state of the job.
+            Some(refusal) if !self.were_accepted(&drafts).await => Err(refusal),
+            _ => Ok(drafts),
         }
     }
 
-    /// Places in the queues of nodes, where they may have another injection.
+    /// Reserves a queue slot per node.
     fn reserve_slots(&self, job: &Job, nodes: &[Arc<NodeShared>]) -> Result<Vec<QueueSlot>, CommandRejected> {
         if job.is_terminated() {
             return Err(reject_job_over(format!("job '{}' was terminated", job.id)));
@@ -184,10 +185,9 @@ impl Router {
         nodes.iter().map(reserve).collect()
     }
 
-    /// Whether all of these were accepted before, by their senders' words for them.
-    async fn were_accepted(&self, build_drafts: &[(Draft, QueueSlot)]) -> bool {
-        for key in build_drafts.iter().map(|(build_draft, _)| build_draft.key.as_deref().unwrap_or_default())
-        {
+    /// True if all of these were accepted before, by their idempotency keys.
+    async fn were_accepted(&self, drafts: &[(Draft, QueueSlot)]) -> bool {
+        for key in drafts.iter().map(|(draft, _)| draft.key.as_deref().unwrap_or_default()) {
             match self.hub().find_by_native(Some(Door::Workers), key).await {
                 Ok(found) if !found.is_empty() => {}
                 _ => return false,
@@ -212,7 +212,7 @@ impl Router {
         }
     }
 
-    /// The acknowledgement of an injection that was accepted before, for a client that asks again.
+    /// Builds the acknowledgement for the retry of an accepted injection.
     pub(crate) fn duplicate_ack(&self, asked: RequestContext<'_>, node: &NodeId, id: String) -> EventBody {
         let swarm_id = if asked.dialect { Some(node.job.to_string()) } else { self.swarm_of(node) };
         let at =
@@ -237,7 +237,7 @@ impl Router {
         let (approval, by) = (asked.approval_id.clone(), requester.client.clone());
         send_order(&node, NodeOrder::Decide { approval, decision: asked.decision, by, request_id, answer })
             .await?;
-        // That it was answered is in the log, with the request's id.
+        // The log has the decision, with the request id.
         if reply.await.unwrap_or(false) { Ok(Vec::new()) } else { Err(unknown()) }
     }
 
@@ -297,7 +297,7 @@ fn node_of(job: &Job, node: u32) -> Result<Arc<NodeShared>, CommandRejected> {
     })
 }
 
-/// Which nodes an injection is for, each once.
+/// Resolves the nodes of an injection, without duplicates.
 fn nodes_of(
     job: &Job,
     node: Option<NodeNumber>,
@@ -319,7 +319,7 @@ fn nodes_of(
     numbers.into_iter().map(|number| node_of(job, number)).collect()
 }
 
-/// What is said of the end of a job.
+/// Builds the event at the end of a job.
 pub(super) fn terminated(job: &Job, request_id: String) -> JobTerminated {
     JobTerminated {
         request_id,
@@ -342,19 +342,19 @@ fn reject_job_over(reason: String) -> CommandRejected {
     reject(RejectCode::JobOver, Some("payload.job_id"), reason)
 }
 
-/// Why a job takes no further prompts.
+/// Returns the reason why a job accepts no further prompts.
 pub(crate) fn over_budget_reason(job: &Job) -> String {
     let limit = job.launch.limits.total_tokens.unwrap_or_default();
     format!("job '{}' has used its {limit} tokens and takes no further prompts", job.id)
 }
 
-/// What a client is told whose injection a budget has stopped.
+/// Rejects an injection that a budget has stopped.
 pub(crate) fn reject_stopped(stop: &Stop) -> CommandRejected {
     let reason = format!("{stop}. It is kept, and runs when the person lets it go on");
     reject(RejectCode::OverBudget, None, reason)
 }
 
-/// The rejection of an injection that the hub did not take.
+/// Rejects an injection that the hub did not accept.
 pub(crate) fn reject_submission(error: &HubError) -> CommandRejected {
     let (code, field) = match error {
         HubError::Conflict { .. } => (RejectCode::DuplicateRequestId, Some("request_id")),

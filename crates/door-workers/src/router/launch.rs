@@ -1,4 +1,4 @@
-//! How jobs begin and end.
+//! Launch and termination of jobs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,17 +25,17 @@ use crate::wire::command::{AgentKind, Folders, Input, Launch};
 use crate::wire::event::{CommandRejected, EventBody, JobLaunched, RejectCode};
 use crate::worker::{self, WorkerLog, is_log_file};
 
-/// Most nodes of a job.
+/// Maximum number of nodes per job.
 const MAX_NODES: u32 = 64;
 
-/// Orders that wait for a node; whoever has one waits for a place.
+/// Size of a node's order queue; senders wait when it is full.
 const ORDERS: usize = 16;
 
-/// A job and the receiving ends of its nodes.
+/// A job and the order receivers of its nodes.
 pub(super) type NewJob = (Arc<Job>, Vec<mpsc::Receiver<NodeOrder>>);
 
 impl Router {
-    /// Starts a job. Its nodes are agents of the hub from then on.
+    /// Launches a job and registers its nodes as agents of the hub.
     pub(crate) async fn launch(
         &self,
         launch: Launch,
@@ -136,7 +136,7 @@ impl Router {
         if self.inner.jobs.lock().contains_key(&id) { Err(reject_taken_id(&id)) } else { Ok(id) }
     }
 
-    /// An id that no job has.
+    /// Returns a random id that no job has.
     pub(crate) fn free_id(&self) -> JobId {
         let known = self.inner.jobs.lock();
         loop {
@@ -147,7 +147,7 @@ impl Router {
         }
     }
 
-    /// What the nodes are called as agents; none of them may be somebody else's name.
+    /// Chooses the agent names of the nodes; rejects names in use.
     async fn choose_names(&self, launch: &Launch, id: &JobId) -> Result<Vec<Name>, CommandRejected> {
         let base = launch.name.clone().unwrap_or_else(|| format!("job-{id}"));
         let is_alone = launch.nodes == 1 && launch.name.is_some();
@@ -178,7 +178,7 @@ impl Router {
         }
     }
 
-    /// The folder that a node works in, made where it is the node's own.
+    /// Returns the working folder of a node; creates it if the node has its own.
     async fn node_folder(
         &self,
         folders: Folders,
@@ -204,7 +204,7 @@ impl Router {
         Ok(path)
     }
 
-    /// A job from what was written down of it.
+    /// Builds a job from its record.
     pub(super) fn build_job(&self, id: JobId, record: JobRecord) -> Result<NewJob, RouterError> {
         let mut receivers = Vec::new();
         let mut nodes = Vec::new();
@@ -248,7 +248,7 @@ impl Router {
         }
     }
 
-    /// Ends a job: its turns, its processes, its agents. False where it was over.
+    /// Terminates a job: its turns, processes and agents. False if it was terminated before.
     pub(crate) async fn terminate(&self, job: &Arc<Job>, request_id: &str) -> bool {
         {
             let mut record = job.record.lock();
@@ -280,7 +280,7 @@ impl Router {
         true
     }
 
-    /// Forgets the oldest of the jobs that are over.
+    /// Forgets the oldest terminated jobs beyond the limit.
     pub(super) async fn forget_old_jobs(&self) {
         let over: Vec<_> = self.jobs().into_iter().filter(|job| job.is_terminated()).collect();
         let many = over.len().saturating_sub(self.config().history);
@@ -293,8 +293,7 @@ impl Router {
         }
     }
 
-    /// Removes the logs of a job that is forgotten, and its folder where nothing else is in it: what agents have
-    /// made is somebody's work.
+    /// Removes the logs of a forgotten job, and its folder if empty. Other files are the work of agents and stay.
     fn remove_folder(&self, id: &JobId) {
         let workers = &self.inner.workers;
         let removed = workers.subdir(id.as_str()).and_then(|folder| {
@@ -307,7 +306,7 @@ impl Router {
         if let Err(error) = removed {
             tracing::warn!(%error, job = %id, "the logs of an old job cannot be removed");
         }
-        // Of the folders, this removes those in which nothing is.
+        // `remove_dir` removes empty folders only.
         let folder = workers.path().join(id.as_str());
         let inner = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
         for folder in inner.chain([folder.clone()]) {
@@ -316,8 +315,7 @@ impl Router {
     }
 }
 
-/// Removes worktrees in which nothing was changed. The others stay: what is in them, or was committed there and is
-/// nowhere else, is somebody's work.
+/// Removes unchanged worktrees. Worktrees with changes, or with commits that are on no branch, contain work and stay.
 async fn remove_worktrees(folders: Folders, paths: &[PathBuf]) {
     if folders != Folders::Worktree {
         return;
@@ -338,7 +336,7 @@ async fn remove_worktrees(folders: Folders, paths: &[PathBuf]) {
     }
 }
 
-/// The setting of a launch that its agent does not have. What is asked for and not done would be taken for done.
+/// Returns a setting that the agent does not support. An ignored setting would look as if it had taken effect.
 fn unsupported_setting(launch: &Launch) -> Option<&'static str> {
     let known: &[&str] = match launch.agent {
         AgentKind::Codex => &["model", "sandbox", "approval_policy", "instructions"],
@@ -359,7 +357,7 @@ fn unsupported_setting(launch: &Launch) -> Option<&'static str> {
     foreign.map(|(name, _)| name)
 }
 
-/// The setting of a launch with which no program can be started, or no turn come to its end.
+/// Returns a setting with which no program could start, or no turn could end.
 fn invalid_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
     let has_nul = |text: &String| text.contains('\0');
     let is_no_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
@@ -382,7 +380,7 @@ fn invalid_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
     (limits.delivery_seconds == Some(0)).then_some(("limits.delivery_seconds", "must be at least 1"))
 }
 
-/// Says so where the program is not there, as far as that can be known before it is started.
+/// Rejects a launch whose program does not exist, as far as a check before the start can tell.
 fn check_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
     let usual = worker::default_program(launch.agent).first().copied();
     let Some(program) = launch.program.first().map(String::as_str).or(usual) else { return Ok(()) };
@@ -390,7 +388,7 @@ fn check_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
         return Ok(());
     }
     let is_there = if program.contains('/') {
-        // One that is named from the node's own folder may come to be there only with it.
+        // A relative program may exist only in the node's own folder, which is created later.
         launch.folders != Folders::Shared && !program.starts_with('/') || is_program(&cwd.join(program))
     } else {
         let path = launch.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
@@ -411,7 +409,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Runs git in a folder; what it printed, or complained about where it failed.
+/// Runs git in a folder; returns its stdout, or its stderr if it failed.
 async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<String, String> {
     let mut child = switchboard_sys::git::command(folder)
         .args(args)
@@ -430,7 +428,7 @@ async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<
     }
 }
 
-/// Six letters and digits that nobody takes for a number or a word.
+/// Returns a random id that does not resemble a number or a word.
 fn random_id() -> JobId {
     const LETTERS: &[u8] = b"23456789bcdfghjkmnpqrstvwxz";
     let mut id = String::from("j");

@@ -20,7 +20,7 @@ fn repository(folder: &Path) {
 }
 
 #[tokio::test]
-async fn a_worktree_stays_as_long_as_a_commit_in_it_is_nowhere_else() {
+async fn worktree_with_unmerged_commit_stays() {
     let rig = Rig::new().await;
     let project = rig.folder.path().join("project");
     repository(&project);
@@ -43,7 +43,7 @@ async fn a_worktree_stays_as_long_as_a_commit_in_it_is_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_launch_that_fails_half_way_leaves_no_worktree() {
+async fn failed_launch_removes_worktrees() {
     let rig = Rig::new().await;
     let project = rig.folder.path().join("project");
     repository(&project);
@@ -59,7 +59,7 @@ async fn a_launch_that_fails_half_way_leaves_no_worktree() {
 }
 
 #[tokio::test]
-async fn settings_that_an_agent_does_not_have_are_refused() {
+async fn unsupported_settings_are_rejected() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     for (agent, setting, value) in [
@@ -85,7 +85,7 @@ async fn settings_that_an_agent_does_not_have_are_refused() {
 }
 
 #[tokio::test]
-async fn what_no_program_can_be_started_with_is_rejected_before_anything_is_made() {
+async fn invalid_settings_are_rejected_before_launch() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     for (launch, field) in [
@@ -108,7 +108,7 @@ async fn what_no_program_can_be_started_with_is_rejected_before_anything_is_made
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_cannot_be_launched() {
+async fn missing_program_is_rejected() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let no_path = json!({ "PATH": rig.folder.path() });
@@ -136,7 +136,7 @@ async fn a_program_that_is_not_there_cannot_be_launched() {
 }
 
 #[tokio::test]
-async fn the_logs_of_a_job_are_removed_with_the_memory_of_it_and_what_agents_made_is_not() {
+async fn forgotten_job_removes_logs_but_not_work() {
     let rig = Rig::with(Config { history: 0, ..Config::default() }).await;
     let mut client = rig.client();
     for (script, is_left) in [("echo log >&2", false), ("echo log >&2; echo work > made", true)] {
@@ -148,7 +148,7 @@ async fn the_logs_of_a_job_are_removed_with_the_memory_of_it_and_what_agents_mad
         let folder = rig.folder.path().join("workers").join(&job);
         assert!(folder.join("node-0.log").exists());
         client.send("terminate", json!({ "job_id": job })).await;
-        // Answered after the other is done.
+        // This answer arrives after the other command is done.
         client.request("jobs_list", json!({})).await;
         assert!(!folder.join("node-0.log").exists());
         assert_eq!((folder.join("node-0/made").exists(), folder.exists()), (is_left, is_left));

@@ -1,4 +1,4 @@
-//! After a restart: what was running is found again in the hub's notes and in the log.
+//! Recovery after a restart: jobs from the hub's notes, running injections from the log.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,31 +18,30 @@ use crate::turn::Turn;
 use crate::wire::EventHead;
 use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 
-/// How many injections that are over are remembered. A handoff whose lease ran out comes again within a minute.
+/// How many finished injections are remembered. The hub redelivers a handoff with an expired lease within a minute.
 const FINISHED: usize = 50_000;
 
-/// What is known of injections that the hub may hand over again.
+/// State of injections that the hub may redeliver.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Acknowledged before this router was started.
+    /// Acknowledged before this router started.
     acked: HashMap<String, Acked>,
     finished: HashSet<String>,
-    /// In the order in which they ended, so that the oldest can be forgotten.
+    /// In the order in which they finished, so that the oldest can be forgotten.
     order: VecDeque<String>,
 }
 
-/// An injection that an earlier router has acknowledged.
+/// Progress of an injection that an earlier router acknowledged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Acked {
-    /// It waited: its first event, which is pinned for it.
+    /// It waited; the number is its first event, which is pinned.
     Waiting(u64),
-    /// Its agent had been given it, or was about to be. The hub may hand it over again before it is known what became
-    /// of it.
+    /// The prompt was sent to the agent, or was about to be. The hub may redeliver it before its outcome is known.
     Sent,
 }
 
 impl History {
-    /// Notes that an injection is over.
+    /// Records that an injection has finished.
     pub(crate) fn finish(&mut self, injection: &str) {
         self.acked.remove(injection);
         if self.finished.insert(injection.to_owned()) {
@@ -55,23 +54,23 @@ impl History {
         }
     }
 
-    /// Whether it is over.
+    /// True if the injection has finished.
     pub(crate) fn is_finished(&self, injection: &str) -> bool {
         self.finished.contains(injection)
     }
 
-    /// Whether it was acknowledged before this router was started, and has not been handed over since.
+    /// True if it was acknowledged before this router started, and has not been redelivered since.
     pub(crate) fn is_acked(&self, injection: &str) -> bool {
         self.acked.contains_key(injection)
     }
 
-    /// How far an injection was that was acknowledged before; asked once.
+    /// Removes and returns the progress of an injection that was acknowledged before.
     pub(crate) fn remove_acked(&mut self, injection: &str) -> Option<Acked> {
         self.acked.remove(injection)
     }
 }
 
-/// How far an injection got, by the log.
+/// Progress of an injection, as reconstructed from the log.
 struct InjectionTrace {
     injection: Injection,
     pin: u64,
@@ -83,7 +82,7 @@ struct InjectionTrace {
 #[derive(Default)]
 struct Traces {
     open: HashMap<String, InjectionTrace>,
-    /// The questions that have their answers.
+    /// Approvals with a decision.
     answered: HashSet<String>,
     history: History,
     answers: PendingReplies,
@@ -132,7 +131,7 @@ impl Traces {
 }
 
 impl Router {
-    /// Takes up the jobs that were running, and ends the injections of those that are not there any more.
+    /// Resumes the jobs that were running, and ends the injections of jobs that no longer exist.
     pub(super) async fn recover(&self, records: Vec<(String, String)>) -> Result<(), RouterError> {
         let mut traces = Traces::default();
         self.log().scan(|head| traces.apply(head))?;
@@ -178,7 +177,7 @@ impl Router {
                 self.start_nodes(job, turns);
             }
         }
-        // Of jobs that are not known any more: nobody will run them.
+        // Injections of unknown jobs: no node will run them.
         for (_, trace) in unconfirmed {
             self.log().unpin(trace.pin);
             let mut turn = restore_turn(trace);

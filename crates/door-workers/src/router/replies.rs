@@ -1,4 +1,4 @@
-//! Answers that a router did not get to send: it was killed when the ends of their turns were in the log already.
+//! Pending replies: answers that a killed router did not send, although the log has the end of their turns.
 
 use std::collections::VecDeque;
 
@@ -9,16 +9,16 @@ use super::Router;
 use crate::delivery::{self, REPLY_SCOPE};
 use crate::job::FinishedTurn;
 
-/// How long before the last turn of the log another may have ended that is still to be answered: answers follow at
-/// once. What is older may have been answered and removed from the journal since, and would be answered again.
+/// Age limit of a turn, relative to the last turn of the log, whose reply may be missing: replies follow at once. An
+/// older reply may have been sent and removed from the journal, and would be sent twice.
 const RECENT: SignedDuration = SignedDuration::from_hours(1);
 
-/// The turns of the log that ended last and whose senders want an answer as a message, the oldest first.
+/// The most recent turns of the log whose senders want a reply, oldest first.
 #[derive(Default)]
 pub(super) struct PendingReplies(VecDeque<(Timestamp, FinishedTurn)>);
 
 impl PendingReplies {
-    /// A turn was over at a moment.
+    /// Adds a turn that ended at this time.
     pub(super) fn push(&mut self, at: Timestamp, ended: FinishedTurn) {
         if !delivery::wants_reply(&ended.injection) {
             return;
@@ -31,7 +31,7 @@ impl PendingReplies {
 }
 
 impl Router {
-    /// Sends those of these answers that are not in the journal.
+    /// Sends the replies that are not in the journal.
     pub(super) async fn send_pending_replies(&self, answers: PendingReplies) {
         for (_, ended) in answers.0 {
             let at = &ended.injection.at;

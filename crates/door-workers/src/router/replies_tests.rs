@@ -21,7 +21,7 @@ fn injection(job: &str, id: MessageId, client: &str) -> Injection {
     Injection { request_id: id.to_string(), client: client.to_owned(), at }
 }
 
-/// Writes into the log what a router writes from the acknowledgement of an injection to the end of its turn.
+/// Logs the events of a turn from the acknowledgement of its injection to its end.
 fn log_turn(rig: &Rig, injection: Injection, said: Option<&str>, status: TurnStatus, error: Option<&str>) {
     let mut turn = Turn::new(injection.clone());
     let reports = [Report::Accepted, Report::Started].into_iter();
@@ -42,11 +42,11 @@ async fn answers(hub: &Hub, question: MessageId) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_a_killed_router_had_not_sent_yet_is_sent_by_the_next_one_and_once() {
+async fn pending_replies_are_sent_once_after_kill() {
     let mut rig = Rig::new().await;
     rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
     let job = rig.client().launch(json!({ "agent": "echo" })).await;
-    // From here on nobody takes what is in the hub: all that is known of these turns is what the log says.
+    // From here on the router accepts no deliveries: only the log knows these turns.
     rig.stop_deliveries().await;
     let mut sent = Vec::new();
     for body in ["answered", "lost", "silent"] {
@@ -66,7 +66,7 @@ async fn what_a_killed_router_had_not_sent_yet_is_sent_by_the_next_one_and_once(
         assert_eq!(answers(&rig.hub, sent[1]).await, answer("status_update", failed));
         assert_eq!(answers(&rig.hub, sent[2]).await, []);
     }
-    // The hub hands them over again, and finds that they are over.
+    // The hub redelivers them, and the router reports them as finished.
     for id in sent {
         let receipt = timeout(TIMEOUT, rig.hub.wait_until_settled(id)).await.unwrap().unwrap();
         assert!(receipt.deliveries.iter().all(|d| d.state.as_str() == "seen"), "{receipt:?}");
@@ -75,7 +75,7 @@ async fn what_a_killed_router_had_not_sent_yet_is_sent_by_the_next_one_and_once(
 }
 
 #[test]
-fn turns_that_are_long_over_and_those_of_clients_are_left_alone() {
+fn old_and_client_turns_get_no_reply() {
     let ended = |client: &str| {
         let injection = injection("j", MessageId::from_bytes([7; 16]), client);
         FinishedTurn { injection, status: TurnStatus::Completed, error: None, answer: None }

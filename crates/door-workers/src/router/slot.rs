@@ -1,4 +1,4 @@
-//! Places in the queues of nodes, kept for injections that are on their way through the hub.
+//! Queue slots of nodes, reserved for injections that the hub has not delivered yet.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use switchboard_core::NodeId;
 
 use crate::job::NodeShared;
 
-/// A place in a node's queue. Given back when the injection is in the queue, or will not come.
+/// A slot in a node's queue. Dropping it releases the reservation.
 #[derive(Debug)]
 pub(crate) struct QueueSlot {
     node: Arc<NodeShared>,
@@ -14,7 +14,7 @@ pub(crate) struct QueueSlot {
 }
 
 impl QueueSlot {
-    /// Keeps a place where fewer than `most` wait or are on their way; otherwise says how many do.
+    /// Reserves a slot if fewer than `most` injections wait or are reserved; otherwise returns their number.
     pub(super) fn reserve(node: &Arc<NodeShared>, most: usize) -> Result<Self, usize> {
         let mut view = node.state.lock();
         let waiting = view.queue.len() + view.reserved;
@@ -25,7 +25,7 @@ impl QueueSlot {
         Ok(Self { node: Arc::clone(node), is_reserved: true })
     }
 
-    /// For what takes no place: an injection that was accepted before, or the first of a job.
+    /// Creates an unreserved slot, for an injection that was accepted before or is the first of a job.
     pub(super) fn unreserved(node: &Arc<NodeShared>) -> Self {
         Self { node: Arc::clone(node), is_reserved: false }
     }

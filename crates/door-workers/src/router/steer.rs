@@ -1,4 +1,4 @@
-//! What is added to a turn that runs: journaled like an injection, and never a turn of its own.
+//! Steering: text added to a running turn. It is journaled like an injection and never starts a turn.
 
 use std::sync::Arc;
 
@@ -16,34 +16,34 @@ use crate::node::NodeOrder;
 use crate::wire::command::Steer;
 use crate::wire::event::{EventBody, InjectionRef, InjectionReply, RejectCode};
 
-/// Under which key of what the router notes in a message's metadata it is said that it adds to a turn.
+/// Metadata key of a steering message, below the router's own.
 const STEER: &str = "steer";
 
-/// What became of it: to which turn it was added, or why to none.
+/// The turn to which the text was added, or the reason why it was not.
 pub(super) type SteerResult = Result<InjectionRef, String>;
 
-/// Whether a message is to be added to a turn.
+/// True for a steering message.
 pub(crate) fn is_steering(message: &Message) -> bool {
     message.metadata.get(METADATA).is_some_and(|asked| asked.get(STEER).is_some())
 }
 
 impl Router {
-    /// Journals what is to be added to the turn that runs on a node, and waits until the agent has it. That it has is in
-    /// the log, with the request's id.
+    /// Journals text for the running turn of a node, and waits until the agent has accepted it. The log has the
+    /// confirmation, with the request id.
     pub(super) async fn steer(&self, requester: &Requester, asked: Steer, request_id: String) -> Handled {
         let (_, node) = self.find_node(requester, &asked.job_id, asked.node_id)?;
         if node.state.lock().injection.is_none() {
             return Err(reject_not_now("no turn runs there".to_owned()));
         }
         let by = RequestContext { requester, request_id: &request_id, dialect: false };
-        let mut build_draft = self.build_draft(by, &node, asked.content);
-        if let Some(noted) = build_draft.metadata.get_mut(METADATA) {
+        let mut draft = self.build_draft(by, &node, asked.content);
+        if let Some(noted) = draft.metadata.get_mut(METADATA) {
             noted[STEER] = json!(true);
         }
         let (answer, reply) = oneshot::channel();
-        let id = build_draft.id.to_string();
+        let id = draft.id.to_string();
         self.inner.steering.lock().insert(id.clone(), Some(answer));
-        let accepted = self.submit(vec![(build_draft, QueueSlot::unreserved(&node))]).await.pop();
+        let accepted = self.submit(vec![(draft, QueueSlot::unreserved(&node))]).await.pop();
         let refusal = match accepted {
             Some(Ok(Accepted { stopped: Some(stop), .. })) => Some(reject_stopped(&stop)),
             Some(Ok(accepted)) if !accepted.duplicate => None,
@@ -66,17 +66,17 @@ impl Router {
         }
     }
 
-    /// Gives the agent what is to be added to its turn, once.
+    /// Sends the text to the agent, once.
     pub(crate) fn steer_turn(&self, id: &NodeId, handoff: Handoff) {
         let message = handoff.message.id.to_string();
-        let approval_node = self.inner.steering.lock().get_mut(&message).map(Option::take);
-        let Some(approval_node) = approval_node else {
+        let waiter = self.inner.steering.lock().get_mut(&message).map(Option::take);
+        let Some(waiter) = waiter else {
             let reason =
                 "the router was stopped, and it is not known whether the agent had got it".to_owned();
             return self.report_outcome(&message, handoff, Outcome::Refused { reason });
         };
-        let Some(approval_node) = approval_node else {
-            // A lease that ran out while the agent did not say.
+        let Some(waiter) = waiter else {
+            // The lease expired while the agent did not answer.
             return self.hold_redelivery(message, handoff);
         };
         let (router, node) = (self.clone(), self.node(id).map(|(_, node)| node));
@@ -94,8 +94,8 @@ impl Router {
             };
             router.inner.steering.lock().remove(&message);
             router.report_outcome(&message, handoff, outcome);
-            // Whoever asked may have had enough of waiting.
-            let _ = approval_node.send(steered);
+            // The requester may have timed out.
+            let _ = waiter.send(steered);
         });
     }
 }

@@ -6,7 +6,7 @@ use switchboard_core::DeliveryState;
 use crate::config::Config;
 use crate::test_router::Rig;
 
-/// The newest message, and how its delivery ended.
+/// Returns the newest message and the outcome of its delivery.
 async fn newest(rig: &Rig) -> (String, DeliveryState) {
     let message = rig.hub.newest(1).await.unwrap().items.remove(0).message;
     let settled = rig.hub.wait_until_settled(message.id).await.unwrap();
@@ -14,7 +14,7 @@ async fn newest(rig: &Rig) -> (String, DeliveryState) {
 }
 
 #[tokio::test]
-async fn what_is_added_to_a_turn_is_in_the_journal_and_told_to_everybody() {
+async fn steering_is_journaled_and_published() {
     let rig = Rig::new().await;
     let (mut client, mut other) = (rig.client(), rig.client());
     let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 600_000 } })).await;
@@ -29,7 +29,7 @@ async fn what_is_added_to_a_turn_is_in_the_journal_and_told_to_everybody() {
     assert_eq!(newest(&rig).await, ("more".to_owned(), DeliveryState::Seen));
     client.request("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
     client.next_of("turn_complete").await;
-    // It was no turn of its own.
+    // It did not start a turn.
     let status = client.request("job_status", json!({ "job_id": job })).await;
     assert_eq!(
         (&status.data["nodes"][0]["turns"], &status.data["nodes"][0]["queued"]),
@@ -39,7 +39,7 @@ async fn what_is_added_to_a_turn_is_in_the_journal_and_told_to_everybody() {
 }
 
 #[tokio::test]
-async fn what_was_to_be_added_to_a_turn_before_a_kill_is_refused_and_not_run() {
+async fn steering_before_kill_is_refused() {
     let mut rig = Rig::open(
         tempfile::TempDir::new().unwrap(),
         Config { steer: Duration::from_millis(20), ..Config::default() },

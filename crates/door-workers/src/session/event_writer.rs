@@ -1,4 +1,4 @@
-//! What goes out to one client.
+//! Writer of a session: events and answers for one client.
 
 use std::io;
 use std::sync::Arc;
@@ -18,50 +18,50 @@ use crate::router::{Requester, Router};
 use crate::wire::event::{CutOff, EventBody, Heartbeat, Subscribed};
 use crate::wire::format_event;
 
-/// How much is written at once.
+/// Bytes per batch.
 const BATCH: usize = 128 << 10;
 
-/// How long a client that is cut off has to read the reason.
+/// Time limit for a disconnected client to read the reason.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The same for one that has stopped reading: nothing more is kept for it than the rest of a line and the reason, so
-/// that it may take its time to find them.
+/// The same limit for a client that has stopped reading. Only the rest of a line and the reason stay in memory, so it
+/// may take long.
 const STALLED_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Why a client is hung up on that has done nothing wrong.
+/// Reason for disconnecting clients when the router stops.
 const STOPPED: &str = "the router was stopped";
 
-/// What is to go out.
+/// Output for a client.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// An answer for this client.
+    /// An answer for this client alone.
     Answer(EventBody),
-    /// Events from now on.
-    Begin {
-        /// Which.
-        filter: Subscription,
+    /// Start events from now on.
+    Start {
+        /// The selected events.
+        subscription: Subscription,
     },
-    /// Events from somewhere on.
+    /// Start events after a cursor.
     Subscribe {
-        /// Everything after this.
+        /// The last event that the client has.
         from_seq: u64,
-        /// Which.
-        filter: Subscription,
-        /// What to say first.
+        /// The selected events.
+        subscription: Subscription,
+        /// Answer to write before the events.
         answer: Subscribed,
     },
-    /// Nothing more: it is hung up on.
+    /// Disconnect.
     Disconnect {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// The jobs that a client wants to hear of. Those that it does something with are added: the answers are among their
+/// The subscribed jobs. Jobs that the client sends commands for are added, because the answers are among their
 /// events.
 pub(super) type Jobs = Arc<Mutex<Vec<String>>>;
 
-/// Which events a client wants, and may have.
+/// Events that a client has subscribed to and may see.
 #[derive(Debug, Clone)]
 pub(super) struct Subscription {
     pub(super) jobs: Option<Jobs>,
@@ -69,38 +69,40 @@ pub(super) struct Subscription {
 }
 
 struct EventFilter {
-    filter: Subscription,
+    subscription: Subscription,
     router: Router,
 }
 
 impl EventPredicate for EventFilter {
     fn matches_all(&self) -> bool {
-        self.filter.jobs.is_none() && self.filter.requester.owner.is_none()
+        self.subscription.jobs.is_none() && self.subscription.requester.owner.is_none()
     }
 
     fn matches(&self, job: Option<&str>) -> bool {
-        let Some(job) = job else { return self.filter.requester.owner.is_none() };
-        let named = self.filter.jobs.as_ref().is_none_or(|jobs| jobs.lock().iter().any(|known| known == job));
-        let can_access = || self.router.job(job).is_some_and(|job| self.filter.requester.can_access(&job));
-        named && (self.filter.requester.owner.is_none() || can_access())
+        let Some(job) = job else { return self.subscription.requester.owner.is_none() };
+        let named =
+            self.subscription.jobs.as_ref().is_none_or(|jobs| jobs.lock().iter().any(|known| known == job));
+        let is_allowed =
+            || self.router.job(job).is_some_and(|job| self.subscription.requester.can_access(&job));
+        named && (self.subscription.requester.owner.is_none() || is_allowed())
     }
 }
 
-/// The writing side of a session.
+/// Writing half of a session.
 pub(super) struct EventWriter<W> {
     router: Router,
     writer: W,
     outgoing: mpsc::Receiver<Outgoing>,
     transport: Transport,
     done: CancellationToken,
-    /// Up to where the client has been served, with what is about to be written.
+    /// Cursor including the batch that is being written.
     seq: u64,
-    /// And up to where without that.
+    /// Cursor of what was written completely.
     served: u64,
     event_filter: Option<Arc<EventFilter>>,
-    /// Whether it has once had everything: only then can it fall behind.
+    /// True once the client has caught up: only then is its lag limited.
     is_live: bool,
-    /// Whether it is told everything in the older router's words.
+    /// True if events are translated into the legacy dialect.
     is_legacy: Arc<AtomicBool>,
 }
 
@@ -114,7 +116,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         is_legacy: Arc<AtomicBool>,
     ) -> Self {
         let seq = router.log().newest();
-        let matches_all = Subscription {
+        let everything = Subscription {
             jobs: None,
             requester: Requester {
                 client: String::new(),
@@ -123,7 +125,9 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
             },
         };
         let event_filter = match transport {
-            Transport::Stdio => Some(Arc::new(EventFilter { filter: matches_all, router: router.clone() })),
+            Transport::Stdio => {
+                Some(Arc::new(EventFilter { subscription: everything, router: router.clone() }))
+            }
             Transport::Socket => None,
         };
         Self {
@@ -140,14 +144,14 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         }
     }
 
-    /// Writes until the client hangs up, or everything was told and `done`.
+    /// Writes until the client disconnects, or until `done` and all events are written.
     pub(super) async fn run(mut self) -> io::Result<()> {
-        let mut news = self.router.log().subscribe();
+        let mut changes = self.router.log().subscribe();
         let mut bytes = Vec::new();
         let (mut is_asking, mut next) = (true, None);
         loop {
-            news.mark_unchanged();
-            // Events before answers, and one answer at a time: what an answer follows from has been told before it.
+            changes.mark_unchanged();
+            // Events come before answers, and answers one at a time: the events that led to an answer precede it.
             match self.events().await {
                 Ok(batch) => bytes.extend_from_slice(&batch),
                 Err(reason) => return self.disconnect(bytes, reason).await,
@@ -180,14 +184,14 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
             tokio::select! {
                 outgoing = self.outgoing.recv(), if is_asking => match outgoing {
                     Some(outgoing) => next = Some(outgoing),
-                    // It will ask for nothing more. On a socket that means that it has gone, unless it is we who
-                    // stopped listening to it: then it is still to be told why.
+                    // The reader has ended. On a socket the client has disconnected, unless the router stops: then
+                    // the client still gets the reason.
                     None if self.transport == Transport::Socket && !self.done.is_cancelled() => {
                         return self.writer.shutdown().await;
                     }
                     None => is_asking = false,
                 },
-                _ = news.changed(), if self.event_filter.is_some() => {}
+                _ = changes.changed(), if self.event_filter.is_some() => {}
                 () = tokio::time::sleep(self.router.config().heartbeat) => {
                     if self.event_filter.is_some() {
                         let beat = self.heartbeat();
@@ -202,24 +206,25 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
     fn apply(&mut self, outgoing: Outgoing, bytes: &mut Vec<u8>) {
         match outgoing {
             Outgoing::Answer(body) => bytes.extend(self.translate(self.line(&body))),
-            Outgoing::Begin { filter } => {
+            Outgoing::Start { subscription } => {
                 if self.event_filter.is_none() {
-                    self.event_filter = Some(Arc::new(EventFilter { filter, router: self.router.clone() }));
+                    self.event_filter =
+                        Some(Arc::new(EventFilter { subscription, router: self.router.clone() }));
                 }
             }
-            Outgoing::Subscribe { from_seq, filter, answer } => {
+            Outgoing::Subscribe { from_seq, subscription, answer } => {
                 self.seq = from_seq;
                 self.served = from_seq;
                 self.is_live = false;
-                self.event_filter = Some(Arc::new(EventFilter { filter, router: self.router.clone() }));
+                self.event_filter = Some(Arc::new(EventFilter { subscription, router: self.router.clone() }));
                 bytes.extend(self.line(&EventBody::Subscribed(answer)));
             }
-            // Handled where it ends the session.
+            // The caller handles it, because it ends the session.
             Outgoing::Disconnect { .. } => {}
         }
     }
 
-    /// The next events that are there; why the client cannot go on, where it cannot.
+    /// Returns the next batch of events, or the reason to disconnect.
     async fn events(&mut self) -> Result<Vec<u8>, String> {
         let Some(event_filter) = self.event_filter.clone() else { return Ok(Vec::new()) };
         let newest = self.router.log().newest();
@@ -232,7 +237,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
             return Err(format!("{} events behind, more than {lag}", newest - self.seq));
         }
         let mut bytes = Vec::new();
-        // What this client does not want is passed over without a pause.
+        // Skips events outside the subscription without waiting.
         while bytes.is_empty() && self.seq < newest {
             let batch = match self.router.log().read_ring(self.seq, &*event_filter, BATCH) {
                 Some(batch) => batch,
@@ -259,14 +264,14 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         }
     }
 
-    /// Writes; how much of it where the client takes no more.
+    /// Writes with a stall limit; returns the number of bytes written if the client stopped reading.
     async fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let (writer, mut written) = (&mut self.writer, 0);
         let writing = async {
             while written < bytes.len() {
                 match writer.write(&bytes[written..]).await? {
                     0 => return Err(io::ErrorKind::WriteZero.into()),
-                    add_tokens => written += add_tokens,
+                    count => written += count,
                 }
             }
             writer.flush().await
@@ -275,40 +280,40 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
             return writing.await.map(|()| None);
         }
         let stall = self.router.config().stall;
-        let is_late = async {
+        let stalled = async {
             tokio::select! {
                 () = tokio::time::sleep(stall) => {}
-                // The end of the router is nothing to keep everybody else waiting for.
+                // When the router stops, a stalled client must not delay it.
                 () = self.done.cancelled() => tokio::time::sleep(DISCONNECT_TIMEOUT.min(stall)).await,
             }
         };
         tokio::select! {
             biased;
             result = writing => result.map(|()| None),
-            () = is_late => Ok(Some(written)),
+            () = stalled => Ok(Some(written)),
         }
     }
 
-    /// Parts from a client that reads nothing: after the line that it has a part of comes the reason, for when it
-    /// looks again.
+    /// Disconnects a stalled client: the reason follows its partly written line and is read when the client reads
+    /// again.
     async fn disconnect_stalled(mut self, bytes: &[u8], written: usize) -> io::Result<()> {
         self.outgoing.close();
-        let (begun, rest) = bytes.split_at(written);
-        let is_whole = begun.last().is_none_or(|last| *last == b'\n');
+        let (head, rest) = bytes.split_at(written);
+        let is_whole = head.last().is_none_or(|last| *last == b'\n');
         let ends = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
-        let mut parting = if is_whole { Vec::new() } else { rest[..ends].to_vec() };
-        let told = bytes[..written + parting.len()].split_inclusive(|byte| *byte == b'\n');
-        // Every line says up to where the client was served with it.
-        self.seq = told.filter_map(seq_of).next_back().unwrap_or(self.served);
+        let mut last_lines = if is_whole { Vec::new() } else { rest[..ends].to_vec() };
+        let written_lines = bytes[..written + last_lines.len()].split_inclusive(|byte| *byte == b'\n');
+        // The last complete line gives the cursor to resume from.
+        self.seq = written_lines.filter_map(seq_of).next_back().unwrap_or(self.served);
         let reason = if self.done.is_cancelled() {
             STOPPED.to_owned()
         } else {
             format!("nothing was read for {} s", self.router.config().stall.as_secs())
         };
-        parting.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
+        last_lines.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
         let done = self.done.clone();
         let writing = async {
-            self.writer.write_all(&parting).await?;
+            self.writer.write_all(&last_lines).await?;
             self.writer.shutdown().await
         };
         tokio::select! {
@@ -317,7 +322,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         }
     }
 
-    /// Says why, and from where to go on, and hangs up.
+    /// Writes the reason and the cursor to resume from, and closes the connection.
     async fn disconnect(mut self, mut bytes: Vec<u8>, reason: String) -> io::Result<()> {
         bytes.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
         let writing = async {

@@ -1,4 +1,4 @@
-//! Commands, section 2, and the ones that were added.
+//! Commands of section 2, with extensions.
 
 mod legacy;
 
@@ -13,47 +13,47 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::legacy::*;
 
-/// What a client can ask for.
+/// A command of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Says who the client is, and asks what the router can do.
+    /// Identifies the client and queries the router's features.
     Hello(Hello),
-    /// Gives prompts to nodes.
+    /// Sends a prompt to nodes.
     Inject(Inject),
     /// Starts a job.
     Launch(Box<Launch>),
     /// Lists the jobs.
     JobsList(EmptyPayload),
-    /// Asks how a job is.
+    /// Returns the state of a job.
     JobStatus(JobRef),
-    /// Ends a job and its processes.
+    /// Terminates a job and its processes.
     Terminate(JobRef),
-    /// Ends the turn that runs on a node.
+    /// Interrupts the turn that runs on a node.
     Interrupt(NodeRef),
-    /// Adds to the turn that runs on a node.
+    /// Adds text to the turn that runs on a node.
     Steer(Steer),
-    /// Answers an approval.
+    /// Decides an approval.
     Approve(Approve),
-    /// Lists the approvals that wait.
+    /// Lists the open approvals.
     ApprovalsList(JobFilter),
-    /// Lists the injections that wait.
+    /// Lists the queued injections.
     QueueList(JobFilter),
-    /// Says which events are wanted, and from where on.
+    /// Subscribes to events.
     Subscribe(Subscribe),
-    /// Lists what the older router's clients may launch.
+    /// Lists the launch options for clients of the legacy dialect.
     ProvidersList(EmptyPayload),
-    /// Lists the older router's projects, of which there are none.
+    /// Lists the projects of the legacy router: always none.
     ProjectList(EmptyPayload),
 }
 
-/// Who asks, and in which dialect the answer has to be.
+/// A parsed command with its request id and dialect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// The client's word for this command, echoed in every answer.
+    /// The client's id for this command, echoed in every answer.
     pub request_id: String,
-    /// What is asked for.
+    /// The command.
     pub command: Command,
-    /// Whether it came in the words of the older router, and is answered in them as well.
+    /// True if the command and its answers use the legacy dialect.
     pub dialect: bool,
 }
 
@@ -64,20 +64,20 @@ pub struct EmptyPayload {}
 /// Payload of `hello`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
-    /// A name under which the client comes back: with it, a `request_id` counts across connections.
+    /// A client name that persists across connections: request ids then count across connections as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The agent that injections are from; `orchestrator` without it.
+    /// The agent that sends the client's injections; default `orchestrator`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The token, where the router listens on the network.
+    /// The token, if the router listens on the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
 }
 
 /// Payload of `inject`.
 ///
-/// `job_id` and `node_id` as section 2.1 has them; `swarm_id` and `nodes` are the older router's.
+/// `job_id` and `node_id` follow section 2.1; `swarm_id` and `nodes` come from the legacy dialect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inject {
     /// The job.
@@ -86,7 +86,7 @@ pub struct Inject {
     /// The node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeNumber>,
-    /// Several nodes, each of which gets an injection of its own.
+    /// Several nodes; each gets an injection of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Nodes>,
     /// The prompt.
@@ -119,88 +119,88 @@ impl Visitor<'_> for NodeNumberVisitor {
     }
 }
 
-/// Which nodes: one, several, or `"all"`.
+/// Selected nodes: one, several, or `"all"`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected an integer from 0, a list of them, or \"all\"")]
 pub enum Nodes {
-    /// One.
+    /// One node.
     One(NodeNumber),
-    /// Several.
+    /// Several nodes.
     Some(Vec<NodeNumber>),
-    /// All of the job.
+    /// All nodes of the job.
     All(AllNodes),
 }
 
-/// The word `all`.
+/// The value `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AllNodes {
-    /// The word `all`.
+    /// The value `all`.
     All,
 }
 
 /// Payload of `launch`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Launch {
-    /// What to run on each node.
+    /// The agent to run on each node.
     pub agent: AgentKind,
     /// How many nodes, 1 to 64.
     #[serde(default = "one")]
     pub nodes: u32,
-    /// The job's id; without it the router chooses one.
+    /// The job id; default: a random one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<String>,
-    /// What the nodes are called as agents of the hub: `name`, or `name-0`, `name-1` … for several.
+    /// Agent name of the nodes in the hub: `name`, or `name-0`, `name-1` … for several nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A first injection for every node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Standing instructions, for agents that take them.
+    /// Standing instructions, for agents that support them.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "system_prompt")]
     pub instructions: Option<String>,
-    /// The folder to work in; the workspace without it.
+    /// The working folder; default: the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Whether the nodes share that folder.
+    /// Whether the nodes share the working folder.
     #[serde(default)]
     pub folders: Folders,
-    /// The program, where it is not the agent's usual one; for `command` the program and its arguments.
+    /// The program, if not the agent's default; for `command`, the program and its arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub program: Vec<String>,
-    /// Arguments that come before the ones the router gives.
+    /// Arguments in front of the router's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Variables of the program.
+    /// Environment variables of the program.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Variables that it gets from the router's own environment, by name or as `PREFIX_*`.
+    /// Variables to inherit from the router's environment, by name or as `PREFIX_*`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_allow: Vec<String>,
-    /// The model, for agents that let it be chosen.
+    /// The model, for agents that support a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The agent's own word for what it may do unasked, for instance `workspace-write` of Codex.
+    /// Sandbox mode in the agent's terms, for example `workspace-write` of Codex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The agent's own word for when it asks, for instance `untrusted` of Codex.
+    /// Approval policy in the agent's terms, for example `untrusted` of Codex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_policy: Option<String>,
-    /// What becomes of the questions that an agent asks.
+    /// Policy for the agent's questions.
     #[serde(default)]
     pub approvals: Approvals,
-    /// How a `command` gets its prompt.
+    /// How a `command` receives its prompt.
     #[serde(default)]
     pub input: Input,
-    /// Time-outs.
+    /// Time limits and token budget.
     #[serde(default, deserialize_with = "object")]
     pub limits: Limits,
-    /// How `echo` answers.
+    /// Settings of `echo`.
     #[serde(default, deserialize_with = "object")]
     pub echo: Echo,
 }
 
-/// Reads an object as its type. By itself the type would take a list of its values as well.
+/// Deserializes an object. Serde alone would also accept a list of the field values.
 fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_map(ObjectVisitor(PhantomData))
 }
@@ -223,32 +223,32 @@ fn one() -> u32 {
     1
 }
 
-/// What runs on a node.
+/// Agent that runs on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentKind {
-    /// Codex, by `codex app-server`.
+    /// Codex through `codex app-server`.
     Codex,
-    /// Codex, by `codex exec --json`: one process a turn, no questions.
+    /// Codex through `codex exec --json`: one process per turn, no approvals.
     CodexExec,
-    /// Claude Code, by stream-json.
+    /// Claude Code through stream-json.
     Claude,
-    /// Any program that speaks the Agent Client Protocol; `program` says which.
+    /// Any program that speaks the Agent Client Protocol; `program` names it.
     Acp,
-    /// Gemini CLI, by the Agent Client Protocol.
+    /// Gemini CLI through the Agent Client Protocol.
     Gemini,
-    /// OpenCode, by the Agent Client Protocol.
+    /// OpenCode through the Agent Client Protocol.
     Opencode,
-    /// Goose, by the Agent Client Protocol.
+    /// Goose through the Agent Client Protocol.
     Goose,
-    /// Any program: one process a turn, its output is the answer.
+    /// Any program: one process per turn, whose output is the answer.
     Command,
-    /// Answers with what it was asked. For tests and measurements.
+    /// Returns its prompt as the answer. For tests and measurements.
     Echo,
 }
 
 impl AgentKind {
-    /// All of them.
+    /// All agents.
     pub const ALL: [Self; 9] = [
         Self::Codex,
         Self::CodexExec,
@@ -261,7 +261,7 @@ impl AgentKind {
         Self::Echo,
     ];
 
-    /// The word for it.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Codex => "codex",
@@ -276,76 +276,76 @@ impl AgentKind {
         }
     }
 
-    /// The agent with this name.
+    /// Returns the agent with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
-/// Where the nodes of a job work.
+/// Working folders of a job's nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Folders {
-    /// All in the same folder.
+    /// All nodes share one folder.
     #[default]
     Shared,
-    /// Each in an empty folder of its own.
+    /// Each node has an empty folder.
     PerNode,
-    /// Each in a git worktree of its own, at the commit that is checked out.
+    /// Each node has a git worktree at the checked-out commit.
     Worktree,
 }
 
-/// What becomes of the questions that an agent asks.
+/// Policy for the questions of an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Approvals {
-    /// A client decides; nobody does in time and the answer is no.
+    /// A client decides; on timeout, the question is declined.
     #[default]
     Ask,
-    /// The answer is always no.
+    /// Every question is declined.
     Deny,
-    /// The answer is always yes.
+    /// Every question is accepted.
     Allow,
 }
 
-/// How a `command` gets its prompt.
+/// How a `command` receives its prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// On its stdin, which then ends.
+    /// On stdin, which is then closed.
     #[default]
     Stdin,
-    /// As its last argument.
+    /// As the last argument.
     Argument,
 }
 
-/// Time-outs and budgets of a job.
+/// Time limits and token budget of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Limits {
-    /// How many seconds a turn may take; 1800 without it.
+    /// Time limit of a turn in seconds; default 1800.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_seconds: Option<u32>,
-    /// How many seconds the agent may take to accept a prompt; 60 without it.
+    /// Time limit in seconds for the agent to accept a prompt; default 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery_seconds: Option<u32>,
-    /// How many seconds a question waits before the answer is no; 600 without it.
+    /// Seconds until an open question is declined; default 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_seconds: Option<u32>,
-    /// How many tokens the job may use; then no injection is taken any more.
+    /// Token budget of the job; when it is used up, the router accepts no further injections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_tokens: Option<u64>,
-    /// Whether a turn that runs over the budget is interrupted; otherwise it may end.
+    /// Whether a turn that exceeds the budget is interrupted; by default it may finish.
     #[serde(default)]
     pub interrupt_over_budget: bool,
 }
 
-/// How `echo` answers.
+/// Settings of `echo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Echo {
-    /// How many deltas a turn has.
+    /// Number of deltas per turn.
     #[serde(default = "one")]
     pub deltas: u32,
-    /// How long a turn takes.
+    /// Duration of a turn in milliseconds.
     #[serde(default)]
     pub millis: u32,
 }
@@ -356,7 +356,7 @@ impl Default for Echo {
     }
 }
 
-/// A job.
+/// Reference to a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRef {
     /// The job.
@@ -364,15 +364,15 @@ pub struct JobRef {
     pub job_id: String,
 }
 
-/// One job, or all.
+/// Filter for one job or all jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobFilter {
-    /// The job; all of them without it.
+    /// The job; default: all jobs.
     #[serde(default, alias = "swarm_id", skip_serializing_if = "Option::is_none")]
     pub job_id: Option<String>,
 }
 
-/// A node.
+/// Reference to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeRef {
     /// The job.
@@ -390,39 +390,39 @@ pub struct Steer {
     pub job_id: String,
     /// The node.
     pub node_id: NodeNumber,
-    /// What to add.
+    /// The text to add.
     pub content: String,
 }
 
 /// Payload of `approve`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approve {
-    /// Which approval, from `approval_required`.
+    /// The approval id from `approval_required`.
     #[serde(alias = "call_id")]
     pub approval_id: String,
-    /// The answer.
+    /// The decision.
     pub decision: Decision,
 }
 
-/// The answer to an approval.
+/// Decision on an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Yes.
+    /// Accept.
     #[serde(alias = "approved", alias = "approve")]
     Accept,
-    /// Yes, and to its like until the session ends, where the agent knows such an answer.
+    /// Accept, and accept similar questions until the session ends, if the agent supports it.
     AcceptForSession,
-    /// No; the turn goes on.
+    /// Decline; the turn continues.
     #[serde(alias = "denied", alias = "deny")]
     Decline,
-    /// No; the turn ends.
+    /// Decline and end the turn.
     #[serde(alias = "abort")]
     Cancel,
 }
 
 impl Decision {
-    /// The word for it.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accept => "accept",
@@ -432,7 +432,7 @@ impl Decision {
         }
     }
 
-    /// Whether it lets the agent do what it asked for.
+    /// True if the decision allows the agent's action.
     pub fn is_approval(self) -> bool {
         matches!(self, Self::Accept | Self::AcceptForSession)
     }
@@ -441,10 +441,10 @@ impl Decision {
 /// Payload of `subscribe`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subscribe {
-    /// The last `seq` that the client has: events after it follow. From now on without it.
+    /// The last `seq` that the client has: events after it follow. Default: events from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<u64>,
-    /// Only these jobs; all of them without it.
+    /// The jobs to subscribe to; default: all jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<String>>,
 }

@@ -1,4 +1,4 @@
-//! Events, sections 3 to 6, and the ones that were added.
+//! Events of sections 3 to 6, with extensions.
 
 mod job;
 mod legacy;
@@ -13,102 +13,102 @@ pub use self::legacy::*;
 pub use self::reply::*;
 pub use self::turn::*;
 
-/// What the router says.
+/// An event of the router.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
 pub enum EventBody {
-    /// The answer to `hello`.
+    /// Answer to `hello`.
     Hello(HelloReply),
-    /// A line was not understood, or what it asks for is not possible.
+    /// The router rejected a line or a command.
     CommandRejected(CommandRejected),
-    /// An injection is in the journal, on disk.
+    /// The journal has an injection, on disk.
     InjectAck(Injection),
     /// The agent has accepted an injection.
     InjectDelivered(Injection),
-    /// The agent will not get an injection.
+    /// The agent will not receive an injection.
     InjectFailed(InjectFailed),
-    /// A turn has begun.
+    /// A turn has started.
     TurnStarted(InjectionRef),
-    /// A piece of the answer.
+    /// A delta of the answer.
     AssistantDelta(Text),
-    /// A piece of what the agent thinks.
+    /// A delta of the agent's reasoning.
     ReasoningDelta(Text),
-    /// The whole answer.
+    /// The full answer.
     Assistant(Text),
-    /// What the turn has used.
+    /// Token usage of the turn.
     Usage(Usage),
-    /// The turn is over. Every injection that was acknowledged has exactly one.
+    /// The turn has ended. Every acknowledged injection has exactly one.
     TurnComplete(TurnComplete),
-    /// The agent has begun a turn of its own, which no injection asked for.
+    /// The agent has started a turn of its own, without an injection.
     OwnTurnStarted(InjectionRef),
-    /// The agent's own turn is over.
+    /// The agent's own turn has ended.
     OwnTurnComplete(OwnTurnComplete),
-    /// The agent runs a command.
+    /// The agent has started a command.
     CommandStarted(CommandStarted),
     /// A command of the agent has ended.
     CommandCompleted(CommandCompleted),
     /// The agent has changed files, or is about to.
     FileChange(FileChange),
-    /// The agent asks whether it may.
+    /// The agent asks for an approval.
     ApprovalRequired(ApprovalRequired),
-    /// The agent has its answer.
+    /// An approval was decided.
     ApprovalResolved(ApprovalResolved),
-    /// Something went wrong in the agent; what that means for the turn is told by its end.
+    /// The agent reported an error; the end of the turn shows its effect.
     AgentError(AgentError),
-    /// How a node is.
+    /// The state of a node changed.
     NodeStatus(NodeStatus),
-    /// The process of a node has ended.
+    /// The worker process of a node has exited.
     WorkerExited(WorkerExited),
-    /// A job has begun.
+    /// A job was launched.
     JobLaunched(JobLaunched),
-    /// A job has ended.
+    /// A job was terminated.
     JobTerminated(JobTerminated),
-    /// A job has used more tokens than it may.
+    /// A job has exceeded its token budget.
     BudgetExceeded(BudgetExceeded),
-    /// The answer to `jobs_list`.
+    /// Answer to `jobs_list`.
     JobsList(JobsList),
-    /// The answer to `job_status`.
+    /// Answer to `job_status`.
     JobStatus(JobStatusReply),
-    /// The answer to `interrupt`: the agent was asked to stop.
+    /// Answer to `interrupt`: the agent was asked to stop.
     InterruptAck(InjectionReply),
-    /// The answer to `steer`: the agent has it.
+    /// Answer to `steer`: the agent has accepted the text.
     SteerAck(InjectionReply),
-    /// The answer to `approvals_list`.
+    /// Answer to `approvals_list`.
     ApprovalsList(ApprovalsList),
-    /// The answer to `queue_list`.
+    /// Answer to `queue_list`.
     QueueList(QueueList),
-    /// The answer to `subscribe`.
+    /// Answer to `subscribe`.
     Subscribed(Subscribed),
-    /// The router is there, though it has nothing to say.
+    /// Sign of life of an idle router.
     Heartbeat(Heartbeat),
-    /// The last line before the router hangs up on a client.
+    /// Last line before the router disconnects a client.
     CutOff(CutOff),
-    /// The answer to `providers_list` of the older router.
+    /// Answer to `providers_list` of the legacy dialect.
     ProvidersList(ProvidersList),
-    /// The answer to `project_list` of the older router.
+    /// Answer to `project_list` of the legacy dialect.
     ProjectList(ProjectList),
 }
 
-/// Where something happens: all runtime events have these.
+/// Job, node and injection of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InjectionRef {
     /// The job.
     pub job_id: String,
-    /// The job once more, for those who launched it in the older router's words.
+    /// The job id again, if the launch used the legacy dialect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm_id: Option<String>,
     /// The node.
     pub node_id: u32,
-    /// The injection; in a turn that the agent began itself, the turn's own id, `own_…`.
+    /// The injection id; in a turn that the agent started itself, the turn's own id `own_…`.
     pub injection_id: String,
 }
 
-/// Which job and node.
+/// Job and node of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EventNode {
     /// The job.
     pub job_id: String,
-    /// The job once more, for those who launched it in the older router's words.
+    /// The job id again, if the launch used the legacy dialect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm_id: Option<String>,
     /// The node.
@@ -116,7 +116,7 @@ pub struct EventNode {
 }
 
 impl EventBody {
-    /// The job it is about, where it is about one.
+    /// Returns the job of the event, if it has one.
     pub fn job(&self) -> Option<&str> {
         Some(match self {
             Self::InjectAck(data) | Self::InjectDelivered(data) => &data.at.job_id,

@@ -1,4 +1,4 @@
-//! JSON Schema 2020-12 of every command and event, made from the types.
+//! JSON Schema 2020-12 of every command and event, generated from the types.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,7 +13,7 @@ use super::command::{
 };
 use super::event::{EventBody, LegacyEvent};
 
-/// Every schema with the name of its file.
+/// Returns every schema with its file name.
 pub fn all() -> Vec<(String, Value)> {
     let mut schemas = vec![("envelope.schema.json".to_owned(), envelope())];
     schemas.push(command::<Hello>("hello"));
@@ -39,7 +39,7 @@ pub fn all() -> Vec<(String, Value)> {
     schemas
 }
 
-/// The events of both routers. Where both call one the same, either form is good.
+/// Returns the events of both dialects. If an event exists in both, its schema allows either form.
 fn every_event() -> impl Iterator<Item = (String, Value)> {
     let mut all: BTreeMap<String, Value> = events::<EventBody>().into_iter().collect();
     for (file, theirs) in events::<LegacyEvent>() {
@@ -51,7 +51,7 @@ fn every_event() -> impl Iterator<Item = (String, Value)> {
     all.into_iter()
 }
 
-/// Lets the data of an event have another form as well.
+/// Merges the data of an event in both dialects into one schema.
 fn merge_data_forms(schema: &mut Value, mut other: Value) {
     let forms =
         [remove_field(&mut schema["properties"], "data"), remove_field(&mut other["properties"], "data")];
@@ -65,7 +65,8 @@ fn merge_data_forms(schema: &mut Value, mut other: Value) {
     }
 }
 
-/// `inject` calls the job by either router's name, and with the older one's leaves out what that leaves out.
+/// Builds the schema of `inject`, which accepts `job_id`, or `swarm_id` with the optional fields of the legacy
+/// dialect.
 fn inject() -> (String, Value) {
     let (file, mut schema) = command::<Inject>("inject");
     let job = schema["properties"]["payload"]["properties"]["job_id"].clone();
@@ -80,7 +81,7 @@ fn inject() -> (String, Value) {
     (file, schema)
 }
 
-/// A command of the older router, whose clients leave out what every command has otherwise.
+/// Builds the schema of a legacy command, whose clients omit fields that are otherwise required.
 fn legacy_command<P: JsonSchema>(name: &str) -> (String, Value) {
     let (file, mut schema) = command::<P>(name);
     let mut required = vec!["protocol", "command", "request_id"];
@@ -95,7 +96,7 @@ fn generator() -> SchemaGenerator {
     SchemaSettings::draft2020_12().into_generator()
 }
 
-/// Section 8 of the protocol.
+/// Builds the schema of section 8.
 fn envelope() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -132,7 +133,7 @@ fn command<P: JsonSchema>(name: &str) -> (String, Value) {
     (format!("command.{name}.schema.json"), schema)
 }
 
-/// One schema per variant of an enum of events, so that none can be forgotten.
+/// Generates one schema per variant of an event enum, so that none can be missing.
 fn events<E: JsonSchema>() -> Vec<(String, Value)> {
     let mut all = generator().into_root_schema_for::<E>().to_value();
     let definitions = remove_field(&mut all, "$defs").unwrap_or_default();
@@ -165,7 +166,7 @@ fn event(variant: &Value, definitions: &Value) -> Option<(String, Value)> {
     Some((format!("event.{name}.schema.json"), schema))
 }
 
-/// The definitions that a schema leads to.
+/// Collects the definitions that a schema refers to.
 fn collect_definitions(schema: &Value, definitions: &Value, wanted: &mut Map<String, Value>) {
     match schema {
         Value::Object(fields) => {

@@ -1,9 +1,9 @@
-//! `acp`: any program that speaks the Agent Client Protocol, version 1, over its stdin and stdout.
+//! `acp`: any program that speaks the Agent Client Protocol, version 1, over stdin and stdout.
 //!
-//! Only the few messages that a client without an editor needs are spoken, as JSON values. The crates with their types,
-//! `agent-client-protocol` and from 0.13.7 on also `agent-client-protocol-schema`, turn on `preserve_order` of serde_json
-//! for the whole program, and with it change what is hashed and signed elsewhere; the last without it knows fewer
-//! kinds of updates than agents send, and fails where we pass over.
+//! Only the few messages that a client without an editor needs are implemented, as JSON values. The protocol's
+//! crates, `agent-client-protocol` and since 0.13.7 also `agent-client-protocol-schema`, enable `preserve_order` of
+//! serde_json for the whole program, which changes what is hashed and signed elsewhere. The last version without it
+//! knows fewer kinds of updates than agents send, and fails where this module ignores them.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use super::{AgentActivity, MAX_OPEN_QUESTIONS, Order, Report, WorkerPipe, Worker
 use crate::wire::command::Decision;
 use crate::wire::event::{Change, Question, Tokens, TurnStatus};
 
-/// The version of the protocol that we speak.
+/// The supported protocol version.
 const VERSION: u64 = 1;
 
-/// How much of a tool's output is told.
+/// Maximum of a tool's output in a report.
 const MAX_OUTPUT: usize = 16 << 10;
 
 pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
@@ -61,12 +61,12 @@ pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
 struct Acp {
     peer: Peer,
     session: String,
-    /// The request of the turn that runs.
+    /// The request id of the running turn.
     prompting: Option<u64>,
-    /// The questions that wait: their ids, and the options to choose from by kind.
+    /// Open questions: their request ids and their options by kind.
     questions: HashMap<u64, (Value, Vec<(String, String)>)>,
     next: u64,
-    /// The tools in use, by the agent's ids.
+    /// Running tools by the agent's ids.
     tools: HashMap<String, String>,
 }
 
@@ -99,7 +99,7 @@ impl Acp {
         self.set_mode(spec).await
     }
 
-    /// When it asks is a matter of its mode.
+    /// Sets the session mode, which decides when the agent asks.
     async fn set_mode(&mut self, spec: &WorkerSpec) -> Result<(), String> {
         if let Some(mode) = &spec.launch.approval_policy {
             let params = json!({ "sessionId": self.session, "modeId": mode });
@@ -117,7 +117,7 @@ impl Acp {
                 Ok(())
             }
             Order::Steer { answer, .. } => {
-                // A second prompt would end the first.
+                // The agent would abort the running prompt for a second one.
                 let why = "the Agent Client Protocol has no way to add to a turn; inject instead";
                 let _ = answer.send(Err(why.to_owned()));
                 Ok(())
@@ -125,7 +125,7 @@ impl Acp {
             Order::Interrupt => {
                 let params = json!({ "sessionId": self.session });
                 self.peer.notify("session/cancel", params).await?;
-                // Whoever cancels has to answer what is open.
+                // The protocol requires a cancelling client to answer open requests.
                 for (_, (id, _)) in self.questions.drain() {
                     let cancelled = json!({ "outcome": { "outcome": "cancelled" } });
                     self.peer.respond(&id, cancelled).await?;
@@ -139,7 +139,7 @@ impl Acp {
         }
     }
 
-    /// Whether this is about our conversation, and not about another one of the agent's.
+    /// True if this is about our session, and not about another one of the agent.
     fn is_of_session(&self, params: &Value) -> bool {
         string_at(params, "/sessionId").is_none_or(|session| session == self.session)
     }
@@ -166,7 +166,7 @@ impl Acp {
             }
             Message::Response { .. } => Ok(()),
             Message::Notification { method, params } => {
-                // What a conversation that is gone on with repeats belongs to no turn.
+                // A resumed session replays its history, which belongs to no turn.
                 if method == "session/update" && self.prompting.is_some() && self.is_of_session(&params) {
                     self.update(&params, pipe).await;
                 }
@@ -212,7 +212,7 @@ impl Acp {
         pipe.report_end(status, error).await;
     }
 
-    /// A turn of this protocol has no beginning of its own: the first word about it is one.
+    /// Reports an update. The protocol has no event for the start of a turn: the first update is the start.
     async fn update(&mut self, params: &Value, pipe: &WorkerPipe) {
         let Some(update) = params.get("update") else { return };
         let content = || string_at(update, "/content/text");
@@ -258,7 +258,7 @@ impl Acp {
     }
 }
 
-/// The option that fits a decision best; nothing where none does, which cancels.
+/// Returns the option that matches a decision best; `None` cancels.
 fn choose_option(options: &[(String, String)], decision: Decision) -> Option<&str> {
     let kinds: &[&str] = match decision {
         Decision::Accept => &["allow_once", "allow_always"],
@@ -283,7 +283,7 @@ fn build_question(params: &Value) -> Question {
     }
 }
 
-/// The files that a tool changes, with both texts where the agent tells.
+/// Returns the files that a tool changes, with diffs if the agent sends them.
 fn changes(call: &Value) -> Vec<Change> {
     let blocks = call.get("content").and_then(Value::as_array);
     let diffs =
@@ -296,7 +296,7 @@ fn changes(call: &Value) -> Vec<Change> {
     diffs.map(change).collect()
 }
 
-/// What the turn has used. The protocol has no word for it yet; agents put it in different places.
+/// Returns the tokens of the turn. The protocol has no field for them yet; agents use different ones.
 fn tokens(answer: &Value) -> Option<Tokens> {
     let quota = answer.pointer("/_meta/quota/token_count");
     let usage = answer.get("usage").or(quota)?;

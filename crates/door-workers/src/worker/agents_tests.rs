@@ -1,4 +1,4 @@
-//! The real agents, with a model on this machine that answers as it is told.
+//! The real agents with a scripted model on this machine.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::Received;
 use crate::config::Config;
 use crate::test_router::{Rig, TIMEOUT, TestClient, names};
 
-/// The program and a home of its own; nothing where it is not installed, which has been said then.
+/// Returns the program with a home folder of its own; `None`, with a printed reason, if it is not installed.
 fn codex(test: &str) -> Option<String> {
     match tools::installed("npm/@openai/codex") {
         Ok(folder) => Some(folder.join("node_modules/.bin/codex").display().to_string()),
@@ -48,7 +48,7 @@ fn answer(events: &[Received]) -> &Value {
     &found.unwrap_or_else(|| panic!("no answer, but {:?}", events.last())).data["content"]
 }
 
-/// Waits until the model has been asked something that it does not answer.
+/// Waits until the model has received a request that it does not answer.
 async fn hangs(model: &Model) {
     let asked = async {
         while model.hanging() == 0 {
@@ -64,10 +64,10 @@ fn end(events: &[Received]) -> (&Value, &Value) {
 }
 
 #[tokio::test]
-async fn codex_answers_in_pieces_and_says_what_it_used() {
+async fn codex_streams_answer_and_reports_tokens() {
     let Some(program) = codex("codex_answers_in_pieces_and_says_what_it_used") else { return };
     let mut bench = bench(program, "codex", json!({})).await;
-    // The second waits for the first: each has its own answer and its own use.
+    // The second waits for the first: each has its own answer and token usage.
     bench.client.inject(&bench.job, 0, "SAY hello there").await;
     bench.client.inject(&bench.job, 0, "SAY second one").await;
     for expected in ["hello there", "second one"] {
@@ -86,7 +86,7 @@ async fn codex_answers_in_pieces_and_says_what_it_used() {
 }
 
 #[tokio::test]
-async fn codex_asks_before_it_runs_a_command_r16() {
+async fn codex_requests_approval_for_command() {
     let Some(program) = codex("codex_asks_before_it_runs_a_command_r16") else { return };
     let policy = json!({ "approval_policy": "untrusted", "sandbox": "danger-full-access" });
     let mut bench = bench(program, "codex", policy).await;
@@ -110,7 +110,7 @@ async fn codex_asks_before_it_runs_a_command_r16() {
 }
 
 #[tokio::test]
-async fn codex_shows_what_it_would_change_before_it_does() {
+async fn codex_requests_approval_for_file_change() {
     let Some(program) = codex("codex_shows_what_it_would_change_before_it_does") else { return };
     let policy = json!({ "approval_policy": "untrusted", "sandbox": "read-only" });
     let mut bench = bench(program, "codex", policy).await;
@@ -130,7 +130,7 @@ async fn codex_shows_what_it_would_change_before_it_does() {
 }
 
 #[tokio::test]
-async fn codex_takes_what_is_added_to_its_turn_and_ends_it_once() {
+async fn codex_accepts_steering_within_turn() {
     let Some(program) = codex("codex_takes_what_is_added_to_its_turn_and_ends_it_once") else { return };
     let mut bench = bench(program, "codex", json!({})).await;
     bench.client.inject(&bench.job, 0, "HANG").await;
@@ -145,7 +145,7 @@ async fn codex_takes_what_is_added_to_its_turn_and_ends_it_once() {
 }
 
 #[tokio::test]
-async fn codex_can_be_interrupted_and_goes_on() {
+async fn codex_continues_after_interrupt() {
     let Some(program) = codex("codex_can_be_interrupted_and_goes_on") else { return };
     let mut bench = bench(program, "codex", json!({})).await;
     bench.client.inject(&bench.job, 0, "HANG").await;
@@ -159,7 +159,7 @@ async fn codex_can_be_interrupted_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_model_that_fails_fails_the_turn_and_one_that_is_not_there_times_out() {
+async fn codex_model_failure_fails_turn() {
     let Some(program) = codex("a_model_that_fails_fails_the_turn_and_one_that_is_not_there_times_out") else {
         return;
     };
@@ -168,7 +168,7 @@ async fn a_model_that_fails_fails_the_turn_and_one_that_is_not_there_times_out()
     let events = bench.client.until_complete(None).await;
     assert_eq!(end(&events).0, "failed", "{:?}", end(&events));
     assert!(names(&events).contains(&"agent_error"));
-    // Nobody listens on the port of a model that has gone.
+    // No process listens on the port of a stopped model.
     let nowhere = Model::start().url();
     let launch = json!({
         "agent": "codex", "program": [program], "args": codex_args(&nowhere),
@@ -182,7 +182,7 @@ async fn a_model_that_fails_fails_the_turn_and_one_that_is_not_there_times_out()
 }
 
 #[tokio::test]
-async fn r7_codex_killed_in_a_turn_is_lost_and_the_next_one_goes_on_with_the_conversation() {
+async fn codex_resumes_conversation_after_kill() {
     let Some(program) =
         codex("r7_codex_killed_in_a_turn_is_lost_and_the_next_one_goes_on_with_the_conversation")
     else {
@@ -209,7 +209,7 @@ async fn r7_codex_killed_in_a_turn_is_lost_and_the_next_one_goes_on_with_the_con
 }
 
 #[tokio::test]
-async fn codex_exec_runs_a_process_a_turn_and_keeps_the_conversation() {
+async fn codex_exec_resumes_conversation_per_turn() {
     let Some(program) = codex("codex_exec_runs_a_process_a_turn_and_keeps_the_conversation") else { return };
     let mut bench = bench(program, "codex-exec", json!({})).await;
     for text in ["one", "two"] {
@@ -230,7 +230,7 @@ async fn codex_exec_runs_a_process_a_turn_and_keeps_the_conversation() {
 }
 
 #[tokio::test]
-async fn an_agent_of_the_agent_client_protocol_answers_and_asks() {
+async fn acp_agent_answers_and_requests_approval() {
     let test = "an_agent_of_the_agent_client_protocol_answers_and_asks";
     let (adapter, node) = match (tools::installed("npm/@agentclientprotocol/codex-acp"), tools::node()) {
         (Ok(adapter), Ok(node)) => (adapter.join("node_modules/.bin/codex-acp"), node),
@@ -255,7 +255,7 @@ async fn an_agent_of_the_agent_client_protocol_answers_and_asks() {
         .await;
     client.inject(&job, 0, "SAY hello there").await;
     let events = client.until_complete(None).await;
-    // The adapter puts warnings of Codex before answers.
+    // The adapter prepends warnings of Codex to answers.
     assert!(answer(&events).as_str().unwrap().ends_with("hello there"), "{}", answer(&events));
     assert_eq!(end(&events).0, "completed");
     client.inject(&job, 0, "HANG").await;

@@ -1,6 +1,7 @@
-//! `claude`, by stream-json on both sides and the control protocol: one process a node.
+//! `claude`: Claude Code through stream-json in both directions and the control protocol, one process per node.
 //!
-//! A prompt counts as accepted when the agent names or repeats it with the injection's id, or says anything about it.
+//! A prompt counts as accepted when the agent names or repeats it with the injection's id, or sends any frame about
+//! it.
 
 mod conversation;
 mod turns;
@@ -21,7 +22,7 @@ pub(super) async fn run(spec: WorkerSpec, mut pipe: WorkerPipe) -> String {
     let pid = Some(program.pid());
     let conversation = Conversation::new(pid, spec.session.clone());
     let mut claude = Claude { program, conversation };
-    // It says nothing before its first prompt.
+    // Claude Code sends nothing before its first prompt.
     pipe.report(Report::Ready { pid, session: spec.session }).await;
     loop {
         tokio::select! {
@@ -86,7 +87,7 @@ impl Claude {
                 self.write(frame).await
             }
             Order::Steer { answer, .. } => {
-                // A second prompt is kept for the next turn: that would be an injection nobody knows of.
+                // Claude Code queues a second prompt for the next turn, which would then have no injection.
                 let _ = answer.send(Err("claude takes nothing while it runs; inject instead".to_owned()));
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! Claude Code needs an account, so that a script plays it: the frames are those of its documentation.
+//! Claude Code needs an account, so a script simulates it with the frames of its documentation.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn answer(events: &[Received]) -> &str {
 }
 
 #[tokio::test]
-async fn claude_answers_asks_is_interrupted_and_comes_back() {
+async fn claude_answers_requests_approval_and_resumes() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "claude", "program": ["sh", "-c", CLAUDE, "claude"] })).await;
@@ -83,7 +83,7 @@ async fn claude_answers_asks_is_interrupted_and_comes_back() {
 }
 
 #[tokio::test]
-async fn r16_a_question_that_nobody_answers_is_answered_with_no() {
+async fn unanswered_question_is_declined_on_timeout() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let launch = json!({

@@ -1,7 +1,7 @@
-//! `codex`, by `codex app-server`: one process and one conversation a node.
+//! `codex`: Codex through `codex app-server`, one process and one conversation per node.
 //!
-//! The injection's id goes along with the prompt and is kept in the conversation, so that after a crash the
-//! conversation itself says whether a prompt had arrived.
+//! The injection's id is sent with the prompt and stored in the conversation, so that after a crash the conversation
+//! shows whether a prompt had arrived.
 
 mod items;
 
@@ -75,15 +75,15 @@ struct Codex {
     peer: Peer,
     spec: WorkerSpec,
     thread: String,
-    /// The turn that runs.
+    /// The running turn.
     turn: Option<String>,
     /// The request that started it, until it is answered.
     starting: Option<u64>,
-    /// Whether a prompt was given whose turn has not ended.
+    /// True while the turn of a sent prompt has not ended.
     has_prompt: bool,
-    /// Whether it has to stop as soon as its id is known.
+    /// True if the turn must be interrupted as soon as its id is known.
     wants_stop: bool,
-    /// The questions that wait, by our keys: their ids.
+    /// Open questions: their request ids by our keys.
     questions: HashMap<u64, Value>,
     next_key: u64,
     steering: HashMap<u64, oneshot::Sender<Result<(), String>>>,
@@ -91,7 +91,7 @@ struct Codex {
     meter: TokenMeter,
 }
 
-/// What the conversation has used, and had used when the turn began.
+/// Token usage of the conversation, now and at the start of the turn.
 #[derive(Debug, Default)]
 struct TokenMeter {
     total: Option<Tokens>,
@@ -266,7 +266,7 @@ impl Codex {
                 ..Question::default()
             },
             "item/fileChange/requestApproval" => {
-                // The question does not say which changes; the item that was begun before does.
+                // The question does not contain the changes; the item that started before does.
                 let item = string_at(params, "/itemId").unwrap_or_default();
                 let changes = self.items.changes(&item);
                 let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
@@ -277,7 +277,7 @@ impl Codex {
                     ..Question::default()
                 }
             }
-            // Whatever else it wants to know fails closed.
+            // Any other request is rejected, so that it fails closed.
             _ => return self.peer.reject_method(&id, method).await,
         };
         let question = Question {
@@ -291,7 +291,7 @@ impl Codex {
         Ok(())
     }
 
-    /// Whether this is about a turn that another client of the conversation has started.
+    /// True if this is about a turn that another client of the conversation has started.
     fn is_of_other_turn(&self, params: &Value) -> bool {
         let Some(id) = string_at(params, "/turnId").or_else(|| string_at(params, "/turn/id")) else {
             return false;
@@ -303,7 +303,7 @@ impl Codex {
     }
 
     async fn handle_notification(&mut self, method: &str, params: &Value, pipe: &WorkerPipe) {
-        // The meter has to know what other turns have used.
+        // The meter has to count the usage of other turns.
         if method != "thread/tokenUsage/updated" && self.is_of_other_turn(params) {
             return;
         }
@@ -363,23 +363,23 @@ impl Codex {
 }
 
 impl TokenMeter {
-    /// A turn is about to begin.
+    /// Marks the start of a turn.
     fn start_turn(&mut self) {
         self.before = self.total;
     }
 
-    /// What the turn has used: what the conversation has, less what it had when the turn began.
+    /// Returns the usage of the turn: that of the conversation, minus its usage at the start of the turn.
     fn update(&mut self, params: &Value, turn: Option<&str>) -> Option<Tokens> {
         let usage = params.get("tokenUsage")?;
         let total = tokens(usage.get("total")?);
         self.total = Some(total);
-        // A conversation that is gone on with repeats what its last turn had used, also when the next has been asked for.
+        // A resumed conversation repeats the usage of its last turn, even after the next one was requested.
         let of = params.get("turnId").and_then(Value::as_str);
         if turn.is_none() || of.is_some_and(|of| Some(of) != turn) {
             self.before = Some(total);
             return None;
         }
-        // And where it does not, it has not said what it had used before.
+        // If it does not, its earlier usage is the total minus the last turn.
         let last = usage.get("last").map(tokens).unwrap_or_default();
         let before = *self.before.get_or_insert_with(|| subtract(total, last));
         Some(subtract(total, before))
@@ -405,7 +405,7 @@ fn subtract(all: Tokens, before: Tokens) -> Tokens {
     }
 }
 
-/// What became of a prompt, as the conversation that was gone on with tells.
+/// Reads the outcome of a prompt from a resumed conversation.
 fn prompt_outcome(resumed: &Value, injection: &str) -> PromptOutcome {
     let Some(turns) = resumed.pointer("/thread/turns").and_then(Value::as_array) else {
         return PromptOutcome::Unknown;

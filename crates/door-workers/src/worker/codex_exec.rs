@@ -1,4 +1,4 @@
-//! `codex-exec`, by `codex exec --json`: one process a turn. No pieces, no questions.
+//! `codex-exec`: Codex through `codex exec --json`, one process per turn, without deltas and questions.
 
 use std::ffi::OsString;
 
@@ -10,11 +10,11 @@ use super::rpc::{number_at, string_at, tail};
 use super::{AgentActivity, Report, WorkerPipe, WorkerSpec};
 use crate::wire::event::{Change, Tokens, TurnStatus};
 
-/// How much of a command's output is told.
+/// Maximum of a command's output in a report.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// A conversation, and what it has used: Codex tells that of the whole conversation after each turn. Both are written
-/// down together, as `thread#tokens`.
+/// A conversation and its token usage, stored together as `thread#tokens`. Codex reports the usage of the whole
+/// conversation after each turn.
 #[derive(Debug, Clone)]
 struct Session {
     thread: String,
@@ -55,11 +55,11 @@ fn arguments(spec: &WorkerSpec, session: Option<&Session>, content: &str) -> Vec
     if let Some(model) = &spec.launch.model {
         args.extend(["-m".into(), model.into()]);
     }
-    // Going on with a conversation keeps what it may do.
+    // A resumed conversation keeps its sandbox mode.
     if let (Some(sandbox), None) = (&spec.launch.sandbox, session) {
         args.extend(["-s".into(), sandbox.into()]);
     }
-    // A prompt is a prompt, also when it begins with a dash.
+    // After `--`, a prompt that starts with a dash is not an option.
     args.extend(["--".into(), content.into()]);
     args
 }
@@ -74,7 +74,7 @@ async fn turn(
         Ok(program) => program,
         Err(error) => return (TurnStatus::Failed, Some(error)),
     };
-    // With an open stdin it would wait for more of the prompt.
+    // With an open stdin, Codex would wait for more of the prompt.
     program.send_prompt(String::new());
     let mut failure = None;
     let mut is_complete = false;
@@ -104,7 +104,7 @@ async fn turn(
                 if let Some(session) = session {
                     session.used = all.total_tokens;
                 }
-                // The parts are told where they are those of this turn.
+                // The parts are only known for the first turn of a conversation.
                 let parts = if before == 0 { all } else { Tokens::default() };
                 pipe.report(Report::Usage(Tokens { total_tokens, ..parts })).await;
             }

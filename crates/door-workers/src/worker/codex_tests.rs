@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn the_conversation_says_what_became_of_a_prompt() {
+fn resumed_conversation_shows_prompt_outcome() {
     let resumed = json!({ "thread": { "turns": [
         { "status": "completed", "items": [
             { "type": "userMessage", "clientId": "one" }, { "type": "agentMessage", "text": "1" },
@@ -21,7 +21,7 @@ fn the_conversation_says_what_became_of_a_prompt() {
 }
 
 #[test]
-fn a_remark_does_not_take_the_place_of_the_answer() {
+fn commentary_does_not_replace_final_answer() {
     let mut items = Items::default();
     let message = |text: &str, phase: &str| json!({ "item": { "type": "agentMessage", "id": "m", "text": text, "phase": phase } });
     assert_eq!(
@@ -36,7 +36,7 @@ fn a_remark_does_not_take_the_place_of_the_answer() {
 }
 
 #[test]
-fn what_earlier_turns_had_used_is_not_counted_again_after_a_conversation_was_gone_on_with() {
+fn resumed_conversation_excludes_earlier_tokens() {
     let update = |turn: &str, total: u64, last: u64| {
         let usage = json!({ "total": { "totalTokens": total }, "last": { "totalTokens": last } });
         json!({ "threadId": "t", "turnId": turn, "tokenUsage": usage })
@@ -44,7 +44,7 @@ fn what_earlier_turns_had_used_is_not_counted_again_after_a_conversation_was_gon
     let used = |tokens: Option<Tokens>| tokens.map(|tokens| tokens.total_tokens);
     let mut meter = TokenMeter::default();
     meter.start_turn();
-    // The next turn has been asked for, and its id is not known yet.
+    // The next turn was requested, and its id is not known yet.
     assert_eq!(used(meter.update(&update("old", 100, 100), None)), None);
     assert_eq!(used(meter.update(&update("old", 100, 100), Some("new"))), None);
     assert_eq!(used(meter.update(&update("new", 130, 30), Some("new"))), Some(30));

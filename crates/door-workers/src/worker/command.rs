@@ -1,6 +1,7 @@
-//! `command`: any program, one process a turn. Its prompt is on stdin or the last argument, its output the answer.
+//! `command`: any program, one process per turn, with the prompt on stdin or as its last argument. Its output is the
+//! answer.
 //!
-//! Whatever it prints is text of the answer, also where it looks like one of our own events.
+//! All output is text of the answer, even a line that looks like an event of the router.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `echo`: answers with what it was asked. For tests and measurements.
+//! `echo`: returns its prompt as the answer. For tests and measurements.
 
 use std::time::Duration;
 

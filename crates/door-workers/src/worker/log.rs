@@ -1,4 +1,4 @@
-//! What a worker's process writes to stderr, kept within bounds.
+//! Log of a worker's stderr, with a size limit and rotation.
 
 use parking_lot::Mutex;
 use switchboard_sys::clock::Clock;
@@ -6,16 +6,16 @@ use switchboard_sys::files::Dir;
 
 use crate::wire::format_timestamp;
 
-/// How large a log grows before it is put aside; one older file is kept beside it.
+/// Size at which a log is rotated; one older file is retained.
 const FILE_CAP: u64 = 256 << 10;
 
-/// How much is kept of a line.
+/// Maximum of a line in the log.
 const LINE_CAP: usize = 4 << 10;
 
-/// How much of a line stands in an event.
+/// Maximum of a line in an event.
 const QUOTE_CAP: usize = 300;
 
-/// The log of one node.
+/// Stderr log of one node.
 #[derive(Debug)]
 pub(crate) struct WorkerLog {
     folder: Dir,
@@ -29,7 +29,7 @@ impl WorkerLog {
         Self { folder, name: file_name(node), clock, last: Mutex::default() }
     }
 
-    /// Notes a line, which may hold anything.
+    /// Appends a line, which may contain any bytes; removes control characters.
     pub(crate) fn append_line(&self, line: &[u8]) {
         let line = String::from_utf8_lossy(&line[..line.len().min(LINE_CAP)]);
         let line: String = line.chars().filter(|char| !char.is_control()).collect();
@@ -45,7 +45,7 @@ impl WorkerLog {
         }
     }
 
-    /// The last line, short enough to be quoted; forgotten with that.
+    /// Returns and clears the last line, short enough to quote.
     pub(crate) fn drain_last_line(&self) -> Option<String> {
         self.last.lock().take()
     }
@@ -60,13 +60,13 @@ impl WorkerLog {
     }
 }
 
-/// Whether a file in the folder of a job is a log, or one that was put aside.
+/// True for the name of a log or a rotated log in the folder of a job.
 pub(crate) fn is_log_file(name: &str) -> bool {
     let node = name.strip_suffix(".1").unwrap_or(name).strip_suffix(".log");
     node.is_some_and(|node| node.starts_with("node-"))
 }
 
-/// The name of a node's log in the folder of its job.
+/// Returns the name of a node's log in the folder of its job.
 fn file_name(node: u32) -> String {
     format!("node-{node}.log")
 }

@@ -1,20 +1,21 @@
-//! Agents with a process for each turn: waiting for the next prompt, and hearing a program that takes nothing more.
+//! Agents with one process per turn: the wait for the next prompt, and the output of a program that accepts no
+//! further input.
 
 use super::program::Program;
 use super::{Order, WorkerPipe};
 
-/// What comes of a program that runs.
+/// Event of a running program.
 pub(super) enum ProgramEvent {
     /// A line of its output.
     Line(Vec<u8>),
-    /// There is no more of that.
+    /// The end of its output.
     End,
-    /// The turn is to stop.
+    /// The turn was interrupted.
     Stopped,
 }
 
 impl WorkerPipe {
-    /// The next prompt; nothing when the worker is to end.
+    /// Waits for the next prompt; `None` when the worker must stop.
     pub(super) async fn next_prompt(&mut self) -> Option<String> {
         loop {
             let order = tokio::select! {
@@ -29,7 +30,7 @@ impl WorkerPipe {
         }
     }
 
-    /// What comes next of a program that has its prompt.
+    /// Waits for the next event of a program that has its prompt.
     pub(super) async fn next_event(&mut self, program: &mut Program) -> ProgramEvent {
         loop {
             let order = tokio::select! {

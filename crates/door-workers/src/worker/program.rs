@@ -1,4 +1,4 @@
-//! An agent's process: started with a known environment, heard line by line, ended with all that it started.
+//! Process of an agent: started with a controlled environment, read line by line, stopped with its process group.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use super::{WorkerLog, WorkerSpec, default_program};
 use crate::lines::{Line, Lines};
 use crate::wire::command::AgentKind;
 
-/// The longest line that is read of an agent: a diff of a large file fits.
+/// Longest line that is read from an agent: a diff of a large file fits.
 const MAX_LINE: usize = 16 << 20;
 
-/// How long a process that closed its stdout may take to end, and its stderr to be read.
+/// Time limit for a process that closed its stdout to exit, and for its stderr to be drained.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// An agent's process.
+/// A running process of an agent.
 #[derive(Debug)]
 pub(super) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: ChildStdout,
     lines: Lines,
-    /// Until when there is something to be read, once the process has ended: something else may hold its stdout.
+    /// Deadline for reading after the process has exited, because another process may hold its stdout open.
     read_by: Option<Instant>,
     stderr_task: JoinHandle<()>,
     spec: WorkerSpec,
 }
 
 impl Program {
-    /// Starts the seat's program, or the agent's usual one where none was named, with these arguments.
+    /// Starts the program of the spec, or the agent's default, with these arguments.
     pub(super) async fn start(spec: &WorkerSpec, args: Vec<OsString>) -> Result<Self, String> {
         let launch = &spec.launch;
         let mut argv: Vec<OsString> = launch.program.iter().map(OsString::from).collect();
@@ -57,7 +57,7 @@ impl Program {
         for (name, value) in &launch.env {
             spawn = spawn.env(name, value);
         }
-        // What it does with our command line it does as the agent that it is, whatever the job's own variables say.
+        // `switchboard` commands of the program run as this agent, whatever the job's own variables contain.
         spawn = spawn.for_agent(LaunchKind::Worker, spec.name.as_str());
         let mut child = spawn.start(spec.guard.as_ref()).await.map_err(|error| {
             match std::error::Error::source(&error) {
@@ -95,21 +95,20 @@ impl Program {
         written.await.map_err(|error| format!("it does not read: {error}"))
     }
 
-    /// Writes a prompt and ends the program's stdin, while the program is heard: one that answers while it reads
-    /// would otherwise wait for us, and we for it.
+    /// Writes a prompt and closes stdin, in a task of its own: a program that answers while it reads would otherwise
+    /// deadlock with the router.
     pub(super) fn send_prompt(&mut self, prompt: String) {
         if let Some(mut stdin) = self.stdin.take() {
             tokio::spawn(async move {
                 if let Err(error) = stdin.write_all(prompt.as_bytes()).await {
-                    // One that does not want to read may still answer.
+                    // A program that does not read its prompt may still answer.
                     tracing::debug!(%error, "a program did not take its prompt");
                 }
             });
         }
     }
 
-    /// The next line of the program's stdout; none at its end, or a moment after the end of the program. Can be cancelled
-    /// and called again.
+    /// Returns the next line of stdout; `None` at its end, or shortly after the program has exited. Cancel safe.
     pub(super) async fn line(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.lines.next() {
@@ -138,7 +137,7 @@ impl Program {
         }
     }
 
-    /// Waits for the end of a program that has closed its stdout; says how it ended and whether well.
+    /// Waits for the exit of a program that has closed its stdout; returns whether it succeeded, and how it ended.
     pub(super) async fn wait_exit(mut self) -> (bool, String) {
         self.stdin = None;
         let ended = timeout(DRAIN_TIMEOUT, self.child.wait()).await;
@@ -150,7 +149,7 @@ impl Program {
         }
     }
 
-    /// Ends the program and all that it started.
+    /// Stops the program and its process group.
     pub(super) async fn stop(mut self) -> String {
         self.stdin = None;
         let ended = self.child.stop(self.spec.grace).await;
@@ -162,7 +161,7 @@ impl Program {
     }
 }
 
-/// Logs what the program writes to stderr.
+/// Logs the program's stderr.
 async fn log_stderr(mut stderr: ChildStderr, log: Arc<WorkerLog>) {
     let mut lines = Lines::new(64 << 10);
     while let Ok(true) = lines.read(&mut stderr).await {
@@ -178,7 +177,7 @@ async fn log_stderr(mut stderr: ChildStderr, log: Arc<WorkerLog>) {
     }
 }
 
-/// The variables by which an agent finds its account and its settings.
+/// Returns the environment variables with the agent's account and settings.
 fn account_variables(agent: AgentKind) -> &'static [&'static str] {
     match agent {
         AgentKind::Codex | AgentKind::CodexExec => &["CODEX_*", "OPENAI_*"],

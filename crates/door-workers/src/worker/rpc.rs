@@ -1,4 +1,4 @@
-//! JSON-RPC over a program's lines, as Codex and the Agent Client Protocol have it.
+//! JSON-RPC over a program's lines, as Codex and the Agent Client Protocol use it.
 
 use std::collections::VecDeque;
 
@@ -6,24 +6,24 @@ use serde_json::{Map, Value, json};
 
 use super::program::Program;
 
-/// What the other end says.
+/// A message of the peer.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// It asks, and waits.
+    /// A request that expects a response.
     Request { id: Value, method: String, params: Value },
-    /// It tells.
+    /// A notification.
     Notification { method: String, params: Value },
-    /// It answers a request of ours.
+    /// A response to our request.
     Response { id: u64, result: Result<Value, String> },
 }
 
-/// The other end.
+/// The peer process.
 pub(super) struct Peer {
     program: Program,
-    /// Codex leaves the version out; the Agent Client Protocol wants it.
+    /// True if messages carry `jsonrpc`: Codex omits it, the Agent Client Protocol requires it.
     has_version: bool,
     next: u64,
-    /// Said while an answer was waited for.
+    /// Messages received while `call` waited for its response.
     stash: VecDeque<Message>,
 }
 
@@ -40,7 +40,7 @@ impl Peer {
         self.program
     }
 
-    /// Asks; the answer comes by [`Peer::next`] with the id that is returned.
+    /// Sends a request and returns its id; [`Peer::next`] returns the response.
     pub(super) async fn request(&mut self, method: &str, params: Value) -> Result<u64, String> {
         self.next += 1;
         let id = self.next;
@@ -48,7 +48,7 @@ impl Peer {
         Ok(id)
     }
 
-    /// Asks and waits for the answer. What else is said meanwhile comes by [`Peer::next`] later.
+    /// Sends a request and waits for its response. Buffers other messages for [`Peer::next`].
     pub(super) async fn call(&mut self, method: &str, params: Value) -> Result<Value, String> {
         let asked = self.request(method, params).await?;
         let mut stash = std::mem::take(&mut self.stash);
@@ -71,14 +71,13 @@ impl Peer {
         self.write(json!({ "id": id, "result": result })).await
     }
 
-    /// Says that a request is none that we answer.
+    /// Rejects a request whose method is not supported.
     pub(super) async fn reject_method(&mut self, id: &Value, method: &str) -> Result<(), String> {
         let error = json!({ "code": -32601, "message": format!("{method} is not supported") });
         self.write(json!({ "id": id, "error": error })).await
     }
 
-    /// What the other end says next; nothing once it has ended. Lines that are no messages are passed over. Can be
-    /// cancelled and called again.
+    /// Returns the next message; `None` after the peer has exited. Skips lines that are not messages. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<Message> {
         if let Some(message) = self.stash.pop_front() {
             return Some(message);
@@ -101,7 +100,7 @@ impl Peer {
     }
 }
 
-/// A message that has a method is a request or a notification; otherwise it is a response.
+/// Parses a message: one with a method is a request or a notification, otherwise a response.
 fn parse_message(mut fields: Map<String, Value>) -> Option<Message> {
     let id = fields.remove("id").filter(|id| !id.is_null());
     let params = fields.remove("params").unwrap_or_default();
@@ -127,17 +126,17 @@ fn error_text(error: &Value) -> String {
     }
 }
 
-/// The text at a place in a value.
+/// Returns the string at a JSON pointer.
 pub(super) fn string_at(value: &Value, pointer: &str) -> Option<String> {
     value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The number at a place in a value.
+/// Returns the number at a JSON pointer.
 pub(super) fn number_at(value: &Value, pointer: &str) -> Option<u64> {
     value.pointer(pointer).and_then(Value::as_u64)
 }
 
-/// The end of a text that may be long.
+/// Returns the end of a text, at most this many bytes.
 pub(super) fn tail(text: &str, most: usize) -> String {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {

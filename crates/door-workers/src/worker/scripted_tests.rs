@@ -1,4 +1,4 @@
-//! Agents that do what real ones seldom do, as scripts.
+//! Scripted agents with behaviour that real ones seldom show.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::config::Config;
 use crate::test_router::{Rig, TIMEOUT, names};
 
-/// Codex, but for what it does with what is added to a turn: nothing.
+/// Codex, except that it does not answer `turn/steer`.
 const DEAF_CODEX: &str = r#"
 import sys, json
 def out(value): print(json.dumps(value), flush=True)
@@ -25,7 +25,7 @@ for line in sys.stdin:
         out({"method": "turn/completed", "params": {"threadId": "t", "turn": {"id": "u", "status": "interrupted"}}})
 "#;
 
-/// An agent whose first word about a prompt is a question.
+/// An agent whose first message about a prompt is a question.
 const ASKING_ACP: &str = r#"
 import sys, json
 def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
@@ -44,7 +44,7 @@ for line in sys.stdin:
 "#;
 
 #[tokio::test]
-async fn an_agent_that_does_not_say_whether_it_was_added_to_does_not_hold_up_its_client() {
+async fn unconfirmed_steering_times_out() {
     let rig = Rig::with(Config { steer: Duration::from_millis(20), ..Config::default() }).await;
     let mut client = rig.client();
     let job =
@@ -58,7 +58,7 @@ async fn an_agent_that_does_not_say_whether_it_was_added_to_does_not_hold_up_its
     rig.close().await;
 }
 
-/// Says that it has used as many tokens as can be said, and asks as often as it is told to.
+/// Reports the maximum of tokens, and asks as many questions as its prompt requests.
 const BOUNDLESS: &str = r#"
 import sys, json
 def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
@@ -81,7 +81,7 @@ for line in sys.stdin:
 "#;
 
 #[tokio::test]
-async fn r14_an_agent_that_has_used_more_than_can_be_counted_is_over_its_budget() {
+async fn token_overflow_exceeds_budget() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let program = ["python3", "-c", BOUNDLESS];
@@ -100,7 +100,7 @@ async fn r14_an_agent_that_has_used_more_than_can_be_counted_is_over_its_budget(
 }
 
 #[tokio::test]
-async fn r16_an_agent_that_asks_without_end_is_told_no() {
+async fn excess_questions_are_declined() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "acp", "program": ["python3", "-c", BOUNDLESS] })).await;
@@ -108,7 +108,7 @@ async fn r16_an_agent_that_asks_without_end_is_told_no() {
     for _ in 0..64 {
         client.next_of("approval_required").await;
     }
-    // Each of the others has its answer already.
+    // Each of the others has been decided already.
     let open = client.request("approvals_list", json!({ "job_id": job })).await;
     let open = open.data["approvals"].as_array().unwrap().clone();
     assert_eq!(open.len(), 64);
@@ -120,7 +120,7 @@ async fn r16_an_agent_that_asks_without_end_is_told_no() {
 }
 
 #[tokio::test]
-async fn whoever_asks_about_a_prompt_has_accepted_it() {
+async fn question_implies_acceptance() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "acp", "program": ["python3", "-c", ASKING_ACP] })).await;
@@ -133,7 +133,7 @@ async fn whoever_asks_about_a_prompt_has_accepted_it() {
         }
     }
     assert_eq!(events, ["inject_delivered", "turn_started", "approval_required"]);
-    // The hub has been told as well: it is nobody's to hand over again.
+    // The hub has the outcome as well, and does not redeliver it.
     let receipt = timeout(TIMEOUT, rig.hub.wait_until_settled(id.parse().unwrap())).await.unwrap().unwrap();
     assert_eq!(receipt.deliveries[0].state.as_str(), "seen");
     let asked = client.request("approvals_list", json!({})).await;
@@ -146,7 +146,7 @@ async fn whoever_asks_about_a_prompt_has_accepted_it() {
 }
 
 #[tokio::test]
-async fn a_turn_ends_with_its_program_whatever_that_has_left_running() {
+async fn turn_ends_with_program_despite_children() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let program = ["sh", "-c", "sleep 1000 & echo hi"];
@@ -160,7 +160,7 @@ async fn a_turn_ends_with_its_program_whatever_that_has_left_running() {
 }
 
 #[tokio::test]
-async fn it_is_told_why_a_node_is_down() {
+async fn down_node_reports_reason() {
     let config = Config { restart: Duration::from_millis(1), restarts: 0, ..Config::default() };
     let rig = Rig::with(config).await;
     let mut client = rig.client();
@@ -172,7 +172,7 @@ async fn it_is_told_why_a_node_is_down() {
     rig.close().await;
 }
 
-/// Codex in whose conversation another client has a turn that begins and ends beside ours.
+/// Codex in whose conversation another client runs a turn beside ours.
 const SHARED_CODEX: &str = r#"
 import sys, json
 def out(value): print(json.dumps(value), flush=True)
@@ -199,7 +199,7 @@ for line in sys.stdin:
 "#;
 
 #[tokio::test]
-async fn codex_turns_of_others_answer_no_injection() {
+async fn codex_ignores_turns_of_other_clients() {
     let rig = Rig::new().await;
     let mut client = rig.client();
     let job =

@@ -1,6 +1,6 @@
-//! What the real Codex said, once: the same turns without it.
+//! Recorded transcripts of the real Codex, replayed without it.
 //!
-//! `RECORD_TRANSCRIPTS=1` makes the first of the tests write the transcripts anew, with the program that is installed.
+//! `RECORD_TRANSCRIPTS=1` makes the first test record them again with the installed program.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::test_router::{Rig, names};
 struct Scenario {
     name: &'static str,
     prompts: &'static [&'static str],
-    /// What is answered to questions, one after the other.
+    /// Decisions on the questions, in order.
     decisions: &'static [&'static str],
     settings: fn() -> Value,
-    /// For each prompt: what is told of it, but for the pieces of its answer, the answer, and how it ended.
+    /// For each prompt: the events except deltas, the answer, and the status.
     turns: &'static [(&'static [&'static str], Option<&'static str>, &'static str)],
 }
 
@@ -85,7 +85,7 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Runs a scenario with a program, and holds what is told against what is expected.
+/// Runs a scenario with a program, and compares the events with the expected ones.
 async fn run(scenario: &Scenario, rig: Rig, launch: Value) {
     let mut client = rig.client();
     let job = client.launch(launch).await;
@@ -140,7 +140,7 @@ fn with(mut launch: Value, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn codex_does_what_the_transcripts_say() {
+async fn codex_matches_transcripts() {
     let codex = match tools::installed("npm/@openai/codex") {
         Ok(folder) => folder.join("node_modules/.bin/codex").display().to_string(),
         Err(reason) => return tools::skip("codex_does_what_the_transcripts_say", &reason),
@@ -167,7 +167,7 @@ async fn codex_does_what_the_transcripts_say() {
 }
 
 #[tokio::test]
-async fn the_transcripts_are_understood_without_codex() {
+async fn transcripts_replay_without_codex() {
     for scenario in SCENARIOS {
         let launch = json!({ "agent": "codex", "program": player("replay", &transcript(scenario)) });
         run(scenario, Rig::new().await, with(launch, (scenario.settings)())).await;

@@ -1,4 +1,4 @@
-//! Payloads in the words of the older router, for their schemas. They are read as ours, under other names.
+//! Payloads of the legacy dialect, for their schemas. They are parsed as current payloads under other field names.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,42 +6,42 @@ use serde_json::Value;
 
 use super::AgentKind;
 
-/// Payload of `swarm_launch`. It may have what `launch` has as well.
+/// Payload of `swarm_launch`. All fields of `launch` are accepted as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwarmLaunch {
-    /// How many nodes, 1 to 64; one without it.
+    /// How many nodes, 1 to 64; default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
-    /// The first prompt of every node; none where it is blank.
+    /// The first prompt of every node; ignored if blank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// Standing instructions, for agents that take them.
+    /// Standing instructions, for agents that support them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_md_content: Option<String>,
-    /// `local`, or left out.
+    /// `local`, or omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// What to run on each node.
+    /// The agent to run on each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentKind>,
-    /// Where the agent stands otherwise; `codex` without either.
+    /// Parameters that can name the agent instead; default `codex`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_params: Option<ProviderParams>,
 }
 
-/// The parameters of a provider, as far as they are looked at.
+/// The supported parameters of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderParams {
-    /// What to run on each node.
+    /// The agent to run on each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_mode: Option<WorkerMode>,
-    /// The model, for agents that let it be chosen.
+    /// The model, for agents that support a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What an agent may do unasked, in its own words. Not of a client without a token.
+    /// Sandbox mode in the agent's terms. Refused for a client without a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_mode: Option<String>,
-    /// When an agent asks, in its own words. Not of a client without a token.
+    /// Approval policy in the agent's terms. Refused for a client without a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_policy: Option<String>,
 }
@@ -52,15 +52,15 @@ pub struct ProviderParams {
 pub enum WorkerMode {
     /// An agent.
     Agent(AgentKind),
-    /// The older router's word for `echo`.
+    /// The legacy name of `echo`.
     Mock(Mock),
 }
 
-/// The word `mock`.
+/// The value `mock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mock {
-    /// The word `mock`.
+    /// The value `mock`.
     Mock,
 }
 
@@ -71,15 +71,15 @@ pub struct SwarmRef {
     pub swarm_id: String,
 }
 
-/// Payload of `approve_execution`, with one of the two answers.
+/// Payload of `approve_execution`, with one of the two decisions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApproveExecution {
-    /// Which approval, from `approval_required`.
+    /// The approval id from `approval_required`.
     pub call_id: String,
-    /// Yes or no.
+    /// True to accept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<bool>,
-    /// The answer in more words. What is none of ours is read by `approved`.
+    /// The decision. If it is not a known value, `approved` decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Value>,
 }

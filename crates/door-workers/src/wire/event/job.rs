@@ -1,4 +1,4 @@
-//! How jobs and their nodes are.
+//! Events about jobs and nodes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,41 +8,41 @@ use super::EventNode;
 /// Data of `node_status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeStatus {
-    /// Which node.
+    /// The node.
     #[serde(flatten)]
     pub node: EventNode,
-    /// How it is.
+    /// Its state.
     pub status: NodeState,
-    /// What it is busy with. Written before the agent is given the prompt.
+    /// The running injection. Logged before the prompt is sent to the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injection_id: Option<String>,
-    /// How many injections wait.
+    /// Number of queued injections.
     pub queued: usize,
-    /// More, for people.
+    /// Human-readable detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// How a node is.
+/// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// Its process starts.
+    /// The worker process is starting.
     Starting,
-    /// It waits for an injection.
+    /// The node waits for an injection.
     Idle,
     /// A turn runs.
     Busy,
-    /// Its process has ended, and is started again with the next injection or after a pause.
+    /// The worker process has exited; it restarts after a backoff or with the next injection.
     Down,
-    /// Its process has ended too often.
+    /// The worker process has exited too often.
     Failed,
-    /// The job is over.
+    /// The job was terminated.
     Terminated,
 }
 
 impl NodeState {
-    /// The word for it.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -58,15 +58,15 @@ impl NodeState {
 /// Data of `worker_exited`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerExited {
-    /// Which node.
+    /// The node.
     #[serde(flatten)]
     pub node: EventNode,
-    /// How.
+    /// How the process ended.
     pub reason: String,
-    /// The last line it wrote to stderr.
+    /// The last line on stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
-    /// In how many milliseconds it is started again; not at all without it.
+    /// Milliseconds until the restart; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_in_ms: Option<u64>,
 }
@@ -74,74 +74,74 @@ pub struct WorkerExited {
 /// Data of `job_launched`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobLaunched {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// Who asked.
+    /// The client that launched the job.
     pub client: String,
     /// The job.
     #[serde(flatten)]
     pub job: JobInfo,
 }
 
-/// A job, as it is told of.
+/// A job in events and answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobInfo {
     /// Its id.
     pub job_id: String,
-    /// Its id once more, for those who launched it in the older router's words.
+    /// The job id again, if the launch used the legacy dialect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm_id: Option<String>,
-    /// What runs on its nodes.
+    /// The agent of its nodes.
     pub agent: String,
-    /// Who launched it.
+    /// The owner of the launch.
     pub owner: String,
     /// `running` or `terminated`.
     pub status: String,
     /// When it was launched.
     pub launched_at: String,
-    /// What it has used so far.
+    /// Tokens used so far.
     pub total_tokens: u64,
     /// Its nodes.
     pub nodes: Vec<NodeInfo>,
 }
 
-/// A node, as it is told of.
+/// A node in events and answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeInfo {
     /// Its number.
     pub node_id: u32,
-    /// Its name as an agent of the hub.
+    /// Its agent name in the hub.
     pub agent_name: String,
-    /// How it is.
+    /// Its state.
     pub status: NodeState,
-    /// Why, where there is more to say, for instance why it is down.
+    /// Human-readable detail of the state, for example why the worker is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// How many injections wait.
+    /// Number of queued injections.
     pub queued: usize,
-    /// What it is busy with.
+    /// The running injection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injection_id: Option<String>,
-    /// Its process.
+    /// Its process id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Where it works.
+    /// Its working folder.
     pub cwd: String,
-    /// How many turns it has ended.
+    /// Number of finished turns.
     pub turns: u64,
 }
 
 /// Data of `job_terminated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobTerminated {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
     /// The job.
     pub job_id: String,
-    /// The job once more, for those who launched it in the older router's words.
+    /// The job id again, if the launch used the legacy dialect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm_id: Option<String>,
-    /// What it has used.
+    /// Tokens used.
     pub total_tokens: u64,
 }
 
@@ -150,25 +150,25 @@ pub struct JobTerminated {
 pub struct BudgetExceeded {
     /// The job.
     pub job_id: String,
-    /// What it has used.
+    /// Tokens used.
     pub total_tokens: u64,
-    /// What it may use.
+    /// The token budget.
     pub limit: u64,
 }
 
 /// Data of `jobs_list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobsList {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// The jobs, the oldest first.
+    /// The jobs, oldest first.
     pub jobs: Vec<JobInfo>,
 }
 
 /// Data of `job_status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobStatusReply {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
     /// The job.
     #[serde(flatten)]

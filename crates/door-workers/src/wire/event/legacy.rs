@@ -1,4 +1,4 @@
-//! Events in the words of the older router, for their schemas. They are made from ours at the edge of a session.
+//! Events of the legacy dialect, for their schemas. The session translates current events into them.
 
 use std::collections::BTreeMap;
 
@@ -8,74 +8,74 @@ use serde::{Deserialize, Serialize};
 use super::{ApprovalRequired, ApprovalResolved, JobInfo};
 use crate::wire::command::AgentKind;
 
-/// What a client hears that speaks the older router's words, where that is not what others hear.
+/// Events that differ in the legacy dialect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", content = "data", rename_all = "snake_case")]
 pub enum LegacyEvent {
-    /// A job has begun: the answer to `swarm_launch`.
+    /// Answer to `swarm_launch`: a job was launched.
     SwarmLaunched(Swarm),
-    /// The answer to `swarm_list`.
+    /// Answer to `swarm_list`.
     SwarmList(SwarmList),
-    /// The answer to `swarm_status`.
+    /// Answer to `swarm_status`.
     SwarmStatus(Swarm),
-    /// A job has ended: the answer to `swarm_terminate`.
+    /// Answer to `swarm_terminate`: a job was terminated.
     SwarmTerminated(SwarmTerminated),
-    /// The agent asks whether it may.
+    /// The agent asks for an approval.
     ExecApprovalRequired(Box<ExecApproval>),
-    /// The agent has its answer: the answer to `approve_execution`.
+    /// Answer to `approve_execution`: an approval was decided.
     ExecApprovalResolved(ExecApprovalResolved),
-    /// The answer to `queue_list`.
+    /// Answer to `queue_list`.
     QueueList(Queue),
-    /// The same list, without a request's id.
+    /// The same list without a request id.
     QueueUpdated(Queue),
-    /// The answer to `approvals_list`.
+    /// Answer to `approvals_list`.
     ApprovalsList(Approvals),
 }
 
 /// Data of `swarm_launched` and `swarm_status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Swarm {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
     /// The job.
     pub swarm_id: String,
     /// The job.
     pub job_id: String,
-    /// How many nodes.
+    /// Number of nodes.
     pub node_count: usize,
     /// `running` or `terminated`.
     pub status: String,
-    /// Where it runs: `local`.
+    /// The provider: `local`.
     pub provider: String,
-    /// What runs on its nodes.
+    /// The agent of its nodes.
     pub agent_runtime: String,
 }
 
 /// Data of `swarm_list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwarmList {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// The jobs by their ids.
+    /// The jobs by id.
     pub swarms: BTreeMap<String, ListedSwarm>,
 }
 
 /// A job in `swarm_list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedSwarm {
-    /// The job as others are told of it.
+    /// The job in the current dialect.
     #[serde(flatten)]
     pub job: JobInfo,
-    /// How many nodes.
+    /// Number of nodes.
     pub node_count: usize,
-    /// Where it runs: `local`.
+    /// The provider: `local`.
     pub provider: String,
 }
 
 /// Data of `swarm_terminated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwarmTerminated {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
     /// The job.
     pub swarm_id: String,
@@ -83,98 +83,98 @@ pub struct SwarmTerminated {
     pub job_id: String,
 }
 
-/// Data of `exec_approval_required`, and an approval that waits.
+/// Data of `exec_approval_required`, and an open approval in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecApproval {
-    /// The question as others are told of it.
+    /// The approval in the current dialect.
     #[serde(flatten)]
     pub required: ApprovalRequired,
-    /// What to answer to.
+    /// The approval id.
     pub call_id: String,
-    /// Decisions that `approve_execution` takes.
+    /// Decisions that `approve_execution` accepts.
     pub available_decisions: Vec<String>,
 }
 
 /// Data of `exec_approval_resolved`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecApprovalResolved {
-    /// The answer as others are told of it.
+    /// The decision in the current dialect.
     #[serde(flatten)]
     pub resolved: ApprovalResolved,
-    /// What was answered.
+    /// The approval id.
     pub call_id: String,
-    /// Whether the agent may.
+    /// True if the decision allows the action.
     pub approved: bool,
 }
 
 /// Data of `queue_list` and `queue_updated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Queue {
-    /// As asked.
+    /// The request id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Those that wait, in the order in which they will run.
+    /// Queued injections in the order in which they will run.
     pub items: Vec<QueueItem>,
 }
 
-/// An injection that waits.
+/// A queued injection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueItem {
-    /// The injection.
+    /// The injection id.
     pub queue_id: String,
-    /// As asked.
+    /// The request id.
     pub request_id: String,
     /// The job.
     pub target_swarm_id: String,
-    /// `nodes`.
+    /// Always `nodes`.
     pub selector: String,
     /// The node.
     pub nodes: Vec<u32>,
-    /// Its first line.
+    /// First line of the prompt.
     pub content: String,
 }
 
 /// Data of `approvals_list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approvals {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// A number that grows.
+    /// A version number that grows with every change.
     pub approvals_version: u64,
-    /// Those that wait, by job and node.
+    /// Open approvals by job and node.
     pub approvals: BTreeMap<String, BTreeMap<String, Vec<ExecApproval>>>,
 }
 
 /// Data of `providers_list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProvidersList {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// Where workers can run.
+    /// The providers.
     pub providers: Vec<Provider>,
 }
 
 /// Data of `project_list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProjectList {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
     /// Projects by id: always empty.
     pub projects: BTreeMap<String, String>,
 }
 
-/// Where workers can run, and what a launch there takes.
+/// A provider and its launch options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Provider {
-    /// What `swarm_launch` calls it in `provider`.
+    /// Its id, used as `provider` of `swarm_launch`.
     pub id: String,
-    /// For people.
+    /// Human-readable name.
     pub label: String,
     /// Its kind.
     pub backend: String,
-    /// What the parameters are where a launch leaves them out.
+    /// Default values of the parameters.
     pub defaults: BTreeMap<String, String>,
-    /// The parameters that `provider_params` takes.
+    /// The supported parameters of `provider_params`.
     pub launch_fields: Vec<ProviderField>,
 }
 
@@ -183,21 +183,21 @@ pub struct Provider {
 pub struct ProviderField {
     /// Its name.
     pub key: String,
-    /// For people.
+    /// Human-readable name.
     pub label: String,
-    /// How it is chosen: `select`.
+    /// Input kind: `select`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its value where a launch leaves it out.
+    /// Its default value.
     pub default: String,
-    /// Its values.
+    /// Its possible values.
     pub options: Vec<ProviderOption>,
 }
 
 /// A value of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderOption {
-    /// For people.
+    /// Human-readable name.
     pub label: String,
     /// The value.
     pub value: AgentKind,

@@ -1,4 +1,4 @@
-//! Answers to commands, and what is for one client alone.
+//! Answers to commands, and events for one client alone.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,48 +8,48 @@ use super::{ApprovalRequired, Injection, InjectionRef};
 /// Data of `hello`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HelloReply {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// The program.
+    /// The server's name.
     pub server: String,
     /// Its version.
     pub version: String,
-    /// The protocols it speaks.
+    /// The supported protocols.
     pub protocols: Vec<String>,
-    /// The commands it knows.
+    /// The supported commands.
     pub commands: Vec<String>,
-    /// The agents it can run.
+    /// The supported agents.
     pub agents: Vec<String>,
-    /// The longest line it takes, in bytes.
+    /// Maximum length of a line, in bytes.
     pub max_line: usize,
-    /// The oldest event that can still be had.
+    /// The oldest retained event.
     pub oldest_seq: u64,
     /// The newest event.
     pub newest_seq: u64,
-    /// The name that this client goes by.
+    /// The name of this client.
     pub client: String,
 }
 
 /// Data of `command_rejected`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandRejected {
-    /// As asked, where it could be read.
+    /// The request id, if it could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// What is wrong, for people.
+    /// Human-readable reason.
     pub reason: String,
-    /// What is wrong, for programs.
+    /// Machine-readable reason.
     pub code: RejectCode,
-    /// The field it is about.
+    /// The invalid field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
 }
 
-/// Why a command was rejected.
+/// Reason for the rejection of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RejectCode {
-    /// The line is longer than the router reads.
+    /// The line exceeds the length limit.
     LineTooLong,
     /// The line is not UTF-8.
     NotUtf8,
@@ -57,44 +57,44 @@ pub enum RejectCode {
     InvalidJson,
     /// The line is JSON, but not an object.
     NotAnObject,
-    /// `protocol` is missing or another one.
+    /// `protocol` is missing or has another value.
     WrongProtocol,
-    /// A field is missing, or is not what it has to be.
+    /// A field is missing or invalid.
     BadField,
-    /// No such command.
+    /// The command does not exist.
     UnknownCommand,
-    /// The same `request_id` was used for something else.
+    /// The `request_id` was used for another command.
     DuplicateRequestId,
-    /// No such job.
+    /// The job does not exist.
     UnknownJob,
-    /// No such node in the job.
+    /// The job has no such node.
     UnknownNode,
-    /// No such approval, or somebody has answered it.
+    /// The approval does not exist or is already decided.
     UnknownApproval,
-    /// The client may not do that.
+    /// The client lacks the permission.
     NotAllowed,
-    /// It cannot be done in this state: nothing to interrupt, nothing to steer.
+    /// The state does not allow it: nothing to interrupt or to steer.
     NotNow,
     /// The job was terminated.
     JobOver,
-    /// As many wait as may wait.
+    /// The queue of the node is full.
     QueueFull,
-    /// The job has used the tokens that it may.
+    /// The job has used its token budget.
     OverBudget,
     /// The agent cannot be started.
     CannotStart,
-    /// The events asked for are not kept any more.
+    /// The cursor is older than the oldest retained event.
     CursorExpired,
-    /// The journal could not be written. Nothing was accepted.
+    /// The journal could not be written; nothing was accepted.
     NotAccepted,
 }
 
 /// Data of `interrupt_ack` and `steer_ack`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InjectionReply {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// Which turn.
+    /// The turn.
     #[serde(flatten)]
     pub at: InjectionRef,
 }
@@ -102,39 +102,39 @@ pub struct InjectionReply {
 /// Data of `approvals_list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalsList {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// Those that wait, the oldest first.
+    /// Open approvals, oldest first.
     pub approvals: Vec<ApprovalRequired>,
 }
 
 /// Data of `queue_list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueList {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// Those that wait, in the order in which they will run.
+    /// Queued injections in the order in which they will run.
     pub queue: Vec<Queued>,
 }
 
-/// An injection that waits.
+/// A queued injection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Queued {
     /// The injection.
     #[serde(flatten)]
     pub injection: Injection,
-    /// Its first line.
+    /// First line of the prompt.
     pub title: String,
 }
 
 /// Data of `subscribed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subscribed {
-    /// As asked.
+    /// The request id.
     pub request_id: String,
-    /// The events after this one follow.
+    /// Events after this one follow.
     pub from_seq: u64,
-    /// Only of these jobs; of all without it.
+    /// The subscribed jobs; absent for all jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<String>>,
 }
@@ -142,17 +142,17 @@ pub struct Subscribed {
 /// Data of `heartbeat`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Heartbeat {
-    /// How many jobs run.
+    /// Number of running jobs.
     pub jobs: usize,
-    /// How many turns run.
+    /// Number of running turns.
     pub busy: usize,
 }
 
 /// Data of `cut_off`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CutOff {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What to subscribe from.
+    /// The cursor to resubscribe from.
     pub resume_from: u64,
 }

@@ -1,4 +1,4 @@
-//! What becomes of an injection, and what the agent does meanwhile.
+//! Events about an injection and the activity of its agent.
 
 use std::fmt::Write;
 
@@ -12,11 +12,11 @@ use crate::wire::command::Decision;
 /// Data of `inject_ack` and `inject_delivered`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Injection {
-    /// As asked. Of a message that came by another door, its id there.
+    /// The request id; for a message from another door, its id there.
     pub request_id: String,
-    /// Who asked: the client's name, or the door.
+    /// The client's name, or the door.
     pub client: String,
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
 }
@@ -27,14 +27,14 @@ pub struct InjectFailed {
     /// The injection.
     #[serde(flatten)]
     pub injection: Injection,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
 /// Data of `assistant`, `assistant_delta` and `reasoning_delta`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Text {
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
     /// The text.
@@ -44,28 +44,28 @@ pub struct Text {
 /// Data of `usage`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
-    /// What was used.
+    /// Tokens used.
     #[serde(flatten)]
     pub tokens: Tokens,
-    /// What the whole job has used so far.
+    /// Tokens of the whole job so far.
     pub job_total_tokens: u64,
 }
 
-/// Tokens, as far as the agent tells.
+/// Token counts, as the agent reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tokens {
-    /// All of them.
+    /// Total.
     pub total_tokens: u64,
-    /// Read.
+    /// Input tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
-    /// Read from a cache.
+    /// Input tokens served from a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input_tokens: Option<u64>,
-    /// Written.
+    /// Output tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
 }
@@ -73,12 +73,12 @@ pub struct Tokens {
 /// Data of `turn_complete`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnComplete {
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
-    /// How it ended.
+    /// How the turn ended.
     pub status: TurnStatus,
-    /// Why, unless it was completed.
+    /// The reason, unless completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -86,42 +86,42 @@ pub struct TurnComplete {
 /// Data of `own_turn_complete`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnTurnComplete {
-    /// Where.
+    /// The own turn.
     #[serde(flatten)]
     pub at: InjectionRef,
-    /// How it ended.
+    /// How the turn ended.
     pub status: TurnStatus,
-    /// Why, unless it was completed.
+    /// The reason, unless completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the agent said last.
+    /// The agent's last text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// What was used; no injection is charged for it.
+    /// Tokens used; charged to no injection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Tokens>,
-    /// What the whole job has used so far, this turn included.
+    /// Tokens of the whole job so far, including this turn.
     pub job_total_tokens: u64,
 }
 
-/// How a turn ended.
+/// Status at the end of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStatus {
     /// The agent has answered.
     Completed,
-    /// The agent could not.
+    /// The agent failed.
     Failed,
-    /// Somebody stopped it.
+    /// The turn was interrupted.
     Interrupted,
-    /// It took too long.
+    /// The turn exceeded a time limit.
     Timeout,
-    /// The agent's process, or the router's, ended before the turn did.
+    /// The worker process or the router ended before the turn did.
     WorkerLost,
 }
 
 impl TurnStatus {
-    /// The word for it.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -136,14 +136,14 @@ impl TurnStatus {
 /// Data of `command_started`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandStarted {
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
-    /// The agent's id for it.
+    /// The agent's item id.
     pub item_id: String,
-    /// The command, or the tool and its title.
+    /// The command, or the tool with its title.
     pub command: String,
-    /// The folder.
+    /// The working folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
 }
@@ -151,19 +151,19 @@ pub struct CommandStarted {
 /// Data of `command_completed`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandCompleted {
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
-    /// The agent's id for it.
+    /// The agent's item id.
     pub item_id: String,
-    /// The command, or the tool and its title.
+    /// The command, or the tool with its title.
     pub command: String,
-    /// The agent's word for how it ended: `completed`, `failed`, `declined` …
+    /// Status in the agent's terms: `completed`, `failed`, `declined` …
     pub status: String,
     /// Its exit code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i64>,
-    /// What it wrote, the end of it where that is long.
+    /// Its output; only the end if it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
@@ -171,25 +171,25 @@ pub struct CommandCompleted {
 /// Data of `file_change`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileChange {
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
-    /// The agent's id for it.
+    /// The agent's item id.
     pub item_id: String,
-    /// The agent's word for how far it is: `inProgress`, `completed`, `declined` …
+    /// Status in the agent's terms: `inProgress`, `completed`, `declined` …
     pub status: String,
-    /// The files.
+    /// The changed files.
     pub changes: Vec<Change>,
 }
 
-/// One changed file.
+/// A changed file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Its path.
     pub path: String,
-    /// The agent's word for the change: `add`, `update`, `delete` …
+    /// Kind of change in the agent's terms: `add`, `update`, `delete` …
     pub kind: String,
-    /// The difference, where the agent tells.
+    /// The diff, if the agent reports one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
@@ -197,23 +197,23 @@ pub struct Change {
 /// Data of `approval_required`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalRequired {
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
-    /// What to answer to.
+    /// The approval id, for `approve`.
     pub approval_id: String,
-    /// What it is about.
+    /// The question.
     #[serde(flatten)]
     pub question: Question,
-    /// SHA-256 of everything that is asked for, in hexadecimal. Who shows it can be compared with the log.
+    /// SHA-256 of the question, in hexadecimal: a client can compare what it shows with the log.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// When the answer will be no.
+    /// When the question is declined.
     pub expires_at: String,
 }
 
 impl ApprovalRequired {
-    /// The turn is over, and nobody has answered.
+    /// Closes the approval because its turn has ended without a decision.
     pub(crate) fn into_cancelled(self) -> ApprovalResolved {
         ApprovalResolved {
             request_id: None,
@@ -225,35 +225,35 @@ impl ApprovalRequired {
     }
 }
 
-/// What an agent asks for.
+/// An action for which an agent asks permission.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
     /// `command`, `file_change`, `permission` or `tool`.
     pub kind: String,
-    /// The agent's id for what it wants to do.
+    /// The agent's item id of the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_id: Option<String>,
-    /// In a line, for people.
+    /// One line for people.
     pub title: String,
-    /// The whole command.
+    /// The full command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// The folder.
+    /// The working folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// The agent's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The files and their differences.
+    /// The files with their diffs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
-    /// The arguments of a tool.
+    /// The arguments of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<serde_json::Value>,
 }
 
 impl Question {
-    /// SHA-256 of its JSON, in hexadecimal.
+    /// Returns the SHA-256 of its JSON, in hexadecimal.
     pub fn hash(&self) -> String {
         let json = serde_json::to_vec(self).unwrap_or_default();
         let mut hash = String::with_capacity(64);
@@ -267,32 +267,32 @@ impl Question {
 /// Data of `approval_resolved`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalResolved {
-    /// Of the client that answered.
+    /// The request id of the client that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Where.
+    /// The injection.
     #[serde(flatten)]
     pub at: InjectionRef,
-    /// Which one.
+    /// The approval id.
     pub approval_id: String,
-    /// The answer.
+    /// The decision.
     pub decision: Decision,
-    /// Who gave it: a client, `policy`, `timeout` or `turn`, when the turn ended first.
+    /// Who decided: a client, `policy`, `timeout`, or `turn` if the turn ended first.
     pub by: String,
 }
 
 /// Data of `agent_error`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentError {
-    /// Which node.
+    /// The node.
     #[serde(flatten)]
     pub node: EventNode,
-    /// In which turn.
+    /// The injection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injection_id: Option<String>,
-    /// What went wrong.
+    /// The error.
     pub error: String,
-    /// Whether the agent tries again by itself.
+    /// True if the agent retries by itself.
     #[serde(default)]
     pub will_retry: bool,
 }

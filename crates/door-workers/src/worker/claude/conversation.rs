@@ -1,4 +1,4 @@
-//! The frames of Claude Code as reports, without a process.
+//! Conversation with Claude Code: frames to reports, without a process.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::wire::event::{Question, Tokens, TurnStatus};
 use crate::worker::rpc::{number_at, string_at, tail};
 use crate::worker::{AgentActivity, MAX_OPEN_QUESTIONS, OwnTurnReport, Report};
 
-/// How much of a tool's result is told.
+/// Maximum of a tool's output in a report.
 const MAX_OUTPUT: usize = 16 << 10;
 
 /// A conversation with Claude Code: frames in, reports and answers out.
@@ -19,30 +19,30 @@ pub(super) struct Conversation {
     pub(super) pid: Option<u32>,
     pub(super) session: Option<String>,
     turns: Turns,
-    /// The questions that wait: the agent's id and the arguments it asks about.
+    /// Open questions: the request id and the tool's arguments.
     questions: HashMap<u64, (String, Value)>,
     next: u64,
-    /// The tools in use, by the agent's ids.
+    /// Running tools by the agent's ids.
     tools: HashMap<String, String>,
-    /// The newest text of a turn of Claude Code's own.
+    /// The latest text of an own turn.
     own_answer: Option<String>,
 }
 
-/// What follows from a frame.
+/// Results of a frame.
 #[derive(Debug, Default)]
 pub(super) struct FrameEffects {
     pub(super) reports: Vec<Report>,
-    /// A frame to write.
+    /// A frame to send.
     pub(super) answer: Option<Value>,
 }
 
 impl Conversation {
-    /// A conversation that goes on with this session, if there is one.
+    /// Creates a conversation that resumes this session, if there is one.
     pub(super) fn new(pid: Option<u32>, session: Option<String>) -> Self {
         Self { pid, session, ..Self::default() }
     }
 
-    /// The frame that gives a prompt.
+    /// Builds the frame of a prompt.
     pub(super) fn prompt(&mut self, injection: String, content: &str) -> Value {
         let frame = json!({
             "type": "user",
@@ -54,7 +54,7 @@ impl Conversation {
         frame
     }
 
-    /// The frame that stops the turn that runs, and cancels a prompt that waits behind it.
+    /// Builds the frame that interrupts the running turn and cancels a queued prompt.
     pub(super) fn interrupt(&mut self) -> Value {
         self.next += 1;
         let request_id = format!("switchboard-{}", self.next);
@@ -62,13 +62,13 @@ impl Conversation {
         json!({ "type": "control_request", "request_id": request_id, "request": request })
     }
 
-    /// The frame that answers a question; nothing where it is not open any more.
+    /// Builds the frame that answers a question; `None` if the question is no longer open.
     pub(super) fn decide(&mut self, key: u64, decision: Decision) -> Option<Value> {
         let (request_id, input) = self.questions.remove(&key)?;
         Some(answer(&request_id, &input, decision))
     }
 
-    /// What follows from a frame of Claude Code.
+    /// Handles a frame of Claude Code.
     pub(super) fn handle_frame(&mut self, frame: &Value) -> FrameEffects {
         let mut effects = FrameEffects::default();
         match self.turns.update(frame) {
@@ -115,7 +115,7 @@ impl Conversation {
         Report::Ready { pid: self.pid, session: self.session.clone() }
     }
 
-    /// Text and thoughts in pieces; only the injection's are told.
+    /// Reports text and reasoning deltas of the injection's turn.
     fn read_piece(&mut self, frame: &Value, reports: &mut Vec<Report>) {
         if is_of_subagent(frame) {
             return;
@@ -180,7 +180,7 @@ impl Conversation {
         }
     }
 
-    /// A question. What is not asked about a tool, and what is too much, is answered at once.
+    /// Handles a question. Answers at once if it is not about a tool, or if too many are open.
     fn read_question(&mut self, frame: &Value, reports: &mut Vec<Report>) -> Option<Value> {
         let id = string_at(frame, "/request_id").unwrap_or_default();
         if string_at(frame, "/request/subtype").as_deref() != Some("can_use_tool") {
@@ -219,7 +219,7 @@ impl Conversation {
         let (status, error) = result_status(frame);
         let result = string_at(frame, "/result");
         if owner == Owner::Injection {
-            // The turn has taken the prompt in at its very end.
+            // The own turn merged the prompt at its very end.
             if self.turns.owner() == Owner::Agent {
                 reports.push(self.own_turn_end(TurnStatus::Completed, None, None));
             }
@@ -247,7 +247,7 @@ fn activity_report(owner: Owner, activity: AgentActivity) -> Option<Report> {
     }
 }
 
-/// Whether a frame comes from an agent that Claude Code itself has started.
+/// True if the frame comes from a subagent.
 fn is_of_subagent(frame: &Value) -> bool {
     frame.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
 }
@@ -272,7 +272,7 @@ fn answer(request_id: &str, input: &Value, decision: Decision) -> Value {
     json!({ "type": "control_response", "response": response })
 }
 
-/// A tool and what it is used on, in a line.
+/// Describes a tool and its main argument in one line.
 fn describe_tool_use(tool: &str, input: Option<&Value>) -> String {
     let on = |key: &str| input.and_then(|input| input.get(key)).and_then(Value::as_str);
     match on("command").or(on("file_path")).or(on("path")).or(on("url")) {

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Replays a recording. A prompt of ours is given once the one before has ended, as a node does it.
+/// Replays a recording. Sends each own prompt once the one before has ended, as a node does.
 ///
-/// One line per end of a turn: whose, how, its answer and its tokens.
+/// Returns one line per end of a turn: owner, status, answer and tokens.
 fn replay(name: &str, is_ours: impl Fn(&str) -> bool) -> Vec<String> {
     let path = format!("{}/../../fixtures/claude/2.1.327-{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
     let recorded = std::fs::read_to_string(path).unwrap();
@@ -84,7 +84,7 @@ fn transcripts_end_each_prompt_once() {
 fn merged_prompt_gets_its_part_of_turn() {
     let name = "second-frame-merged-mid-turn";
     assert_eq!(replay(name, |uuid| uuid == "inj-A"), ["inj-A completed finished_A 477"]);
-    // The turn was another's until it took the prompt in: one of its three requests counts for that.
+    // The turn was another's until it merged the prompt: one of its three requests counts for the injection.
     assert_eq!(
         replay(name, |uuid| uuid == "inj-B"),
         ["own completed - 159", "inj-B completed finished_A 318"]
@@ -116,21 +116,21 @@ fn subagent_text_is_no_answer() {
     assert_eq!(conversation.handle_frame(&said).reports, []);
 }
 
-/// Claude Code as it was seen, reduced to its turns.
+/// Simulation of Claude Code, reduced to its turns.
 #[derive(Default)]
 struct Simulated {
-    /// Whether it names prompts, as newer versions do.
+    /// True if it names prompts, as newer versions do.
     names: bool,
-    /// The prompt that waits in its queue.
+    /// The queued prompt.
     queued: Option<String>,
-    /// Prompts of the turn that runs; empty in a turn of its own.
+    /// Prompts of the running turn; empty in an own turn.
     turn: Option<Vec<String>>,
     requests: u64,
     own_turns: usize,
 }
 
 impl Simulated {
-    /// Fields that name the prompts of the running turn.
+    /// Adds the fields that name the prompts of the running turn.
     fn named(&self, mut frame: Value) -> Value {
         let prompts = self.turn.clone().unwrap_or_default();
         if self.names && !prompts.is_empty() {
@@ -149,7 +149,7 @@ impl Simulated {
         frames
     }
 
-    /// Begins a turn with what waits, or one of its own.
+    /// Starts a turn with the queued prompt, or an own turn.
     fn begin(&mut self) -> Vec<Value> {
         let prompt = self.queued.take();
         let mut frames: Vec<Value> =
@@ -162,7 +162,7 @@ impl Simulated {
         frames
     }
 
-    /// Takes what waits into the turn that runs.
+    /// Merges the queued prompt into the running turn.
     fn merge(&mut self) -> Vec<Value> {
         let Some(prompt) = self.queued.take() else { return Vec::new() };
         self.turn.as_mut().unwrap().push(prompt.clone());
@@ -172,7 +172,7 @@ impl Simulated {
         frames
     }
 
-    /// Says the name of what it answers.
+    /// Sends text that names the prompts it answers.
     fn say(&mut self) -> Vec<Value> {
         self.requests += 1;
         let text = self.string_at();
@@ -223,7 +223,7 @@ enum Action {
     Break,
 }
 
-/// A node's view: what was told of the injection that runs.
+/// The node's view: reports about the running injection.
 #[derive(Default)]
 struct Told {
     running: Option<(String, u64)>,
@@ -260,7 +260,7 @@ impl Told {
 fn run(names: bool, actions: &[Action]) -> Result<(), TestCaseError> {
     let mut claude = Simulated { names, ..Simulated::default() };
     let (mut conversation, mut told) = (Conversation::default(), Told::default());
-    // Whatever was begun comes to its end.
+    // Every turn ends.
     let rest = [Action::End, Action::Begin, Action::Say, Action::End];
     for action in actions.iter().copied().chain(rest) {
         let is_idle = claude.turn.is_none();
@@ -273,7 +273,7 @@ fn run(names: bool, actions: &[Action]) -> Result<(), TestCaseError> {
                 claude.receive(id)
             }
             Action::Begin if is_idle && claude.queued.is_some() => claude.begin(),
-            // Without names, a turn of its own that begins beside a prompt cannot be told from that prompt's.
+            // Without names, an own turn that starts beside a prompt cannot be told from the prompt's turn.
             Action::BeginOwn if is_idle && (claude.queued.is_none() || names) => {
                 let queued = claude.queued.take();
                 let frames = claude.begin();
@@ -318,7 +318,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
 
 proptest! {
     #[test]
-    fn interleaved_turns_keep_answers_apart(names in any::<bool>(), actions in actions()) {
+    fn interleaved_turns_have_separate_answers(names in any::<bool>(), actions in actions()) {
         run(names, &actions)?;
     }
 }

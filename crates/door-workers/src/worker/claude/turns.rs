@@ -1,66 +1,66 @@
-//! Turn ownership: which turn of Claude Code belongs to the injection, and which it began itself.
+//! Turn ownership: which turn of Claude Code belongs to the injection, and which one the agent started itself.
 //!
-//! Claude Code begins a turn of its own when a background command has ended. Frames of newer versions name the prompts
-//! that a turn answers (`user_message_uuids`, `command_lifecycle`); a turn that does not name ours is its own. Older
-//! versions only repeat a prompt, or nothing at all: there, the order of turns decides.
+//! Claude Code starts an own turn when a background command has ended. Frames of newer versions name the prompts that
+//! a turn answers (`user_message_uuids`, `command_lifecycle`); a turn that does not name our prompt is an own turn.
+//! Older versions only repeat a prompt, or not even that: there, the order of turns decides.
 
 use serde_json::Value;
 
 use crate::wire::event::Tokens;
 use crate::worker::rpc::string_at;
 
-/// The owner of a turn.
+/// Owner of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// No turn runs, or it is not known whose it is.
+    /// No turn runs, or its owner is unknown.
     #[default]
     Unknown,
-    /// The injection that was written last.
+    /// The injection that was sent last.
     Injection,
     /// Claude Code itself.
     Agent,
 }
 
-/// A change of turns that a frame tells.
+/// Change of turns that a frame reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// None.
+    /// No change.
     Same,
-    /// Claude Code has the prompt.
+    /// Claude Code has accepted the prompt.
     Accepted,
-    /// A turn of its own began.
+    /// An own turn has started.
     OwnTurnStarted,
-    /// The turn of its own has taken the prompt in and goes on as the injection's.
+    /// The own turn has merged the prompt and continues as the injection's turn.
     Merged,
-    /// The turn is over.
+    /// The turn has ended.
     Ended(Owner),
-    /// The prompt was cancelled before its turn began.
+    /// The prompt was cancelled before its turn started.
     Cancelled,
 }
 
-/// The turns of one Claude Code process.
+/// Turns of one Claude Code process.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// The injection that was written and has not ended.
+    /// The injection that was sent and has not ended.
     prompt: Option<String>,
     running: Owner,
-    /// Whether this version names the prompts of a turn.
+    /// True if this version names the prompts of a turn.
     names_prompts: bool,
-    /// Whether this version repeats prompts.
+    /// True if this version repeats prompts.
     repeats_prompts: bool,
     /// Tokens that the running turn has used so far.
     spent: u64,
-    /// Tokens that the running turn had used when it took the prompt in.
+    /// Tokens that the running turn had used when it merged the prompt.
     before_merge: u64,
 }
 
 impl Turns {
-    /// Notes the injection that is written now.
+    /// Registers the injection that is sent now.
     pub(super) fn register_prompt(&mut self, injection: String) {
         self.prompt = Some(injection);
     }
 
-    /// The owner of what Claude Code says now.
+    /// Returns the owner of the current frames.
     pub(super) fn owner(&self) -> Owner {
         match self.running {
             Owner::Unknown if self.prompt.is_some() && !self.names_prompts => Owner::Injection,
@@ -68,12 +68,12 @@ impl Turns {
         }
     }
 
-    /// Tokens that the running turn has used so far.
+    /// Returns the tokens of the running turn so far.
     pub(super) fn spent(&self) -> u64 {
         self.spent
     }
 
-    /// Tokens of the injection's turn, without those that the turn had used before it took the prompt in.
+    /// Returns the tokens of the injection, without those used before the merge.
     pub(super) fn share(&self, tokens: Tokens) -> Tokens {
         if self.before_merge == 0 {
             return tokens;
@@ -81,7 +81,7 @@ impl Turns {
         Tokens { total_tokens: tokens.total_tokens.saturating_sub(self.before_merge), ..Tokens::default() }
     }
 
-    /// Reads the change of turns from a frame.
+    /// Updates the turns from a frame.
     pub(super) fn update(&mut self, frame: &Value) -> Step {
         let subtype = frame.get("subtype").and_then(Value::as_str);
         match frame.get("type").and_then(Value::as_str).unwrap_or_default() {
@@ -99,12 +99,12 @@ impl Turns {
         }
     }
 
-    /// Counts the tokens of one answer of the model.
+    /// Adds the tokens of one model response.
     pub(super) fn add_tokens(&mut self, tokens: Tokens) {
         self.spent = self.spent.saturating_add(tokens.total_tokens);
     }
 
-    /// Forgets the turn that has ended.
+    /// Resets the state after the end of a turn.
     pub(super) fn reset(&mut self, owner: Owner) {
         if owner == Owner::Injection {
             self.prompt = None;
@@ -114,7 +114,7 @@ impl Turns {
         self.before_merge = 0;
     }
 
-    /// Whether a frame names our prompt; nothing where it names none at all.
+    /// True if a frame names our prompt; `None` if it names no prompt.
     fn is_named(&self, frame: &Value) -> Option<bool> {
         let list = frame.get("user_message_uuids").and_then(Value::as_array);
         let one = frame.get("user_message_uuid").filter(|uuid| uuid.is_string());
@@ -132,7 +132,7 @@ impl Turns {
             "queued" => Step::Accepted,
             "started" => self.mark_started(),
             "cancelled" | "discarded" if self.running != Owner::Injection => Step::Cancelled,
-            // Of a turn that has begun, the result tells the end.
+            // The end of a started turn is in its result frame.
             _ => Step::Same,
         }
     }
@@ -151,7 +151,7 @@ impl Turns {
         }
     }
 
-    /// Our prompt is being answered from here on.
+    /// Marks our prompt as the owner of the running turn.
     fn mark_started(&mut self) -> Step {
         match std::mem::replace(&mut self.running, Owner::Injection) {
             Owner::Injection => Step::Same,
@@ -174,7 +174,7 @@ impl Turns {
             None => match self.running {
                 Owner::Agent => false,
                 Owner::Injection => true,
-                // Where prompts are repeated, one that was not is still to come; unless the turn broke off before that.
+                // A version that repeats prompts will still start ours, unless the turn failed before that.
                 Owner::Unknown => self.prompt.is_some() && (is_error || !self.repeats_prompts),
             },
         };

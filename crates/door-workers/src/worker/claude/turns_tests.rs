@@ -62,13 +62,13 @@ fn result_with_origin_is_own() {
 
 #[test]
 fn old_versions_end_turns_in_order() {
-    // One that neither names nor repeats.
+    // A version that neither names nor repeats prompts.
     let mut turns = given("a");
     assert_eq!(turns.update(&init(&[])), Step::Same);
     assert_eq!(turns.owner(), Owner::Injection);
     assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Injection));
     turns.reset(Owner::Injection);
-    // A turn that began while no prompt waited is its own, also if one comes meanwhile.
+    // A turn that starts while no prompt waits is an own turn, even if a prompt arrives during it.
     assert_eq!(turns.update(&init(&[])), Step::OwnTurnStarted);
     turns.register_prompt("b".into());
     assert_eq!(turns.owner(), Owner::Agent);
@@ -78,7 +78,7 @@ fn old_versions_end_turns_in_order() {
 }
 
 #[test]
-fn old_versions_that_repeat_are_believed() {
+fn repeated_prompts_identify_turns_of_old_versions() {
     let mut turns = given("a");
     turns.update(&repeat("a"));
     assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Injection));

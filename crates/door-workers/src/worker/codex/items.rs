@@ -1,4 +1,4 @@
-//! What Codex does in a turn, item by item.
+//! Items of a Codex turn: commands, file changes and answers.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use super::super::rpc::{string_at, tail};
 use super::super::{AgentActivity, Report};
 use crate::wire::event::Change;
 
-/// How much of a command's output is told.
+/// Maximum of a command's output in a report.
 const MAX_OUTPUT: usize = 16 << 10;
 
-/// The items of a turn, as far as they are asked for again.
+/// Items of a turn that later messages refer to.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     changes: HashMap<String, Vec<Change>>,
@@ -19,19 +19,19 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// The changes of an item that was begun.
+    /// Returns the file changes of an item.
     pub(super) fn changes(&self, item: &str) -> Vec<Change> {
         self.changes.get(item).cloned().unwrap_or_default()
     }
 
-    /// What an item that begins or ends means.
+    /// Returns the report for an item that has started or completed.
     pub(super) fn handle_item(&mut self, params: &Value, is_over: bool) -> Option<Report> {
         let item = params.get("item")?;
         let item_id = string_at(item, "/id").unwrap_or_default();
         match item.get("type").and_then(Value::as_str)? {
             "agentMessage" if is_over => {
                 let is_final = string_at(item, "/phase").as_deref() == Some("final_answer");
-                // A remark on the way does not take the place of the answer.
+                // A remark during the turn does not replace the final answer.
                 if self.has_final && !is_final {
                     return None;
                 }
