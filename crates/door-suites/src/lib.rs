@@ -33,7 +33,6 @@ mod pending_catalogues;
 mod pins;
 mod proxy_loop;
 mod ranking;
-mod rate_limit;
 mod raw;
 mod redact;
 mod rules;

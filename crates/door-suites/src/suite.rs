@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use switchboard_core::label_inline;
+use switchboard_http::RateLimiter;
 use switchboard_sys::clock::{Clock, ago};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -26,7 +27,6 @@ use crate::introspect::{self, OfferedTool};
 use crate::metrics::Outcome;
 use crate::paths::SuitePaths;
 use crate::pins::Pins;
-use crate::rate_limit::RateLimiter;
 use crate::raw::raw;
 use crate::rules::Rules;
 use crate::spec::{ChildSpec, Expose};
@@ -116,7 +116,7 @@ impl Suite {
             state: Mutex::default(),
             listing: tokio::sync::Mutex::default(),
             is_subscribed: AtomicBool::new(false),
-            rate_limit: rules.rate_limit.map(|(calls, per)| RateLimiter::new(calls, per)),
+            rate_limit: rules.rate_limit.map(|(calls, per)| RateLimiter::new(calls, per / calls.max(1))),
             results: rules.cache_ttl.map(ResultCache::new),
             spec,
             child,
@@ -418,7 +418,7 @@ impl Suite {
                 arguments.map_or_else(|| raw(&serde_json::json!({})), ToOwned::to_owned)
             }
         };
-        if let Some(wait) = self.rate_limit.as_ref().and_then(|limit| limit.try_acquire().err()) {
+        if let Some(wait) = self.rate_limit.as_ref().and_then(|limit| limit.acquire().err()) {
             let text = format!(
                 "{} takes no more calls for {} ms (its rate limit). Do something else first, or try again then.",
                 self.spec.name,

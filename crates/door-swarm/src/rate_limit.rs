@@ -13,7 +13,9 @@ const MAX_COUNTERS: usize = 16_384;
 
 /// Sliding-window rate limit per key.
 ///
-/// Counts per fixed window and weighs the previous window by the part of it that still overlaps.
+/// Counts per fixed window and weighs the previous window by the part of it that still overlaps. On purpose not the
+/// token bucket of `switchboard_http::RateLimiter`, which lets almost twice its burst through within one span; here an
+/// event can also be taken back, and the time is the hub's clock.
 #[derive(Debug)]
 pub(crate) struct RateLimit<K> {
     most: Option<u32>,

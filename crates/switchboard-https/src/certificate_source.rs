@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use http::HeaderName;
 use rustls::ServerConfig;
+use switchboard_http::{ConnectionPermits, Middleware, Plain, Server, is_address_list};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -12,12 +13,8 @@ use tokio_util::task::TaskTracker;
 use crate::acme::Issuer;
 use crate::certificate::CurrentCertificate;
 use crate::certificate_files::CertificateFiles;
-use crate::connections::Server;
 use crate::error::Error;
-use crate::forwarded;
 use crate::listen::{bind, tls_config};
-use crate::middleware::Middleware;
-use crate::permits::ConnectionPermits;
 use crate::settings::{Challenge, ListenLimits, Mode, Settings};
 
 /// ALPN protocol of TLS-ALPN-01 challenges (RFC 8737).
@@ -92,7 +89,9 @@ impl CertificateSource {
             Self::Acme(issuer, plain) => {
                 if let Some(socket) = plain {
                     let router = issuer.challenges().router();
-                    tasks.spawn(challenge_server(router, &settings.limits, closing.clone()).serve(socket));
+                    tasks.spawn(
+                        challenge_server(router, &settings.limits, closing.clone()).serve(Plain, socket),
+                    );
                 }
                 tasks.spawn(issuer.run_renewal(current, closing));
             }
@@ -108,21 +107,22 @@ fn check_proxy(settings: &Settings, proxy_header: &HeaderName) -> Result<(), Err
     if settings.http3 {
         return Err(Error::Http3BehindProxy);
     }
-    forwarded::validate_header(proxy_header)
+    if !is_address_list(proxy_header) {
+        return Err(Error::BadHeader { header: proxy_header.clone() });
+    }
+    Ok(())
 }
 
 /// Creates the server for HTTP-01 challenges: plain HTTP, open to everyone, with the same limits.
 fn challenge_server(router: Router, limits: &ListenLimits, closing: CancellationToken) -> Arc<Server> {
     Arc::new(Server {
         middleware: Arc::new(Middleware {
-            router,
-            proxy_header: None,
-            alt_svc: None,
-            body_timeout: limits.body_timeout,
+            body_timeout: Some(limits.body_timeout),
+            ..Middleware::plain(router)
         }),
-        tls: None,
-        limits: limits.clone(),
+        limits: limits.per_connection(),
         permits: ConnectionPermits::new(limits.connections, Some(limits.connections_per_client)),
+        rejection: None,
         closing,
     })
 }

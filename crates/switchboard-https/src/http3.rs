@@ -18,12 +18,11 @@ use http::{HeaderValue, Request};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use switchboard_http::{ActivityTracker, Server, log_panic};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::metered::{Metered, MeteredStream, Meters};
-use crate::activity::ActivityTracker;
-use crate::connections::{Server, log_panic};
 use crate::error::Error;
 use crate::settings::ListenLimits;
 
@@ -76,7 +75,8 @@ pub(crate) fn alt_svc(port: u16) -> Option<HeaderValue> {
 }
 
 /// Serves connections until the server closes, then shuts the remaining ones down.
-pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
+pub(crate) async fn serve(server: Arc<Server>, limits: ListenLimits, endpoint: Endpoint) {
+    let limits = Arc::new(limits);
     let mut connections = JoinSet::new();
     loop {
         let incoming = tokio::select! {
@@ -100,9 +100,9 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
             incoming.refuse();
             continue;
         };
-        let server = Arc::clone(&server);
+        let (server, limits) = (Arc::clone(&server), Arc::clone(&limits));
         connections.spawn(async move {
-            if let Err(error) = connection(server, incoming).await {
+            if let Err(error) = connection(server, limits, incoming).await {
                 tracing::debug!(error, "an HTTP/3 connection ended early");
             }
             drop(permit);
@@ -113,7 +113,7 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
             log_panic(joined);
         }
     };
-    if timeout(server.limits.shutdown_grace, all_ended).await.is_err() {
+    if timeout(limits.shutdown_grace, all_ended).await.is_err() {
         tracing::debug!(remaining = connections.len(), "closed HTTP/3 connections with answers in flight");
     }
     connections.shutdown().await;
@@ -123,15 +123,17 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
 }
 
 /// Serves the requests of one connection.
-async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum::BoxError> {
-    let quic = timeout(server.limits.handshake_timeout, incoming).await??;
-    let meters = Meters::new(server.limits.head);
+async fn connection(
+    server: Arc<Server>,
+    limits: Arc<ListenLimits>,
+    incoming: Incoming,
+) -> Result<(), axum::BoxError> {
+    let quic = timeout(limits.handshake_timeout, incoming).await??;
+    let meters = Meters::new(limits.head);
     let metered = Metered::new(quic.clone(), meters.clone());
-    let mut http = h3::server::builder()
-        .max_field_section_size(server.limits.head as u64)
-        .build::<_, Bytes>(metered)
-        .await?;
-    let busy = ActivityTracker::new();
+    let mut http =
+        h3::server::builder().max_field_section_size(limits.head as u64).build::<_, Bytes>(metered).await?;
+    let activity = ActivityTracker::new();
     // Bounded by the number of streams, which the transport limits.
     let mut requests = JoinSet::new();
     loop {
@@ -142,21 +144,21 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
                 continue;
             }
             () = server.closing.cancelled() => None,
-            () = busy.idle_for(server.limits.idle_timeout) => None,
+            () = activity.idle_for(limits.idle_timeout) => None,
         };
         let Some(resolver) = resolver else { break };
-        let (server, busy, meters) = (Arc::clone(&server), busy.clone(), meters.clone());
+        let (server, limits) = (Arc::clone(&server), Arc::clone(&limits));
+        let (activity, meters) = (activity.clone(), meters.clone());
         // QUIC connections can migrate, so each request has its own peer address.
         let peer = quic.remote_address().ip();
         requests.spawn(async move {
             // Counts the request while its header is received, which has a timeout of its own.
-            let _active = busy.track_request();
+            let _active = activity.track_request();
             let answering = async {
-                let (request, stream) =
-                    timeout(server.limits.header_timeout, resolver.resolve_request()).await??;
-                respond(&server, request, stream, peer, &busy, &meters).await
+                let (request, stream) = timeout(limits.header_timeout, resolver.resolve_request()).await??;
+                respond(&server, request, stream, peer, &activity, &meters).await
             };
-            let answered = timeout(server.limits.request_timeout, answering).await;
+            let answered = timeout(limits.request_timeout, answering).await;
             if let Err(error) = answered.unwrap_or_else(|late| Err(late.into())) {
                 tracing::debug!(error, client = %peer, "an HTTP/3 request ended early");
             }
@@ -187,7 +189,7 @@ async fn respond(
     request: Request<()>,
     stream: Stream,
     peer: std::net::IpAddr,
-    busy: &ActivityTracker,
+    activity: &ActivityTracker,
     meters: &Meters,
 ) -> Result<(), axum::BoxError> {
     let meter = meters.for_stream(stream.id());
@@ -195,7 +197,7 @@ async fn respond(
     let mut out = ResponseStream { stream: to_client, is_complete: false };
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let body = RequestBody { stream: from_client, meter, remaining: length, is_finished: false };
-    let response = server.middleware.handle(request.map(|()| body), peer, busy).await;
+    let response = server.middleware.handle(request.map(|()| body), peer, Some(activity)).await;
     let (head, body) = response.into_parts();
     let limit = server.limits.write_timeout;
     timeout(limit, out.stream.send_response(http::Response::from_parts(head, ()))).await??;

@@ -1,4 +1,4 @@
-//! HTTPS in both directions: the public listener and the egress client.
+//! HTTPS in both directions: the public listener (on `switchboard-http`) and the egress client.
 //!
 //! [`listen`] serves a router on one public address over HTTP/1.1, HTTP/2 and, if enabled, HTTP/3. The certificate
 //! comes from files or by ACME (RFC 8555); or a proxy terminates TLS, and the listener speaks plain HTTP on the
@@ -15,16 +15,12 @@ mod trust;
 mod client;
 
 mod acme;
-mod activity;
 mod certificate;
 mod certificate_files;
 mod certificate_source;
-mod connections;
-mod forwarded;
 mod http3;
 mod listen;
-mod middleware;
-mod permits;
+mod tls;
 
 #[cfg(test)]
 mod listen_tests;
@@ -33,7 +29,7 @@ pub use certificate::Certificate;
 pub use client::{Client, Response};
 pub use error::Error;
 pub use listen::{ListenerHandle, listen};
-pub use middleware::ClientAddress;
 /// URL type of [`Client`].
 pub use reqwest::Url;
 pub use settings::{Acme, Challenge, ClientSettings, Limits, ListenLimits, Mode, Settings};
+pub use switchboard_http::ClientAddress;

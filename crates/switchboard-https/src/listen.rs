@@ -7,6 +7,7 @@ use axum::Router;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::ResolvesServerCert;
+use switchboard_http::{ConnectionPermits, Middleware, Plain, Server};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -14,11 +15,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::certificate::{Certificate, CurrentCertificate};
 use crate::certificate_source::CertificateSource;
-use crate::connections::{Server, Tls};
 use crate::error::Error;
-use crate::middleware::Middleware;
-use crate::permits::ConnectionPermits;
 use crate::settings::Settings;
+use crate::tls::Tls;
 use crate::{http3, trust};
 
 /// Handle of a running listener. Dropping it does not stop the listener; the shutdown token does.
@@ -52,7 +51,7 @@ impl ListenerHandle {
 /// Returns when clients can connect, or with the first error of the settings or the certificate files. An ACME
 /// certificate is obtained afterwards, with retries, because the ACME server has to reach this listener for it.
 ///
-/// Each request has the extension [`ClientAddress`](crate::ClientAddress).
+/// Each request has the extension [`ClientAddress`](switchboard_http::ClientAddress).
 pub async fn listen(
     settings: Settings,
     app: Router,
@@ -84,18 +83,21 @@ pub async fn listen(
             router: app,
             proxy_header,
             alt_svc,
-            body_timeout: limits.body_timeout,
+            body_timeout: Some(limits.body_timeout),
         }),
-        tls,
-        limits: limits.clone(),
+        limits: limits.per_connection(),
         permits: ConnectionPermits::new(limits.connections, limit_per_client),
+        rejection: None,
         closing: shutdown.clone(),
     });
     let tasks = TaskTracker::new();
     if let Some(quic) = quic {
-        tasks.spawn(http3::serve(Arc::clone(&server), quic));
+        tasks.spawn(http3::serve(Arc::clone(&server), limits.clone(), quic));
     }
-    tasks.spawn(server.serve(socket));
+    match tls {
+        Some(tls) => tasks.spawn(server.serve(tls, socket)),
+        None => tasks.spawn(server.serve(Plain, socket)),
+    };
     source.start(&settings, Arc::clone(&current), &tasks, shutdown);
     tasks.close();
     Ok(ListenerHandle { address, certificate: current.watch(), tasks })

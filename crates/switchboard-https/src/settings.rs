@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderName;
+use switchboard_http::ConnectionLimits;
 use switchboard_sys::clock::Clock;
 
 /// Settings of a listener.
@@ -164,6 +165,22 @@ impl Acme {
             challenge: Challenge::TlsAlpn,
             store,
             first_retry: Self::FIRST_RETRY,
+        }
+    }
+}
+
+impl ListenLimits {
+    /// Returns the limits of a TCP connection.
+    pub(crate) fn per_connection(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            header_bytes: self.head,
+            requests_per_connection: self.requests_per_connection,
+            handshake_timeout: self.handshake_timeout,
+            header_timeout: self.header_timeout,
+            write_timeout: self.write_timeout,
+            request_timeout: Some(self.request_timeout),
+            idle_timeout: Some(self.idle_timeout),
+            shutdown_grace: self.shutdown_grace,
         }
     }
 }

@@ -3,7 +3,6 @@
 mod admission;
 mod auth_rate_limit;
 mod batch;
-mod connections;
 mod deferred_response;
 mod error;
 mod replay;
@@ -21,6 +20,7 @@ use axum::{Router, middleware};
 use http::StatusCode;
 use rmcp::ServerHandler;
 use serde_json::{Map, Value, json};
+use switchboard_http::{ConnectionLimits, ConnectionPermits, Middleware, Plain, Server};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,9 @@ use crate::config::HttpConfig;
 use crate::error::McpError;
 use crate::listener::Listener;
 use crate::token::Token;
+
+/// How long responses in flight may take after the shutdown. Less than the two seconds of a complete shutdown.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(1500);
 
 /// Serves MCP, `/health` and the `extra` routes on `listener` until `shutdown`.
 ///
@@ -85,9 +88,32 @@ where
         .layer(middleware::from_fn_with_state(admission, admission::admit_request));
 
     tokio::spawn(end_idle_sessions(sessions.clone(), config.session_idle_timeout, closing.clone()));
-    connections::serve(listener.into_socket(), router, &config, closing).await;
+    let server = Server {
+        middleware: Arc::new(Middleware::plain(router)),
+        limits: connection_limits(&config),
+        permits: ConnectionPermits::new(config.max_connections, None),
+        rejection: Some(
+            HttpError::TooManyConnections { limit: config.max_connections }.into_raw_response().into(),
+        ),
+        closing,
+    };
+    Arc::new(server).serve(Plain, listener.into_socket()).await;
     sessions.end_all().await;
     Ok(())
+}
+
+/// Returns the limits of a connection. Requests have no timeout: event streams and calls that wait last for hours.
+fn connection_limits(config: &HttpConfig) -> ConnectionLimits {
+    ConnectionLimits {
+        header_bytes: config.header_limit,
+        requests_per_connection: 1,
+        handshake_timeout: config.header_timeout,
+        header_timeout: config.header_timeout,
+        write_timeout: config.write_timeout,
+        request_timeout: None,
+        idle_timeout: None,
+        shutdown_grace: SHUTDOWN_GRACE,
+    }
 }
 
 /// State of the health endpoint.

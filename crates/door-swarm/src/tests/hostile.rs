@@ -212,7 +212,7 @@ async fn answers_of_hostile_masters_are_refused() {
     counted["epoch"] = 1.into();
     let mut endless = accepted(crowd(0));
     endless["name"] = "x".repeat(MAX_ROSTER_BYTES).into();
-    let too_large = format!("more than {MAX_ROSTER_BYTES} bytes");
+    let too_large = format!("exceeds {MAX_ROSTER_BYTES} bytes");
     let table: [(&str, Value, &str); 8] = [
         ("too many", accepted(crowd(999)), "too long"),
         ("more bytes than any roster", endless, &too_large),

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::time::Instant;
+use switchboard_http::RateLimiter;
 
 /// Burst size: a client restarted with an old token retries a few times on each of its routes.
 const BURST: u32 = 20;
@@ -17,28 +16,16 @@ const REFILL_INTERVAL: Duration = Duration::from_secs(1);
 /// The length of a token prevents guessing. The limit prevents a misconfigured client, or an attacker, from filling the
 /// log and using up the CPU.
 #[derive(Debug)]
-pub(super) struct AuthRateLimit {
-    /// When all wrong tokens so far are forgotten.
-    drained: Mutex<Instant>,
-}
+pub(super) struct AuthRateLimit(RateLimiter);
 
 impl AuthRateLimit {
     pub(super) fn new() -> Self {
-        Self { drained: Mutex::new(Instant::now()) }
+        Self(RateLimiter::new(BURST, REFILL_INTERVAL))
     }
 
-    /// Counts a wrong token. Beyond the limit, returns the seconds until the next one is accepted.
+    /// Counts a wrong token. Beyond the limit, returns the seconds until the next one is accepted, rounded up.
     pub(super) fn record_failure(&self) -> Result<(), u64> {
-        let now = Instant::now();
-        let mut drained = self.drained.lock();
-        let next = (*drained).max(now) + REFILL_INTERVAL;
-        let over = (next - now).saturating_sub(REFILL_INTERVAL * BURST);
-        if over.is_zero() {
-            *drained = next;
-            Ok(())
-        } else {
-            Err(over.as_secs() + u64::from(over.subsec_nanos() > 0))
-        }
+        self.0.acquire().map_err(|wait| wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
     }
 }
 

@@ -2,24 +2,24 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn burst_then_one_per_second() {
-    let guesses = AuthRateLimit::new();
+    let limit = AuthRateLimit::new();
     for _ in 0..BURST {
-        assert_eq!(guesses.record_failure(), Ok(()));
+        assert_eq!(limit.record_failure(), Ok(()));
     }
-    assert_eq!(guesses.record_failure(), Err(1));
+    assert_eq!(limit.record_failure(), Err(1));
     tokio::time::advance(Duration::from_millis(400)).await;
-    assert_eq!(guesses.record_failure(), Err(1));
+    assert_eq!(limit.record_failure(), Err(1));
     tokio::time::advance(Duration::from_millis(600)).await;
-    assert_eq!(guesses.record_failure(), Ok(()));
-    assert_eq!(guesses.record_failure(), Err(1));
+    assert_eq!(limit.record_failure(), Ok(()));
+    assert_eq!(limit.record_failure(), Err(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn limit_recovers_over_time() {
-    let guesses = AuthRateLimit::new();
-    while guesses.record_failure().is_ok() {}
+    let limit = AuthRateLimit::new();
+    while limit.record_failure().is_ok() {}
     tokio::time::advance(REFILL_INTERVAL * BURST).await;
     for _ in 0..BURST {
-        assert_eq!(guesses.record_failure(), Ok(()));
+        assert_eq!(limit.record_failure(), Ok(()));
     }
 }

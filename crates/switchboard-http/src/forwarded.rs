@@ -4,8 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 
-use crate::error::Error;
-
 /// The header has no address where the client's is expected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the last entry of `{header}` is not an IP address: the proxy in front must set it")]
@@ -13,9 +11,9 @@ pub(crate) struct ForwardedError {
     pub(crate) header: HeaderName,
 }
 
-/// Rejects headers whose value is not a list of addresses.
-pub(crate) fn validate_header(header: &HeaderName) -> Result<(), Error> {
-    if *header == FORWARDED { Err(Error::BadHeader { header: header.clone() }) } else { Ok(()) }
+/// True if the value of a header that names clients is a list of addresses; `Forwarded` has a format of its own.
+pub fn is_address_list(header: &HeaderName) -> bool {
+    *header != FORWARDED
 }
 
 /// Returns the last address in the header, which the proxy added; the ones before it come from the client and can be

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 ///
 /// A waiting task sleeps until the earliest moment at which its timeout can expire, so that requests do not wake it.
 #[derive(Debug, Clone)]
-pub(crate) struct ActivityTracker(Arc<Mutex<ActiveRequests>>);
+pub struct ActivityTracker(Arc<Mutex<ActiveRequests>>);
 
 #[derive(Debug)]
 struct ActiveRequests {
@@ -23,19 +23,21 @@ struct ActiveRequests {
 }
 
 /// Guard of an active request, dropped with the last byte of the response.
-pub(crate) struct ActiveRequest {
+#[derive(Debug)]
+pub struct ActiveRequest {
     busy: ActivityTracker,
     number: u64,
 }
 
 impl ActivityTracker {
-    pub(crate) fn new() -> Self {
+    /// Creates a tracker for a connection without requests.
+    pub fn new() -> Self {
         let started = BTreeMap::new();
         Self(Arc::new(Mutex::new(ActiveRequests { started, next: 0, idle_since: Instant::now() })))
     }
 
     /// Counts a request as active until the guard is dropped.
-    pub(crate) fn track_request(&self) -> ActiveRequest {
+    pub fn track_request(&self) -> ActiveRequest {
         let mut active = self.0.lock();
         let number = active.next;
         active.next += 1;
@@ -44,12 +46,12 @@ impl ActivityTracker {
     }
 
     /// Waits until there has been no request for `time`.
-    pub(crate) async fn idle_for(&self, time: Duration) {
+    pub async fn idle_for(&self, time: Duration) {
         self.wait(time, |active| active.started.is_empty().then_some(active.idle_since)).await;
     }
 
     /// Waits until a request has been active for `time`.
-    pub(crate) async fn request_overdue(&self, time: Duration) {
+    pub async fn request_overdue(&self, time: Duration) {
         self.wait(time, |active| active.started.values().next().copied()).await;
     }
 
@@ -64,6 +66,12 @@ impl ActivityTracker {
             }
             sleep_until(end).await;
         }
+    }
+}
+
+impl Default for ActivityTracker {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

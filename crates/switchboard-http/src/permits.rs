@@ -7,15 +7,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 /// Permits for connections. There is no queue: a connection beyond the limits is closed.
-#[derive(Clone)]
-pub(crate) struct ConnectionPermits {
+#[derive(Debug, Clone)]
+pub struct ConnectionPermits {
     usage: Arc<Mutex<Usage>>,
     limit: usize,
     /// `None` if all connections come from one proxy.
     limit_per_client: Option<usize>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Usage {
     all: usize,
     /// Has an entry only for clients with a connection, so the connection limit bounds it.
@@ -23,18 +23,20 @@ struct Usage {
 }
 
 /// Permit for one connection, released on drop.
-pub(crate) struct Permit {
+#[derive(Debug)]
+pub struct Permit {
     usage: Arc<Mutex<Usage>>,
     client: IpAddr,
 }
 
 impl ConnectionPermits {
-    pub(crate) fn new(limit: usize, limit_per_client: Option<usize>) -> Self {
+    /// Creates permits for `limit` connections, and `limit_per_client` of each client.
+    pub fn new(limit: usize, limit_per_client: Option<usize>) -> Self {
         Self { usage: Arc::default(), limit, limit_per_client }
     }
 
     /// Acquires a permit for a connection from `address`; `None` at the limit.
-    pub(crate) fn acquire(&self, address: IpAddr) -> Option<Permit> {
+    pub fn acquire(&self, address: IpAddr) -> Option<Permit> {
         let client = client(address);
         let mut usage = self.usage.lock();
         let of_client = usage.by_client.get(&client).copied().unwrap_or_default();

@@ -23,28 +23,36 @@ use crate::forwarded;
 pub struct ClientAddress(pub IpAddr);
 
 /// The router, and what is added to its requests and responses.
-pub(crate) struct Middleware {
-    pub(crate) router: Router,
+#[derive(Debug)]
+pub struct Middleware {
+    /// Routes of the application.
+    pub router: Router,
     /// Header in which a proxy names its client.
-    pub(crate) proxy_header: Option<HeaderName>,
+    pub proxy_header: Option<HeaderName>,
     /// `Alt-Svc` value that announces HTTP/3.
-    pub(crate) alt_svc: Option<HeaderValue>,
-    pub(crate) body_timeout: Duration,
+    pub alt_svc: Option<HeaderValue>,
+    /// Timeout of a complete request body. `None` if the router has its own.
+    pub body_timeout: Option<Duration>,
 }
 
 impl Middleware {
-    /// Serves a request from `peer`.
-    pub(crate) async fn handle<B>(
+    /// Adds no middleware to a router, except for [`ClientAddress`].
+    pub fn plain(router: Router) -> Self {
+        Self { router, proxy_header: None, alt_svc: None, body_timeout: None }
+    }
+
+    /// Serves a request from `peer`, which counts as an active one of `activity`.
+    pub async fn handle<B>(
         &self,
         request: Request<B>,
         peer: IpAddr,
-        busy: &ActivityTracker,
+        activity: Option<&ActivityTracker>,
     ) -> Response
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<axum::BoxError>,
     {
-        let active_request = busy.track_request();
+        let active = activity.map(ActivityTracker::track_request);
         let peer = peer.to_canonical();
         let client = match &self.proxy_header {
             None => Ok(peer),
@@ -52,7 +60,10 @@ impl Middleware {
         };
         let mut response = match client {
             Ok(client) => {
-                let mut request = request.map(|body| with_body_timeout(body, self.body_timeout));
+                let mut request = request.map(|body| match self.body_timeout {
+                    Some(limit) => with_body_timeout(body, limit),
+                    None => Body::new(body),
+                });
                 request.extensions_mut().insert(ClientAddress(client));
                 self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
             }
@@ -64,7 +75,10 @@ impl Middleware {
         if let Some(alt_svc) = &self.alt_svc {
             response.headers_mut().insert(ALT_SVC, alt_svc.clone());
         }
-        response.map(|body| Body::new(TrackedBody { body, _active: active_request }))
+        match active {
+            Some(active) => response.map(|body| Body::new(TrackedBody { body, _active: active })),
+            None => response,
+        }
     }
 }
 
