@@ -19,15 +19,15 @@ const RECEIPT: usize = 320;
 /// Runs one round in an empty folder; each count is a message and its receipt.
 pub(crate) fn round(folder: &Path, load: Load) -> anyhow::Result<Round> {
     let root = Dir::open_root(folder)?;
-    let (mailbox, receipts) = (root.make_subdir("inbox")?, root.make_subdir("outbox")?);
+    let (mailbox, receipts) = (root.ensure_subdir("inbox")?, root.ensure_subdir("outbox")?);
     let (template, receipt, window) = (Template::new(), [b' '; RECEIPT], load.window());
     let deliver = || {
         let (mut round, mut ids) = (Round::default(), IdClock::default());
         while let Some(began) = window.is_open() {
             let id = new_id(&mut ids);
             let name = file_name(&to_native(id));
-            mailbox.create_new_from(&root, &name, &template.with(id), Durability::Later)?;
-            receipts.create_new_from(&root, &name, &receipt, Durability::Later)?;
+            mailbox.create_new_from(&root, &name, &template.with(id), Durability::Unsynced)?;
+            receipts.create_new_from(&root, &name, &receipt, Durability::Unsynced)?;
             round.note(window, began);
         }
         anyhow::Ok(round)

@@ -108,7 +108,7 @@ impl Hubs {
         let server = server.map_err(anyhow::Error::msg)?;
         let mut hubs = Vec::with_capacity(count);
         for number in 0..count {
-            let sandbox = Sandbox::below(&program, &folder);
+            let sandbox = Sandbox::in_folder(&program, &folder);
             let agents: Vec<String> = (0..AGENTS).map(|agent| agent_name(number, agent)).collect();
             sandbox.ok(["init".to_owned()].iter().chain(&agents));
             let nats = json!({ "nats": { "url": server.url(), "hub": hub_name(number) } });

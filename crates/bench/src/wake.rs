@@ -77,8 +77,8 @@ impl Reader {
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let ask = child.take_stdin().context("no stdin")?;
-        let answers = child.take_stdout().context("no stdout")?;
+        let ask = child.stdin_writer().context("no stdin")?;
+        let answers = child.stdout_reader().context("no stdout")?;
         Ok(Self { child, ask, answers })
     }
 
@@ -129,7 +129,7 @@ async fn shipped_reader(serving: &Serving, folder: &Path) -> anyhow::Result<Dura
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .spawn()?;
-    let mut lines = BufReader::new(child.take_stdout().context("no stdout")?).lines();
+    let mut lines = BufReader::new(child.stdout_reader().context("no stdout")?).lines();
     tokio::time::sleep(STARTING).await;
     let began = Instant::now();
     let woke = async {

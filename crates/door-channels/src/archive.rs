@@ -65,7 +65,7 @@ impl Channels {
             let month = create_archive(&dir, &month_of(said))?;
             match dir.move_new(&name, &month, &name)? {
                 Moved::Moved => archived.moved += 1,
-                Moved::AlreadyThere => archived.skipped += 1,
+                Moved::AlreadyExists => archived.skipped += 1,
                 Moved::SourceMissing => {}
             }
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 
 use crate::watch::WatcherConfig;
 
@@ -42,7 +42,7 @@ pub struct Config {
     /// True if the hub is linked with others, which may share the folder.
     pub linked: bool,
     /// Kills the watchers' programs if this process is killed.
-    pub guard: Option<Guard>,
+    pub guard: Option<ReaperClient>,
     /// Configured watchers.
     pub watchers: Vec<WatcherConfig>,
 }

@@ -77,7 +77,7 @@ impl Channels {
                 return Ok(());
             }
         }
-        if self.folder().is_some_and(|folder| is_in_folder(message, folder)) && message.is_of_another_hub() {
+        if self.folder().is_some_and(|folder| is_in_folder(message, folder)) && message.is_from_other_hub() {
             // The message's own hub shares this folder and writes the file itself.
             Box::pin(self.scan_channel(channel)).await?;
             if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
@@ -92,7 +92,7 @@ impl Channels {
             Some(parent) => self.find_native_id(channel, parent).await?,
             None => None,
         };
-        let hub = message.other_hub().or(self.own_name().await?);
+        let hub = message.origin_hub().or(self.own_name().await?);
         let (this, place, copy) = (self.clone(), channel.clone(), message.clone());
         let native = blocking(move || {
             let dir = this.tree().create_channel(&place)?;

@@ -91,7 +91,7 @@ async fn repeated_delivery_finds_its_own_file() {
     let stored = test.channels.hub().message(accepted.id).await.unwrap().unwrap();
     let first_choice = name_of(&to_file(&stored.message, stored.seq, &name("general"), None, 0));
     let dir = test.channels.tree().create_channel(&name("general")).unwrap();
-    dir.create_new(&first_choice, b"{\"of\":\"somebody else\"}", Durability::Later).unwrap();
+    dir.create_new(&first_choice, b"{\"of\":\"somebody else\"}", Durability::Unsynced).unwrap();
     let file = |tries| to_file(&stored.message, stored.seq, &name("general"), None, tries);
     let native = create_file(&dir, &stored.message, file, 1 << 20).unwrap();
     assert_eq!(create_file(&dir, &stored.message, file, 1 << 20).unwrap(), native);

@@ -1,7 +1,7 @@
 //! Folder stamp: tells from the folder's metadata whether a new listing is needed.
 
 use jiff::{SignedDuration, Timestamp};
-use switchboard_sys::files::{Dir, DirStamp, FileError};
+use switchboard_sys::files::{Dir, DirStat, FileError};
 use switchboard_sys::platform::{self, Filesystem};
 
 use crate::config::{Config, Detection};
@@ -16,7 +16,7 @@ const TRUST_FOR: SignedDuration = SignedDuration::from_secs(30);
 /// Metadata of a folder before it was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FolderStamp {
-    stamp: DirStamp,
+    stamp: DirStat,
     at: Timestamp,
     /// True if every change shows in the stamp.
     is_reliable: bool,
@@ -27,7 +27,7 @@ impl FolderStamp {
     pub(crate) fn at(dir: &Dir, now: Timestamp, config: &Config) -> Result<Self, FileError> {
         let is_reliable =
             config.detection == Detection::Automatic && platform::filesystem(dir.path()) == Filesystem::Local;
-        Ok(Self { stamp: dir.stamp()?, at: now, is_reliable })
+        Ok(Self { stamp: dir.dir_stat()?, at: now, is_reliable })
     }
 
     /// True if nothing has changed since an earlier stamp.

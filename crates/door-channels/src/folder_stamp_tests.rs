@@ -5,7 +5,7 @@ use crate::test_channels::write_carelessly;
 fn unchanged_folder_is_relisted_only_if_unreliable() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let now = Timestamp::from_nanosecond(dir.stamp().unwrap().ctime_ns).unwrap();
+    let now = Timestamp::from_nanosecond(dir.dir_stat().unwrap().ctime_ns).unwrap();
     let after = |secs| now + SignedDuration::from_secs(secs);
     let automatic = Config::new(folder.path());
     let polling = Config { detection: Detection::Polling, ..automatic.clone() };
@@ -26,7 +26,7 @@ fn unchanged_folder_is_relisted_only_if_unreliable() {
 fn stamp_within_a_tick_is_not_settled() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let changed = Timestamp::from_nanosecond(dir.stamp().unwrap().ctime_ns).unwrap();
+    let changed = Timestamp::from_nanosecond(dir.dir_stat().unwrap().ctime_ns).unwrap();
     let settled = |ms| {
         let at = changed + SignedDuration::from_millis(ms);
         FolderStamp::at(&dir, at, &Config::new(folder.path())).unwrap().is_settled()

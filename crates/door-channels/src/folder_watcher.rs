@@ -14,7 +14,7 @@ use std::time::Duration;
 use notify::event::{CreateKind, ModifyKind, RemoveKind};
 use notify::{Event, EventKind, RecursiveMode, Watcher};
 use parking_lot::Mutex;
-use switchboard_sys::files::{Created, Dir, Durability, is_in_the_making};
+use switchboard_sys::files::{Created, Dir, Durability, is_unfinished};
 use switchboard_sys::platform::{self, Filesystem};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -234,7 +234,7 @@ fn watch(
 async fn is_reported(dir: &Dir, events: &Events) -> bool {
     let place = dir.clone();
     let probed = blocking(move || {
-        let made = place.create_new(PROBE, b"", Durability::Later)?;
+        let made = place.create_new(PROBE, b"", Durability::Unsynced)?;
         let removed = place.remove(PROBE)?;
         Ok(made == Created::Created || removed)
     });
@@ -252,8 +252,7 @@ fn is_probe(event: &Event) -> bool {
 
 /// True if the event may be a change: not this process's reading, and not a temporary file.
 fn is_hint(event: &Event) -> bool {
-    let is_temp =
-        |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_in_the_making);
+    let is_temp = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_unfinished);
     let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
     event.need_rescan() || (!event.kind.is_access() && !only_temps)
 }

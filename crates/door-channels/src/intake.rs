@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use switchboard_core::{Address, AgentId, Directory, Door, MessageId, Name, Route};
 use switchboard_hub::{Draft, HubError, Registration};
-use switchboard_sys::files::{Dir, FileStamp};
+use switchboard_sys::files::{Dir, FileStat};
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
@@ -36,7 +36,7 @@ pub(crate) struct ChannelState {
     /// Ids that the journal has.
     ids: HashSet<String>,
     /// Rejected files with their stamp at that time.
-    rejected: HashMap<String, FileStamp>,
+    rejected: HashMap<String, FileStat>,
     /// Message files of the last listing, and those that events have named since.
     present: HashSet<String>,
     /// Files that may still be incomplete.
@@ -60,7 +60,7 @@ pub struct ScanSummary {
 /// New file with its content.
 struct NewFile {
     id: String,
-    stamp: FileStamp,
+    stamp: FileStat,
     content: Result<ChannelMessage, String>,
     /// True if it may still be incomplete.
     is_young: bool,
@@ -241,7 +241,7 @@ impl Channels {
             let named: BTreeSet<String> = named.into_iter().chain(settling).collect();
             let is_new = |id: &String| !state.ids.contains(id) && !queued.contains(id);
             let new: Vec<String> = named.into_iter().filter(is_new).collect();
-            let rejected: Vec<Option<FileStamp>> =
+            let rejected: Vec<Option<FileStat>> =
                 new.iter().map(|id| state.rejected.get(id).copied()).collect();
             state.present.extend(new.iter().cloned());
             (new, rejected)
@@ -435,7 +435,7 @@ impl Channels {
             (Some(own), Some(hub)) if own != hub => from_linked_hub(drafted, hub, own, &directory),
             _ => {
                 self.join(&drafted.from, channel).await?;
-                let is_theirs = elsewhere.is_some() && is_of_another_hub(&drafted.to, &directory);
+                let is_theirs = elsewhere.is_some() && is_from_other_hub(&drafted.to, &directory);
                 let drafted = Draft { restored: is_theirs.then(Vec::new), ..drafted };
                 // The file does not say which hub wrote it, if any.
                 if elsewhere.is_some() && self.folder().is_some() {
@@ -569,7 +569,7 @@ fn message_path(channels: &Path, path: &Path) -> Option<(String, String)> {
 }
 
 /// True if the address is an agent of another hub.
-fn is_of_another_hub(to: &Address, directory: &Directory) -> bool {
+fn is_from_other_hub(to: &Address, directory: &Directory) -> bool {
     let Address::Agent(agent) = to else { return false };
     !agent.is_human() && directory.addressee(agent).is_some_and(|state| state.hub().is_some())
 }

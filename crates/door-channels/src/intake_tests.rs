@@ -336,7 +336,7 @@ async fn linked_post_is_equal_by_file_or_link() {
             let case = format!("to {to}, known at lab: {is_at_lab}, the file first: {is_file_first}");
             let message = office.hub().message(taken.id).await.unwrap().unwrap().message;
             assert_eq!(
-                (message.from.to_string(), message.to.to_string(), message.other_hub()),
+                (message.from.to_string(), message.to.to_string(), message.origin_hub()),
                 ("codex@lab".to_owned(), expected.to_owned(), Some(name("lab"))),
                 "{case}"
             );

@@ -11,9 +11,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use notify::RecursiveMode;
 use parking_lot::Mutex;
-use switchboard_core::{AgentId, Awareness, Heartbeat, Name, OFFLINE, PresenceTimeouts};
+use switchboard_core::{AgentId, Heartbeat, Name, OFFLINE, PresenceState, PresenceTimeouts};
 use switchboard_sys::files::{Dir, Durability};
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +45,7 @@ pub struct PresenceEntry {
     /// Agent.
     pub agent: Name,
     /// Awake, stale or offline.
-    pub awareness: Awareness,
+    pub awareness: PresenceState,
     /// Activity: `IDLE` or `WORKING`.
     pub substate: Option<String>,
     /// Time of the last credible heartbeat.
@@ -57,13 +57,14 @@ pub struct PresenceEntry {
     /// Last error.
     pub error: Option<String>,
     /// Unique identity of the watcher's process.
-    owner: Option<Owner>,
+    owner: Option<ProcessIdentity>,
 }
 
 impl PresenceEntry {
     /// True if the watcher's process on this host has ended since its heartbeat was read.
     fn has_died(&self) -> bool {
-        self.awareness != Awareness::Offline && self.owner.as_ref().is_some_and(Owner::is_gone)
+        self.awareness != PresenceState::Offline
+            && self.owner.as_ref().is_some_and(ProcessIdentity::has_exited)
     }
 }
 
@@ -99,7 +100,7 @@ impl Channels {
         let entries = self.presence_entries().await?;
         for read_entry in &entries {
             let status = match read_entry.awareness {
-                Awareness::Offline => OFFLINE.to_owned(),
+                PresenceState::Offline => OFFLINE.to_owned(),
                 _ => read_entry.substate.as_deref().unwrap_or_default().to_lowercase(),
             };
             let agent = AgentId::local(read_entry.agent.clone());
@@ -149,10 +150,10 @@ fn read_entry(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) ->
     if Name::parse(current_id(&file.agent_id)).ok().as_ref() != Some(&agent) {
         return refused("it speaks for another agent than its name says");
     }
-    let changed = Timestamp::from_nanosecond(read.stamp.mtime_ns).unwrap_or(Timestamp::UNIX_EPOCH);
+    let changed = Timestamp::from_nanosecond(read.stat.mtime_ns).unwrap_or(Timestamp::UNIX_EPOCH);
     let since = last_sign(time(&file.timestamp), changed, now);
-    let owner = file.owner.as_deref().and_then(|owner| owner.parse::<Owner>().ok());
-    let gone = owner.as_ref().is_some_and(Owner::is_gone);
+    let owner = file.owner.as_deref().and_then(|owner| owner.parse::<ProcessIdentity>().ok());
+    let gone = owner.as_ref().is_some_and(ProcessIdentity::has_exited);
     let awareness = awareness(&file.state, gone, since, now, after);
     Some(PresenceEntry {
         agent,
@@ -191,15 +192,15 @@ fn awareness(
     since: Option<Timestamp>,
     now: Timestamp,
     after: PresenceTimeouts,
-) -> Awareness {
-    let Some(since) = since else { return Awareness::Stale };
+) -> PresenceState {
+    let Some(since) = since else { return PresenceState::Stale };
     let silence = now.duration_since(since);
     if is_gone || state.eq_ignore_ascii_case("OFFLINE") || silence >= after.offline {
-        Awareness::Offline
+        PresenceState::Offline
     } else if silence >= after.stale {
-        Awareness::Stale
+        PresenceState::Stale
     } else {
-        Awareness::Awake
+        PresenceState::Awake
     }
 }
 
@@ -271,13 +272,13 @@ impl HeartbeatWriter {
         let read = blocking(move || Ok(tree.presence()?.read(&name, MAX_FILE)?)).await;
         let file = read.ok().flatten().and_then(|read| PresenceFile::parse(&read.bytes).ok());
         let owner = file.filter(|file| !file.state.eq_ignore_ascii_case(OFFLINE)).and_then(|file| file.owner);
-        let owner = owner.and_then(|owner| owner.parse::<Owner>().ok());
-        owner.is_some_and(|owner| owner != Owner::this_process() && !owner.is_gone())
+        let owner = owner.and_then(|owner| owner.parse::<ProcessIdentity>().ok());
+        owner.is_some_and(|owner| owner != ProcessIdentity::this_process() && !owner.has_exited())
     }
 
     async fn write(&self, state: &str, now: Timestamp) {
         let doing = self.now.lock().clone();
-        let owner = Owner::this_process();
+        let owner = ProcessIdentity::this_process();
         let file = PresenceFile {
             agent_id: self.agent.to_string(),
             timestamp: iso(now),
@@ -293,7 +294,7 @@ impl HeartbeatWriter {
         // No agent is awake after a power failure, so a heartbeat need not survive one.
         let written = blocking(move || {
             let bytes = file.to_bytes();
-            Ok(tree.presence()?.replace_with(&name, &bytes, MODE, Durability::Later)?)
+            Ok(tree.presence()?.replace_with(&name, &bytes, MODE, Durability::Unsynced)?)
         });
         let written = written.await;
         // An unmounted folder is reported elsewhere, once.

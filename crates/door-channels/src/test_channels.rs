@@ -59,7 +59,7 @@ pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
 impl TestChannels {
     /// Creates channels; these agents have mailboxes.
     pub(crate) async fn new(agents: &[&str]) -> Self {
-        let (folder, clock) = (TempDir::new().unwrap(), Clock::by_hand(Clock::system().now()));
+        let (folder, clock) = (TempDir::new().unwrap(), Clock::manual(Clock::system().now()));
         let channels = open(&folder.path().join("hub"), folder.path(), &clock, |_| ()).await;
         for agent in agents {
             channels.hub().register(Registration::mailbox(name(agent))).await.unwrap();

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use switchboard_core::{
-    Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, Name, NativeId, PASSED_ON,
+    Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, NO_RELAY, Name, NativeId,
     POSTED_IN, Route, resolve,
 };
 use switchboard_hub::Draft;
@@ -91,8 +91,7 @@ pub(crate) fn to_draft(
     let unknown_parent = message.in_reply_to().filter(|_| reply_to.is_none()).map(str::to_owned);
     let mut metadata = message.metadata.unwrap_or_default();
     // Reserved keys are set by this hub only.
-    metadata
-        .retain(|key, _| !key.starts_with(key::PREFIX) && ![PASSED_ON, POSTED_IN].contains(&key.as_str()));
+    metadata.retain(|key, _| !key.starts_with(key::PREFIX) && ![NO_RELAY, POSTED_IN].contains(&key.as_str()));
     metadata.remove("in_reply_to");
     metadata.remove(key::OURS);
     let Content { text, code, artifacts, extra } = message.content;
@@ -168,7 +167,7 @@ pub(crate) fn from_linked_hub(draft: Draft, hub: &Name, own: &Name, directory: &
     };
     let from = if is_in_words_of_its_hub { theirs(&draft.from) } else { ours(draft.from) };
     let mut metadata = draft.metadata;
-    metadata.insert(PASSED_ON.to_owned(), hub.as_str().into());
+    metadata.insert(NO_RELAY.to_owned(), hub.as_str().into());
     let restored = is_for_nobody(&to, &from, directory).then(Vec::new);
     Draft { from, to, metadata, restored, ..draft }
 }
@@ -183,7 +182,7 @@ fn is_for_nobody(to: &Address, from: &AgentId, directory: &Directory) -> bool {
 
 /// Marks a draft that the link must not relay.
 pub(crate) fn withhold_from_link(mut draft: Draft) -> Draft {
-    draft.metadata.entry(PASSED_ON).or_insert(true.into());
+    draft.metadata.entry(NO_RELAY).or_insert(true.into());
     draft
 }
 
@@ -229,7 +228,7 @@ pub(crate) fn to_file(
     let (code, artifacts) = (take(key::CODE), take(key::ARTIFACTS));
     let (content, extra, unknown_parent) = (take(key::CONTENT), take(key::EXTRA), take(key::REPLY_TO));
     take(key::FOLDER);
-    take(PASSED_ON);
+    take(NO_RELAY);
     take(POSTED_IN);
     if let Some(parent) = reply_to.map(Value::String).or(unknown_parent) {
         metadata.insert("in_reply_to".into(), parent);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use switchboard_core::{Name, nearest};
+use switchboard_core::{Name, suggest_similar};
 use switchboard_sys::files::{Dir, Durability, FileError};
 
 use crate::error::ChannelError;
@@ -116,7 +116,7 @@ impl Tree {
 
     /// Opens or creates the folder of all channels.
     pub(crate) fn channels(&self) -> Result<Dir, ChannelError> {
-        Ok(self.writable_root()?.make_subdir(CHANNELS)?)
+        Ok(self.writable_root()?.ensure_subdir(CHANNELS)?)
     }
 
     /// Opens a channel's folder, if it exists.
@@ -140,7 +140,7 @@ impl Tree {
             return Ok(dir);
         }
         let names = self.channel_names()?;
-        let near = nearest(channel.as_str(), names.iter().map(Name::as_str));
+        let near = suggest_similar(channel.as_str(), names.iter().map(Name::as_str));
         Err(ChannelError::UnknownChannel { channel: channel.clone(), near })
     }
 
@@ -149,7 +149,7 @@ impl Tree {
         let channels = self.channels()?;
         match folder_of(&channels, channel)? {
             Some(there) => Ok(there),
-            None => Ok(channels.make_subdir(channel.as_str())?),
+            None => Ok(channels.ensure_subdir(channel.as_str())?),
         }
     }
 
@@ -170,24 +170,24 @@ impl Tree {
 
     /// Opens or creates the folder of heartbeat files.
     pub(crate) fn presence(&self) -> Result<Dir, ChannelError> {
-        Ok(self.signals()?.make_subdir(PRESENCE)?)
+        Ok(self.signals()?.ensure_subdir(PRESENCE)?)
     }
 
     /// Opens or creates the folder of an agent's answer leases.
     pub(crate) fn lease_folder(&self, agent: &Name) -> Result<Dir, ChannelError> {
-        Ok(self.signals()?.make_subdir("claims")?.make_subdir(agent.as_str())?)
+        Ok(self.signals()?.ensure_subdir("claims")?.ensure_subdir(agent.as_str())?)
     }
 
     /// Opens the lease folders of all agents that have watched.
     pub(crate) fn lease_folders(&self) -> Result<Vec<Dir>, ChannelError> {
-        let leases = self.signals()?.make_subdir("claims")?;
+        let leases = self.signals()?.ensure_subdir("claims")?;
         let names = leases.names()?;
         Ok(names.iter().filter_map(|name| leases.subdir(name).ok().flatten()).collect())
     }
 
     /// Opens or creates the folder of the watchers' logs.
     pub(crate) fn logs(&self) -> Result<Dir, ChannelError> {
-        Ok(self.writable_root()?.make_subdir("logs")?)
+        Ok(self.writable_root()?.ensure_subdir("logs")?)
     }
 
     /// Returns the identity of the folder; the first caller creates it.
@@ -199,7 +199,7 @@ impl Tree {
     }
 
     fn signals(&self) -> Result<Dir, ChannelError> {
-        Ok(self.writable_root()?.make_subdir(SIGNALS)?)
+        Ok(self.writable_root()?.ensure_subdir(SIGNALS)?)
     }
 }
 
@@ -213,7 +213,7 @@ fn read_identity(signals: &Dir) -> Result<Option<String>, FileError> {
 }
 
 fn create_identity(root: &Dir) -> Result<String, FileError> {
-    let signals = root.make_subdir(SIGNALS)?;
+    let signals = root.ensure_subdir(SIGNALS)?;
     if let Some(found) = read_identity(&signals)? {
         return Ok(found);
     }
@@ -239,7 +239,7 @@ fn folders_of(channels: &Dir, channel: &Name) -> Result<Vec<Dir>, FileError> {
 
 /// Opens or creates the archive folder of a month.
 pub(crate) fn create_archive(channel: &Dir, month: &str) -> Result<Dir, FileError> {
-    channel.make_subdir(ARCHIVE)?.make_subdir(month)
+    channel.ensure_subdir(ARCHIVE)?.ensure_subdir(month)
 }
 
 /// Opens the archive folders of a channel, oldest first.

@@ -23,7 +23,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use switchboard_core::Name;
 use switchboard_hub::HUB_NAME;
-use switchboard_sys::process::{ProgramProblem, check_program};
+use switchboard_sys::process::{ProgramError, check_program};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -192,7 +192,7 @@ impl WatcherConfig {
     }
 
     /// Returns the reason why the program cannot be started, if any.
-    pub fn program_error(&self) -> Option<ProgramProblem> {
+    pub fn program_error(&self) -> Option<ProgramError> {
         let folder = self.folder.as_deref().unwrap_or(Path::new(""));
         check_program(self.command.first()?.as_ref(), folder).err()
     }

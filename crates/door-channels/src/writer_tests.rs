@@ -66,7 +66,7 @@ fn taken_numbers_are_skipped() {
     let now = at("2026-01-11T16:33:15Z");
     for number in (0..40).chain([0xffff]) {
         let taken = MessageName { second: now.as_second(), agent: "codex".into(), number };
-        dir.create_new(&file_name(&taken.id()), b"{}", Durability::Later).unwrap();
+        dir.create_new(&file_name(&taken.id()), b"{}", Durability::Unsynced).unwrap();
     }
     let mut posted = message("mine");
     writer.post(&dir, &name, "codex", now, &mut posted).unwrap();

@@ -244,7 +244,7 @@ async fn decode_batch(session: &Session, interest: &Interest, chunk: &[Message])
         return Ok(batch);
     }
     let directory = session.hub.directory().await?;
-    let is_hub = |realm: &Name| directory.residents(realm).next().is_some();
+    let is_hub = |realm: &Name| directory.agents_of_hub(realm).next().is_some();
     for message in wanted {
         let writer = session.subjects.writer(&message.subject).unwrap_or_default();
         let envelope = Envelope::parse(&message.payload).and_then(|envelope| {

@@ -36,7 +36,7 @@ impl Interest {
     /// Collects the groups that agents of this hub belong to. Agents behind a swarm count: this hub forwards
     /// their messages.
     pub(crate) fn of(directory: &Directory) -> Self {
-        let links = directory.links();
+        let links = directory.routing_rules();
         let mut channels: BTreeSet<&Name> = links.channels().collect();
         let mut teams: BTreeSet<&Name> = links.teams().collect();
         for agent in directory.agents().filter(|agent| agent.hub().is_none()) {

@@ -181,7 +181,7 @@ fn sign(session: &Session, id: &AgentId) -> Option<AgentActivity> {
         status: truncate(&presence.status?),
         message: presence.message.as_deref().map(truncate),
         silent_ms: u64::try_from(silent).unwrap_or(0),
-        is_awake: presence.awareness == switchboard_core::Awareness::Awake,
+        is_awake: presence.state == switchboard_core::PresenceState::Awake,
     })
 }
 

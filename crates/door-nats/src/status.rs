@@ -182,7 +182,7 @@ impl StatusWriter {
     pub(crate) async fn write(&self) {
         let bytes = to_bytes(&*self.inner.status.lock());
         let folder = self.inner.folder.clone();
-        let write = move || folder.replace_with(FILE, &bytes, 0o600, Durability::Later);
+        let write = move || folder.replace_with(FILE, &bytes, 0o600, Durability::Unsynced);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(write).await {
             tracing::warn!(error = %error, "{FILE} could not be written");
         }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use switchboard_core::{
-    Address, AgentId, AgentRecord, Delivery, Directory, Door, GroupId, HEARD, Hop, Message, Name, NativeId,
-    POSTED_IN, Route, resolve,
+    Address, AgentId, AgentRecord, Delivery, Directory, Door, GroupId, Hop, Message, Name, NativeId,
+    POSTED_IN, RECEIVED_BY, Route, resolve,
 };
 use switchboard_hub::{Draft, RelayedMessage};
 
@@ -136,10 +136,10 @@ pub(crate) fn from_wire(
         Hop::Hub(hub) => Hop::Hub(hub),
     };
     let mut metadata = wire.metadata.into_owned();
-    metadata.remove(HEARD);
+    metadata.remove(RECEIVED_BY);
     if !wire.heard.is_empty() {
         let heard: Vec<Value> = wire.heard.iter().map(|agent| agent.to_string().into()).collect();
-        metadata.insert(HEARD.to_owned(), heard.into());
+        metadata.insert(RECEIVED_BY.to_owned(), heard.into());
     }
     match wire.posted_in {
         Some(channel) => drop(metadata.insert(POSTED_IN.to_owned(), channel.as_str().into())),

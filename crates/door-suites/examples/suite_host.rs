@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use door_suites::{Caller, Child, ChildOptions, ChildSpec, Expose, Framing, Launch, Limits};
-use switchboard_sys::guard::Guard;
 use switchboard_sys::reaper;
+use switchboard_sys::reaper::ReaperClient;
 
 const CHILDREN: usize = 5;
 
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let stdin = std::io::stdin().as_fd().try_clone_to_owned()?;
         return Ok(reaper::run(stdin).await?);
     }
-    let guard = Guard::new(std::env::current_exe()?, ["reap"]);
+    let guard = ReaperClient::new(std::env::current_exe()?, ["reap"]);
     let children: Vec<Child> = (0..CHILDREN)
         .map(|number| {
             let launch = Launch::Stdio {

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
-use switchboard_core::nearest;
+use switchboard_core::suggest_similar;
 
 use crate::raw::{Object, raw};
 use crate::schema::Checker;
@@ -50,7 +50,7 @@ pub(crate) fn parse<'a>(given: Option<&'a RawValue>, suite: &str) -> Result<Suit
         Some("introspect") => Ok(SuiteRequest::Introspect(parse_query(&object))),
         Some("call") => parse_call(object, suite).map(SuiteRequest::Call),
         Some(other) => {
-            let near = nearest(other, ["introspect", "call"]);
+            let near = suggest_similar(other, ["introspect", "call"]);
             let hint = near.first().map(|near| format!(" Did you mean '{near}'?")).unwrap_or_default();
             Err(format!(
                 "There is no action '{}'.{hint} To use a tool: {}. To see the tools: {{\"action\":\"introspect\"}}.",

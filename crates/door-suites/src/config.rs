@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use switchboard_core::in_json_words;
+use switchboard_core::reword_serde_error;
 
 pub use self::expose::{ExposeMode, ExposeSettings};
 pub use self::keys::{UnknownKey, unknown_keys};
@@ -151,7 +151,7 @@ impl Config {
     pub fn from_file(file: &Value) -> Result<Self, SuiteError> {
         let config: Self = serde_path_to_error::deserialize(file).map_err(|error| {
             let key = error.path().to_string();
-            bad(key, &format!("is invalid: {}", in_json_words(&error.into_inner().to_string())))
+            bad(key, &format!("is invalid: {}", reword_serde_error(&error.into_inner().to_string())))
         })?;
         config.check()?;
         Ok(config)

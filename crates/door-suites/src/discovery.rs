@@ -5,7 +5,7 @@ mod walk;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use switchboard_core::nearest;
+use switchboard_core::suggest_similar;
 use switchboard_sys::files::Dir;
 
 use crate::config::Config;
@@ -132,7 +132,7 @@ impl Discovery {
             let others = self.issues.iter().filter_map(|problem| problem.child.as_deref());
             let others = others.chain(self.disabled.iter().map(String::as_str));
             let known = self.children.iter().map(|child| child.name.as_str()).chain(others);
-            SuiteError::UnknownChild { name: name.to_owned(), near: nearest(name, known) }
+            SuiteError::UnknownChild { name: name.to_owned(), near: suggest_similar(name, known) }
         })
     }
 
@@ -203,7 +203,7 @@ impl Discovery {
         };
         let unknown_names: Vec<&String> = config.suites.keys().filter(|name| !known(name)).collect();
         for name in unknown_names {
-            let near = nearest(name, self.children.iter().map(|child| child.name.as_str()));
+            let near = suggest_similar(name, self.children.iter().map(|child| child.name.as_str()));
             let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
             self.warnings.push(Issue {
                 file: paths.workspace.join("switchboard.config.json"),

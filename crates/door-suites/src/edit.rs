@@ -41,15 +41,15 @@ pub fn add_child(
     private: bool,
 ) -> Result<AddOutcome, SuiteError> {
     let template = file.launch_template(name)?;
-    let folder = workspace_folder(paths)?.make_subdir("mcps")?.make_subdir(name)?;
+    let folder = workspace_folder(paths)?.ensure_subdir("mcps")?.ensure_subdir(name)?;
     let text = file.to_json();
     let mut values = template.env.iter().chain(&template.headers);
     if private && values.any(|(name, value)| is_secret(name, value) && !is_reference(value)) {
-        folder.create_new(".gitignore", GITIGNORE.as_bytes(), Durability::Later)?;
+        folder.create_new(".gitignore", GITIGNORE.as_bytes(), Durability::Unsynced)?;
     }
     match folder.create_new(CHILD_FILE, text.as_bytes(), Durability::Synced)? {
         Created::Created => Ok(AddOutcome::Added),
-        Created::AlreadyThere => {
+        Created::AlreadyExists => {
             let there = folder.read(CHILD_FILE, FILE_LIMIT)?;
             let is_same = there.is_some_and(|there| match McpFile::parse(&there.bytes) {
                 Ok((there, _)) => there.to_json() == text,
@@ -80,9 +80,13 @@ pub fn remove_child(
             problem: "is not below .switchboard/mcps, so it is left to you to remove it".to_owned(),
         });
     };
-    let backups = root.make_subdir("backups")?;
+    let backups = root.ensure_subdir("backups")?;
     let name =
-        free_name(name, now, |name| Ok(folder.move_new(CHILD_FILE, &backups, name)? != Moved::AlreadyThere))?;
+        free_name(
+            name,
+            now,
+            |name| Ok(folder.move_new(CHILD_FILE, &backups, name)? != Moved::AlreadyExists),
+        )?;
     if folder
         .read(".gitignore", 4096)
         .is_ok_and(|found| found.is_some_and(|f| f.bytes == GITIGNORE.as_bytes()))
@@ -96,7 +100,7 @@ pub fn remove_child(
 
 /// Opens the `.switchboard/` folder of a workspace.
 pub(crate) fn workspace_folder(paths: &SuitePaths) -> Result<Dir, SuiteError> {
-    Ok(Dir::open_root(&paths.workspace)?.make_subdir(".switchboard")?)
+    Ok(Dir::open_root(&paths.workspace)?.ensure_subdir(".switchboard")?)
 }
 
 /// Finds a free, dated backup name. `take` returns true if it could claim the name.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
-use switchboard_core::nearest;
+use switchboard_core::suggest_similar;
 
 pub use self::clients::Client;
 pub use self::root::{ImportOutcome, RevertOutcome, RootFile, revert};
@@ -128,7 +128,7 @@ impl std::str::FromStr for Client {
     fn from_str(name: &str) -> Result<Self, SuiteError> {
         let known = Self::ALL.map(Self::as_str);
         Self::ALL.into_iter().find(|client| client.as_str() == name).ok_or_else(|| {
-            let near = nearest(name, known);
+            let near = suggest_similar(name, known);
             let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
             SuiteError::Field {
                 field: "from".to_owned(),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 use serde_json::value::RawValue;
-use switchboard_core::nearest;
+use switchboard_core::suggest_similar;
 
 use crate::arguments::{IntrospectQuery, call_example};
 use crate::config::IntrospectionMode;
@@ -115,7 +115,7 @@ pub(crate) fn refuse_unknown_tool<'a>(
     offered: impl IntoIterator<Item = &'a str>,
     note: Option<&str>,
 ) -> String {
-    let near = nearest(subtool, offered);
+    let near = suggest_similar(subtool, offered);
     let subtool = summarise(subtool, 80);
     let text = match near.as_slice() {
         [] => format!(

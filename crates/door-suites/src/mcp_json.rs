@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use switchboard_core::{in_json_words, nearest};
+use switchboard_core::{reword_serde_error, suggest_similar};
 
 pub use self::command::CommandLine;
 pub(crate) use self::resolve::{ResolveContext, launch_template_of, resolve_spec};
@@ -137,7 +137,7 @@ impl McpFile {
         let mut warnings = Vec::new();
         let mut look = |keys: &serde_json::Map<String, Value>, path: &str, known: &[&'static str]| {
             for key in keys.keys().filter(|key| !known.contains(&key.as_str())) {
-                let near = nearest(key, known.iter().copied());
+                let near = suggest_similar(key, known.iter().copied());
                 let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
                 warnings.push(format!("the key '{path}{}' is not known{hint}", key.escape_debug()));
             }
@@ -148,7 +148,7 @@ impl McpFile {
         }
         let file = serde_path_to_error::deserialize(value).map_err(|error| {
             let path = error.path().to_string();
-            format!("the field '{path}': {}", in_json_words(&error.into_inner().to_string()))
+            format!("the field '{path}': {}", reword_serde_error(&error.into_inner().to_string()))
         })?;
         Ok((file, warnings))
     }

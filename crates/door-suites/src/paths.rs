@@ -45,17 +45,17 @@ impl SuitePaths {
 
     /// Opens the folder of the children's logs; creates it if missing.
     pub fn create_logs(&self) -> Result<Dir, FileError> {
-        create_dir(&self.cache)?.make_subdir("logs")?.make_subdir(&self.workspace_hash())
+        create_dir(&self.cache)?.ensure_subdir("logs")?.ensure_subdir(&self.workspace_hash())
     }
 
     /// Opens the folder of cached catalogues; creates it if missing.
     pub fn create_catalogues(&self) -> Result<Dir, FileError> {
-        create_dir(&self.cache)?.make_subdir("catalogues")?.make_subdir(&self.workspace_hash())
+        create_dir(&self.cache)?.ensure_subdir("catalogues")?.ensure_subdir(&self.workspace_hash())
     }
 
     /// Opens the folder of usage counts; creates it if missing.
     pub(crate) fn create_savings(&self) -> Result<Dir, FileError> {
-        create_dir(&self.cache)?.make_subdir("savings")
+        create_dir(&self.cache)?.ensure_subdir("savings")
     }
 
     /// Opens the folder of the children's logs, if it exists.
@@ -70,7 +70,7 @@ impl SuitePaths {
 
     /// Opens the folder of the pins; creates it if missing.
     pub(crate) fn create_pins(&self) -> Result<Dir, FileError> {
-        create_dir(&self.config)?.make_subdir("pins")?.make_subdir(&self.workspace_hash())
+        create_dir(&self.config)?.ensure_subdir("pins")?.ensure_subdir(&self.workspace_hash())
     }
 }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use switchboard_core::label_inline;
 use switchboard_http::RateLimiter;
-use switchboard_sys::clock::{Clock, ago};
+use switchboard_sys::clock::{Clock, format_ago};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tracing::Instrument;
@@ -290,7 +290,7 @@ impl Suite {
                 Some(catalogue) => {
                     let note = format!(
                         "(as of {}; {} cannot be asked now: {})",
-                        ago(now, catalogue.taken_at),
+                        format_ago(now, catalogue.taken_at),
                         self.spec.name,
                         error_text(&error)
                     );

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::value::RawValue;
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::Dir;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -57,7 +57,7 @@ pub(crate) struct Inner {
     proxy_chain: ProxyChain,
     logs: Option<Dir>,
     /// Kills the children if this process is killed.
-    guard: Option<Guard>,
+    guard: Option<ReaperClient>,
     table: RwLock<Arc<Table>>,
     /// Cached tool index; cleared when a flat child's catalogue changes.
     tool_index: Mutex<Option<Arc<ToolIndex>>>,
@@ -104,7 +104,11 @@ pub struct WarmReport {
 impl Suites {
     /// Discovers the children of a workspace. Starts nothing.
     #[expect(clippy::unused_async, reason = "opening may wait for something one day, and callers await it")]
-    pub async fn open(config: Config, paths: SuitePaths, guard: Option<Guard>) -> Result<Self, SuiteError> {
+    pub async fn open(
+        config: Config,
+        paths: SuitePaths,
+        guard: Option<ReaperClient>,
+    ) -> Result<Self, SuiteError> {
         let inherited = std::env::var(proxy_loop::VARIABLE).unwrap_or_default();
         Self::open_via(config, paths, guard, &inherited, Clock::system())
     }
@@ -113,7 +117,7 @@ impl Suites {
     pub(crate) fn open_via(
         config: Config,
         paths: SuitePaths,
-        guard: Option<Guard>,
+        guard: Option<ReaperClient>,
         inherited: &str,
         clock: Clock,
     ) -> Result<Self, SuiteError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::value::RawValue;
-use switchboard_core::nearest;
+use switchboard_core::suggest_similar;
 
 use crate::arguments::{self, call_example};
 use crate::blocking::run_blocking;
@@ -79,7 +79,7 @@ impl Suites {
         }
         let reserved = self.inner.reserved.lock();
         let known = reserved.iter().chain(top.by_name.keys()).map(String::as_str);
-        let near = nearest(tool, known).into_iter().next()?;
+        let near = suggest_similar(tool, known).into_iter().next()?;
         top.by_name.contains_key(&near).then(|| format!("{missing}. Did you mean '{near}'?"))
     }
 }

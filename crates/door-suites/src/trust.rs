@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use switchboard_sys::clock::Clock;
-use switchboard_sys::files::{Dir, FileStamp};
+use switchboard_sys::files::{Dir, FileStat};
 use switchboard_sys::lock::{DirLock, LockOptions};
 
 use crate::canonical;
@@ -73,7 +73,7 @@ pub struct TrustStore {
 /// The file as last read.
 #[derive(Debug, Default)]
 struct CachedDecisions {
-    stamp: Option<FileStamp>,
+    stamp: Option<FileStat>,
     decisions: BTreeMap<String, Decision>,
 }
 
@@ -258,11 +258,11 @@ fn key(name: &str) -> String {
     name.to_ascii_lowercase()
 }
 
-fn read(dir: &Dir) -> Result<(File, Option<FileStamp>), SuiteError> {
+fn read(dir: &Dir) -> Result<(File, Option<FileStat>), SuiteError> {
     match dir.read(NAME, LIMIT)? {
         Some(found) => {
             let file = serde_json::from_slice(&found.bytes).map_err(|error| bad(dir, &error))?;
-            Ok((file, Some(found.stamp)))
+            Ok((file, Some(found.stat)))
         }
         None => Ok((File::default(), None)),
     }

@@ -117,7 +117,7 @@ fn watch_folders(suites: &Suites, changes: &Arc<Notify>) -> Option<notify::Recom
 fn is_relevant(event: &notify::Event) -> bool {
     let matters = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        !switchboard_sys::files::is_in_the_making(name)
+        !switchboard_sys::files::is_unfinished(name)
     };
     let concerns_us = event.paths.is_empty() || event.paths.iter().any(matters);
     event.need_rescan() || (!event.kind.is_access() && concerns_us)

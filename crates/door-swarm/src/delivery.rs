@@ -90,7 +90,7 @@ impl PeerQueues {
         let peer = agent.clone();
         if let Some(handoff) = self.try_enqueue(peer.clone(), handoff) {
             let reason = "many messages wait for this peer".to_owned();
-            report(handoff, Outcome::Behind { reason }).await;
+            report(handoff, Outcome::Blocked { reason }).await;
             // The queue may have drained in the meantime, and then no other task triggers the retry.
             if self.is_idle(&peer) {
                 self.hurry(peer).await;
@@ -149,7 +149,7 @@ impl PeerQueues {
         let hub = self.swarms.hub();
         match hub.first_unsent(peer.clone()).await {
             Ok(Some(first)) if first < handoff.seq => {
-                report(handoff, Outcome::Behind { reason: self.waiting_reason(peer) }).await;
+                report(handoff, Outcome::Blocked { reason: self.waiting_reason(peer) }).await;
                 return None;
             }
             Ok(_) => {}
@@ -161,7 +161,7 @@ impl PeerQueues {
             Outcome::Delivered
             | Outcome::Shown
             | Outcome::Refused { .. }
-            | Outcome::Behind { .. }
+            | Outcome::Blocked { .. }
             | Outcome::Released => None,
         };
         let is_unreachable = trouble.is_some();
@@ -171,7 +171,7 @@ impl PeerQueues {
             // The other deliveries to this peer would fail as well, each after its own timeout. They are dequeued
             // before the failure is written: after that, the failed one can be due again and be in the queue itself.
             while let Ok(waiting_reason) = queue.try_recv() {
-                reports.push((waiting_reason, Outcome::Behind { reason: self.waiting_reason(peer) }));
+                reports.push((waiting_reason, Outcome::Blocked { reason: self.waiting_reason(peer) }));
             }
         }
         report_all(reports).await;
@@ -322,8 +322,10 @@ impl Swarms {
                 Outcome::Refused { reason } => {
                     self.end_transfer(agent, swarm.swarm_id, asked, reason).await?;
                 }
-                Outcome::Unreachable { .. } | Outcome::Behind { .. } | Outcome::Shown | Outcome::Released => {
-                }
+                Outcome::Unreachable { .. }
+                | Outcome::Blocked { .. }
+                | Outcome::Shown
+                | Outcome::Released => {}
             }
         }
         Ok(outcome)

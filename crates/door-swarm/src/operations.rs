@@ -8,7 +8,7 @@ mod state_transfer;
 
 use std::sync::Arc;
 
-use switchboard_core::{Name, nearest};
+use switchboard_core::{Name, suggest_similar};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
@@ -249,7 +249,7 @@ pub(crate) fn resolve_member(swarm: &Swarm, named: &str) -> Result<PeerId, Swarm
     by_id.or_else(member_by_name).ok_or_else(|| SwarmError::NotAMember {
         swarm: swarm.realm.clone(),
         agent: named.to_owned(),
-        near: nearest(bare, swarm.members.keys().map(PeerId::as_str)),
+        near: suggest_similar(bare, swarm.members.keys().map(PeerId::as_str)),
     })
 }
 

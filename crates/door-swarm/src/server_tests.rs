@@ -5,7 +5,7 @@ use crate::test_peer::World;
 
 /// A hub with a manual clock and these limits for requests and joins.
 async fn server(per_client: u32, joins: u32) -> (crate::test_peer::TestPeer, Server) {
-    let clock = Clock::by_hand(Clock::system().now());
+    let clock = Clock::manual(Clock::system().now());
     let limit = |config: &mut crate::Config| {
         (config.limits.per_client, config.limits.joins) = (per_client, joins);
     };

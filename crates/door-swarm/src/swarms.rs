@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
-use switchboard_core::{AgentId, Name, nearest};
+use switchboard_core::{AgentId, Name, suggest_similar};
 use switchboard_https::Client;
 use switchboard_hub::{Hub, Peer, Registration};
 use switchboard_sys::files::{Dir, FileError};
@@ -336,7 +336,7 @@ impl Swarms {
         let found = found.or_else(|| all.iter().find(|(_, swarm)| is_meant(swarm)));
         found.cloned().ok_or_else(|| SwarmError::UnknownSwarm {
             swarm: named.to_owned(),
-            near: nearest(named, all.iter().map(|(_, swarm)| swarm.realm.as_str())),
+            near: suggest_similar(named, all.iter().map(|(_, swarm)| swarm.realm.as_str())),
         })
     }
 
@@ -419,7 +419,7 @@ pub(crate) fn open_home(path: &Path) -> Result<Dir, SwarmError> {
     {
         // Parent folders exist, or are created for the same owner.
         let above = if parent.exists() { Dir::open_root(parent)? } else { open_home(parent)? };
-        return Ok(above.make_subdir(name)?);
+        return Ok(above.ensure_subdir(name)?);
     }
     Ok(Dir::open_root(path)?)
 }

@@ -13,7 +13,7 @@ use switchboard_https::{Client, ClientSettings, Limits, Mode, Settings, Url};
 use switchboard_hub::{Hub, HubConfig, Registration, Stored};
 use switchboard_sys::clock::Clock;
 use tempfile::TempDir;
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -56,7 +56,7 @@ pub(crate) struct TestPeer {
 impl World {
     pub(crate) fn new() -> Arc<Self> {
         let ca = PrivateCa::new();
-        ca.issue_files(&["127.0.0.1"], Life::Long);
+        ca.issue_files(&["127.0.0.1"], Validity::Valid);
         let client = Client::new(ClientSettings {
             ca_file: Some(ca.file()),
             allow: vec!["127.0.0.0/8".to_owned()],

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentId, Mark, Message, sanitize_inline};
+use switchboard_core::{AgentId, FrameNonce, Message, sanitize_inline};
 use switchboard_hub::fresh_mark;
 
 use crate::agent_id::PeerId;
@@ -219,7 +219,7 @@ fn swarm_json(swarm: &Swarm) -> Value {
 }
 
 /// Renders a message for a model: its header, then the quoted body.
-fn render(message: &Message, mark: Mark) -> String {
+fn render(message: &Message, mark: FrameNonce) -> String {
     let (from, trust) = (&message.from, message.trust());
     let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
     format!("{from}{doubt}:\n{}", trust.render(&message.body, mark))

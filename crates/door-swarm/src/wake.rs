@@ -116,7 +116,7 @@ async fn wake_agent(config: &Wake, waiting: &[Arrival]) -> Result<(), WakeError>
     if let Some((program, args)) = config.command.split_first() {
         let spawn = Spawn::new(program).args(args).stdin(Stdio::piped());
         let mut child = spawn.for_agent(LaunchKind::Wake, first.agent_id.as_str()).spawn()?;
-        if let Some(mut stdin) = child.take_stdin() {
+        if let Some(mut stdin) = child.stdin_writer() {
             // A program that does not read its input may close it.
             let _ = stdin.write_all(body.as_bytes()).await;
             let _ = stdin.shutdown().await;

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::Dir;
-use switchboard_sys::owner::Owner;
 use switchboard_sys::platform;
+use switchboard_sys::process_identity::ProcessIdentity;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -62,7 +62,7 @@ impl std::fmt::Debug for EndpointFile {
 impl EndpointFile {
     /// Creates the endpoint of this process.
     pub fn new(listen: String, token: Option<String>) -> Self {
-        let owner = Owner::this_process();
+        let owner = ProcessIdentity::this_process();
         Self { listen, token, pid: owner.pid(), owner: owner.to_string() }
     }
 
@@ -90,20 +90,20 @@ impl EndpointFile {
     fn read_trusted(folder: &Dir) -> Result<Option<Self>, RouterError> {
         let Some(found) = folder.read(ENDPOINT_FILE, MAX_ENDPOINT_FILE)? else { return Ok(None) };
         let refuse = |issue: &str| Err(RouterError::UntrustedEndpoint { issue: issue.to_owned() });
-        if found.stamp.uid != rustix::process::geteuid().as_raw() {
+        if found.stat.uid != rustix::process::geteuid().as_raw() {
             return refuse("it belongs to another user");
         }
         if folder.mode(ENDPOINT_FILE)?.is_none_or(|mode| mode & 0o777 != 0o600) {
             return refuse("its mode is not 0600");
         }
         let Ok(endpoint_file) = serde_json::from_slice::<Self>(&found.bytes) else { return Ok(None) };
-        let Ok(owner) = endpoint_file.owner.parse::<Owner>() else {
+        let Ok(owner) = endpoint_file.owner.parse::<ProcessIdentity>() else {
             return refuse("it does not say which process wrote it");
         };
         if owner.pid() != endpoint_file.pid || !owner.is_on_this_host() {
             return refuse("no process of this machine wrote it");
         }
-        if owner.is_gone() {
+        if owner.has_exited() {
             return Ok(None);
         }
         if endpoint_file.listen.starts_with("unix:") || is_loopback(&endpoint_file.listen) {

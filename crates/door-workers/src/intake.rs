@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use switchboard_core::in_json_words;
+use switchboard_core::reword_serde_error;
 
 use crate::legacy::{self, LegacyMode, translate_rejection};
 use crate::wire::PROTOCOL;
@@ -161,7 +161,7 @@ pub(crate) fn parse_payload<T: DeserializeOwned>(payload: Map<String, Value>) ->
             field = format!("{field}.{missing}");
             problem = String::from("it is missing");
         }
-        bad_field(field, &in_json_words(&problem))
+        bad_field(field, &reword_serde_error(&problem))
     })
 }
 

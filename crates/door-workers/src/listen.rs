@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use switchboard_sys::platform::tcp_peer;
-use switchboard_sys::socket::OwnListener;
+use switchboard_sys::socket::SameUserListener;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -29,7 +29,7 @@ pub enum Listener {
     /// On a loopback address.
     Tcp(TcpListener),
     /// A Unix socket that only its owner can open.
-    Unix(OwnListener),
+    Unix(SameUserListener),
 }
 
 impl Listener {
@@ -37,7 +37,7 @@ impl Listener {
     pub async fn bind(address: &str) -> Result<Self, RouterError> {
         let failed = |source| RouterError::Listen { address: address.to_owned(), source };
         if let Some(path) = address.strip_prefix("unix:") {
-            return Ok(Self::Unix(OwnListener::bind(path).await.map_err(failed)?));
+            return Ok(Self::Unix(SameUserListener::bind(path).await.map_err(failed)?));
         }
         let parsed: Result<SocketAddr, _> = address.parse();
         let parsed = parsed.map_err(|_| RouterError::InvalidAddress { address: address.to_owned() })?;

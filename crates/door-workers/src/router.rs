@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use switchboard_core::{AgentId, Door, JobId, Kind, NodeId, Outcome, Route};
 use switchboard_hub::{Accepted, Draft, Handoff, Hub, HubError};
 use switchboard_sys::files::Dir;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -59,7 +59,7 @@ struct Inner {
     log: EventLog,
     workspace: PathBuf,
     workers: Dir,
-    guard: Option<Guard>,
+    guard: Option<ReaperClient>,
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     history: Mutex<History>,
     /// Injections submitted to the hub and not delivered yet, with their queue slots.
@@ -83,10 +83,10 @@ impl Router {
         hub: Hub,
         workspace: PathBuf,
         config: Config,
-        guard: Option<Guard>,
+        guard: Option<ReaperClient>,
     ) -> Result<Self, RouterError> {
-        let folder = hub.folder().make_subdir(LOG_FOLDER)?;
-        let workers = hub.folder().make_subdir(WORKERS_FOLDER)?;
+        let folder = hub.folder().ensure_subdir(LOG_FOLDER)?;
+        let workers = hub.folder().ensure_subdir(WORKERS_FOLDER)?;
         let log = EventLog::open(folder, &config, hub.config().clock.clone())?;
         let records = hub.notes(Door::Workers, JOBS).await?;
         let inner = Inner {
@@ -151,7 +151,7 @@ impl Router {
         &self.inner.log
     }
 
-    pub(crate) fn guard(&self) -> Option<&Guard> {
+    pub(crate) fn guard(&self) -> Option<&ReaperClient> {
         self.inner.guard.as_ref()
     }
 
@@ -347,7 +347,7 @@ impl Drop for SubmitGuard<'_> {
 /// Rejects an unknown job, with a suggestion.
 pub(crate) fn reject_unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejected {
     let known: Vec<&str> = known.iter().map(|job| job.id.as_str()).collect();
-    let near = switchboard_core::nearest(id, known);
+    let near = switchboard_core::suggest_similar(id, known);
     let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
     let id = id.escape_debug();
     reject(RejectCode::UnknownJob, Some("payload.job_id"), format!("payload.job_id: no job '{id}'{hint}"))

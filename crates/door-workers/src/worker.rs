@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_core::Name;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -189,7 +189,7 @@ pub(crate) struct WorkerSpec {
     pub(crate) workspace: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) log: Arc<WorkerLog>,
-    pub(crate) guard: Option<Guard>,
+    pub(crate) guard: Option<ReaperClient>,
     pub(crate) grace: Duration,
     /// The agent's previous session, to resume.
     pub(crate) session: Option<String>,

@@ -192,7 +192,7 @@ pub(crate) fn write_file(root: &Dir, mailbox: &Dir, file: &MessageFile) -> Resul
     let bytes = file.to_bytes();
     // At most twice: the file in the way is moved aside in between.
     for _ in 0..2 {
-        if mailbox.create_new_from(root, &name, &bytes, Durability::Later)? == Created::Created {
+        if mailbox.create_new_from(root, &name, &bytes, Durability::Unsynced)? == Created::Created {
             return Ok(());
         }
         match mailbox.read(&name, LARGEST.max(2 * bytes.len() as u64)) {

@@ -252,7 +252,7 @@ impl Workspace {
         };
         let (tree, wanted) = (self.tree().clone(), name.clone());
         let found = blocking(move || match tree.own_folder(Section::Inbox, wanted.as_str())? {
-            Some(dir) => Ok(Some((dir.stamp()?, dir))),
+            Some(dir) => Ok(Some((dir.dir_stat()?, dir))),
             None => Ok(None),
         });
         let Some((stamp, dir)) = found.await? else { return self.restore_folder(name, mode).await };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 use switchboard_core::{MessageId, Name};
-use switchboard_sys::files::{self, Contents, Dir, DirStamp, FileError, FileStamp, Moved};
+use switchboard_sys::files::{self, Contents, Dir, DirStat, FileError, FileStat, Moved};
 
 use crate::delivery::{LARGEST, is_conflict_name, is_equivalent_file};
 use crate::ids;
@@ -187,7 +187,7 @@ impl NewFile {
 /// Reads one file; `None` if it was removed meanwhile.
 pub(crate) fn read(mailbox: &Dir, name: &str, limit: u64) -> Option<NewFile> {
     let (content, stamp) = match mailbox.read(name, limit) {
-        Ok(Some(Contents { bytes, stamp })) => (parse(&bytes, name), Some(stamp)),
+        Ok(Some(Contents { bytes, stat: stamp })) => (parse(&bytes, name), Some(stamp)),
         Ok(None) => return None,
         Err(error) => (Err(error.into()), mailbox.stat(name).ok().flatten()),
     };
@@ -217,7 +217,7 @@ fn parse(bytes: &[u8], name: &str) -> Result<Box<MessageFile>, Unreadable> {
 
 /// Formats a folder's fingerprint. `None` if the folder changed so recently that a further change may have the same
 /// time, because file systems count in ticks.
-pub(crate) fn stable_fingerprint(stamp: DirStamp, now: Timestamp) -> Option<String> {
+pub(crate) fn stable_fingerprint(stamp: DirStat, now: Timestamp) -> Option<String> {
     const TICK: i128 = 50_000_000;
     let age = now.as_nanosecond() - stamp.mtime_ns.max(stamp.ctime_ns);
     (age > TICK).then(|| format!("{}:{}:{}", stamp.inode, stamp.mtime_ns, stamp.ctime_ns))
@@ -228,7 +228,7 @@ pub(crate) fn file_fingerprint(mailbox: &Dir, name: &str) -> String {
     mailbox.stat(name).ok().flatten().map_or_else(String::new, format_fingerprint)
 }
 
-fn format_fingerprint(stamp: FileStamp) -> String {
+fn format_fingerprint(stamp: FileStat) -> String {
     format!("{}:{}:{}", stamp.inode, stamp.len, stamp.mtime_ns)
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn merge_folder(tree: &Tree, section: Section, from: &str, to: &Name)
         if files::is_temp(&name) || !old.stat(&name)?.is_some_and(|stamp| stamp.is_regular) {
             continue;
         }
-        if move_file(&old, &new, &name)? == Moved::AlreadyThere {
+        if move_file(&old, &new, &name)? == Moved::AlreadyExists {
             tracing::warn!(file = name, from, to = %to, "both folders have this file; it stays in the old one");
         }
     }
@@ -270,11 +270,11 @@ pub(crate) fn merge_folder(tree: &Tree, section: Section, from: &str, to: &Name)
 /// Moves a file to another folder. If the target exists, an equivalent source file is removed and any other stays.
 pub(crate) fn move_file(from: &Dir, to: &Dir, name: &str) -> Result<Moved, FileError> {
     // On a case-insensitive file system both can be the same folder.
-    if from.stamp()?.inode == to.stamp()?.inode {
+    if from.dir_stat()?.inode == to.dir_stat()?.inode {
         return Ok(Moved::SourceMissing);
     }
     let moved = from.move_new(name, to, name)?;
-    if moved == Moved::AlreadyThere
+    if moved == Moved::AlreadyExists
         && let (Some(second), Some(first)) = (from.read(name, LARGEST)?, to.read(name, LARGEST)?)
         && is_equivalent_file(&second.bytes, &first.bytes)
         && from.remove(name)?

@@ -4,7 +4,7 @@
 //! expired), the file is replaced atomically, so a reader never finds one with an older state than before.
 
 use jiff::Timestamp;
-use switchboard_core::{Address, Delivery, DeliveryState, Message, Receipt, Standing, sanitize_inline};
+use switchboard_core::{Address, Delivery, DeliveryState, Message, OverallState, Receipt, sanitize_inline};
 use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
 use crate::ids;
@@ -24,7 +24,7 @@ pub(crate) fn write(
     if message.from.realm.is_some() || is_foreign(message) {
         return Ok(WriteResult::First);
     }
-    let Some(status) = status(receipt.standing()) else { return Ok(WriteResult::First) };
+    let Some(status) = status(receipt.overall_state()) else { return Ok(WriteResult::First) };
     let native = ids::native_id(message);
     let file = ReceiptFile {
         id: format!("receipt_{native}"),
@@ -36,7 +36,7 @@ pub(crate) fn write(
     };
     let folder = folders.open_or_create(Section::Outbox, &message.from.name)?;
     let (name, bytes) = (file_name(&native), pretty(&file));
-    if folder.create_new_from(folders.root(), &name, &bytes, Durability::Later)? == Created::AlreadyThere
+    if folder.create_new_from(folders.root(), &name, &bytes, Durability::Unsynced)? == Created::AlreadyExists
         && is_outdated(&folder, &name, &file)?
     {
         folder.replace_from(folders.root(), &name, &bytes)?;
@@ -106,30 +106,30 @@ pub(crate) fn of_single_delivery(
     Some(Receipt::of(message.id, message.to.clone(), vec![delivery]))
 }
 
-fn status(standing: Standing) -> Option<&'static str> {
+fn status(standing: OverallState) -> Option<&'static str> {
     match standing {
-        Standing::Pending => None,
-        Standing::Failed => Some("failed"),
-        Standing::Expired => Some("expired"),
-        Standing::Delivered => Some("delivered"),
-        Standing::Seen => Some("seen"),
-        Standing::Acknowledged => Some("acknowledged"),
+        OverallState::Pending => None,
+        OverallState::Failed => Some("failed"),
+        OverallState::Expired => Some("expired"),
+        OverallState::Delivered => Some("delivered"),
+        OverallState::Seen => Some("seen"),
+        OverallState::Acknowledged => Some("acknowledged"),
     }
 }
 
 fn summary(message: &Message, receipt: &Receipt) -> String {
     let to = &message.to;
-    match (receipt.standing(), &receipt.deliveries[..]) {
-        (Standing::Delivered, [one]) => format!("Message delivered to '{}' inbox", one.agent),
-        (Standing::Delivered, all) => format!("Message delivered to {} inboxes of '{to}'", all.len()),
-        (Standing::Seen, _) => format!("Message seen by '{to}'"),
-        (Standing::Acknowledged, [Delivery { note: Some(note), .. }]) => {
+    match (receipt.overall_state(), &receipt.deliveries[..]) {
+        (OverallState::Delivered, [one]) => format!("Message delivered to '{}' inbox", one.agent),
+        (OverallState::Delivered, all) => format!("Message delivered to {} inboxes of '{to}'", all.len()),
+        (OverallState::Seen, _) => format!("Message seen by '{to}'"),
+        (OverallState::Acknowledged, [Delivery { note: Some(note), .. }]) => {
             format!("Message acknowledged by '{to}': {}", sanitize_inline(note))
         }
-        (Standing::Acknowledged, _) => format!("Message acknowledged by '{to}'"),
-        (Standing::Expired, _) => format!("Message to '{to}' expired"),
-        (Standing::Failed | Standing::Pending, all) => {
-            format!("Message reached {} of {} recipients of '{to}'", receipt.reached(), all.len())
+        (OverallState::Acknowledged, _) => format!("Message acknowledged by '{to}'"),
+        (OverallState::Expired, _) => format!("Message to '{to}' expired"),
+        (OverallState::Failed | OverallState::Pending, all) => {
+            format!("Message reached {} of {} recipients of '{to}'", receipt.reached_count(), all.len())
         }
     }
 }

@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentRecord, Directory, Door, Name};
 use switchboard_hub::Registration;
-use switchboard_sys::owner::Owner;
 use switchboard_sys::platform;
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use crate::error::WorkspaceError;
 use crate::mailbox::merge_spellings;
@@ -45,7 +45,7 @@ pub struct TerminalRegistration {
     /// The tmux pane that it runs in: `%7`, or `session:window.pane`.
     pub pane: Option<String>,
     /// The process whose exit, however it happens, ends the terminal.
-    pub owner: Option<Owner>,
+    pub owner: Option<ProcessIdentity>,
 }
 
 /// A chat agent to register.
@@ -272,7 +272,9 @@ fn terminal_record(
     for key in ["statusState", "statusMessage", "statusUpdatedAt"] {
         record.remove(key);
     }
-    for (key, value) in [("pane", new.pane.clone()), (OWNER, new.owner.as_ref().map(Owner::to_string))] {
+    for (key, value) in
+        [("pane", new.pane.clone()), (OWNER, new.owner.as_ref().map(ProcessIdentity::to_string))]
+    {
         match value {
             Some(value) => drop(record.insert(key.into(), value.into())),
             None => drop(record.remove(key)),

@@ -1,5 +1,5 @@
 use serde_json::json;
-use switchboard_core::Awareness;
+use switchboard_core::PresenceState;
 
 use super::*;
 use crate::test_workspace::{TestWorkspace, agent, name};
@@ -106,22 +106,22 @@ async fn terminal_is_offline_after_its_owner_exits() {
     let heard = async || {
         test.workspace.import_state().await.unwrap();
         let presence = test.workspace.hub().presence(&agent("codex"));
-        (presence.awareness, presence.message)
+        (presence.state, presence.message)
     };
-    let here = Owner::this_process();
-    let gone: Owner = format!("{}/4194999/1", here.host()).parse().unwrap();
-    let elsewhere: Owner = "elsewhere/4194999/1".parse().unwrap();
+    let here = ProcessIdentity::this_process();
+    let gone: ProcessIdentity = format!("{}/4194999/1", here.host()).parse().unwrap();
+    let elsewhere: ProcessIdentity = "elsewhere/4194999/1".parse().unwrap();
     for owner in [here, elsewhere] {
         let new = TerminalRegistration { owner: Some(owner), ..terminal("codex", "agent") };
         test.workspace.register_terminal(new).await.unwrap();
-        assert_eq!(heard().await, (Awareness::Awake, None));
+        assert_eq!(heard().await, (PresenceState::Awake, None));
     }
     let new = TerminalRegistration { owner: Some(gone), ..terminal("codex", "agent") };
     test.workspace.register_terminal(new).await.unwrap();
-    assert_eq!(heard().await, (Awareness::Offline, Some("its terminal was killed".to_owned())));
+    assert_eq!(heard().await, (PresenceState::Offline, Some("its terminal was killed".to_owned())));
     // Also right after its terminal's last heartbeat.
     test.workspace.record_heartbeat(&agent("codex")).await;
-    assert_eq!(heard().await, (Awareness::Awake, None));
+    assert_eq!(heard().await, (PresenceState::Awake, None));
 }
 
 #[tokio::test]
@@ -193,12 +193,12 @@ async fn agent_returning_from_offline_is_awake() {
     for who in ["codex", "claude"] {
         test.workspace.set_status(&agent(who), "offline", Some("gone")).await.unwrap();
         let other = test.another().await;
-        assert_eq!(other.hub().presence(&agent(who)).awareness.as_str(), "offline");
+        assert_eq!(other.hub().presence(&agent(who)).state.as_str(), "offline");
         assert_eq!(other.hub().presence(&agent(who)).message.as_deref(), Some("gone"));
         other.record_heartbeat(&agent(who)).await;
         other.close().await;
         let other = test.another().await;
-        assert_eq!(other.hub().presence(&agent(who)).awareness.as_str(), "awake");
+        assert_eq!(other.hub().presence(&agent(who)).state.as_str(), "awake");
         other.close().await;
     }
 }

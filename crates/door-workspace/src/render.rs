@@ -8,7 +8,7 @@ use switchboard_core::{
     sanitize_value,
 };
 use switchboard_hub::{MailboxMessage, Stored, fresh_mark};
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use crate::error::WorkspaceError;
 use crate::ids;
@@ -85,7 +85,7 @@ pub(crate) async fn show(
     if message.to.to_string() != reader.to_string() {
         let _ = write!(text, " to {}", message.to);
     }
-    let _ = write!(text, " · {} · {state}", ago(now, message.sent_at));
+    let _ = write!(text, " · {} · {state}", format_ago(now, message.sent_at));
     if let Some(label) = trust.label() {
         let _ = write!(text, " · {label}");
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use switchboard_core::{Address, AgentId, AgentRecord, Directory, Name, ResolveError, nearest};
+use switchboard_core::{Address, AgentId, AgentRecord, Directory, Name, ResolveError, suggest_similar};
 use switchboard_hub::HubError;
 
 use crate::error::WorkspaceError;
@@ -120,7 +120,7 @@ impl Role {
             Some(role) => Ok(Some(role)),
             None if normalize(text) == NONE => Ok(None),
             None => {
-                let near = nearest(&normalize(text), Self::ALL.map(Self::as_str));
+                let near = suggest_similar(&normalize(text), Self::ALL.map(Self::as_str));
                 Err(RoleError::Unknown { given: text.to_owned(), near })
             }
         }
@@ -224,7 +224,9 @@ pub(crate) fn recipient(
         Ok(Address::Agent(agent)) if agent.realm.is_none() => match directory.agent(agent) {
             Some(record) => return Ok(record.id.clone().into()),
             // A retired agent whose mail is forwarded.
-            None if directory.links().end_of(agent).is_some() => return Ok(agent.clone().into()),
+            None if directory.routing_rules().forward_target(agent).is_some() => {
+                return Ok(agent.clone().into());
+            }
             None => Some(agent.clone()),
         },
         Ok(other) => return Ok(other.clone()),
@@ -257,7 +259,7 @@ pub(crate) fn recipient(
         return Ok(address);
     }
     // No local agent matches; one of another hub may.
-    if let Some(record) = asked.as_ref().and_then(|agent| directory.elsewhere(&agent.name)) {
+    if let Some(record) = asked.as_ref().and_then(|agent| directory.find_remote(&agent.name)) {
         return Ok(record.id.clone().into());
     }
     match (role, asked) {
@@ -266,7 +268,7 @@ pub(crate) fn recipient(
             let known: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
             let filled = assigned_roles(local(), state).into_iter().map(|role| role.to_string());
             let candidates: Vec<String> = known.iter().cloned().chain(filled).collect();
-            let near = nearest(text, candidates.iter().map(String::as_str));
+            let near = suggest_similar(text, candidates.iter().map(String::as_str));
             Err(HubError::from(ResolveError::UnknownAgent { agent, near, known }).into())
         }
         (None, None) => Ok(address?),

@@ -113,7 +113,7 @@ async fn scan_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
     // Watch first, then scan: a change between the two is seen twice rather than never.
     let hints = Arc::new(Notify::new());
     let root = workspace.tree().root().clone();
-    if let Err(error) = blocking(move || Ok(root.make_subdir(Section::Inbox.as_str())?)).await {
+    if let Err(error) = blocking(move || Ok(root.ensure_subdir(Section::Inbox.as_str())?)).await {
         tracing::warn!(error = %error, "the inbox folder could not be created");
     }
     let mut watch = MailboxWatcher::start(workspace, &hints);
@@ -220,7 +220,7 @@ async fn verify_after_reboot(workspace: &Workspace) -> Result<(), WorkspaceError
 /// are still written under a temporary name.
 pub(crate) fn is_hint(event: &notify::Event, own_files: &OwnFiles) -> bool {
     let is_temp = |path: &std::path::PathBuf| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_sys::files::is_in_the_making)
+        path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_sys::files::is_unfinished)
     };
     let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
     let is_ours = || match event.paths.as_slice() {

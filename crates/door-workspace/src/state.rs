@@ -11,9 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentRecord, Directory, Name, NameError, OFFLINE, TeamRecord};
 use switchboard_hub::Hub;
-use switchboard_sys::files::{Dir, FileStamp, Moved};
+use switchboard_sys::files::{Dir, FileStat, Moved};
 use switchboard_sys::lock::{DirLock, LockOptions};
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use self::read_cache::ReadCache;
 use crate::error::WorkspaceError;
@@ -205,7 +205,7 @@ impl StateFile {
         for number in 0..100 {
             let suffix = if number == 0 { String::new() } else { format!(".{number}") };
             let aside = format!("{FILE}.corrupt.{when}{suffix}");
-            if self.root.move_new(FILE, &self.root, &aside)? != Moved::AlreadyThere {
+            if self.root.move_new(FILE, &self.root, &aside)? != Moved::AlreadyExists {
                 return Ok(aside);
             }
         }
@@ -217,7 +217,7 @@ impl StateFile {
     }
 
     /// Reads the file, and its fingerprint from before the read.
-    fn load_stamped(&self) -> Result<(Option<FileStamp>, Loaded), WorkspaceError> {
+    fn load_stamped(&self) -> Result<(Option<FileStat>, Loaded), WorkspaceError> {
         let Some(found) = self.root.read(FILE, LIMIT)? else { return Ok((None, Loaded::Missing)) };
         let loaded = match serde_json::from_slice(&found.bytes) {
             Ok(state) => match misshapen(&state) {
@@ -226,7 +226,7 @@ impl StateFile {
             },
             Err(error) => Loaded::Damaged { problem: error.to_string() },
         };
-        Ok((Some(found.stamp), loaded))
+        Ok((Some(found.stat), loaded))
     }
 
     /// Writes the hub's record of an agent, and the members of the teams.
@@ -410,7 +410,7 @@ fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
 /// True if the process whose exit ends an agent's terminal has exited.
 fn has_ended_owner(record: &Map<String, Value>) -> bool {
     let owner = record.get(OWNER).and_then(Value::as_str);
-    owner.and_then(|owner| owner.parse::<Owner>().ok()).is_some_and(|owner| owner.is_gone())
+    owner.and_then(|owner| owner.parse::<ProcessIdentity>().ok()).is_some_and(|owner| owner.has_exited())
 }
 
 /// Records a heartbeat. A heartbeat after the terminal's end shows that the agent runs elsewhere, so the owner is

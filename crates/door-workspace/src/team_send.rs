@@ -4,7 +4,9 @@
 //! role and attaches personas.
 
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, AgentRecord, GroupId, Kind, MessageId, Name, ResolveError, Stop, nearest};
+use switchboard_core::{
+    AgentId, AgentRecord, GroupId, Kind, MessageId, Name, ResolveError, TripReason, suggest_similar,
+};
 use switchboard_hub::HubError;
 
 use crate::delivery::describe;
@@ -64,7 +66,7 @@ pub struct MemberSendResult {
     /// The copy's id, or the error.
     pub message: Result<MessageId, WorkspaceError>,
     /// The loop limit that stopped the accepted copy, if one did.
-    pub stopped: Option<Stop>,
+    pub stopped: Option<TripReason>,
     /// True if a persona was attached.
     pub has_persona: bool,
     /// Why an existing persona was not attached.
@@ -119,7 +121,8 @@ impl Workspace {
     ) -> Result<TeamSendResult, WorkspaceError> {
         let directory = self.hub().directory().await?;
         let Some(team) = directory.team(&outgoing.team) else {
-            let near = nearest(outgoing.team.as_str(), directory.teams().map(|team| team.id.as_str()));
+            let near =
+                suggest_similar(outgoing.team.as_str(), directory.teams().map(|team| team.id.as_str()));
             return Err(HubError::from(ResolveError::UnknownTeam { team: outgoing.team, near }).into());
         };
         let role = match &outgoing.role_filter {
@@ -197,7 +200,7 @@ impl Workspace {
 
 /// Error for a filter that names no role. `none` selects no member, so it is refused as well.
 fn unknown_role(text: &str) -> RoleError {
-    let near = nearest(text, Role::ALL.map(Role::as_str));
+    let near = suggest_similar(text, Role::ALL.map(Role::as_str));
     RoleError::Unknown { given: text.to_owned(), near }
 }
 

@@ -89,7 +89,7 @@ impl TestWorkspace {
     pub(crate) async fn with(config: Config, agents: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         Tree::create(folder.path()).unwrap();
-        let clock = Clock::by_hand(Clock::system().now());
+        let clock = Clock::manual(Clock::system().now());
         let workspace = open(folder.path(), &config, &clock).await;
         for agent in agents {
             workspace.register(Registration::mailbox(name(agent))).await.unwrap();

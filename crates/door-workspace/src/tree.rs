@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use switchboard_core::Name;
-use switchboard_sys::files::{Created, Dir, DirStamp, Durability, FileError};
+use switchboard_sys::files::{Created, Dir, DirStat, Durability, FileError};
 
 use crate::error::WorkspaceError;
 
@@ -63,14 +63,14 @@ impl Tree {
     pub fn create(workspace: &Path) -> Result<(Self, Created), WorkspaceError> {
         let workspace = Dir::open_root(workspace)?;
         let made = match workspace.subdir(FOLDER)? {
-            Some(_) => Created::AlreadyThere,
+            Some(_) => Created::AlreadyExists,
             None => Created::Created,
         };
-        let root = workspace.make_subdir(FOLDER)?;
+        let root = workspace.ensure_subdir(FOLDER)?;
         for folder in FOLDERS {
-            root.make_subdir(folder)?;
+            root.ensure_subdir(folder)?;
         }
-        root.create_new(".gitignore", GITIGNORE.as_bytes(), Durability::Later)?;
+        root.create_new(".gitignore", GITIGNORE.as_bytes(), Durability::Unsynced)?;
         Ok((Self { root, sections: Arc::default() }, made))
     }
 
@@ -87,7 +87,7 @@ impl Tree {
 
     /// Checks that the folder is still at the path where it was opened.
     pub fn check_not_moved(&self) -> Result<(), WorkspaceError> {
-        if self.root.is_in_place() {
+        if self.root.is_at_path() {
             Ok(())
         } else {
             Err(WorkspaceError::Moved { path: self.root.path().to_owned() })
@@ -122,7 +122,7 @@ impl Tree {
 
     /// Opens or creates the folder that spells a name in exactly this way.
     pub(crate) fn create_own_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
-        self.root.make_subdir(section.as_str())?.make_subdir(agent.as_str())
+        self.root.ensure_subdir(section.as_str())?.ensure_subdir(agent.as_str())
     }
 
     /// Opens the folder that spells a name in exactly this way; `None` if there is none.
@@ -138,16 +138,16 @@ impl Tree {
         &self,
         section: Section,
         agent: &str,
-    ) -> Result<Option<DirStamp>, FileError> {
+    ) -> Result<Option<DirStat>, FileError> {
         match self.section(section)? {
-            Some(section) => section.subdir_stamp(agent),
+            Some(section) => section.subdir_stat(agent),
             None => Ok(None),
         }
     }
 
     /// Opens the folder of a section. The handle is cached until another folder replaces this one.
     fn section(&self, section: Section) -> Result<Option<Dir>, FileError> {
-        let Some(found) = self.root.subdir_stamp(section.as_str())? else { return Ok(None) };
+        let Some(found) = self.root.subdir_stat(section.as_str())? else { return Ok(None) };
         let mut open = self.sections.lock();
         if let Some((inode, dir)) = open.get(&section)
             && *inode == found.inode
@@ -155,7 +155,7 @@ impl Tree {
             return Ok(Some(dir.clone()));
         }
         let Some(dir) = self.root.subdir(section.as_str())? else { return Ok(None) };
-        open.insert(section, (dir.stamp()?.inode, dir.clone()));
+        open.insert(section, (dir.dir_stat()?.inode, dir.clone()));
         Ok(Some(dir))
     }
 

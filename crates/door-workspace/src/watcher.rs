@@ -63,7 +63,7 @@ impl MailboxWatcher {
         let mut there = BTreeMap::new();
         for name in tree.folders(Section::Inbox).unwrap_or_default() {
             if let Ok(Some(folder)) = tree.own_folder(Section::Inbox, &name)
-                && let Ok(stamp) = folder.stamp()
+                && let Ok(stamp) = folder.dir_stat()
             {
                 there.insert(name, stamp.inode);
             }

@@ -258,7 +258,7 @@ impl Workspace {
             blocking(move || {
                 let archive = tree.create_folder(Section::Archive, &agent)?;
                 let name = format!("{}.superseded.meta", ids::file_name(&native));
-                archive.create_new(&name, &pretty(&marker), switchboard_sys::files::Durability::Later)?;
+                archive.create_new(&name, &pretty(&marker), switchboard_sys::files::Durability::Unsynced)?;
                 Ok(())
             })
             .await?;
@@ -276,7 +276,7 @@ impl Workspace {
         let mut told = None;
         loop {
             let Some((stored, receipt)) = self.hub.receipt(id).await? else { return Ok(()) };
-            let standing = receipt.standing();
+            let standing = receipt.overall_state();
             if told.replace(standing) == Some(standing) {
                 return Ok(());
             }
@@ -380,7 +380,7 @@ pub(crate) fn belongs_in_archive(state: DeliveryState) -> bool {
 /// Moves a file to an agent's archive; a no-op if it does not exist.
 pub(crate) fn move_to_archive(tree: &Tree, from: &Dir, agent: &Name, name: &str) -> Result<(), FileError> {
     let archive = tree.create_folder(Section::Archive, agent)?;
-    if from.move_new(name, &archive, name)? == Moved::AlreadyThere {
+    if from.move_new(name, &archive, name)? == Moved::AlreadyExists {
         // The archive has a file of this name: the second one gets a suffix.
         let other = format!("{name}.again.{:08x}", fastrand::u32(..));
         from.move_new(name, &archive, &other)?;

@@ -28,7 +28,7 @@ async fn new_workspace_has_protocol_tree_and_gitignore() {
     t.write(".gitignore", "mine");
     t.write("inbox/codex/msg_1_a.json", "kept");
     let (_, made) = Tree::create(t.workspace_folder()).unwrap();
-    assert_eq!(made, switchboard_sys::files::Created::AlreadyThere);
+    assert_eq!(made, switchboard_sys::files::Created::AlreadyExists);
     assert_eq!(
         (t.bytes(".gitignore"), t.bytes("inbox/codex/msg_1_a.json")),
         (b"mine".to_vec(), b"kept".to_vec())

@@ -1,4 +1,4 @@
-//! What a person writes in "to".
+//! Addresses: the syntax of "to".
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AgentId, Name, NameError};
 
-/// One agent, one worker node, or a group.
+/// Address of a message: one agent, one worker node, or a group.
 ///
-/// The same syntax everywhere: `codex`, `alice@research`, `team:backend`, `#general`, `job:272900/0`,
+/// The syntax is the same everywhere: `codex`, `alice@research`, `team:backend`, `#general`, `job:272900/0`,
 /// `job:272900`, `all`, `all@research`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -22,7 +22,7 @@ pub enum Address {
     Group(GroupId),
 }
 
-/// A set of agents that can be written to at once.
+/// Group of agents that one message can address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GroupId {
     /// The members of a team.
@@ -31,17 +31,17 @@ pub enum GroupId {
     Channel(Name),
     /// All nodes of a job.
     Job(JobId),
-    /// Every agent of this hub, and of those it is linked with.
+    /// Every agent of this hub and of the hubs it is linked with.
     Everyone,
     /// Every other member of a swarm that this hub takes part in.
     Swarm(Name),
 }
 
-/// A job of the router: letters, digits, `_` and `-`, at most 64 of them.
+/// Id of a router job: 1 to 64 letters, digits, `_` or `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct JobId(String);
 
-/// One node of a job.
+/// Id of one node of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId {
     /// The job.
@@ -50,15 +50,15 @@ pub struct NodeId {
     pub node: u32,
 }
 
-/// Why a text is not an address.
+/// Error of parsing an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// A part that should be a name is none.
+    /// A part of the address is not a valid name.
     #[error("'{}' is not an address: {source}", .text.escape_debug())]
     Name {
         /// The whole text.
         text: String,
-        /// What is wrong with the name in it.
+        /// Error of the name within the address.
         source: NameError,
     },
     /// A job id with characters outside `[A-Za-z0-9_-]`, or too long.
@@ -76,7 +76,7 @@ pub enum AddressError {
 }
 
 impl JobId {
-    /// Checks `text` against the rules for job ids.
+    /// Validates `text` as a job id.
     pub fn parse(text: &str) -> Option<Self> {
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         let fits = (1..=64).contains(&text.len());
@@ -90,10 +90,10 @@ impl JobId {
 }
 
 impl Address {
-    /// Everyone of this hub.
+    /// Every agent of this hub and of the hubs it is linked with.
     pub const EVERYONE: Self = Self::Group(GroupId::Everyone);
 
-    /// The agent this address names, when it names one.
+    /// Returns the agent if this is the address of one agent.
     pub fn as_agent(&self) -> Option<&AgentId> {
         match self {
             Self::Agent(agent) => Some(agent),

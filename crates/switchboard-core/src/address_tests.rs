@@ -5,7 +5,7 @@ fn name(text: &str) -> Name {
 }
 
 #[test]
-fn every_form_parses_and_prints_back() {
+fn every_address_form_round_trips() {
     let job = || JobId::parse("272900").unwrap();
     let table = [
         ("codex", Address::Agent(AgentId::local(name("codex")))),
@@ -26,7 +26,7 @@ fn every_form_parses_and_prints_back() {
 }
 
 #[test]
-fn what_is_no_address_is_refused_with_its_reason() {
+fn invalid_address_is_refused_with_reason() {
     let job = |text: &str| AddressError::Job { text: text.into() };
     let node = |text: &str| AddressError::Node { text: text.into() };
     let bad = |text: &str, source| AddressError::Name { text: text.into(), source };
@@ -51,7 +51,7 @@ fn what_is_no_address_is_refused_with_its_reason() {
 
 proptest::proptest! {
     #[test]
-    fn whatever_parses_prints_something_that_parses_to_the_same(text in "(team:|#|job:)?[a-zA-Z0-9 ._@/-]{0,20}") {
+    fn parsed_address_round_trips(text in "(team:|#|job:)?[a-zA-Z0-9 ._@/-]{0,20}") {
         if let Ok(address) = text.parse::<Address>() {
             proptest::prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
         }

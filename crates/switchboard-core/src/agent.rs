@@ -1,4 +1,4 @@
-//! Who takes part.
+//! Agent ids: a name and, for agents of other hubs and owners, a realm.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,40 +7,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AddressError, Name};
 
-/// A named participant: of this hub (`codex`), of another hub that it is linked with (`codex@office`), or of a
-/// swarm that it has joined (`alice@research`).
+/// Id of a participant: `codex` on this hub, `codex@office` on a linked hub, `alice@research` in a joined swarm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentId {
     /// The agent's name, unique within its realm.
     pub name: Name,
-    /// The hub or the swarm that the agent lives behind; `None` for an agent of this hub.
+    /// The linked hub or the swarm of the agent; `None` for an agent of this hub.
     pub realm: Option<Name>,
 }
 
 impl AgentId {
-    /// An agent of this hub.
+    /// Returns the id of an agent of this hub.
     pub fn local(name: Name) -> Self {
         Self { name, realm: None }
     }
 
-    /// The person who owns this hub.
+    /// Returns the id of the person who owns this hub.
     pub fn human() -> Self {
         Self::local(Name::human())
     }
 
-    /// Whether this is the person who owns this hub. A `human@elsewhere` is not.
+    /// True if this is the person who owns this hub. `human@elsewhere` is another person.
     pub fn is_human(&self) -> bool {
         self.realm.is_none() && self.name.is_human()
     }
 
-    /// Whether both are written alike, letter for letter. Those that differ in case alone are equal all the same.
+    /// True if both have the same spelling, including case. `==` ignores case.
     pub fn is_spelled_like(&self, other: &Self) -> bool {
         self.name.as_str() == other.name.as_str()
             && self.realm.as_ref().map(Name::as_str) == other.realm.as_ref().map(Name::as_str)
     }
 
-    /// The spelling used to compare and to index: lower case.
+    /// Returns the lower-case spelling, used as a key for comparison and indexes.
     pub fn key(&self) -> String {
         self.to_string().to_ascii_lowercase()
     }

@@ -1,48 +1,48 @@
-//! No surprises on the bill: what an agent may write and use.
+//! Budgets: limits on the messages and tokens of an agent.
 
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
-use crate::{AgentId, Name, Stop};
+use crate::{AgentId, Name, TripReason};
 
-/// What one agent may write and use. Nothing set is no limit.
+/// Budget of one agent; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// Most messages that it may write within an hour.
+    /// Maximum number of messages that the agent may write per hour.
     pub messages_per_hour: Option<u64>,
-    /// Most tokens that it may use within a day.
+    /// Maximum number of tokens that the agent may use per day.
     pub tokens_per_day: Option<u64>,
 }
 
 impl Budget {
-    /// The span in which messages are counted.
+    /// Time window in which messages are counted.
     pub const HOUR: SignedDuration = SignedDuration::from_hours(1);
-    /// The span in which tokens are counted.
+    /// Time window in which tokens are counted.
     pub const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-    /// Whether there is anything to count.
+    /// True if at least one limit is set.
     pub fn is_limited(self) -> bool {
         self != Self::default()
     }
 }
 
-/// The budgets of all agents.
+/// Budgets of all agents.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Budgets {
-    /// Of everyone who has none of their own.
+    /// Default budget.
     pub everyone: Budget,
-    /// Of some, by name. What theirs does not say, they have from everyone's.
+    /// Budgets of single agents; a limit that is not set falls back to the default.
     pub agents: BTreeMap<Name, Budget>,
 }
 
 impl Budgets {
-    /// Whether nobody has a limit, so that nothing need be counted.
+    /// True if no agent has a limit, so that usage need not be counted.
     pub fn is_unlimited(&self) -> bool {
         !self.everyone.is_limited() && self.agents.is_empty()
     }
 
-    /// The budget of an agent. The person has none, and neither have agents elsewhere: their own hub counts for them.
+    /// Returns the budget of an agent. The person is unlimited, and so are remote agents: their own hub enforces theirs.
     pub fn of(&self, agent: &AgentId) -> Budget {
         if agent.is_human() || agent.realm.is_some() {
             return Budget::default();
@@ -55,28 +55,28 @@ impl Budgets {
     }
 }
 
-/// What an agent has written and used within the spans of a [`Budget`].
+/// Usage of an agent within the time windows of a [`Budget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Spent {
+pub struct Usage {
     /// Messages within the last hour.
     pub messages: u64,
     /// Tokens within the last day.
     pub tokens: u64,
 }
 
-/// How many tokens a text is worth. Four bytes each is what models take for English and for code, near enough for a
+/// Estimates the tokens of a text at four bytes each, which is typical for English and code and accurate enough for a
 /// limit.
-pub fn tokens_of(text: &str) -> u64 {
+pub fn estimate_tokens(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX).div_ceil(4)
 }
 
-/// Whether an agent may spend as much in all.
-pub fn check_budget(agent: &AgentId, spent: Spent, budget: Budget) -> Result<(), Stop> {
+/// Checks the usage of an agent against its budget.
+pub fn check_budget(agent: &AgentId, spent: Usage, budget: Budget) -> Result<(), TripReason> {
     if let Some(budget) = budget.messages_per_hour.filter(|budget| spent.messages > *budget) {
-        return Err(Stop::Messages { agent: agent.clone(), count: spent.messages, budget });
+        return Err(TripReason::Messages { agent: agent.clone(), count: spent.messages, budget });
     }
     if let Some(budget) = budget.tokens_per_day.filter(|budget| spent.tokens > *budget) {
-        return Err(Stop::Tokens { agent: agent.clone(), tokens: spent.tokens, budget });
+        return Err(TripReason::Tokens { agent: agent.clone(), tokens: spent.tokens, budget });
     }
     Ok(())
 }

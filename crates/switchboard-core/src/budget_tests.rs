@@ -5,23 +5,23 @@ fn agent(text: &str) -> AgentId {
 }
 
 #[test]
-fn x9_a_budget_holds_at_its_last_message_and_token() {
+fn budget_allows_last_message_and_token() {
     let budget = Budget { messages_per_hour: Some(3), tokens_per_day: Some(100) };
     let a = agent("a");
     let table = [
         ((0, 0), Ok(())),
         ((3, 100), Ok(())),
-        ((4, 0), Err(Stop::Messages { agent: a.clone(), count: 4, budget: 3 })),
-        ((0, 101), Err(Stop::Tokens { agent: a.clone(), tokens: 101, budget: 100 })),
+        ((4, 0), Err(TripReason::Messages { agent: a.clone(), count: 4, budget: 3 })),
+        ((0, 101), Err(TripReason::Tokens { agent: a.clone(), tokens: 101, budget: 100 })),
     ];
     for ((messages, tokens), expected) in table {
-        assert_eq!(check_budget(&a, Spent { messages, tokens }, budget), expected, "{messages}, {tokens}");
-        assert_eq!(check_budget(&a, Spent { messages, tokens }, Budget::default()), Ok(()));
+        assert_eq!(check_budget(&a, Usage { messages, tokens }, budget), expected, "{messages}, {tokens}");
+        assert_eq!(check_budget(&a, Usage { messages, tokens }, Budget::default()), Ok(()));
     }
 }
 
 #[test]
-fn an_agents_own_budget_goes_over_everyones_and_the_person_has_none() {
+fn agent_budget_overrides_default() {
     let everyone = Budget { messages_per_hour: Some(10), tokens_per_day: Some(1000) };
     let own = Budget { messages_per_hour: Some(50), tokens_per_day: None };
     let budgets = Budgets { everyone, agents: BTreeMap::from([(Name::parse("Codex").unwrap(), own)]) };
@@ -35,8 +35,8 @@ fn an_agents_own_budget_goes_over_everyones_and_the_person_has_none() {
 }
 
 #[test]
-fn a_text_is_worth_a_token_per_four_bytes() {
+fn token_estimate_is_four_bytes() {
     for (text, tokens) in [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("€€", 2)] {
-        assert_eq!(tokens_of(text), tokens, "{text}");
+        assert_eq!(estimate_tokens(text), tokens, "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! One message on one route.
+//! Deliveries: one message on one route, and its state.
 
 use std::fmt;
 
@@ -6,58 +6,56 @@ use jiff::Timestamp;
 
 use crate::{AgentId, MessageId, Route};
 
-/// Prefix of the note of an acknowledgement whose reader cannot answer, for example a watcher whose program failed. The reason
-/// follows it.
+/// Prefix of the note on a message that was acknowledged without an answer, for example by a watcher whose program
+/// failed. The reason follows.
 pub const NO_ANSWER: &str = "no answer: ";
 
-/// The number of a delivery in its hub.
+/// Number of a delivery, unique within its hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId(pub i64);
 
-/// One message × one route, and how far it got.
+/// One message on one route to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its number.
+    /// Number of the delivery.
     pub id: DeliveryId,
-    /// What is delivered.
+    /// The message.
     pub message: MessageId,
-    /// To whom.
+    /// The recipient.
     pub agent: AgentId,
-    /// By which way.
+    /// The route.
     pub route: Route,
-    /// How far it got.
+    /// The current state.
     pub state: DeliveryState,
-    /// How many attempts were made.
+    /// Number of attempts so far.
     pub attempts: u32,
-    /// Why it did not get further, where that is known.
+    /// Reason of the last failure, refusal or missing answer, where known.
     pub note: Option<String>,
-    /// When it reached each state.
+    /// When the delivery reached each state.
     pub milestones: Milestones,
 }
 
-/// How far a delivery got.
-///
-/// queued → in flight → delivered → seen → acknowledged; or retrying, refused, expired.
+/// State of a delivery: queued → in flight → delivered → seen → acknowledged; or retrying, refused, expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
-    /// Waits for its route.
+    /// Waiting for a door to lease it.
     Queued,
-    /// A door is at it.
+    /// Leased to a door that is delivering it.
     InFlight,
-    /// The far side has it: the file is in the mailbox, the session took it, the peer answered.
+    /// The receiving side has it: the file is in the mailbox, the session accepted it, the peer answered.
     Delivered,
     /// The recipient was shown it.
     Seen,
-    /// The recipient said that it is done with it.
+    /// The recipient acknowledged it: it is done with the message.
     Acknowledged,
-    /// The far side, or a rule of the hub, said no. Final.
+    /// The receiving side or a rule of the hub refused it. Final.
     Refused,
-    /// An attempt failed and a retry is due: shown as `retrying`, since nothing is decided yet.
+    /// An attempt failed and a retry is scheduled; shown as `retrying`, because the outcome is still open.
     Failed {
         /// When the next attempt is due.
         retry_at: Timestamp,
     },
-    /// It was not taken before it lost its use. Final.
+    /// Not delivered before the message expired. Final.
     Expired,
 }
 
@@ -66,9 +64,9 @@ pub enum DeliveryState {
 pub struct Milestones {
     /// Accepted and waiting.
     pub queued: Option<Timestamp>,
-    /// First handed to a door.
+    /// First leased to a door.
     pub in_flight: Option<Timestamp>,
-    /// Taken by the far side.
+    /// Accepted by the receiving side.
     pub delivered: Option<Timestamp>,
     /// Shown to the recipient.
     pub seen: Option<Timestamp>,
@@ -79,14 +77,14 @@ pub struct Milestones {
 }
 
 impl Delivery {
-    /// Why the recipient is done with the message and does not answer it, where it says so.
+    /// Returns the reason why the recipient acknowledged the message without an answer, if it gave one.
     pub fn no_answer_reason(&self) -> Option<&str> {
         self.note.as_deref().filter(|_| self.state == DeliveryState::Acknowledged)?.strip_prefix(NO_ANSWER)
     }
 }
 
 impl DeliveryState {
-    /// The word for it, everywhere the same.
+    /// Returns the name of the state, as it stands in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -100,17 +98,17 @@ impl DeliveryState {
         }
     }
 
-    /// Whether nothing can follow any more.
+    /// True if the state cannot change any more.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Acknowledged | Self::Refused | Self::Expired)
     }
 
-    /// Whether the recipient has it and has not said that it is done with it.
+    /// True if the message was delivered and not yet acknowledged.
     pub fn is_waiting(self) -> bool {
         matches!(self, Self::Delivered | Self::Seen)
     }
 
-    /// Whether the far side has not got it yet, but still may.
+    /// True if the message is not delivered yet but still can be.
     pub fn is_pending(self) -> bool {
         matches!(self, Self::Queued | Self::InFlight | Self::Failed { .. })
     }

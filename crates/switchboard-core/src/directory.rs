@@ -1,53 +1,52 @@
-//! Who is known, and how each can be reached.
+//! Directory of the known agents, teams and swarms, and the routes to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::{AgentId, JobId, Links, Name, NodeId, Route};
+use crate::{AgentId, JobId, Name, NodeId, Route, RoutingRules};
 
-/// The agents, aliases and teams a hub knows, as a plain value.
+/// The agents, aliases, teams and swarms that a hub knows, as a plain value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directory {
     agents: BTreeMap<AgentId, AgentRecord>,
     aliases: BTreeMap<Name, Name>,
     teams: BTreeMap<Name, TeamRecord>,
     swarms: BTreeSet<Name>,
-    links: Arc<Links>,
+    links: Arc<RoutingRules>,
 }
 
-/// What is known of one agent.
+/// Directory entry of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRecord {
-    /// Who; the spelling here is the canonical one, used for every path.
+    /// Id of the agent in its canonical spelling, which every path uses.
     pub id: AgentId,
-    /// What it is there for, if said: `lead`, `reviewer` …
+    /// Role of the agent, if it declared one: `lead`, `reviewer` …
     pub role: Option<String>,
-    /// The team it belongs to.
+    /// Team of the agent.
     pub team: Option<Name>,
-    /// The ways to reach it, in no order.
+    /// Routes to the agent, in no particular order.
     pub routes: Vec<Route>,
     /// When it was registered.
     pub registered_at: Timestamp,
 }
 
-/// What is known of one team.
+/// Directory entry of one team.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TeamRecord {
     /// The team's id.
     pub id: Name,
-    /// What people call it.
+    /// Display name of the team.
     pub title: String,
-    /// Whether one agent plays the whole team.
+    /// True if one agent acts as the whole team.
     pub composite: bool,
-    /// When it was made.
+    /// When the team was created.
     pub created_at: Timestamp,
 }
 
 impl AgentRecord {
-    /// The hub that it lives on, where that is another one: its realm. Its further routes are how it is reached
-    /// there.
+    /// Returns the other hub that the agent belongs to, which is its realm. Its further routes are those of that hub.
     pub fn hub(&self) -> Option<&Name> {
         let leads_to =
             |realm: &Name| self.routes.iter().any(|r| matches!(r, Route::Hub { hub } if hub == realm));
@@ -62,7 +61,7 @@ impl Directory {
         self.agents.insert(record.id.clone(), record);
     }
 
-    /// Adds a former or other name of an agent of this hub.
+    /// Adds an alias of an agent of this hub, such as a former name.
     pub fn put_alias(&mut self, alias: Name, agent: Name) {
         self.aliases.insert(alias, agent);
     }
@@ -73,27 +72,27 @@ impl Directory {
         self.teams.insert(record.id.clone(), record);
     }
 
-    /// Adds a swarm that this hub is in, which may have no other members.
+    /// Adds a swarm that this hub has joined; it may have no other members.
     pub fn put_swarm(&mut self, swarm: Name) {
         self.swarms.insert(swarm);
     }
 
-    /// Sets what a person has joined.
-    pub fn set_links(&mut self, links: Arc<Links>) {
+    /// Sets the routing rules of the user's settings.
+    pub fn set_routing_rules(&mut self, links: Arc<RoutingRules>) {
         self.links = links;
     }
 
-    /// What a person has joined.
-    pub fn links(&self) -> &Links {
+    /// Returns the routing rules of the user's settings.
+    pub fn routing_rules(&self) -> &RoutingRules {
         &self.links
     }
 
-    /// True if this hub is in a swarm of this name, or knows an agent of a hub of this name.
+    /// True if this hub has joined a swarm of this name or knows an agent of a hub of this name.
     pub fn has_realm(&self, realm: &Name) -> bool {
-        self.swarms.contains(realm) || self.of_realm(realm).next().is_some()
+        self.swarms.contains(realm) || self.agents_of_realm(realm).next().is_some()
     }
 
-    /// The agent of this id or alias, ignoring case.
+    /// Finds an agent by id or alias, ignoring case.
     pub fn agent(&self, id: &AgentId) -> Option<&AgentRecord> {
         self.agents.get(id).or_else(|| {
             let canonical = id.realm.is_none().then(|| self.aliases.get(&id.name)).flatten()?;
@@ -101,56 +100,55 @@ impl Directory {
         })
     }
 
-    /// The one agent of another hub that goes by this name; none where several hubs have one, because nobody
-    /// could say which of them is meant.
-    pub fn elsewhere(&self, name: &Name) -> Option<&AgentRecord> {
+    /// Finds the agent with this name on another hub; `None` if several hubs have one, because the name is ambiguous.
+    pub fn find_remote(&self, name: &Name) -> Option<&AgentRecord> {
         let first = AgentId::local(name.clone());
         let namesakes = self.agents.range(first..).take_while(|(id, _)| &id.name == name);
         let mut remote = namesakes.map(|(_, record)| record).filter(|record| record.hub().is_some());
         remote.next().filter(|_| remote.next().is_none())
     }
 
-    /// The agents of one other hub.
-    pub fn residents<'a>(&'a self, hub: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+    /// Returns the agents of another hub.
+    pub fn agents_of_hub<'a>(&'a self, hub: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         self.agents.values().filter(move |agent| agent.hub() == Some(hub))
     }
 
-    /// The agents of one realm, be it a swarm or another hub.
-    pub fn of_realm<'a>(&'a self, realm: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+    /// Returns the agents of a realm: a swarm or another hub.
+    pub fn agents_of_realm<'a>(&'a self, realm: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         self.agents.values().filter(move |agent| agent.id.realm.as_ref() == Some(realm))
     }
 
-    /// The members of a swarm, without those of this hub.
+    /// Returns the members of a swarm, except those of this hub.
     pub fn peers<'a>(&'a self, swarm: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         let is_peer = |agent: &&AgentRecord| agent.routes.iter().any(|r| matches!(r, Route::Peer { .. }));
         self.agents.values().filter(move |agent| agent.id.realm.as_ref() == Some(swarm)).filter(is_peer)
     }
 
-    /// The agent that an address names: of this hub, or else of another one.
+    /// Finds the agent that an address names: on this hub, otherwise on another one.
     pub fn addressee(&self, id: &AgentId) -> Option<&AgentRecord> {
-        let elsewhere = || id.realm.is_none().then(|| self.elsewhere(&id.name)).flatten();
+        let elsewhere = || id.realm.is_none().then(|| self.find_remote(&id.name)).flatten();
         self.agent(id).or_else(elsewhere)
     }
 
-    /// The canonical spelling of an agent's name, or the name as given where it is unknown.
+    /// Returns the canonical spelling of an agent's id, or the given id if the agent is unknown.
     pub fn canonical(&self, id: &AgentId) -> AgentId {
         self.agent(id).map_or_else(|| id.clone(), |record| record.id.clone())
     }
 
-    /// The agent that runs as this node.
+    /// Finds the agent that runs as this node.
     pub fn node(&self, node: &NodeId) -> Option<&AgentRecord> {
         self.agents.values().find(|a| a.routes.iter().any(|r| matches!(r, Route::Worker(n) if n == node)))
     }
 
-    /// The agents that run as nodes of this job.
+    /// Returns the agents that run as nodes of this job.
     pub fn job<'a>(&'a self, job: &'a JobId) -> impl Iterator<Item = &'a AgentRecord> {
         self.agents
             .values()
             .filter(move |a| a.routes.iter().any(|r| matches!(r, Route::Worker(n) if &n.job == job)))
     }
 
-    /// The agents that read this channel. The channel `team-NAME` is that of the team NAME, so its members
-    /// belong to it wherever they read their mail.
+    /// Returns the readers of a channel. The channel `team-NAME` belongs to the team NAME, so all of its members are
+    /// readers, whatever their routes.
     pub fn channel<'a>(&'a self, channel: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         let team = team_of_channel(channel);
         self.agents.values().filter(move |a| {
@@ -159,33 +157,33 @@ impl Directory {
         })
     }
 
-    /// All agents, ordered by name.
+    /// Returns all agents, ordered by name.
     pub fn agents(&self) -> impl Iterator<Item = &AgentRecord> {
         self.agents.values()
     }
 
-    /// All other names, with the agent each stands for.
+    /// Returns all aliases, each with the agent that it stands for.
     pub fn aliases(&self) -> impl Iterator<Item = (&Name, &Name)> {
         self.aliases.iter()
     }
 
-    /// The team of this id, ignoring case.
+    /// Finds a team by id, ignoring case.
     pub fn team(&self, id: &Name) -> Option<&TeamRecord> {
         self.teams.get(id)
     }
 
-    /// All teams, ordered by id.
+    /// Returns all teams, ordered by id.
     pub fn teams(&self) -> impl Iterator<Item = &TeamRecord> {
         self.teams.values()
     }
 
-    /// The members of a team, ordered by name.
+    /// Returns the members of a team, ordered by name.
     pub fn members<'a>(&'a self, team: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         self.agents.values().filter(move |agent| agent.team.as_ref() == Some(team))
     }
 }
 
-/// The team whose channel this is, going by its name.
+/// Returns the team that a channel belongs to by its name.
 fn team_of_channel(channel: &Name) -> Option<Name> {
     let (prefix, team) = channel.as_str().split_at_checked("team-".len())?;
     prefix.eq_ignore_ascii_case("team-").then(|| Name::parse(team).ok()).flatten()

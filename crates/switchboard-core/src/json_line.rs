@@ -1,15 +1,15 @@
-//! JSON text that stays one line for every reader.
+//! Escaping that keeps JSON text on one line (NDJSON) for every reader.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Escapes the characters of a JSON text that some readers take for a line break or a control.
+/// Escapes characters of a JSON text that some readers treat as a line break or a control character.
 ///
-/// JSON requires an escape only below U+0020. Readers that split at Unicode's line breaks also split at U+0085, U+2028
-/// and U+2029; DEL and the C1 controls act on terminals. All of them can only stand within strings.
+/// JSON requires escapes only below U+0020. Readers that split at Unicode line breaks also split at U+0085, U+2028 and
+/// U+2029; DEL and the C1 controls affect terminals. All of these can occur only within strings.
 pub fn escape_json_line(json: &str) -> Cow<'_, str> {
     let is_odd = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}');
-    // The first bytes of their UTF-8 forms: a text without them is most often without any byte beyond ASCII.
+    // Fast path by the first bytes of their UTF-8 encodings, which pure ASCII text does not contain.
     if !json.bytes().any(|byte| matches!(byte, 0x7f | 0xc2 | 0xe2)) || !json.contains(is_odd) {
         return Cow::Borrowed(json);
     }

@@ -1,17 +1,16 @@
-//! What a message is for.
+//! Message kinds: the purpose of a message.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A word that says what a message is for. The set is open: each door brings its own words and passes
-/// the others through unchanged.
+/// Purpose of a message. The set is open: each door defines its own kinds and relays others unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Kind(String);
 
-/// Why a text is not a kind.
+/// Error of parsing a kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{}' is not a kind: 1 to 64 letters, digits, '_', '-' or '.'", .text.escape_debug())]
 pub struct KindError {
@@ -24,7 +23,7 @@ impl Kind {
     pub const ACTIONS: [&str; 5] =
         ["delegate_task", "request_review", "submit_result", "status_update", "execute"];
 
-    /// Checks `text` against the rules for kinds.
+    /// Validates `text` as a kind.
     pub fn parse(text: &str) -> Result<Self, KindError> {
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         if (1..=64).contains(&text.len()) && text.bytes().all(legal) {
@@ -34,12 +33,12 @@ impl Kind {
         }
     }
 
-    /// A task handed to another agent.
+    /// Returns the kind of a task that is delegated to another agent.
     pub fn delegate_task() -> Self {
         Self("delegate_task".to_owned())
     }
 
-    /// News that asks for nothing.
+    /// Returns the kind of a notification that needs no answer.
     pub fn status_update() -> Self {
         Self("status_update".to_owned())
     }

@@ -1,24 +1,24 @@
-//! No storms: when a reply chain between agents is stopped.
+//! Loop limits: circuit breakers for reply chains between agents (message storms).
 
 use jiff::SignedDuration;
 
 use crate::{AgentId, Hop, Message};
 
-/// Where a conversation between agents, with no person in it, is stopped.
+/// Limits of a conversation between agents without a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopLimits {
-    /// Longest reply chain between agents.
+    /// Maximum length of a reply chain between agents.
     pub hops: usize,
-    /// Most replies between one pair of agents within a minute, both directions together.
+    /// Maximum number of replies per minute between two agents, both directions together.
     pub pair_per_minute: u32,
-    /// Most replies of an agent to itself within a minute.
+    /// Maximum number of replies per minute of an agent to itself.
     pub self_per_minute: u32,
-    /// Most replies in one conversation since a person last spoke in it.
+    /// Maximum number of replies in one conversation since a person last wrote in it.
     pub thread: u32,
 }
 
 impl LoopLimits {
-    /// The span in which replies of a pair are counted.
+    /// Time window in which the replies of a pair are counted.
     pub const PAIR_WINDOW: SignedDuration = SignedDuration::from_mins(1);
 }
 
@@ -30,113 +30,118 @@ impl Default for LoopLimits {
     }
 }
 
-/// What the journal knows of the recent past.
+/// Recent replies, as counted from the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Recent {
+pub struct RecentReplies {
     /// Replies between sender and recipient, both directions, within [`LoopLimits::PAIR_WINDOW`].
     pub pair_replies: u32,
-    /// Replies in the conversation since a person last spoke in it.
+    /// Replies in the conversation since a person last wrote in it.
     pub thread_replies: u32,
 }
 
-/// Why a reply is not delivered.
+/// Reason why a breaker tripped, so that a message is not delivered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Stop {
+pub enum TripReason {
     /// The chain of replies is too long.
     #[error("the reply chain has {hops} hops between agents and its limit is {limit}")]
     Hops {
-        /// How many messages of agents stand before this one in its chain.
+        /// Number of earlier messages of agents in the chain.
         hops: usize,
         /// The limit.
         limit: usize,
     },
-    /// The pair answers each other too often.
+    /// Two agents answer each other too often.
     #[error("{from} and {to} exchanged {count} replies within a minute and their limit is {limit}")]
     Pair {
         /// The sender.
         from: AgentId,
         /// The recipient.
         to: AgentId,
-        /// Replies within the last minute, with this one.
+        /// Replies within the last minute, including this one.
         count: u32,
         /// The limit.
         limit: u32,
     },
-    /// The conversation has gone on for too long without a person.
+    /// The conversation has too many replies without a person.
     #[error("the conversation has {count} replies since a person last spoke in it and its limit is {limit}")]
     Thread {
-        /// Replies, with this one.
+        /// Replies, including this one.
         count: u32,
         /// The limit.
         limit: u32,
     },
-    /// An agent has written too much.
+    /// An agent exceeded its message budget.
     #[error("{agent} wrote {count} messages within an hour and its budget is {budget}")]
     Messages {
         /// The agent.
         agent: AgentId,
-        /// Messages within the last hour, with this one.
+        /// Messages within the last hour, including this one.
         count: u64,
-        /// What it may write.
+        /// Its budget of messages per hour.
         budget: u64,
     },
-    /// An agent has cost too much.
+    /// An agent exceeded its token budget.
     #[error("{agent} used {tokens} tokens within a day and its budget is {budget}")]
     Tokens {
         /// The agent.
         agent: AgentId,
-        /// Tokens within the last day, with this message.
+        /// Tokens within the last day, including this message.
         tokens: u64,
-        /// What it may use.
+        /// Its budget of tokens per day.
         budget: u64,
     },
-    /// Three or more agents answer each other in a circle, for a second round.
+    /// Three or more agents answer each other in a cycle, for the second time.
     #[error("the replies go round in a circle: {}", .agents.iter().map(ToString::to_string).collect::<Vec<_>>().join(" → "))]
     Cycle {
-        /// The circle, in order.
+        /// The agents of the cycle, in order.
         agents: Vec<AgentId>,
     },
 }
 
-impl Stop {
-    /// Whether an agent has used up its budget.
-    pub fn is_of_a_budget(&self) -> bool {
+impl TripReason {
+    /// True if an agent exceeded its budget.
+    pub fn is_budget(&self) -> bool {
         matches!(self, Self::Messages { .. } | Self::Tokens { .. })
     }
 
-    /// Whether the agents may go on once the person has said something in the conversation.
-    pub fn yields_to_a_word(&self) -> bool {
+    /// True if the breaker resets once the person writes in the conversation.
+    pub fn is_reset_by_human(&self) -> bool {
         matches!(self, Self::Hops { .. } | Self::Cycle { .. } | Self::Thread { .. })
     }
 }
 
-/// Whether a message may be delivered to `to`, as far as loops go.
+/// Checks the loop limits for the delivery of a message to `to`.
 ///
-/// Only replies are looked at: a script may hand out a thousand tasks at once, but an answer to an
-/// answer to an answer is how storms begin. What the person writes is never stopped, provided it is
-/// known to be the person, and what is written to the person ends the chain.
+/// Only replies count: a script may send a thousand tasks at once, but an answer to an answer to an answer is how
+/// storms start. A message that verifiably is from the person is always allowed, and a message to the person ends the
+/// chain.
 ///
-/// Names are compared as they are: the caller has put the canonical ones in place of aliases.
-pub fn check_loops(message: &Message, to: &AgentId, recent: Recent, limits: LoopLimits) -> Result<(), Stop> {
+/// Names are compared as they are: the caller has replaced aliases by canonical names.
+pub fn check_loops(
+    message: &Message,
+    to: &AgentId,
+    recent: RecentReplies,
+    limits: LoopLimits,
+) -> Result<(), TripReason> {
     let by_person = message.from.is_human() && message.origin.verified;
     if message.in_reply_to.is_none() || by_person || to.is_human() {
         return Ok(());
     }
     let chain: Vec<&AgentId> = message.via.iter().filter_map(agent).collect();
     if chain.len() > limits.hops {
-        return Err(Stop::Hops { hops: chain.len(), limit: limits.hops });
+        return Err(TripReason::Hops { hops: chain.len(), limit: limits.hops });
     }
     let count = recent.pair_replies.saturating_add(1);
     let limit = if &message.from == to { limits.self_per_minute } else { limits.pair_per_minute };
     if count > limit {
-        return Err(Stop::Pair { from: message.from.clone(), to: to.clone(), count, limit });
+        return Err(TripReason::Pair { from: message.from.clone(), to: to.clone(), count, limit });
     }
     let count = recent.thread_replies.saturating_add(1);
     if count > limits.thread {
-        return Err(Stop::Thread { count, limit: limits.thread });
+        return Err(TripReason::Thread { count, limit: limits.thread });
     }
-    match second_round(&chain, &message.from, to) {
-        Some(agents) => Err(Stop::Cycle { agents }),
+    match find_repeated_cycle(&chain, &message.from, to) {
+        Some(agents) => Err(TripReason::Cycle { agents }),
         None => Ok(()),
     }
 }
@@ -148,13 +153,13 @@ fn agent(hop: &Hop) -> Option<&AgentId> {
     }
 }
 
-/// The circle of three or more that a further message `from → to` would begin again: the chain has
-/// made that step before, and came back to `from` without passing anyone twice.
-fn second_round(chain: &[&AgentId], from: &AgentId, to: &AgentId) -> Option<Vec<AgentId>> {
+/// Returns the cycle of three or more agents that another message `from → to` would start for the second time: the chain
+/// already contains that step and returned to `from` without a repeated agent.
+fn find_repeated_cycle(chain: &[&AgentId], from: &AgentId, to: &AgentId) -> Option<Vec<AgentId>> {
     let start = chain.windows(2).rposition(|step| step[0] == from && step[1] == to)?;
-    let circle = &chain[start..];
-    let distinct = circle.iter().enumerate().all(|(n, agent)| !circle[..n].contains(agent));
-    (distinct && circle.len() >= 3).then(|| circle.iter().map(|agent| (*agent).clone()).collect())
+    let cycle = &chain[start..];
+    let distinct = cycle.iter().enumerate().all(|(n, agent)| !cycle[..n].contains(agent));
+    (distinct && cycle.len() >= 3).then(|| cycle.iter().map(|agent| (*agent).clone()).collect())
 }
 
 #[cfg(test)]

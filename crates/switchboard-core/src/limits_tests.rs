@@ -34,18 +34,23 @@ fn unverified(message: Message) -> Message {
 }
 
 /// Whether a message to one agent may be delivered to it.
-fn check(message: &Message, pair_replies: u32) -> Result<(), Stop> {
+fn check(message: &Message, pair_replies: u32) -> Result<(), TripReason> {
     let to = message.to.as_agent().unwrap();
-    check_loops(message, to, Recent { pair_replies, ..Recent::default() }, LoopLimits::default())
+    check_loops(
+        message,
+        to,
+        RecentReplies { pair_replies, ..RecentReplies::default() },
+        LoopLimits::default(),
+    )
 }
 
-fn cycle(agents: &[&str]) -> Result<(), Stop> {
-    Err(Stop::Cycle { agents: agents.iter().map(|name| agent(name)).collect() })
+fn cycle(agents: &[&str]) -> Result<(), TripReason> {
+    Err(TripReason::Cycle { agents: agents.iter().map(|name| agent(name)).collect() })
 }
 
 #[test]
-fn c6_a_chain_of_more_than_eight_hops_is_stopped() {
-    let stop = Err(Stop::Hops { hops: 9, limit: 8 });
+fn chain_beyond_eight_hops_is_stopped() {
+    let stop = Err(TripReason::Hops { hops: 9, limit: 8 });
     let table = [
         ("b", "", Ok(())),
         ("b", "a b a b a b a", Ok(())),
@@ -63,19 +68,19 @@ fn c6_a_chain_of_more_than_eight_hops_is_stopped() {
 }
 
 #[test]
-fn c6_each_recipient_of_a_group_is_looked_at_by_itself() {
+fn group_recipients_are_checked_separately() {
     let (circle, hops) = ("a b c", "b c d e f g h i j");
-    let pair = |count| Err(Stop::Pair { from: agent("a"), to: agent("b"), count, limit: 10 });
+    let pair = |count| Err(TripReason::Pair { from: agent("a"), to: agent("b"), count, limit: 10 });
     let table = [
         ("b", circle, 0, cycle(&["a", "b", "c"])),
         ("d", circle, 0, Ok(())),
         ("b", "", 10, pair(11)),
-        ("k", hops, 0, Err(Stop::Hops { hops: 9, limit: 8 })),
+        ("k", hops, 0, Err(TripReason::Hops { hops: 9, limit: 8 })),
         ("human", hops, 10, Ok(())),
     ];
     for address in ["all", "team:backend", "#general", "job:7", "job:7/0"] {
         for (to, via, pair_replies, expected) in &table {
-            let recent = Recent { pair_replies: *pair_replies, ..Recent::default() };
+            let recent = RecentReplies { pair_replies: *pair_replies, ..RecentReplies::default() };
             let checked = check_loops(&reply("a", address, via), &agent(to), recent, LoopLimits::default());
             assert_eq!(checked, *expected, "{address} for {to} via {via}");
         }
@@ -83,16 +88,16 @@ fn c6_each_recipient_of_a_group_is_looked_at_by_itself() {
 }
 
 #[test]
-fn c6_the_eleventh_reply_of_a_pair_within_a_minute_is_stopped() {
-    let stop = |count| Err(Stop::Pair { from: agent("a"), to: agent("b"), count, limit: 10 });
+fn eleventh_reply_within_minute_is_stopped() {
+    let stop = |count| Err(TripReason::Pair { from: agent("a"), to: agent("b"), count, limit: 10 });
     for (earlier, expected) in [(0, Ok(())), (9, Ok(())), (10, stop(11)), (29, stop(30))] {
         assert_eq!(check(&reply("a", "b", "b"), earlier), expected, "{earlier} earlier");
     }
 }
 
 #[test]
-fn c6_the_fourth_reply_of_an_agent_to_itself_within_a_minute_is_stopped() {
-    let stop = |count| Err(Stop::Pair { from: agent("a"), to: agent("a"), count, limit: 3 });
+fn fourth_self_reply_within_minute_is_stopped() {
+    let stop = |count| Err(TripReason::Pair { from: agent("a"), to: agent("a"), count, limit: 3 });
     for (earlier, expected) in [(0, Ok(())), (2, Ok(())), (3, stop(4)), (9, stop(10))] {
         for to in ["a", "A"] {
             assert_eq!(check(&reply("a", to, "a"), earlier), expected, "{earlier} earlier to {to}");
@@ -102,7 +107,7 @@ fn c6_the_fourth_reply_of_an_agent_to_itself_within_a_minute_is_stopped() {
 }
 
 #[test]
-fn c6_a_circle_of_three_or_more_is_stopped_when_its_second_round_begins() {
+fn cycle_is_stopped_at_second_round() {
     let table = [
         ("c", "a", "a b", Ok(())), // the first round closes
         ("a", "b", "a b c", cycle(&["a", "b", "c"])),
@@ -122,7 +127,7 @@ fn c6_a_circle_of_three_or_more_is_stopped_when_its_second_round_begins() {
 }
 
 #[test]
-fn two_agents_may_go_on_until_the_hop_limit() {
+fn two_agents_continue_until_hop_limit() {
     let chain = ["a", "b"].repeat(4);
     for hops in 1..=chain.len() {
         let (from, to) = if hops % 2 == 0 { ("a", "b") } else { ("b", "a") };
@@ -131,18 +136,18 @@ fn two_agents_may_go_on_until_the_hop_limit() {
 }
 
 /// A chain, earlier replies and why they stop what `from` answers `b`: one row for each limit.
-fn stopped(from: &str) -> [(String, u32, Stop); 3] {
+fn stopped(from: &str) -> [(String, u32, TripReason); 3] {
     let (from, to) = (agent(from), agent("b"));
     let circle = vec![from.clone(), to.clone(), agent("c")];
     [
-        ("b c d e f g h i j".into(), 0, Stop::Hops { hops: 9, limit: 8 }),
-        (String::new(), 10, Stop::Pair { from: from.clone(), to, count: 11, limit: 10 }),
-        (format!("{from} b c"), 0, Stop::Cycle { agents: circle }),
+        ("b c d e f g h i j".into(), 0, TripReason::Hops { hops: 9, limit: 8 }),
+        (String::new(), 10, TripReason::Pair { from: from.clone(), to, count: 11, limit: 10 }),
+        (format!("{from} b c"), 0, TripReason::Cycle { agents: circle }),
     ]
 }
 
 #[test]
-fn c6_x4_the_verified_person_is_never_stopped_and_one_who_only_claims_to_be_is() {
+fn only_verified_person_is_never_stopped() {
     for from in ["human", "Human"] {
         for (via, earlier, stop) in stopped(from) {
             let message = reply(from, "b", &via);
@@ -153,7 +158,7 @@ fn c6_x4_the_verified_person_is_never_stopped_and_one_who_only_claims_to_be_is()
 }
 
 #[test]
-fn c6_an_agent_is_stopped_whether_verified_or_not() {
+fn agent_is_stopped_verified_or_not() {
     for (via, earlier, stop) in stopped("a") {
         let message = reply("a", "b", &via);
         assert_eq!(check(&message, earlier), Err(stop.clone()), "via {via}");
@@ -162,7 +167,7 @@ fn c6_an_agent_is_stopped_whether_verified_or_not() {
 }
 
 #[test]
-fn c6_what_is_written_to_the_person_is_never_stopped() {
+fn message_to_person_is_never_stopped() {
     let chains = ["a b c d e f g h i j", "a human b", "a b c a b c a b c a b c"];
     for (via, to) in chains.into_iter().flat_map(|via| [(via, "human"), (via, "Human")]) {
         let message = reply("a", to, via);
@@ -172,35 +177,35 @@ fn c6_what_is_written_to_the_person_is_never_stopped() {
 }
 
 #[test]
-fn x4_a_human_of_another_realm_is_an_agent_like_any() {
+fn human_of_other_realm_is_an_agent() {
     let (from, to) = (agent("human@elsewhere"), agent("a"));
-    let stop = |from, to| Err(Stop::Pair { from, to, count: 11, limit: 10 });
+    let stop = |from, to| Err(TripReason::Pair { from, to, count: 11, limit: 10 });
     assert_eq!(check(&reply("human@elsewhere", "a", ""), 10), stop(from.clone(), to.clone()));
     assert_eq!(check(&reply("a", "human@elsewhere", ""), 10), stop(to, from));
 }
 
 #[test]
-fn what_answers_nothing_is_never_stopped() {
+fn message_without_parent_is_never_stopped() {
     let task = Message { in_reply_to: None, ..reply("a", "b", "a b c a b c a b c") };
     assert_eq!(check(&task, 1000), Ok(()));
 }
 
 #[test]
-fn limits_are_those_given() {
+fn limits_are_configurable() {
     let limits = LoopLimits { hops: 1, pair_per_minute: 2, self_per_minute: 1, ..LoopLimits::default() };
-    let pair = |to, count, limit| Err(Stop::Pair { from: agent("a"), to: agent(to), count, limit });
+    let pair = |to, count, limit| Err(TripReason::Pair { from: agent("a"), to: agent(to), count, limit });
     let table = [
         ("b", "b", 1, Ok(())),
         ("b", "b", 2, pair("b", 3, 2)),
         ("a", "a", 0, Ok(())),
         ("a", "a", 1, pair("a", 2, 1)),
-        ("b", "a b", 0, Err(Stop::Hops { hops: 2, limit: 1 })),
+        ("b", "a b", 0, Err(TripReason::Hops { hops: 2, limit: 1 })),
     ];
     for (to, via, pair_replies, expected) in table {
         let checked = check_loops(
             &reply("a", to, via),
             &agent(to),
-            Recent { pair_replies, ..Recent::default() },
+            RecentReplies { pair_replies, ..RecentReplies::default() },
             limits,
         );
         assert_eq!(checked, expected, "{to} via {via} after {pair_replies}");
@@ -208,7 +213,7 @@ fn limits_are_those_given() {
 }
 
 #[test]
-fn x9_the_reason_names_who_and_how_many() {
+fn trip_reason_names_agents_and_counts() {
     let table = [
         (
             check(&reply("a", "k", "b c d e f g h i j"), 0),
@@ -226,13 +231,13 @@ fn x9_the_reason_names_who_and_how_many() {
 }
 
 #[test]
-fn x9_a_conversation_is_stopped_beyond_its_limit_and_what_a_person_gets_is_not() {
+fn thread_limit_exempts_messages_to_person() {
     let limits = LoopLimits { thread: 5, ..LoopLimits::default() };
     let table =
-        [("b", 4, Ok(())), ("b", 5, Err(Stop::Thread { count: 6, limit: 5 })), ("human", 500, Ok(()))];
+        [("b", 4, Ok(())), ("b", 5, Err(TripReason::Thread { count: 6, limit: 5 })), ("human", 500, Ok(()))];
     for (to, thread_replies, expected) in table {
         let message = reply("a", to, "b");
-        let recent = Recent { thread_replies, ..Recent::default() };
+        let recent = RecentReplies { thread_replies, ..RecentReplies::default() };
         assert_eq!(check_loops(&message, &agent(to), recent, limits), expected, "{to}, {thread_replies}");
     }
 }

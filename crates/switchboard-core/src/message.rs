@@ -1,4 +1,4 @@
-//! What is sent.
+//! Messages, their origin and their reply chain.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,63 +9,64 @@ use serde_json::{Map, Value};
 
 use crate::{Address, AddressError, AgentId, Kind, MessageId, Name, Route};
 
-/// The key in a message's metadata that says that no link is to bring it to other hubs, although it did not come in by
-/// one: it lay in a folder that hubs share, and another, which is named where that is known, brings it to them; or it is
-/// history, which is news to nobody.
-pub const PASSED_ON: &str = "switchboard.passed_on";
+/// Metadata key of a message that this hub must not relay to other hubs, although it did not arrive over a link.
+///
+/// It was found in a folder that hubs share, and another hub relays it (the value names that hub where it is known); or it
+/// is history, which no hub needs.
+pub const NO_RELAY: &str = "switchboard.passed_on";
 
-/// The key in the metadata of a message from another hub that names the channel it was posted in there. Whom it is for
-/// is another matter: a post to one agent stands in the channel for everyone.
+/// Metadata key that names the channel in which a message of another hub was posted there.
+///
+/// It is independent of the address: a post to one agent is visible to every reader of the channel.
 pub const POSTED_IN: &str = "switchboard.posted_in";
 
 /// An immutable message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its identity within and between hubs.
+    /// Id of the message, the same on every hub.
     pub id: MessageId,
-    /// Who wrote it.
+    /// The sender.
     pub from: AgentId,
-    /// Whom it is for.
+    /// The address.
     pub to: Address,
-    /// What it is for.
+    /// The kind.
     pub kind: Kind,
     /// The text.
     pub body: String,
-    /// The message it answers.
+    /// The message that this one answers.
     pub in_reply_to: Option<MessageId>,
-    /// The first message of its conversation; its own id when it starts one.
+    /// The first message of the conversation; its own id if it starts one.
     pub thread: MessageId,
     /// When it was written.
     pub sent_at: Timestamp,
-    /// When it stops being of use.
+    /// When the message expires.
     pub expires_at: Option<Timestamp>,
-    /// Whatever else its door or its sender wants to carry along.
+    /// Additional data of the door or the sender.
     pub metadata: Map<String, Value>,
-    /// Where it came in.
+    /// How the message arrived.
     pub origin: Origin,
-    /// The agents and hubs of the reply chain before it, oldest first, since a person last spoke.
+    /// The agents and hubs of the reply chain before this message since a person last wrote, oldest first.
     pub via: Vec<Hop>,
-    /// The exact bytes that were signed, where the content is signed.
+    /// The exact signed bytes, if the content is signed.
     pub signed: Option<Vec<u8>>,
 }
 
 impl Message {
-    /// Whether another hub accepted it first. That one brings it to all others, so it goes to no further hub from here.
-    pub fn is_of_another_hub(&self) -> bool {
-        matches!(self.origin.route, Some(Route::Hub { .. })) || self.metadata.contains_key(PASSED_ON)
+    /// True if another hub accepted the message first. That hub relays it to all others, so this one does not.
+    pub fn is_from_other_hub(&self) -> bool {
+        matches!(self.origin.route, Some(Route::Hub { .. })) || self.metadata.contains_key(NO_RELAY)
     }
 
-    /// The hub that accepted it first, where that is another one and it is known which: by the link that brought it, or by the
-    /// file that it was found in.
-    pub fn other_hub(&self) -> Option<Name> {
+    /// Returns the other hub that accepted the message first, where the link or the file that delivered it names one.
+    pub fn origin_hub(&self) -> Option<Name> {
         match &self.origin.route {
             Some(Route::Hub { hub }) => Some(hub.clone()),
-            Some(Route::Channel { .. }) => Name::parse(self.metadata.get(PASSED_ON)?.as_str()?).ok(),
+            Some(Route::Channel { .. }) => Name::parse(self.metadata.get(NO_RELAY)?.as_str()?).ok(),
             _ => None,
         }
     }
 
-    /// The channel that it was posted in, here or on the hub that it comes from. Only a link is believed about the latter.
+    /// Returns the channel in which the message was posted, here or on its own hub; for the latter only a link is trusted.
     pub fn posted_in(&self) -> Option<Name> {
         match &self.origin.route {
             Some(Route::Channel { channel }) => Some(channel.clone()),
@@ -75,33 +76,33 @@ impl Message {
     }
 }
 
-/// Where a message came in.
+/// How a message arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// Its identity in the protocol it came in by.
+    /// Id in the protocol by which the message arrived.
     pub native: NativeId,
-    /// Whether the door could establish that `from` really wrote it.
+    /// True if the door verified that `from` wrote it.
     pub verified: bool,
-    /// The route it came in by: it is never sent out by that route again.
+    /// The inbound route, which is never used to send the message out.
     pub route: Option<Route>,
 }
 
-/// The identity of a message in one published protocol.
+/// Id of a message in one published protocol, used to deduplicate it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NativeId {
     /// The protocol.
     pub door: Door,
-    /// Within what the id is unique: a mailbox, a channel, a swarm. Empty where the id says it all.
+    /// Scope in which the id is unique: a mailbox, a channel, a swarm. Empty if the id is globally unique.
     pub scope: String,
     /// The id as the protocol spells it.
     pub id: String,
 }
 
-/// The five published protocols through which messages come and go, and the link between hubs.
+/// Door by which messages arrive and leave: the published protocols and the link between hubs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Door {
-    /// Mailboxes, by MCP tools, files or the command line.
+    /// Mailboxes: MCP tools, files and the command line.
     Workspace,
     /// Channel files and watchers.
     Channels,
@@ -109,17 +110,17 @@ pub enum Door {
     Workers,
     /// Signed messages between owners.
     Swarm,
-    /// Other hubs of one organisation.
+    /// Other hubs of the same organisation.
     Nats,
 }
 
-/// One station of a reply chain.
+/// One hop of a reply chain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Hop {
     /// An agent wrote a message of the chain.
     Agent(AgentId),
-    /// A hub passed it on.
+    /// A hub relayed the message.
     Hub(Name),
 }
 
@@ -127,7 +128,7 @@ impl Door {
     /// All doors.
     pub const ALL: [Self; 5] = [Self::Workspace, Self::Channels, Self::Workers, Self::Swarm, Self::Nats];
 
-    /// The door's name in output and in the journal.
+    /// Returns the door's name in output and in the journal.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Workspace => "workspace",
@@ -138,7 +139,7 @@ impl Door {
         }
     }
 
-    /// The door with this name.
+    /// Returns the door with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|door| door.as_str() == name)
     }

@@ -1,4 +1,4 @@
-//! The identity of a message.
+//! Message ids: monotonic UUIDs version 7.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A UUID version 7: a time in milliseconds and 74 random bits. Ids of one [`IdClock`] only ever rise.
+/// Id of a message: a UUID version 7, which is a time in milliseconds and 74 random bits. Ids of one [`IdClock`] increase
+/// monotonically.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageId(Uuid);
 
-/// The text is no UUID.
+/// Error of parsing a message id: the text is not a UUID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{}' is not a message id", .text.escape_debug())]
 pub struct MessageIdError {
@@ -20,38 +21,38 @@ pub struct MessageIdError {
     pub text: String,
 }
 
-/// How many bits of a version 7 UUID are free.
+/// Number of free bits in a version 7 UUID.
 const RANDOM_BITS: u32 = 74;
 const RANDOM_MASK: u128 = (1 << RANDOM_BITS) - 1;
 const MILLIS_MASK: u64 = (1 << 48) - 1;
 
 impl MessageId {
-    /// The id with this time and these 74 bits; higher bits are dropped.
+    /// Returns the id with this time and these 74 bits; higher bits are dropped.
     pub fn from_parts(millis: u64, random: u128) -> Self {
         let (high, low) = ((random >> 62) & 0xfff, random & ((1 << 62) - 1));
         let bits = (u128::from(millis & MILLIS_MASK) << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low;
         Self(Uuid::from_u128(bits))
     }
 
-    /// The time and the 74 bits: what [`MessageId::from_parts`] was given.
+    /// Returns the time and the 74 bits, as for [`MessageId::from_parts`].
     pub fn parts(self) -> (u64, u128) {
         let bits = self.0.as_u128();
         let millis = u64::try_from(bits >> 80).unwrap_or(MILLIS_MASK);
         (millis, (((bits >> 64) & 0xfff) << 62) | (bits & ((1 << 62) - 1)))
     }
 
-    /// The sixteen bytes, in the order in which ids sort.
+    /// Returns the sixteen bytes, which sort like the ids.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
 
-    /// The id with these sixteen bytes.
+    /// Returns the id with these sixteen bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 }
 
-/// Makes ids that only ever rise, also when the clock is set back and within one millisecond.
+/// Generator of monotonically increasing ids, also within one millisecond and when the clock is set back.
 #[derive(Debug, Default)]
 pub struct IdClock {
     millis: u64,
@@ -59,7 +60,7 @@ pub struct IdClock {
 }
 
 impl IdClock {
-    /// The next id. `entropy` is a fresh random number.
+    /// Returns the next id. `entropy` is a fresh random number.
     pub fn next(&mut self, now: Timestamp, entropy: u128) -> MessageId {
         let now = u64::try_from(now.as_millisecond()).unwrap_or(0) & MILLIS_MASK;
         if now > self.millis {

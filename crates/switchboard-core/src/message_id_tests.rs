@@ -5,7 +5,7 @@ fn at(millis: i64) -> Timestamp {
 }
 
 #[test]
-fn f24_ids_rise_within_a_millisecond_and_when_the_clock_jumps() {
+fn ids_increase_when_clock_jumps() {
     let hour = 3_600_000;
     let ten_years = 10 * 365 * 24 * hour;
     let times = [1_000_000_000_000, 0, 0, -hour, -hour, 1, ten_years, 0]
@@ -16,7 +16,7 @@ fn f24_ids_rise_within_a_millisecond_and_when_the_clock_jumps() {
 }
 
 #[test]
-fn it_is_a_version_7_uuid() {
+fn id_is_version_7_uuid() {
     let id = IdClock::default().next(at(1_763_000_000_000), 42);
     let uuid = Uuid::parse_str(&id.to_string()).unwrap();
     assert_eq!(uuid.get_version_num(), 7);

@@ -7,55 +7,55 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of the person who owns the hub. Always known, never registered.
+/// Name of the person who owns the hub; always known, never registered.
 pub const HUMAN: &str = "human";
 
-/// Longest name in bytes: fits a file name on every file system together with a suffix of ours.
+/// Maximum length of a name in bytes: with our suffixes it fits a file name on every file system.
 const MAX_BYTES: usize = 128;
 
-/// Names with a meaning of their own in the workspace protocol or in our address syntax.
+/// Names that are reserved by the workspace protocol or the address syntax.
 const RESERVED: [&str; 5] = ["all", "broadcast", "session", "user", "sidebar"];
 
-/// A validated name. Two names that differ only in case are the same name.
+/// A validated name. Names that differ only in case are equal.
 ///
-/// A name is used as a folder name, so whatever a file system could misread (separators, dots at the
-/// ends, device names) is refused here, once. Only ASCII is allowed, which also rules out look-alikes,
-/// control and bidirectional characters, and two normal forms of one word.
+/// A name is used as a folder name, so everything that a file system could misread (separators, dots at the ends, device
+/// names) is rejected here, once. Only ASCII is allowed, which also excludes look-alikes, control and bidirectional
+/// characters, and two Unicode normal forms of one word.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// Why a text is not a name.
+/// Error of parsing a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("a name cannot be empty")]
     Empty,
-    /// More than 128 bytes.
+    /// The text has more than 128 bytes.
     #[error("a name has at most {MAX_BYTES} bytes; this one has {bytes}")]
     TooLong {
-        /// How many bytes were given.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// A character outside the allowed set, shown escaped so that an invisible one can be seen.
+    /// The text has a character outside the allowed set; shown escaped, because it may be invisible.
     #[error("'{}' is not allowed in a name; use letters, digits, space, '.', '_' and '-'", .character.escape_default())]
     Character {
         /// The first offending character.
         character: char,
     },
-    /// A dot or a space at one of the ends, or two dots in a row.
+    /// The text starts or ends with a dot or a space, or has two dots in a row.
     #[error("the name '{name}' cannot begin or end with a dot or a space, nor hold '..'")]
     Shape {
         /// The text as given.
         name: String,
     },
-    /// A name that Windows keeps for devices.
+    /// The name is a device name on Windows.
     #[error("'{name}' is a device name on Windows; choose another")]
     Device {
         /// The text as given.
         name: String,
     },
-    /// A name with a meaning of its own.
+    /// The name is reserved.
     #[error("'{name}' is reserved; choose another")]
     Reserved {
         /// The text as given.
@@ -64,7 +64,7 @@ pub enum NameError {
 }
 
 impl Name {
-    /// Checks `text` against the rules for names.
+    /// Validates `text` as a name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let name = || text.to_owned();
         if text.is_empty() {
@@ -88,27 +88,27 @@ impl Name {
         Ok(Self(name()))
     }
 
-    /// The person.
+    /// Returns the name of the person.
     pub fn human() -> Self {
         Self(HUMAN.to_owned())
     }
 
-    /// Whether this is the person.
+    /// True if this is the name of the person.
     pub fn is_human(&self) -> bool {
         self.0.eq_ignore_ascii_case(HUMAN)
     }
 
-    /// The name as it was first spelled.
+    /// Returns the name in its original spelling.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The bytes by which names are compared: lower case.
+    /// Returns the lower-case bytes, by which names are compared.
     fn lower(&self) -> impl Iterator<Item = u8> {
         self.0.bytes().map(|byte| byte.to_ascii_lowercase())
     }
 
-    /// The spelling used to compare: lower case.
+    /// Returns the lower-case spelling, used as a key.
     pub fn key(&self) -> String {
         self.0.to_ascii_lowercase()
     }
@@ -118,7 +118,8 @@ fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '_' | '-')
 }
 
-/// `CON`, `nul.txt`, `COM1` …: Windows reads the part before the first dot, ignoring trailing spaces.
+/// True for Windows device names: `CON`, `nul.txt`, `COM1` … Windows reads the part before the first dot and ignores
+/// trailing spaces.
 fn is_device_name(text: &str) -> bool {
     let stem = text.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
     match stem.as_str() {

@@ -9,7 +9,7 @@ fn names_people_use_are_accepted() {
 }
 
 #[test]
-fn f11_hostile_names_are_refused() {
+fn hostile_names_are_refused() {
     let device = |name: &str| NameError::Device { name: name.into() };
     let shape = |name: &str| NameError::Shape { name: name.into() };
     let character = |character| NameError::Character { character };
@@ -53,13 +53,13 @@ fn f11_hostile_names_are_refused() {
 }
 
 #[test]
-fn an_invisible_character_is_visible_in_the_error() {
+fn invisible_character_is_escaped_in_error() {
     let error = Name::parse("a\u{202e}b").unwrap_err().to_string();
     assert!(error.contains("\\u{202e}"), "{error}");
 }
 
 #[test]
-fn case_twins_are_one_name() {
+fn names_ignore_case() {
     let (a, b) = (Name::parse("Codex").unwrap(), Name::parse("codex").unwrap());
     assert_eq!(a, b);
     assert_eq!(a.cmp(&b), Ordering::Equal);
@@ -69,7 +69,7 @@ fn case_twins_are_one_name() {
 
 proptest::proptest! {
     #[test]
-    fn whatever_is_accepted_is_one_plain_path_component(text in ".{0,140}") {
+    fn accepted_name_is_one_path_component(text in ".{0,140}") {
         if let Ok(name) = Name::parse(&text) {
             let path = std::path::Path::new(name.as_str());
             let parts: Vec<_> = path.components().collect();

@@ -1,24 +1,23 @@
-//! Patterns of paths, and whether two of them can mean the same file.
+//! Path patterns (globs), and whether two of them can match the same file.
 //!
-//! `*` and `?` stand for characters within a part of a path, `[a-z]` for one of some, `**` for any number of parts.
-//! Upper and lower case are the same:
-//! on some file systems they are one file.
+//! `*` and `?` match characters within a path component, `[a-z]` matches one of a class, `**` matches any number of
+//! components. Matching ignores case, because two spellings are the same file on some file systems.
 
 use std::fmt;
 
-/// A pattern of paths within a tree.
+/// A path pattern (glob) within a tree.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     text: String,
     parts: Vec<Part>,
 }
 
-/// A text that is no pattern.
+/// Error of parsing a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the pattern '{}' {problem}", .text.escape_debug())]
+#[error("the pattern '{}' {reason}", .text.escape_debug())]
 pub struct PatternError {
     text: String,
-    problem: &'static str,
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +34,7 @@ enum Token {
     Any,
     /// `*`
     Many,
-    /// `[a-z]`, or with `!` all but these.
+    /// `[a-z]`; with `!` or `^`, every character that is not in the class.
     Class {
         not: bool,
         ranges: Vec<(char, char)>,
@@ -43,12 +42,12 @@ enum Token {
 }
 
 impl Pattern {
-    /// Most bytes of a pattern; the comparison of two takes the product of their lengths.
+    /// Maximum length of a pattern in bytes; comparing two takes time in the product of their lengths.
     pub const LONGEST: usize = 1024;
 
-    /// Reads a pattern of paths, with `/` between their parts and neither `.` nor `..` among them.
+    /// Parses a pattern whose components are separated by `/`; `.` and `..` are rejected.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
-        let wrong = |problem| PatternError { text: text.chars().take(80).collect(), problem };
+        let wrong = |reason| PatternError { text: text.chars().take(80).collect(), reason };
         if text.len() > Self::LONGEST {
             return Err(wrong("has more than 1024 bytes"));
         }
@@ -62,27 +61,27 @@ impl Pattern {
                 "." | ".." => return Err(wrong("has '.' or '..' after its first wildcard")),
                 "**" if parts.last() == Some(&Part::AnyParts) => {}
                 "**" => parts.push(Part::AnyParts),
-                _ => parts.push(Part::Text(tokens(part).ok_or_else(|| wrong("has a '[' without a ']'"))?)),
+                _ => parts.push(Part::Text(tokenize(part).ok_or_else(|| wrong("has a '[' without a ']'"))?)),
             }
         }
         Ok(Self { text: text.to_owned(), parts })
     }
 
-    /// A path, whatever characters are in it.
+    /// Returns a pattern that matches one path literally.
     pub fn path(path: &str) -> Self {
         let literal = |part: &str| Part::Text(part.to_lowercase().chars().map(Token::Char).collect());
         let parts = path.split('/').filter(|part| !part.is_empty()).map(literal).collect();
         Self { text: path.to_owned(), parts }
     }
 
-    /// As it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether some path is meant by both. It is the same from either side.
+    /// True if some path matches both patterns. The relation is symmetric.
     pub fn overlaps(&self, other: &Self) -> bool {
-        meet(&self.parts, &other.parts, &same_part)
+        overlap(&self.parts, &other.parts, &parts_overlap)
     }
 }
 
@@ -92,19 +91,19 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whether a part of a path has wildcards in it.
+/// True if a path component contains wildcards.
 pub fn has_wildcard(part: &str) -> bool {
     part.contains(['*', '?', '['])
 }
 
-/// The tokens of one part; nothing where a class does not end.
-fn tokens(part: &str) -> Option<Vec<Token>> {
-    let mut tokens = Vec::new();
+/// Tokenizes one component; `None` if a class is not closed.
+fn tokenize(part: &str) -> Option<Vec<Token>> {
+    let mut tokenize = Vec::new();
     let lower = part.to_lowercase();
     let mut chars = lower.chars().peekable();
     while let Some(c) = chars.next() {
-        tokens.push(match c {
-            '*' if tokens.last() == Some(&Token::Many) => continue,
+        tokenize.push(match c {
+            '*' if tokenize.last() == Some(&Token::Many) => continue,
             '*' => Token::Many,
             '?' => Token::Any,
             '[' => {
@@ -129,10 +128,10 @@ fn tokens(part: &str) -> Option<Vec<Token>> {
             other => Token::Char(other),
         });
     }
-    Some(tokens)
+    Some(tokenize)
 }
 
-/// What stands for any number of others.
+/// Item that may match any number of other items.
 trait Wild {
     fn is_wild(&self) -> bool;
 }
@@ -149,9 +148,9 @@ impl Wild for Token {
     }
 }
 
-/// Whether two sequences can mean the same: `reach[j]` says whether what was seen of the first and the first `j` of the
-/// second can.
-fn meet<T: Wild>(one: &[T], other: &[T], same: &dyn Fn(&T, &T) -> bool) -> bool {
+/// True if two sequences can match the same text. Dynamic programming: `reach[j]` is true if the processed items of the
+/// first and the first `j` items of the second can.
+fn overlap<T: Wild>(one: &[T], other: &[T], same: &dyn Fn(&T, &T) -> bool) -> bool {
     let mut reach: Vec<bool> = Vec::with_capacity(other.len() + 1);
     reach.push(true);
     for item in other {
@@ -161,7 +160,7 @@ fn meet<T: Wild>(one: &[T], other: &[T], same: &dyn Fn(&T, &T) -> bool) -> bool 
         let mut next = vec![item.is_wild() && reach[0]];
         for (at, opposite) in other.iter().enumerate() {
             let is_wild = item.is_wild() || opposite.is_wild();
-            // What stands for any number stands for none, or for one more.
+            // A wildcard matches nothing, or one item more.
             let wild = is_wild && (reach[at] || reach[at + 1] || next[at]);
             next.push(wild || (reach[at] && !is_wild && same(item, opposite)));
         }
@@ -170,14 +169,14 @@ fn meet<T: Wild>(one: &[T], other: &[T], same: &dyn Fn(&T, &T) -> bool) -> bool 
     reach[other.len()]
 }
 
-fn same_part(one: &Part, other: &Part) -> bool {
+fn parts_overlap(one: &Part, other: &Part) -> bool {
     match (one, other) {
-        (Part::Text(one), Part::Text(other)) => meet(one, other, &same_token),
+        (Part::Text(one), Part::Text(other)) => overlap(one, other, &tokens_overlap),
         _ => true,
     }
 }
 
-fn same_token(one: &Token, other: &Token) -> bool {
+fn tokens_overlap(one: &Token, other: &Token) -> bool {
     match (one, other) {
         (Token::Char(one), Token::Char(other)) => one == other,
         (Token::Char(c), Token::Class { not, ranges }) | (Token::Class { not, ranges }, Token::Char(c)) => {
@@ -186,7 +185,7 @@ fn same_token(one: &Token, other: &Token) -> bool {
         (Token::Class { not: false, ranges: one }, Token::Class { not: false, ranges: other }) => {
             one.iter().any(|(a, b)| other.iter().any(|(c, d)| a <= d && c <= b))
         }
-        // There is always some other character.
+        // For `?` and negated classes, assume that a common character exists.
         _ => true,
     }
 }

@@ -1,144 +1,148 @@
-//! From a message to deliveries.
+//! Delivery planning: recipients and routes of a message.
 
 use serde_json::Value;
 
 use crate::{
-    Address, AgentId, AgentRecord, Because, Directory, GroupId, HEARD, Message, Recipient, ResolveError,
-    Route, resolve::trace_readers, trace,
+    Address, AgentId, AgentRecord, Directory, GroupId, Message, RECEIVED_BY, Recipient, ResolveError,
+    ResolvedVia, Route, resolve::resolve_readers, resolve_recipients,
 };
 
-/// Who gets a message, and how.
+/// Deliveries of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// One entry per recipient, in name order.
-    pub deliveries: Vec<Planned>,
+    pub deliveries: Vec<PlanEntry>,
 }
 
-/// One recipient's delivery.
+/// Planned delivery to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Planned {
-    /// To whom.
+pub struct PlanEntry {
+    /// The recipient.
     pub agent: AgentId,
-    /// By which way.
+    /// The selected route.
     pub route: Route,
-    /// Whether the message already is where this route leads, because it came in there: a file that
-    /// someone put into the mailbox or the channel. Nothing is sent, and the delivery counts as made.
+    /// True if the message already is at the target of the route because it arrived there, as a file in the mailbox or the
+    /// channel. Nothing is sent, and the delivery counts as delivered.
     pub in_place: bool,
 }
 
-/// One recipient, with all the ways to reach it.
+/// One recipient with all candidate routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Considered {
-    /// To whom, and why.
+pub struct RouteCandidates {
+    /// The recipient, and why the address resolves to it.
     pub recipient: Recipient,
-    /// The ways that there are, in no order, and what speaks for and against each.
-    pub routes: Vec<(Route, Fit)>,
+    /// The candidate routes with their ranks, in no particular order.
+    pub routes: Vec<(Route, RouteRank)>,
 }
 
-/// What speaks for a route, the best first; or against it.
+/// Rank of a route, the best first; the last two exclude it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fit {
-    /// The message came in there: a file that lies before its reader.
+pub enum RouteRank {
+    /// The message arrived there, as a file that the recipient can already read.
     InPlace,
-    /// The message is written to that channel, where it stands for all of its readers.
-    WrittenTo,
-    /// It can be taken; the lowest number is the most direct.
-    Open(u8),
-    /// Never: the message came in by it.
-    CameBy,
-    /// Never: what came from another hub is brought to all hubs by the link that brought it.
-    FurtherHub,
+    /// The message is addressed to this channel, where all readers see it.
+    AddressedChannel,
+    /// The route is usable; the lowest number is the most direct.
+    Available(u8),
+    /// Excluded: the message arrived by this route.
+    Inbound,
+    /// Excluded: the hub that accepted the message relays it to all other hubs.
+    AlreadyRelayed,
 }
 
-impl Fit {
-    /// Whether the route may be taken.
-    pub fn may_be_taken(self) -> bool {
-        matches!(self, Self::InPlace | Self::WrittenTo | Self::Open(_))
+impl RouteRank {
+    /// True if the route may be used.
+    pub fn is_usable(self) -> bool {
+        matches!(self, Self::InPlace | Self::AddressedChannel | Self::Available(_))
     }
 }
 
-impl Considered {
-    /// The way to take: the one that most speaks for, of several the first.
-    pub fn choice(&self) -> Option<&(Route, Fit)> {
+impl RouteCandidates {
+    /// Returns the route with the best rank; the first one of several.
+    pub fn best(&self) -> Option<&(Route, RouteRank)> {
         self.routes.get(self.chosen()?)
     }
 
     fn chosen(&self) -> Option<usize> {
-        let open = self.routes.iter().enumerate().filter(|(_, (_, fit))| fit.may_be_taken());
-        open.min_by_key(|(_, (_, fit))| *fit).map(|(number, _)| number)
+        let open = self.routes.iter().enumerate().filter(|(_, (_, rank))| rank.is_usable());
+        open.min_by_key(|(_, (_, rank))| *rank).map(|(number, _)| number)
     }
 
-    fn planned(mut self) -> Option<Planned> {
-        let (route, fit) = self.routes.swap_remove(self.chosen()?);
-        Some(Planned { agent: self.recipient.agent, route, in_place: fit == Fit::InPlace })
+    fn planned(mut self) -> Option<PlanEntry> {
+        let (route, rank) = self.routes.swap_remove(self.chosen()?);
+        Some(PlanEntry { agent: self.recipient.agent, route, in_place: rank == RouteRank::InPlace })
     }
 }
 
-/// The deliveries that `message` calls for: of each recipient that is considered, the way to take.
+/// Plans the deliveries of `message`: the best route of each recipient.
 pub fn plan(
     message: &Message,
     directory: &Directory,
     allow_unregistered: bool,
 ) -> Result<Plan, ResolveError> {
-    let considered = consider(message, directory, allow_unregistered)?;
-    Ok(Plan { deliveries: considered.into_iter().filter_map(Considered::planned).collect() })
+    let candidates = rank_routes(message, directory, allow_unregistered)?;
+    Ok(Plan { deliveries: candidates.into_iter().filter_map(RouteCandidates::planned).collect() })
 }
 
-/// Everyone who is to get `message`, in name order, and the ways to reach each.
+/// Returns the recipients of `message` in name order, each with its ranked routes.
 ///
-/// Each recipient gets it once, by the most direct of its routes, and never by the route the message
-/// came in by; a member of a group that has no other is left out. With `allow_unregistered`, an unknown
-/// local agent is reached through the channel that the message lies in, or else through its mailbox.
+/// Each recipient gets the message once, by its most direct route, and never by the inbound route; a group member without
+/// another route is skipped. With `allow_unregistered`, an unknown local agent is reached through the channel in which
+/// the message was found, otherwise through its mailbox.
 ///
-/// A message to a channel reaches those who read the channel there, so that it stands in the channel for all
-/// of them; so does what another hub's agent posted in it, whomever it is for. One that lies in its channel already
-/// needs no reader: who comes later finds it. A link of that channel to an unknown swarm does not keep it from its readers.
+/// A message to a channel is delivered in the channel, so that every reader sees it there. The same holds for a message
+/// that an agent of another hub posted in the channel, whatever its address. A message that is already in its channel
+/// needs no reader, because later readers find it. A routing rule that subscribes an unknown swarm to the channel does
+/// not stop delivery to the other readers.
 ///
-/// What came from another hub goes to no further one: the link that brought it brings it to all of them. And who reads a
-/// channel along by a link of that hub as well as by one of ours has it from that hub.
-pub fn consider(
+/// A message from another hub is not relayed to further hubs, because the hub that accepted it relays it to all. An agent
+/// that is subscribed by a rule of that hub and by one of ours gets it from that hub.
+pub fn rank_routes(
     message: &Message,
     directory: &Directory,
     allow_unregistered: bool,
-) -> Result<Vec<Considered>, ResolveError> {
+) -> Result<Vec<RouteCandidates>, ResolveError> {
     let is_in_its_channel = is_in_its_channel(message);
-    let trace = if is_in_its_channel { trace_readers } else { trace };
-    let recipients = match trace(&message.to, &message.from, directory) {
+    let resolve_recipients = if is_in_its_channel { resolve_readers } else { resolve_recipients };
+    let recipients = match resolve_recipients(&message.to, &message.from, directory) {
         Err(ResolveError::UnknownAgent { agent, .. }) if allow_unregistered && agent.realm.is_none() => {
-            vec![Recipient { agent, because: Because::Unregistered, forwarded_from: None }]
+            vec![Recipient { agent, resolved_via: ResolvedVia::Unregistered, forwarded_from: None }]
         }
         Err(ResolveError::EmptyGroup { .. }) if is_in_its_channel => Vec::new(),
         traced => traced?,
     };
-    let came_by = message.origin.route.as_ref();
-    let written_to = channel_of(message);
-    let considered = |recipient: Recipient| {
-        let routes = routes_of(&recipient.agent, directory, came_by).into_iter();
-        let judged = routes.map(|route| {
-            let fit = fit(&route, message, written_to.as_ref());
-            (route, fit)
+    let inbound = message.origin.route.as_ref();
+    let addressed_channel = channel_of(message);
+    let candidates = |recipient: Recipient| {
+        let routes = routes_of(&recipient.agent, directory, inbound).into_iter();
+        let ranked = routes.map(|route| {
+            let rank = rank(&route, message, addressed_channel.as_ref());
+            (route, rank)
         });
-        Considered { routes: judged.collect(), recipient }
+        RouteCandidates { routes: ranked.collect(), recipient }
     };
-    let is_told = |one: &Recipient| one.because == Because::Joined && has_heard(message, &one.agent);
-    let considered: Vec<_> = recipients.into_iter().filter(|one| !is_told(one)).map(considered).collect();
-    if considered.iter().all(|one| one.choice().is_none()) && !is_in_its_channel {
+    let has_it = |one: &Recipient| {
+        one.resolved_via == ResolvedVia::Subscribed && is_already_delivered(message, &one.agent)
+    };
+    let candidates: Vec<_> = recipients.into_iter().filter(|one| !has_it(one)).map(candidates).collect();
+    if candidates.iter().all(|one| one.best().is_none()) && !is_in_its_channel {
         return Err(match &message.to {
             Address::Group(group) => ResolveError::EmptyGroup { group: group.clone() },
             direct => ResolveError::NoRoute { to: direct.clone() },
         });
     }
-    Ok(considered)
+    Ok(candidates)
 }
 
-/// Whether another hub of ours says that somebody has it.
-fn has_heard(message: &Message, agent: &AgentId) -> bool {
-    let told = message.metadata.get(HEARD).and_then(Value::as_array).filter(|_| message.is_of_another_hub());
-    let is_it = |name: &Value| name.as_str().and_then(|name| name.parse().ok()).as_ref() == Some(agent);
-    told.is_some_and(|told| told.iter().any(is_it))
+/// True if another linked hub reports that it delivered the message to this agent.
+fn is_already_delivered(message: &Message, agent: &AgentId) -> bool {
+    let receivers =
+        message.metadata.get(RECEIVED_BY).and_then(Value::as_array).filter(|_| message.is_from_other_hub());
+    let is_agent = |name: &Value| name.as_str().and_then(|name| name.parse().ok()).as_ref() == Some(agent);
+    receivers.is_some_and(|receivers| receivers.iter().any(is_agent))
 }
 
-/// The channel that a message was written to, or posted in on the hub that it comes from, as a way to its readers.
+/// Returns the channel that a message is addressed to, or in which it was posted on another hub, as a route.
 fn channel_of(message: &Message) -> Option<Route> {
     let channel = match (&message.to, &message.origin.route) {
         (Address::Group(GroupId::Channel(channel)), _) => channel.clone(),
@@ -148,34 +152,34 @@ fn channel_of(message: &Message) -> Option<Route> {
     Some(Route::Channel { channel })
 }
 
-/// Whether a message to a channel came in as a file of that channel.
+/// True if a message to a channel arrived as a file of that channel.
 fn is_in_its_channel(message: &Message) -> bool {
     message.origin.route.is_some() && message.origin.route == channel_of(message)
 }
 
-/// What speaks for a route, or against it.
-fn fit(route: &Route, message: &Message, written_to: Option<&Route>) -> Fit {
-    // A file in a mailbox or a channel lies before its reader; any other way in is not a way to a reader.
-    let is_place = matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
+/// Ranks a route for a message.
+fn rank(route: &Route, message: &Message, addressed_channel: Option<&Route>) -> RouteRank {
+    // Recipients read files in mailboxes and channels; other inbound routes do not lead to a recipient.
+    let is_readable = matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
     if message.origin.route.as_ref() == Some(route) {
-        return if is_place { Fit::InPlace } else { Fit::CameBy };
+        return if is_readable { RouteRank::InPlace } else { RouteRank::Inbound };
     }
-    if written_to == Some(route) {
-        return Fit::WrittenTo;
+    if addressed_channel == Some(route) {
+        return RouteRank::AddressedChannel;
     }
-    if matches!(route, Route::Hub { .. }) && message.is_of_another_hub() {
-        return Fit::FurtherHub;
+    if matches!(route, Route::Hub { .. }) && message.is_from_other_hub() {
+        return RouteRank::AlreadyRelayed;
     }
-    Fit::Open(route.preference())
+    RouteRank::Available(route.preference())
 }
 
-fn routes_of(agent: &AgentId, directory: &Directory, came_by: Option<&Route>) -> Vec<Route> {
+fn routes_of(agent: &AgentId, directory: &Directory, inbound: Option<&Route>) -> Vec<Route> {
     let record = directory.agent(agent);
     if let Some(hub) = record.and_then(AgentRecord::hub) {
         return vec![Route::Hub { hub: hub.clone() }];
     }
     match record {
-        None if agent.realm.is_none() && !agent.is_human() => match came_by {
+        None if agent.realm.is_none() && !agent.is_human() => match inbound {
             Some(channel @ Route::Channel { .. }) => vec![channel.clone()],
             _ => vec![Route::Mailbox { agent: agent.name.clone() }],
         },

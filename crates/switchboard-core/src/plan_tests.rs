@@ -80,20 +80,20 @@ fn directory() -> Directory {
     directory
 }
 
-fn sent(agent_id: &str, route: Route) -> Planned {
-    Planned { agent: agent(agent_id), route, in_place: false }
+fn sent(agent_id: &str, route: Route) -> PlanEntry {
+    PlanEntry { agent: agent(agent_id), route, in_place: false }
 }
 
-fn in_place(agent_id: &str, route: Route) -> Planned {
-    Planned { agent: agent(agent_id), route, in_place: true }
+fn in_place(agent_id: &str, route: Route) -> PlanEntry {
+    PlanEntry { agent: agent(agent_id), route, in_place: true }
 }
 
-fn deliveries(message: &Message, directory: &Directory) -> Vec<Planned> {
+fn deliveries(message: &Message, directory: &Directory) -> Vec<PlanEntry> {
     plan(message, directory, false).unwrap().deliveries
 }
 
 #[test]
-fn the_most_direct_route_is_taken_session_then_worker_then_mailbox_the_network_last() {
+fn most_direct_route_is_selected() {
     let (hub, peer) = (hub("office"), peer("codex@research"));
     let best_first = [session("s1"), worker(0), mailbox("codex"), channel("general"), hub, peer];
     for (best, route) in best_first.iter().enumerate() {
@@ -109,7 +109,7 @@ fn the_most_direct_route_is_taken_session_then_worker_then_mailbox_the_network_l
 }
 
 #[test]
-fn an_agent_without_a_route_has_its_mailbox_under_its_own_spelling() {
+fn agent_without_route_gets_canonical_mailbox() {
     let mut directory = directory();
     put(&mut directory, "Reviewer", vec![]);
     for (to, route) in [
@@ -124,7 +124,7 @@ fn an_agent_without_a_route_has_its_mailbox_under_its_own_spelling() {
 }
 
 #[test]
-fn a_known_agent_of_another_realm_without_a_route_is_reached_as_a_peer_never_by_a_local_mailbox() {
+fn remote_agent_without_route_is_peer() {
     let mut directory = Directory::default();
     let team = TeamRecord {
         id: name("backend"),
@@ -151,7 +151,7 @@ fn a_known_agent_of_another_realm_without_a_route_is_reached_as_a_peer_never_by_
 }
 
 #[test]
-fn x1_each_member_of_a_group_gets_it_once_by_its_own_best_route() {
+fn group_member_gets_message_once() {
     let alice = || sent("alice@research", peer("alice@research"));
     let claude = || sent("claude", session("s1"));
     let codex = || sent("Codex", worker(1));
@@ -159,7 +159,7 @@ fn x1_each_member_of_a_group_gets_it_once_by_its_own_best_route() {
     let table = [
         ("human", "team:backend", vec![alice(), claude(), codex(), gemini()]),
         ("claude", "team:backend", vec![alice(), codex(), gemini()]),
-        // What is written to a channel stands in the channel.
+        // A message to a channel is posted in the channel.
         ("gemini", "#general", ["claude", "Codex"].map(|reader| sent(reader, channel("general"))).to_vec()),
         ("claude", "job:7", vec![codex()]),
         ("claude", "all", vec![codex(), gemini(), sent("human", mailbox("human"))]),
@@ -170,7 +170,7 @@ fn x1_each_member_of_a_group_gets_it_once_by_its_own_best_route() {
 }
 
 #[test]
-fn x2_the_way_in_is_never_the_way_out() {
+fn inbound_route_is_never_used() {
     let table = [
         ("claude", session("s1"), vec![sent("claude", worker(0))]),
         ("claude", session("s2"), vec![sent("claude", session("s1"))]),
@@ -185,7 +185,7 @@ fn x2_the_way_in_is_never_the_way_out() {
 }
 
 #[test]
-fn x2_whatever_the_address_and_the_way_in_nothing_is_sent_back_by_it() {
+fn no_address_returns_message_to_inbound_route() {
     let ways_in = [
         session("s1"),
         worker(0),
@@ -211,7 +211,7 @@ fn x2_whatever_the_address_and_the_way_in_nothing_is_sent_back_by_it() {
                     continue;
                 }
             };
-            for Planned { agent, route, in_place } in planned {
+            for PlanEntry { agent, route, in_place } in planned {
                 let back = route == *came_by;
                 let place = matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
                 assert_eq!(in_place, back, "{to} by {came_by}: {agent} by {route}");
@@ -229,7 +229,7 @@ fn directory_with_loner(route: &Route) -> Directory {
 }
 
 #[test]
-fn x2_x8_who_has_no_way_but_the_way_in_is_an_error_alone_and_left_out_of_a_group() {
+fn recipient_with_only_inbound_route_is_skipped() {
     let others = vec![
         sent("alice@research", peer("alice@research")),
         sent("claude", session("s1")),
@@ -251,7 +251,7 @@ fn x2_x8_who_has_no_way_but_the_way_in_is_an_error_alone_and_left_out_of_a_group
 }
 
 #[test]
-fn x2_what_lies_in_the_mailbox_or_channel_it_came_in_by_is_in_place_and_sent_to_the_others() {
+fn file_in_place_is_sent_to_others() {
     let general = || channel("general");
     let alice = || sent("alice@research", peer("alice@research"));
     let claude = || sent("claude", session("s1"));
@@ -290,7 +290,7 @@ fn x2_what_lies_in_the_mailbox_or_channel_it_came_in_by_is_in_place_and_sent_to_
 }
 
 #[test]
-fn x8_an_unregistered_agent_is_an_error_unless_its_mailbox_may_be_used() {
+fn unregistered_agent_needs_permission() {
     let stranger = message("claude", "Newcomer", None);
     let unknown = plan(&stranger, &directory(), false).unwrap_err();
     assert!(matches!(unknown, ResolveError::UnknownAgent { .. }), "{unknown:?}");
@@ -304,7 +304,7 @@ fn x8_an_unregistered_agent_is_an_error_unless_its_mailbox_may_be_used() {
 }
 
 #[test]
-fn x8_only_agents_of_this_hub_may_be_unregistered() {
+fn only_local_agents_may_be_unregistered() {
     for to in ["bob@research", "team:nobody", "#nobody", "job:9", "job:7/9"] {
         let message = message("claude", to, None);
         let expected = resolve(&message.to, &message.from, &directory()).unwrap_err();
@@ -313,7 +313,7 @@ fn x8_only_agents_of_this_hub_may_be_unregistered() {
 }
 
 #[test]
-fn a_known_agent_keeps_its_routes_where_unregistered_ones_are_allowed() {
+fn known_agent_keeps_its_routes() {
     for (to, expected) in [("CODEX", sent("Codex", worker(1))), ("bard", sent("gemini", mailbox("gemini")))] {
         let planned = plan(&message("claude", to, None), &directory(), true);
         assert_eq!(planned, Ok(Plan { deliveries: vec![expected] }), "{to}");
@@ -321,7 +321,7 @@ fn a_known_agent_keeps_its_routes_where_unregistered_ones_are_allowed() {
 }
 
 #[test]
-fn a_post_in_a_channel_needs_no_reader_and_reaches_whom_nobody_registered() {
+fn channel_post_needs_no_reader() {
     let nobody = Plan { deliveries: vec![] };
     let post = |to: &str| message("claude", to, Some(channel("empty")));
     assert_eq!(plan(&post("#empty"), &directory(), false), Ok(nobody));
@@ -335,7 +335,7 @@ fn a_post_in_a_channel_needs_no_reader_and_reaches_whom_nobody_registered() {
 }
 
 #[test]
-fn a_post_of_another_hub_is_read_in_the_channel_it_was_posted_in_by_whoever_reads_it_there() {
+fn remote_post_is_read_in_its_channel() {
     let posted = |to: &str, came_by: Route| {
         let metadata = [(crate::POSTED_IN.to_owned(), "general".into())].into_iter().collect();
         Message { metadata, ..message("qc-1@office", to, Some(came_by)) }
@@ -347,7 +347,7 @@ fn a_post_of_another_hub_is_read_in_the_channel_it_was_posted_in_by_whoever_read
 }
 
 #[test]
-fn the_channel_of_a_team_reaches_its_members_wherever_they_read() {
+fn team_channel_reaches_all_members() {
     let mut directory = directory();
     put(&mut directory, "watcher", vec![channel("team-backend")]);
     let planned = deliveries(&message("visitor", "#Team-Backend", None), &directory);
@@ -357,16 +357,16 @@ fn the_channel_of_a_team_reaches_its_members_wherever_they_read() {
 }
 
 /// The directory of the tests with these links.
-fn linked(link: impl FnOnce(&mut crate::Links)) -> Directory {
-    let mut links = crate::Links::default();
+fn linked(link: impl FnOnce(&mut crate::RoutingRules)) -> Directory {
+    let mut links = crate::RoutingRules::default();
     link(&mut links);
     let mut directory = directory();
-    directory.set_links(links.into());
+    directory.set_routing_rules(links.into());
     directory
 }
 
 #[test]
-fn mail_of_one_agent_is_forwarded_to_another_and_only_once() {
+fn mail_is_forwarded_once() {
     let directory = linked(|links| {
         links.forward(agent("gemini"), agent("codex")).unwrap();
         links.forward(agent("retired"), agent("alice@research")).unwrap();
@@ -381,23 +381,23 @@ fn mail_of_one_agent_is_forwarded_to_another_and_only_once() {
 }
 
 #[test]
-fn a_forward_that_leads_to_nobody_is_told() {
+fn forward_to_unknown_agent_is_error() {
     let directory = linked(|links| links.forward(agent("gemini"), agent("codx")).unwrap());
     // To one agent or to a group that it belongs to, and also where unknown names are let pass.
     for (to, anybody) in [("gemini", false), ("gemini", true), ("all", true)] {
         let error = plan(&message("claude", to, None), &directory, anybody).unwrap_err();
         let link = "links.forwards.gemini".to_owned();
         let near = vec!["Codex".to_owned()];
-        assert_eq!(error, ResolveError::UnknownByLink { agent: agent("codx"), link, near }, "{to}");
+        assert_eq!(error, ResolveError::UnknownRuleTarget { agent: agent("codx"), link, near }, "{to}");
     }
 }
 
 #[test]
-fn link_to_an_unknown_swarm_is_an_error() {
+fn rule_for_unknown_swarm_is_error() {
     let directory = linked(|links| {
         links.forward(agent("gemini"), agent("bob@nowhere")).unwrap();
-        links.include(name("review"), agent("amy@resaerch"));
-        links.join(name("general"), name("elsewhere"));
+        links.add_member(name("review"), agent("amy@resaerch"));
+        links.subscribe(name("general"), name("elsewhere"));
         links.forward(agent("retired"), agent("Alice@research")).unwrap();
     });
     for (to, realm, link) in [
@@ -411,7 +411,7 @@ fn link_to_an_unknown_swarm_is_an_error() {
     }
     let planned = deliveries(&message("claude", "retired", None), &directory);
     assert_eq!(planned, [sent("alice@research", peer("alice@research"))]);
-    let broken: Vec<String> = crate::broken_links(&directory).iter().map(ToString::to_string).collect();
+    let broken: Vec<String> = crate::find_broken_rules(&directory).iter().map(ToString::to_string).collect();
     let told = |link: &str, realm: &str| {
         format!("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")
     };
@@ -424,9 +424,10 @@ fn link_to_an_unknown_swarm_is_an_error() {
 }
 
 #[test]
-fn broken_channel_link_leaves_posts_to_their_readers() {
-    let directory = linked(|links| links.join(name("general"), name("elsewhere")));
-    let readers = |planned: Vec<Planned>| planned.iter().map(|one| one.agent.to_string()).collect::<Vec<_>>();
+fn broken_channel_rule_keeps_other_readers() {
+    let directory = linked(|links| links.subscribe(name("general"), name("elsewhere")));
+    let readers =
+        |planned: Vec<PlanEntry>| planned.iter().map(|one| one.agent.to_string()).collect::<Vec<_>>();
     for (from, came_by) in [
         ("claude", Some(channel("general"))),
         ("alice@research", Some(peer("alice@research"))),
@@ -438,10 +439,10 @@ fn broken_channel_link_leaves_posts_to_their_readers() {
 }
 
 #[test]
-fn link_to_an_unknown_member_is_an_error() {
+fn rule_for_unknown_member_is_error() {
     let mut directory = linked(|links| {
         links.forward(agent("gemini"), agent("nobody@research")).unwrap();
-        links.include(name("review"), agent("nobody@office"));
+        links.add_member(name("review"), agent("nobody@office"));
         links.forward(agent("chained"), agent("gemini")).unwrap();
         links.forward(agent("codex"), agent("ghost")).unwrap();
     });
@@ -453,7 +454,7 @@ fn link_to_an_unknown_member_is_an_error() {
         "no agent is named 'nobody@research', to whom links.forwards.chained leads"
     );
     assert_eq!(unknown("team:review"), "no agent is named 'nobody@office', to whom links.teams.review leads");
-    let broken: Vec<String> = crate::broken_links(&directory).iter().map(ToString::to_string).collect();
+    let broken: Vec<String> = crate::find_broken_rules(&directory).iter().map(ToString::to_string).collect();
     let expected = [
         "no agent is named 'ghost', to whom links.forwards.codex leads",
         "no agent is named 'nobody@research', to whom links.forwards.gemini leads",
@@ -463,23 +464,23 @@ fn link_to_an_unknown_member_is_an_error() {
 }
 
 #[test]
-fn a_team_that_a_link_gives_an_unknown_member_is_told() {
-    let directory = linked(|links| links.include(name("backend"), agent("ghost")));
+fn team_with_unknown_added_member_is_error() {
+    let directory = linked(|links| links.add_member(name("backend"), agent("ghost")));
     let error = plan(&message("human", "team:backend", None), &directory, true).unwrap_err();
     assert_eq!(error.to_string(), "no agent is named 'ghost', to whom links.teams.backend leads");
     // One that has gone may still have mail forwarded.
     let directory = linked(|links| {
-        links.include(name("backend"), agent("ghost"));
+        links.add_member(name("backend"), agent("ghost"));
         links.forward(agent("ghost"), agent("codex")).unwrap();
     });
     assert!(plan(&message("human", "team:backend", None), &directory, false).is_ok());
 }
 
 #[test]
-fn a_team_includes_members_of_a_swarm_and_of_another_hub() {
+fn team_includes_remote_members() {
     let mut directory = linked(|links| {
-        links.include(name("backend"), agent("bob@research"));
-        links.include(name("visitors"), agent("codex@office"));
+        links.add_member(name("backend"), agent("bob@research"));
+        links.add_member(name("visitors"), agent("codex@office"));
     });
     put(&mut directory, "codex@office", vec![hub("office")]);
     put(&mut directory, "bob@research", vec![peer("bob@research")]);
@@ -490,8 +491,8 @@ fn a_team_includes_members_of_a_swarm_and_of_another_hub() {
 }
 
 #[test]
-fn a_joined_channel_reaches_the_realm_and_what_came_from_there_does_not_go_back() {
-    let mut directory = linked(|links| links.join(name("general"), name("research")));
+fn subscribed_realm_gets_posts_except_its_own() {
+    let mut directory = linked(|links| links.subscribe(name("general"), name("research")));
     put(&mut directory, "bob@research", vec![]);
     let readers = [sent("claude", channel("general")), sent("Codex", channel("general"))];
     let realm = [sent("alice@research", peer("alice@research")), sent("bob@research", peer("bob@research"))];
@@ -499,9 +500,9 @@ fn a_joined_channel_reaches_the_realm_and_what_came_from_there_does_not_go_back(
     assert_eq!(ours, [&realm[..1], &realm[1..], &readers[..]].concat());
     let theirs = deliveries(&message("alice@research", "#general", None), &directory);
     assert_eq!(theirs, readers);
-    // X2: whoever has it from a hub that is linked with this one does not get it again; our own agents say nothing on that.
+    // An agent that got it from a linked hub does not get it again; this does not affect local agents.
     let mut bridged = message("dana@office", "#general", Some(hub("office")));
-    bridged.metadata.insert(HEARD.to_owned(), serde_json::json!(["Bob@research"]));
+    bridged.metadata.insert(RECEIVED_BY.to_owned(), serde_json::json!(["Bob@research"]));
     let left = [&realm[..1], &readers[..]].concat();
     assert_eq!(deliveries(&bridged, &directory), left);
     bridged.origin.route = None;
@@ -509,7 +510,7 @@ fn a_joined_channel_reaches_the_realm_and_what_came_from_there_does_not_go_back(
 }
 
 #[test]
-fn the_explanation_is_the_plan() {
+fn ranked_routes_agree_with_plan() {
     let directory = directory();
     for (from, to, came_by) in [
         ("human", "claude", None),
@@ -519,10 +520,10 @@ fn the_explanation_is_the_plan() {
         ("human", "codex", Some(worker(1))),
     ] {
         let message = message(from, to, came_by);
-        let considered = consider(&message, &directory, false).unwrap();
+        let considered = rank_routes(&message, &directory, false).unwrap();
         let chosen: Vec<_> = considered
             .iter()
-            .filter_map(|one| Some((one.recipient.agent.clone(), one.choice()?.0.clone())))
+            .filter_map(|one| Some((one.recipient.agent.clone(), one.best()?.0.clone())))
             .collect();
         let planned: Vec<_> = deliveries(&message, &directory)
             .into_iter()
@@ -530,14 +531,19 @@ fn the_explanation_is_the_plan() {
             .collect();
         assert_eq!(chosen, planned, "{to}");
     }
-    let considered = consider(&message("human", "codex", Some(worker(1))), &directory, false).unwrap();
+    let considered = rank_routes(&message("human", "codex", Some(worker(1))), &directory, false).unwrap();
     assert_eq!(
         considered[0].routes,
-        [(mailbox("Codex"), Fit::Open(2)), (channel("general"), Fit::Open(3)), (worker(1), Fit::CameBy),]
+        [
+            (mailbox("Codex"), RouteRank::Available(2)),
+            (channel("general"), RouteRank::Available(3)),
+            (worker(1), RouteRank::Inbound),
+        ]
     );
-    let reasons =
-        |to| consider(&message("human", to, None), &directory, true).unwrap()[0].recipient.because.clone();
-    assert_eq!(reasons("claude"), Because::Named);
-    assert_eq!(reasons("bard"), Because::Alias(name("bard")));
-    assert_eq!(reasons("somebody"), Because::Unregistered);
+    let reasons = |to| {
+        rank_routes(&message("human", to, None), &directory, true).unwrap()[0].recipient.resolved_via.clone()
+    };
+    assert_eq!(reasons("claude"), ResolvedVia::Name);
+    assert_eq!(reasons("bard"), ResolvedVia::Alias(name("bard")));
+    assert_eq!(reasons("somebody"), ResolvedVia::Unregistered);
 }

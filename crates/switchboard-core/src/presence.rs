@@ -1,4 +1,4 @@
-//! Who is awake.
+//! Presence of agents, derived from heartbeats.
 
 use std::fmt;
 
@@ -6,111 +6,111 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::AgentId;
 
-/// The status of an agent that says it has gone.
+/// Status of an agent that signed off.
 pub const OFFLINE: &str = "offline";
 
-/// The last sign of life of an agent. Kept in memory only: presence is never journaled.
+/// Last heartbeat of an agent. In memory only: presence is never journaled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Who.
+    /// The agent.
     pub agent: AgentId,
-    /// When it was heard, by the hub's own clock.
+    /// When it was received, by the hub's own clock.
     pub at: Timestamp,
-    /// What it said it is doing: `working`, `idle` …
+    /// Status that the agent reported: `working`, `idle` …
     pub status: String,
-    /// A sentence more, if it gave one.
+    /// Status message, if the agent sent one.
     pub message: Option<String>,
 }
 
-/// An agent's presence at one moment, derived from its last heartbeat.
+/// Presence of an agent at one moment, derived from its last heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Presence {
-    /// Who.
+    /// The agent.
     pub agent: AgentId,
-    /// Whether it is awake.
-    pub awareness: Awareness,
-    /// What it said last that it is doing.
+    /// The derived state.
+    pub state: PresenceState,
+    /// Status of the last heartbeat.
     pub status: Option<String>,
-    /// The sentence that came with it.
+    /// Status message of the last heartbeat.
     pub message: Option<String>,
-    /// When it was last heard.
+    /// Time of the last heartbeat.
     pub since: Option<Timestamp>,
 }
 
-/// Whether an agent is awake.
+/// Presence state of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Awareness {
-    /// Heard a short while ago.
+pub enum PresenceState {
+    /// The last heartbeat is recent.
     Awake,
-    /// Not heard for a while.
+    /// The last heartbeat is older than the `stale` timeout.
     Stale,
-    /// Not heard for long, or never.
+    /// The last heartbeat is older than the `offline` timeout, or there is none, or the agent signed off.
     Offline,
-    /// No sign of life can be read, so that the agent may be awake all the same.
+    /// Heartbeats cannot be observed; the agent may be awake.
     Unknown,
 }
 
-/// Meaning of an agent's silence.
+/// Meaning of missing heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Silence {
-    /// The agent is away: its signs of life would be heard.
+pub enum SilenceMeaning {
+    /// The agent is away: its heartbeats would be received.
     Absence,
-    /// Nothing: its signs of life cannot be read now, for instance because the folder of its watcher is not mounted.
+    /// None: its heartbeats cannot be read now, for example because the folder of its watcher is not mounted.
     Unobserved,
 }
 
-/// After how long a silence an agent counts as stale, and as offline.
+/// Timeouts after which an agent without heartbeats is stale and offline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PresenceTimeouts {
-    /// From awake to stale.
+    /// Age of the last heartbeat at which an agent becomes stale.
     pub stale: SignedDuration,
-    /// From stale to offline.
+    /// Age of the last heartbeat at which an agent becomes offline.
     pub offline: SignedDuration,
 }
 
 impl Default for PresenceTimeouts {
-    /// Five minutes is what `who` of the channel scripts uses; four times that is a coffee break.
+    /// `who` of the channel scripts uses five minutes; offline is four times that, longer than a coffee break.
     fn default() -> Self {
         Self { stale: SignedDuration::from_mins(5), offline: SignedDuration::from_mins(20) }
     }
 }
 
 impl Presence {
-    /// What `heartbeat` says about `agent` at `now`.
+    /// Derives the presence of `agent` at `now` from its last heartbeat.
     ///
-    /// An agent of this hub that was never heard is offline, because each way of reading mail here gives a sign of life. Of one
-    /// behind a swarm or a link nothing is known then, and neither of one that is unobserved: its silence is no evidence. A heartbeat from the future (the clock was set back) counts as just heard. An agent that said last that it
-    /// is [`OFFLINE`] is: a goodbye is no sign of life.
+    /// An agent of this hub without a heartbeat is offline, because every way to read mail here sends one. The state of a
+    /// remote or unobserved agent without a heartbeat is unknown: its silence is no evidence. A heartbeat from the future (the
+    /// clock was set back) counts as just received. An agent whose last status is [`OFFLINE`] is offline at once.
     pub fn derive(
         agent: AgentId,
         heartbeat: Option<&Heartbeat>,
         now: Timestamp,
         after: PresenceTimeouts,
-        meaning: Silence,
+        meaning: SilenceMeaning,
     ) -> Self {
         let Some(beat) = heartbeat else {
             let is_remote = agent.realm.is_some();
             let awareness = match meaning {
-                Silence::Absence if !is_remote => Awareness::Offline,
-                Silence::Absence | Silence::Unobserved => Awareness::Unknown,
+                SilenceMeaning::Absence if !is_remote => PresenceState::Offline,
+                SilenceMeaning::Absence | SilenceMeaning::Unobserved => PresenceState::Unknown,
             };
-            return Self { agent, awareness, status: None, message: None, since: None };
+            return Self { agent, state: awareness, status: None, message: None, since: None };
         };
         let silence = now.duration_since(beat.at);
         let awareness = if beat.status == OFFLINE {
-            Awareness::Offline
+            PresenceState::Offline
         } else if silence < after.stale {
-            Awareness::Awake
-        } else if meaning == Silence::Unobserved {
-            Awareness::Unknown
+            PresenceState::Awake
+        } else if meaning == SilenceMeaning::Unobserved {
+            PresenceState::Unknown
         } else if silence < after.offline {
-            Awareness::Stale
+            PresenceState::Stale
         } else {
-            Awareness::Offline
+            PresenceState::Offline
         };
         Self {
             agent,
-            awareness,
+            state: awareness,
             status: Some(beat.status.clone()),
             message: beat.message.clone(),
             since: Some(beat.at),
@@ -118,8 +118,8 @@ impl Presence {
     }
 }
 
-impl Awareness {
-    /// The word for it, everywhere the same.
+impl PresenceState {
+    /// Returns the name of the state, as it stands in every output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Awake => "awake",
@@ -130,7 +130,7 @@ impl Awareness {
     }
 }
 
-impl fmt::Display for Awareness {
+impl fmt::Display for PresenceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

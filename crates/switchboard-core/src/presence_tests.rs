@@ -1,16 +1,16 @@
 use super::*;
 
 #[test]
-fn c12_silence_makes_stale_then_offline() {
+fn silence_makes_stale_then_offline() {
     let start = Timestamp::from_second(1_763_000_000).unwrap();
     let beat = Heartbeat { agent: AgentId::human(), at: start, status: "working".into(), message: None };
     let table = [
-        (-3600, Awareness::Awake),
-        (0, Awareness::Awake),
-        (299, Awareness::Awake),
-        (300, Awareness::Stale),
-        (1199, Awareness::Stale),
-        (1200, Awareness::Offline),
+        (-3600, PresenceState::Awake),
+        (0, PresenceState::Awake),
+        (299, PresenceState::Awake),
+        (300, PresenceState::Stale),
+        (1199, PresenceState::Stale),
+        (1200, PresenceState::Offline),
     ];
     for (seconds, expected) in table {
         let now = start + SignedDuration::from_secs(seconds);
@@ -19,35 +19,40 @@ fn c12_silence_makes_stale_then_offline() {
             Some(&beat),
             now,
             PresenceTimeouts::default(),
-            Silence::Absence,
+            SilenceMeaning::Absence,
         );
-        assert_eq!(presence.awareness, expected, "after {seconds} s");
+        assert_eq!(presence.state, expected, "after {seconds} s");
     }
     let never =
-        Presence::derive(AgentId::human(), None, start, PresenceTimeouts::default(), Silence::Absence);
-    assert_eq!((never.awareness, never.since), (Awareness::Offline, None));
+        Presence::derive(AgentId::human(), None, start, PresenceTimeouts::default(), SilenceMeaning::Absence);
+    assert_eq!((never.state, never.since), (PresenceState::Offline, None));
 }
 
 #[test]
-fn unheard_remote_agent_is_unknown() {
+fn remote_agent_without_heartbeat_is_unknown() {
     let (now, after) = (Timestamp::from_second(1_763_000_000).unwrap(), PresenceTimeouts::default());
     let bob: AgentId = "bob@research".parse().unwrap();
-    let never = Presence::derive(bob.clone(), None, now, after, Silence::Absence);
-    assert_eq!((never.awareness, never.since), (Awareness::Unknown, None));
+    let never = Presence::derive(bob.clone(), None, now, after, SilenceMeaning::Absence);
+    assert_eq!((never.state, never.since), (PresenceState::Unknown, None));
     let beat = Heartbeat { agent: bob.clone(), at: now, status: OFFLINE.into(), message: None };
     assert_eq!(
-        Presence::derive(bob, Some(&beat), now, after, Silence::Absence).awareness,
-        Awareness::Offline
+        Presence::derive(bob, Some(&beat), now, after, SilenceMeaning::Absence).state,
+        PresenceState::Offline
     );
 }
 
 #[test]
-fn a_goodbye_is_no_sign_of_life() {
+fn sign_off_makes_offline() {
     let at = Timestamp::from_second(1_763_000_000).unwrap();
     let beat = Heartbeat { agent: AgentId::human(), at, status: OFFLINE.into(), message: Some("bye".into()) };
-    let presence =
-        Presence::derive(AgentId::human(), Some(&beat), at, PresenceTimeouts::default(), Silence::Absence);
-    assert_eq!((presence.awareness, presence.message.as_deref()), (Awareness::Offline, Some("bye")));
+    let presence = Presence::derive(
+        AgentId::human(),
+        Some(&beat),
+        at,
+        PresenceTimeouts::default(),
+        SilenceMeaning::Absence,
+    );
+    assert_eq!((presence.state, presence.message.as_deref()), (PresenceState::Offline, Some("bye")));
 }
 
 #[test]
@@ -56,13 +61,13 @@ fn unobserved_silence_is_unknown() {
     let beat = |status: &str| Heartbeat { agent: AgentId::human(), at, status: status.into(), message: None };
     let awareness = |heartbeat: Option<&Heartbeat>, seconds| {
         let (agent, now) = (AgentId::human(), at + SignedDuration::from_secs(seconds));
-        Presence::derive(agent, heartbeat, now, PresenceTimeouts::default(), Silence::Unobserved).awareness
+        Presence::derive(agent, heartbeat, now, PresenceTimeouts::default(), SilenceMeaning::Unobserved).state
     };
-    assert_eq!(awareness(None, 0), Awareness::Unknown);
+    assert_eq!(awareness(None, 0), PresenceState::Unknown);
     for (seconds, expected) in
-        [(299, Awareness::Awake), (300, Awareness::Unknown), (9999, Awareness::Unknown)]
+        [(299, PresenceState::Awake), (300, PresenceState::Unknown), (9999, PresenceState::Unknown)]
     {
         assert_eq!(awareness(Some(&beat("idle")), seconds), expected, "after {seconds} s");
     }
-    assert_eq!(awareness(Some(&beat(OFFLINE)), 0), Awareness::Offline);
+    assert_eq!(awareness(Some(&beat(OFFLINE)), 0), PresenceState::Offline);
 }

@@ -1,60 +1,66 @@
-//! What the sender is told.
+//! Receipts: the delivery status of a message for its sender.
 
 use crate::{Address, Delivery, DeliveryState, MessageId};
 
-/// What became of a message, derived from its deliveries. Never claims more than all of them bear out.
+/// Delivery status of a message, derived from its deliveries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// The message.
     pub id: MessageId,
-    /// Whom it was for.
+    /// The address.
     pub to: Address,
     /// One entry per recipient.
     pub deliveries: Vec<Delivery>,
 }
 
-/// A whole message's standing, in one word.
+/// Overall state of a message across all recipients, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Standing {
-    /// At least one recipient has not got it, and still may.
+pub enum OverallState {
+    /// At least one delivery is pending.
     Pending,
-    /// At least one recipient will never get it.
+    /// At least one delivery was refused.
     Failed,
-    /// For at least one recipient it lost its use unread.
+    /// At least one delivery expired.
     Expired,
     /// Every recipient has it.
     Delivered,
-    /// Every recipient was shown it.
+    /// Every recipient has seen it.
     Seen,
-    /// Every recipient is done with it.
+    /// Every recipient acknowledged it.
     Acknowledged,
 }
 
 impl Receipt {
-    /// The receipt that these deliveries of a message bear out.
+    /// Returns the receipt for these deliveries of a message.
     pub fn of(id: MessageId, to: Address, deliveries: Vec<Delivery>) -> Self {
         Self { id, to, deliveries }
     }
 
-    /// The least that is true of every delivery. A message without any has nobody to reach: delivered.
-    pub fn standing(&self) -> Standing {
-        self.deliveries.iter().map(|delivery| standing(delivery.state)).min().unwrap_or(Standing::Delivered)
+    /// Returns the weakest state of all deliveries; `Delivered` for a message without deliveries.
+    pub fn overall_state(&self) -> OverallState {
+        self.deliveries
+            .iter()
+            .map(|delivery| standing(delivery.state))
+            .min()
+            .unwrap_or(OverallState::Delivered)
     }
 
-    /// How many recipients have it.
-    pub fn reached(&self) -> usize {
-        self.deliveries.iter().filter(|delivery| standing(delivery.state) >= Standing::Delivered).count()
+    /// Returns the number of recipients that have the message.
+    pub fn reached_count(&self) -> usize {
+        self.deliveries.iter().filter(|delivery| standing(delivery.state) >= OverallState::Delivered).count()
     }
 }
 
-fn standing(state: DeliveryState) -> Standing {
+fn standing(state: DeliveryState) -> OverallState {
     match state {
-        DeliveryState::Queued | DeliveryState::InFlight | DeliveryState::Failed { .. } => Standing::Pending,
-        DeliveryState::Refused => Standing::Failed,
-        DeliveryState::Expired => Standing::Expired,
-        DeliveryState::Delivered => Standing::Delivered,
-        DeliveryState::Seen => Standing::Seen,
-        DeliveryState::Acknowledged => Standing::Acknowledged,
+        DeliveryState::Queued | DeliveryState::InFlight | DeliveryState::Failed { .. } => {
+            OverallState::Pending
+        }
+        DeliveryState::Refused => OverallState::Failed,
+        DeliveryState::Expired => OverallState::Expired,
+        DeliveryState::Delivered => OverallState::Delivered,
+        DeliveryState::Seen => OverallState::Seen,
+        DeliveryState::Acknowledged => OverallState::Acknowledged,
     }
 }
 

@@ -22,29 +22,29 @@ fn receipt(states: &[DeliveryState]) -> Receipt {
 }
 
 #[test]
-fn a_receipt_says_the_least_that_is_true_of_every_delivery() {
+fn receipt_reports_weakest_state() {
     use DeliveryState::{Acknowledged, Delivered, Expired, InFlight, Queued, Refused, Seen};
-    let table: [(&[DeliveryState], Standing, usize); 16] = [
-        (&[Queued], Standing::Pending, 0),
-        (&[InFlight], Standing::Pending, 0),
-        (&[FAILED], Standing::Pending, 0),
-        (&[Refused], Standing::Failed, 0),
-        (&[Expired], Standing::Expired, 0),
-        (&[Delivered], Standing::Delivered, 1),
-        (&[Seen], Standing::Seen, 1),
-        (&[Acknowledged], Standing::Acknowledged, 1),
-        (&[Acknowledged, Queued, Refused], Standing::Pending, 1),
-        (&[Refused, FAILED, Expired], Standing::Pending, 0),
-        (&[Delivered, Expired, Refused], Standing::Failed, 1),
-        (&[Acknowledged, Expired, Seen], Standing::Expired, 2),
-        (&[Acknowledged, Seen, Delivered], Standing::Delivered, 3),
-        (&[Seen, Acknowledged], Standing::Seen, 2),
-        (&[Acknowledged, Acknowledged], Standing::Acknowledged, 2),
-        (&[], Standing::Delivered, 0),
+    let table: [(&[DeliveryState], OverallState, usize); 16] = [
+        (&[Queued], OverallState::Pending, 0),
+        (&[InFlight], OverallState::Pending, 0),
+        (&[FAILED], OverallState::Pending, 0),
+        (&[Refused], OverallState::Failed, 0),
+        (&[Expired], OverallState::Expired, 0),
+        (&[Delivered], OverallState::Delivered, 1),
+        (&[Seen], OverallState::Seen, 1),
+        (&[Acknowledged], OverallState::Acknowledged, 1),
+        (&[Acknowledged, Queued, Refused], OverallState::Pending, 1),
+        (&[Refused, FAILED, Expired], OverallState::Pending, 0),
+        (&[Delivered, Expired, Refused], OverallState::Failed, 1),
+        (&[Acknowledged, Expired, Seen], OverallState::Expired, 2),
+        (&[Acknowledged, Seen, Delivered], OverallState::Delivered, 3),
+        (&[Seen, Acknowledged], OverallState::Seen, 2),
+        (&[Acknowledged, Acknowledged], OverallState::Acknowledged, 2),
+        (&[], OverallState::Delivered, 0),
     ];
     for (states, standing, reached) in table {
         let receipt = receipt(states);
-        assert_eq!((receipt.standing(), receipt.reached()), (standing, reached), "{states:?}");
+        assert_eq!((receipt.overall_state(), receipt.reached_count()), (standing, reached), "{states:?}");
     }
 }
 
@@ -63,21 +63,21 @@ fn any_state() -> impl Strategy<Value = DeliveryState> {
 
 proptest! {
     #[test]
-    fn x8_a_receipt_never_claims_more_than_each_delivery_bears_out(
+    fn receipt_never_exceeds_any_delivery(
         states in prop::collection::vec(any_state(), 1..6),
     ) {
         let receipt = receipt(&states);
         let every = |true_of: fn(DeliveryState) -> bool| states.iter().copied().all(true_of);
-        let borne_out = match receipt.standing() {
-            Standing::Pending => !every(|state| !state.is_pending()),
-            Standing::Failed => every(|state| !state.is_pending()) && states.contains(&DeliveryState::Refused),
-            Standing::Expired => every(|state| !state.is_pending()) && states.contains(&DeliveryState::Expired),
-            Standing::Delivered => every(|state| state.is_waiting() || state == DeliveryState::Acknowledged),
-            Standing::Seen => every(|state| matches!(state, DeliveryState::Seen | DeliveryState::Acknowledged)),
-            Standing::Acknowledged => every(|state| state == DeliveryState::Acknowledged),
+        let borne_out = match receipt.overall_state() {
+            OverallState::Pending => !every(|state| !state.is_pending()),
+            OverallState::Failed => every(|state| !state.is_pending()) && states.contains(&DeliveryState::Refused),
+            OverallState::Expired => every(|state| !state.is_pending()) && states.contains(&DeliveryState::Expired),
+            OverallState::Delivered => every(|state| state.is_waiting() || state == DeliveryState::Acknowledged),
+            OverallState::Seen => every(|state| matches!(state, DeliveryState::Seen | DeliveryState::Acknowledged)),
+            OverallState::Acknowledged => every(|state| state == DeliveryState::Acknowledged),
         };
-        prop_assert!(borne_out, "{:?}", receipt.standing());
+        prop_assert!(borne_out, "{:?}", receipt.overall_state());
         let have_it = |state: &DeliveryState| state.is_waiting() || *state == DeliveryState::Acknowledged;
-        prop_assert_eq!(receipt.reached(), states.iter().filter(|state| have_it(state)).count());
+        prop_assert_eq!(receipt.reached_count(), states.iter().filter(|state| have_it(state)).count());
     }
 }

@@ -1,10 +1,12 @@
-//! Renderer for messages that a model reads: header lines of ours, quoted bodies, frames.
+//! Rendering of messages for models: our header lines, quoted bodies, and frames around untrusted text.
 //!
-//! The guarantee: no text of a message can end its frame, and no line of a body can be taken for a header.
-//! - Every body line begins with [`BODY_PREFIX`] or is a bare `>`; no header or frame line of ours begins with `>`.
-//! - A text that is not of our own agents is sanitized and stands in a frame whose name ends in a random [`Mark`].
+//! The guarantee against prompt injection: no text of a message can close its frame, and no body line can be mistaken for
+//! a header.
+//! - Every body line starts with [`BODY_PREFIX`] or is a bare `>`; our header and frame lines never start with `>`.
+//! - Text that is not from our own agents is sanitized and enclosed in a frame whose name ends in a random
+//!   [`FrameNonce`].
 //!
-//! Tools, hooks, prompts of workers and watchers, and the command line all render with these functions.
+//! Tools, hooks, prompts of workers and watchers, and the command line all use these functions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,29 +14,29 @@ use std::fmt;
 use crate::sanitize::{clean, is_line_break, sanitize};
 use crate::{Message, Trust};
 
-/// Beginning of every line of a body. `>` quotes in mail and in Markdown, and costs one token a line.
+/// Prefix of every body line. `>` marks quotes in mail and Markdown, and costs one token per line.
 pub const BODY_PREFIX: &str = "> ";
 
-/// Random part of a frame's name, new for each rendering.
+/// Random part of a frame's name, fresh for each rendering.
 ///
-/// 15 digits are nearly 50 bits and cost a model five tokens, fewer than the same bits in letters.
+/// 15 digits are nearly 50 bits and cost a model five tokens, fewer than the same bits as letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark(u64);
+pub struct FrameNonce(u64);
 
-impl Mark {
-    /// Makes a mark of random bits.
+impl FrameNonce {
+    /// Creates a nonce from random bits.
     pub fn from_random(bits: u64) -> Self {
         Self(bits % 1_000_000_000_000_000)
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for FrameNonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:015}", self.0)
     }
 }
 
-/// Prefixes every line of a text, so that none can be taken for a line of ours. A line break at the end is dropped.
+/// Prefixes every line of a text, so that none can be mistaken for a line of ours. A trailing line break is dropped.
 pub fn quote_lines(text: &str) -> String {
     let text = text.strip_suffix('\n').unwrap_or(text);
     let mut quoted = String::with_capacity(text.len() + 8);
@@ -48,7 +50,7 @@ pub fn quote_lines(text: &str) -> String {
     quoted
 }
 
-/// Cleans a sentence of ours in which a text of others may stand, and prefixes every line of it but the first.
+/// Cleans a sentence of ours that may contain foreign text, and prefixes every line except the first.
 pub fn quote_continuation(text: &str) -> String {
     let clean = clean(text);
     match clean.split_once('\n') {
@@ -58,7 +60,7 @@ pub fn quote_continuation(text: &str) -> String {
 }
 
 impl Trust {
-    /// The text as a model may read it: without hidden characters, and without tags where it is not ours.
+    /// Sanitizes a text for a model: removes hidden characters and, unless it is ours, disarms tags.
     pub fn sanitize(self, text: &str) -> Cow<'_, str> {
         match self {
             Self::Ours => clean(text),
@@ -66,8 +68,8 @@ impl Trust {
         }
     }
 
-    /// Quotes a text that [`Trust::sanitize`] returned, or a part of it, and frames it where it is not ours.
-    pub fn frame(self, sanitized: &str, mark: Mark) -> String {
+    /// Quotes a text from [`Trust::sanitize`], or a part of it, and frames it unless it is ours.
+    pub fn frame(self, sanitized: &str, mark: FrameNonce) -> String {
         let quoted = quote_lines(sanitized);
         match self {
             Self::Ours => quoted,
@@ -78,16 +80,16 @@ impl Trust {
     }
 
     /// Sanitizes, quotes and frames a text.
-    pub fn render(self, text: &str, mark: Mark) -> String {
+    pub fn render(self, text: &str, mark: FrameNonce) -> String {
         self.frame(&self.sanitize(text), mark)
     }
 }
 
 impl Message {
-    /// The message as a prompt of its own.
+    /// Renders the message as a prompt.
     ///
-    /// The person's words are the prompt as they are. Everything else says who wrote it.
-    pub fn render_prompt(&self, mark: Mark) -> Cow<'_, str> {
+    /// A message of the person is the prompt verbatim. Any other message names its sender.
+    pub fn render_prompt(&self, mark: FrameNonce) -> Cow<'_, str> {
         let (from, trust) = (&self.from, self.trust());
         let body = || trust.render(&self.body, mark);
         match trust.label() {

@@ -6,7 +6,7 @@ use super::*;
 use crate::sanitize::is_hidden;
 use crate::{Door, Kind, MessageId, NativeId, Origin};
 
-const MARK: Mark = Mark(123_456_789_012_345);
+const MARK: FrameNonce = FrameNonce(123_456_789_012_345);
 
 /// Spellings by which a text may try to end its frame.
 pub(crate) const CLOSING_TAGS: [&str; 42] = [
@@ -155,8 +155,8 @@ fn bodies_are_quoted_and_framed() {
     let framed = "<untrusted-123456789012345>\n> a &lt;b>\n>\n> c\n</untrusted-123456789012345>";
     assert_eq!(Trust::OtherOwner.render("a <b>\n\nc", MARK), framed);
     assert_eq!(Trust::Unverified.render("a <b>\r\rc", MARK), framed);
-    assert_eq!(Mark::from_random(u64::MAX).to_string().len(), 15);
-    assert_eq!(Mark::from_random(7).to_string(), "000000000000007");
+    assert_eq!(FrameNonce::from_random(u64::MAX).to_string().len(), 15);
+    assert_eq!(FrameNonce::from_random(7).to_string(), "000000000000007");
 }
 
 #[test]
@@ -184,7 +184,7 @@ proptest! {
     }
 
     #[test]
-    fn only_first_line_of_sentence_is_ours(text in hostile_text()) {
+    fn continuation_lines_are_quoted(text in hostile_text()) {
         let quoted = quote_continuation(&format!("no message has the id '{text}'"));
         let mut lines = lines(&quoted).into_iter();
         prop_assert!(lines.next().is_some_and(|first| first.starts_with("no message has the id '")));
@@ -192,8 +192,8 @@ proptest! {
     }
 
     #[test]
-    fn no_text_of_others_ends_its_frame(text in hostile_text(), bits in any::<u64>()) {
-        let mark = Mark::from_random(bits);
+    fn untrusted_text_cannot_close_its_frame(text in hostile_text(), bits in any::<u64>()) {
+        let mark = FrameNonce::from_random(bits);
         for trust in [Trust::Unverified, Trust::OtherOwner] {
             let rendered = trust.render(&text, mark);
             let lines = lines(&rendered);

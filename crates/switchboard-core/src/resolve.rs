@@ -1,72 +1,73 @@
-//! From an address to agents.
+//! Address resolution: from an address to agents.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::{Address, AgentId, AgentRecord, Directory, GroupId, HUMAN, LinkTarget, Name, NodeId, nearest};
+use crate::{
+    Address, AgentId, AgentRecord, Directory, GroupId, HUMAN, Name, NodeId, RuleTarget, suggest_similar,
+};
 
-/// Why an address leads to nobody.
+/// Error of resolving an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// No agent of that name.
+    /// No agent has this name.
     #[error("no agent is named '{agent}'")]
     UnknownAgent {
-        /// The name as given.
+        /// The name in the address.
         agent: AgentId,
-        /// Known names that look like it, best first.
+        /// Similar known names, best first.
         near: Vec<String>,
         /// All known names.
         known: Vec<String>,
     },
-    /// The agent was removed, and nobody has its name now. Only whoever keeps that in mind can tell it from one that never
-    /// was.
+    /// The agent was removed and its name is unused. Only a caller that records removals can return this variant.
     #[error("'{agent}' was removed at {at:.0}, and no agent has that name now")]
     Retired {
-        /// The name as given.
+        /// The name in the address.
         agent: AgentId,
-        /// When.
+        /// When it was removed.
         at: Timestamp,
     },
-    /// A link of the settings leads to nobody.
+    /// A routing rule of the settings names an unknown agent.
     #[error("no agent is named '{agent}', to whom {link} leads")]
-    UnknownByLink {
-        /// The name as the link has it.
+    UnknownRuleTarget {
+        /// The name in the rule.
         agent: AgentId,
-        /// The link, as the settings call it.
+        /// Key of the rule in the settings.
         link: String,
-        /// Known names that look like it, best first.
+        /// Similar known names, best first.
         near: Vec<String>,
     },
-    /// A link of the settings leads to an unknown swarm or hub.
+    /// A routing rule of the settings names an unknown swarm or hub.
     #[error("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")]
     UnknownRealm {
         /// The swarm or hub.
         realm: Name,
-        /// The link, as the settings call it.
+        /// Key of the rule in the settings.
         link: String,
     },
-    /// No team of that name.
+    /// No team has this name.
     #[error("no team is named '{team}'")]
     UnknownTeam {
-        /// The name as given.
+        /// The name in the address.
         team: Name,
-        /// Known names that look like it, best first.
+        /// Similar known names, best first.
         near: Vec<String>,
     },
-    /// No running node of that number.
+    /// The node is not running.
     #[error("{node} is not running")]
     UnknownNode {
-        /// The node as given.
+        /// The node in the address.
         node: NodeId,
     },
-    /// The only way to the agent is the one the message came in by.
+    /// The only route to the agent is the inbound route of the message.
     #[error("the only way to '{to}' is the one the message came by")]
     NoRoute {
-        /// The address as given.
+        /// The address.
         to: Address,
     },
-    /// A group nobody belongs to, apart from the sender.
+    /// The group has no members except the sender.
     #[error("nobody but the sender would get a message to '{group}'")]
     EmptyGroup {
         /// The group.
@@ -74,55 +75,55 @@ pub enum ResolveError {
     },
 }
 
-/// One agent that an address leads to, and why.
+/// One agent that an address resolves to, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recipient {
     /// The agent.
     pub agent: AgentId,
-    /// Why the address leads to it, or to the one whose mail is forwarded to it.
-    pub because: Because,
-    /// Whose mail it gets here by a forward.
+    /// Why the address resolves to it, or to the agent whose mail is forwarded to it.
+    pub resolved_via: ResolvedVia,
+    /// The agent whose mail is forwarded to it, if any.
     pub forwarded_from: Option<AgentId>,
 }
 
-/// Why an address leads to an agent.
+/// Reason why an address resolves to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Because {
-    /// It has that name.
-    Named,
-    /// That is another name of it.
+pub enum ResolvedVia {
+    /// The agent has this name.
+    Name,
+    /// The agent has this alias.
     Alias(Name),
-    /// Nobody here has that name, and this one of another hub has.
-    Elsewhere,
-    /// It runs as that node.
+    /// No local agent has the name, and this agent of another hub does.
+    OtherHub,
+    /// The agent runs as this node.
     Node,
-    /// It belongs to the group.
+    /// The agent is a member of the group.
     Member,
-    /// A link makes it a member of the team.
-    Included,
-    /// A link has everyone of its realm read the channel along.
-    Joined,
-    /// Nobody is known by that name; a local name may be that of a program which only reads its mailbox.
+    /// A routing rule adds the agent to the team.
+    AddedMember,
+    /// A routing rule subscribes the agent's realm to the channel.
+    Subscribed,
+    /// The name is unknown; it may belong to a local program that only reads its mailbox.
     Unregistered,
 }
 
-/// The agents an address stands for, in name order, the sender of a group message left out.
+/// Resolves an address to agents in name order, without the sender of a group message.
 ///
-/// The person is always known and belongs to `all`; the people of other hubs are written to by name. A name that
-/// nobody here has leads to the agent of another hub that has it.
+/// The person is always known and is a member of `all`; the people of other hubs are addressed by name. A name that no
+/// local agent has resolves to the agent of another hub that has it.
 pub fn resolve(
     address: &Address,
     from: &AgentId,
     directory: &Directory,
 ) -> Result<Vec<AgentId>, ResolveError> {
-    Ok(trace(address, from, directory)?.into_iter().map(|recipient| recipient.agent).collect())
+    Ok(resolve_recipients(address, from, directory)?.into_iter().map(|recipient| recipient.agent).collect())
 }
 
-/// The same, with the reason for each.
+/// Resolves an address to recipients, each with the reason.
 ///
-/// A link to an unknown swarm or hub is an error for a writer of this hub. Messages of other hubs and owners reach the other
-/// readers all the same.
-pub fn trace(
+/// A routing rule that names an unknown swarm or hub is an error for a sender of this hub. Messages of other hubs and
+/// owners are still delivered to the other readers.
+pub fn resolve_recipients(
     address: &Address,
     from: &AgentId,
     directory: &Directory,
@@ -132,21 +133,21 @@ pub fn trace(
     {
         check_channel_link(channel, directory)?;
     }
-    trace_readers(address, from, directory)
+    resolve_readers(address, from, directory)
 }
 
-/// The same for a message that its readers find where it is: links of its channel to unknown swarms and hubs are left out.
-pub(crate) fn trace_readers(
+/// Resolves the readers of a message that is already in its channel; rules that name unknown swarms or hubs are skipped.
+pub(crate) fn resolve_readers(
     address: &Address,
     from: &AgentId,
     directory: &Directory,
 ) -> Result<Vec<Recipient>, ResolveError> {
     let from = &directory.canonical(from);
-    let links = directory.links();
-    let group = |group: &GroupId, members: &mut dyn Iterator<Item = (&AgentId, Because)>| {
+    let links = directory.routing_rules();
+    let group = |group: &GroupId, members: &mut dyn Iterator<Item = (&AgentId, ResolvedVia)>| {
         let mut found = BTreeMap::new();
-        for (agent, because) in members {
-            let recipient = forwarded(agent, because, directory)?;
+        for (agent, resolved_via) in members {
+            let recipient = apply_forward(agent, resolved_via, directory)?;
             if recipient.agent != *from && agent != from {
                 found.entry(recipient.agent.clone()).or_insert(recipient);
             }
@@ -158,106 +159,115 @@ pub(crate) fn trace_readers(
         }
     };
     match address {
-        Address::Agent(agent) if agent.is_human() => {
-            Ok(vec![Recipient { agent: AgentId::human(), because: Because::Named, forwarded_from: None }])
-        }
+        Address::Agent(agent) if agent.is_human() => Ok(vec![Recipient {
+            agent: AgentId::human(),
+            resolved_via: ResolvedVia::Name,
+            forwarded_from: None,
+        }]),
         Address::Agent(agent) => {
-            let (known, because) = match (directory.addressee(agent), links.end_of(agent)) {
-                (Some(record), _) => (record.id.clone(), why(agent, record)),
-                // An agent that has gone for good may still have mail forwarded.
-                (None, Some(_)) => (agent.clone(), Because::Named),
+            let (known, resolved_via) = match (directory.addressee(agent), links.forward_target(agent)) {
+                (Some(record), _) => (record.id.clone(), resolved_via_for(agent, record)),
+                // The mail of a removed agent may still be forwarded.
+                (None, Some(_)) => (agent.clone(), ResolvedVia::Name),
                 (None, None) => return Err(unknown_agent(agent, directory)),
             };
-            Ok(vec![forwarded(&known, because, directory)?])
+            Ok(vec![apply_forward(&known, resolved_via, directory)?])
         }
         Address::Node(node) => match directory.node(node) {
-            // A node is a process, and what is for it is for no other.
-            Some(record) => {
-                Ok(vec![Recipient { agent: record.id.clone(), because: Because::Node, forwarded_from: None }])
-            }
+            // A node is one process; its messages are not forwarded.
+            Some(record) => Ok(vec![Recipient {
+                agent: record.id.clone(),
+                resolved_via: ResolvedVia::Node,
+                forwarded_from: None,
+            }]),
             None => Err(ResolveError::UnknownNode { node: node.clone() }),
         },
         Address::Group(id @ GroupId::Team(team)) => {
             if directory.team(team).is_none() && !links.has_team(team) {
-                let near = nearest(team.as_str(), directory.teams().map(|t| t.id.as_str()));
+                let near = suggest_similar(team.as_str(), directory.teams().map(|t| t.id.as_str()));
                 return Err(ResolveError::UnknownTeam { team: team.clone(), near });
             }
             for agent in links.members(team) {
-                check_link(format!("links.teams.{team}"), LinkTarget::Agent(agent), directory)?;
+                check_link(format!("links.teams.{team}"), RuleTarget::Agent(agent), directory)?;
             }
-            let included = links.members(team).map(|agent| (agent, Because::Included));
+            let included = links.members(team).map(|agent| (agent, ResolvedVia::AddedMember));
             group(id, &mut members(directory.members(team)).chain(included))
         }
         Address::Group(id @ GroupId::Channel(channel)) => {
-            let joined = links.realms(channel).flat_map(|realm| directory.of_realm(realm));
-            // What came from a realm has been heard there, and hubs bring their channels to each other anyway.
+            let joined = links.subscribers(channel).flat_map(|realm| directory.agents_of_realm(realm));
+            // The sender's realm already has the message, and linked hubs relay their channels to each other anyway.
             let joined = joined.filter(|agent| agent.id.realm != from.realm && agent.hub().is_none());
-            let joined = joined.map(|agent| (&agent.id, Because::Joined));
+            let joined = joined.map(|agent| (&agent.id, ResolvedVia::Subscribed));
             group(id, &mut members(directory.channel(channel)).chain(joined))
         }
         Address::Group(id @ GroupId::Job(job)) => group(id, &mut members(directory.job(job))),
         Address::Group(id @ GroupId::Swarm(swarm)) => group(id, &mut members(directory.peers(swarm))),
         Address::Group(id @ GroupId::Everyone) => {
             let human = AgentId::human();
-            // Those behind a swarm are of other owners; those of other hubs are of ours.
+            // Agents of a swarm have other owners; agents of linked hubs have ours.
             let ours = directory.agents().filter(|agent| agent.id.realm.is_none() || agent.hub().is_some());
             let ours = members(ours).filter(|(id, _)| !id.name.is_human());
-            group(id, &mut ours.chain([(&human, Because::Member)]))
+            group(id, &mut ours.chain([(&human, ResolvedVia::Member)]))
         }
     }
 }
 
 fn members<'d>(
     agents: impl Iterator<Item = &'d AgentRecord>,
-) -> impl Iterator<Item = (&'d AgentId, Because)> {
-    agents.map(|agent| (&agent.id, Because::Member))
+) -> impl Iterator<Item = (&'d AgentId, ResolvedVia)> {
+    agents.map(|agent| (&agent.id, ResolvedVia::Member))
 }
 
-/// Why a name leads to an agent.
-fn why(name: &AgentId, record: &AgentRecord) -> Because {
+/// Returns why a name resolves to an agent.
+fn resolved_via_for(name: &AgentId, record: &AgentRecord) -> ResolvedVia {
     match (&name.realm, &record.id.realm) {
-        (None, Some(_)) => Because::Elsewhere,
-        _ if *name == record.id => Because::Named,
-        _ => Because::Alias(name.name.clone()),
+        (None, Some(_)) => ResolvedVia::OtherHub,
+        _ if *name == record.id => ResolvedVia::Name,
+        _ => ResolvedVia::Alias(name.name.clone()),
     }
 }
 
-/// The one who gets what is for an agent.
-fn forwarded(agent: &AgentId, because: Because, directory: &Directory) -> Result<Recipient, ResolveError> {
-    match directory.links().end_of(agent) {
+/// Applies the forward of an agent, if there is one.
+fn apply_forward(
+    agent: &AgentId,
+    resolved_via: ResolvedVia,
+    directory: &Directory,
+) -> Result<Recipient, ResolveError> {
+    match directory.routing_rules().forward_target(agent) {
         Some(end) => {
-            check_link(format!("links.forwards.{agent}"), LinkTarget::Agent(end), directory)?;
+            check_link(format!("links.forwards.{agent}"), RuleTarget::Agent(end), directory)?;
             let end = directory.addressee(end).map_or_else(|| end.clone(), |record| record.id.clone());
-            Ok(Recipient { agent: end, because, forwarded_from: Some(agent.clone()) })
+            Ok(Recipient { agent: end, resolved_via, forwarded_from: Some(agent.clone()) })
         }
-        None => Ok(Recipient { agent: agent.clone(), because, forwarded_from: None }),
+        None => Ok(Recipient { agent: agent.clone(), resolved_via, forwarded_from: None }),
     }
 }
 
-/// Problems with the links of the settings: one for each link that leads to an unknown agent, swarm or hub.
-pub fn broken_links(directory: &Directory) -> Vec<ResolveError> {
-    let targets = directory.links().targets();
+/// Returns an error for each routing rule that names an unknown agent, swarm or hub.
+pub fn find_broken_rules(directory: &Directory) -> Vec<ResolveError> {
+    let targets = directory.routing_rules().targets();
     targets.filter_map(|(link, target)| check_link(link, target, directory).err()).collect()
 }
 
 fn check_channel_link(channel: &Name, directory: &Directory) -> Result<(), ResolveError> {
-    directory.links().realms(channel).try_for_each(|realm| {
-        check_link(format!("links.channels.{channel}"), LinkTarget::Realm(realm), directory)
+    directory.routing_rules().subscribers(channel).try_for_each(|realm| {
+        check_link(format!("links.channels.{channel}"), RuleTarget::Realm(realm), directory)
     })
 }
 
-/// Refuses a link to an unknown agent, swarm or hub. The roster of a swarm is known as a whole, and so are the agents of a
-/// linked hub. The mail of an agent that was removed may still be forwarded.
-fn check_link(link: String, target: LinkTarget<'_>, directory: &Directory) -> Result<(), ResolveError> {
+/// Checks that the target of a routing rule is known. The hub knows the complete roster of a swarm and all agents of a
+/// linked hub. A removed agent is a valid target while its mail is forwarded.
+fn check_link(link: String, target: RuleTarget<'_>, directory: &Directory) -> Result<(), ResolveError> {
     let unknown_realm =
         |realm: &Name| ResolveError::UnknownRealm { realm: realm.clone(), link: link.clone() };
     let agent = match target {
-        LinkTarget::Realm(realm) if directory.has_realm(realm) => return Ok(()),
-        LinkTarget::Realm(realm) => return Err(unknown_realm(realm)),
-        LinkTarget::Agent(agent) => agent,
+        RuleTarget::Realm(realm) if directory.has_realm(realm) => return Ok(()),
+        RuleTarget::Realm(realm) => return Err(unknown_realm(realm)),
+        RuleTarget::Agent(agent) => agent,
     };
-    let is_known =
-        agent.is_human() || directory.addressee(agent).is_some() || directory.links().end_of(agent).is_some();
+    let is_known = agent.is_human()
+        || directory.addressee(agent).is_some()
+        || directory.routing_rules().forward_target(agent).is_some();
     if is_known {
         return Ok(());
     }
@@ -265,14 +275,15 @@ fn check_link(link: String, target: LinkTarget<'_>, directory: &Directory) -> Re
         return Err(unknown_realm(realm));
     }
     let names: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
-    let near = nearest(&agent.to_string(), names.iter().map(String::as_str).chain([HUMAN]));
-    Err(ResolveError::UnknownByLink { agent: agent.clone(), link, near })
+    let near = suggest_similar(&agent.to_string(), names.iter().map(String::as_str).chain([HUMAN]));
+    Err(ResolveError::UnknownRuleTarget { agent: agent.clone(), link, near })
 }
 
 fn unknown_agent(agent: &AgentId, directory: &Directory) -> ResolveError {
     let known: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
     let aliases = directory.aliases().map(|(alias, _)| alias.as_str());
-    let near = nearest(&agent.to_string(), known.iter().map(String::as_str).chain(aliases).chain([HUMAN]));
+    let near =
+        suggest_similar(&agent.to_string(), known.iter().map(String::as_str).chain(aliases).chain([HUMAN]));
     ResolveError::UnknownAgent { agent: agent.clone(), near, known }
 }
 

@@ -55,7 +55,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn one_agent_is_found_by_any_spelling_or_alias_and_named_by_its_own() {
+fn agent_is_found_by_spelling_or_alias() {
     let table = [
         ("codex", "Codex"),
         ("CODEX", "Codex"),
@@ -74,7 +74,7 @@ fn one_agent_is_found_by_any_spelling_or_alias_and_named_by_its_own() {
 }
 
 #[test]
-fn a_group_is_its_members_in_name_order_without_the_sender() {
+fn group_resolves_without_sender() {
     let table: [(&str, &str, &[&str]); 10] = [
         ("team:backend", "gemini", &["claude", "Codex"]),
         ("team:BackEnd", "human", &["claude", "Codex"]),
@@ -93,7 +93,7 @@ fn a_group_is_its_members_in_name_order_without_the_sender() {
 }
 
 #[test]
-fn a_group_leaves_its_sender_out_under_any_of_its_names() {
+fn group_excludes_sender_by_any_name() {
     let table: [(&str, &str, &[&str]); 5] = [
         ("team:backend", "old-codex", &["claude"]),
         ("team:backend", "OLD-Codex", &["claude"]),
@@ -107,7 +107,7 @@ fn a_group_leaves_its_sender_out_under_any_of_its_names() {
 }
 
 #[test]
-fn all_is_in_name_order_with_the_person_once_recorded_or_not() {
+fn all_includes_person_once() {
     let table: [(&str, &[&str]); 3] = [
         ("claude", &["Codex", "gemini", "human", "Zoe"]),
         ("human", &["claude", "Codex", "gemini", "Zoe"]),
@@ -125,14 +125,14 @@ fn all_is_in_name_order_with_the_person_once_recorded_or_not() {
 }
 
 #[test]
-fn the_only_agent_still_reaches_the_person_with_all() {
+fn only_agent_reaches_person_with_all() {
     let mut directory = Directory::default();
     directory.put_agent(record("codex", None, vec![]));
     assert_eq!(resolved("all", "codex", &directory), Ok(words(&["human"])));
 }
 
 #[test]
-fn x8_a_group_of_nobody_but_the_sender_is_an_error() {
+fn group_of_only_sender_is_error() {
     let mut directory = Directory::default();
     let general = Route::Channel { channel: name("general") };
     directory.put_agent(record("codex", Some("backend"), vec![general, worker(0)]));
@@ -154,7 +154,7 @@ fn x8_a_group_of_nobody_but_the_sender_is_an_error() {
 }
 
 #[test]
-fn x8_an_unknown_agent_is_an_error_with_the_near_and_the_known_names() {
+fn unknown_agent_error_has_suggestions() {
     let table: [(&str, &[&str]); 6] = [
         ("codx", &["Codex"]),
         ("humann", &["human"]),
@@ -174,7 +174,7 @@ fn x8_an_unknown_agent_is_an_error_with_the_near_and_the_known_names() {
 }
 
 #[test]
-fn x4_a_name_or_alias_of_this_hub_means_nobody_in_another_realm() {
+fn local_name_is_unknown_in_other_realm() {
     for to in ["human@research", "codex@research", "old-codex@research"] {
         let error = resolved(to, "claude", &directory()).unwrap_err();
         assert!(
@@ -185,7 +185,7 @@ fn x4_a_name_or_alias_of_this_hub_means_nobody_in_another_realm() {
 }
 
 #[test]
-fn x8_an_unknown_team_or_node_is_an_error_that_names_it() {
+fn unknown_team_or_node_is_error() {
     let unknown_team =
         |team, near: &[&str]| ResolveError::UnknownTeam { team: name(team), near: words(near) };
     let table = [

@@ -1,56 +1,57 @@
-//! What follows a delivery attempt.
+//! Retry policy: the state of a delivery after an attempt, with exponential backoff and jitter.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::DeliveryState;
 
-/// How a delivery attempt ended. Failure is data here, not an error: the outbox acts on it.
+/// Outcome of a delivery attempt. A failure is data, not an error: the outbox acts on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The far side has it.
+    /// The receiving side has the message.
     Delivered,
-    /// The far side has it, and is itself what was to be shown it: an agent that has taken it as its prompt.
+    /// The receiving side has the message and is its reader: an agent that received it as its prompt.
     Shown,
-    /// The far side said no; asking again would not help.
+    /// The receiving side refused the message; a retry would not help.
     Refused {
-        /// Why, for the sender.
+        /// Reason for the sender.
         reason: String,
     },
-    /// The far side could not be reached, or could not take it now.
+    /// The receiving side could not be reached, or could not accept the message now.
     Unreachable {
-        /// Why, for the sender.
+        /// Reason for the sender.
         reason: String,
     },
-    /// It was not tried: others have to get there before it. That is no attempt, and whoever gets those there hurries it.
-    Behind {
-        /// Why, for the sender.
+    /// Not attempted, because earlier deliveries to the same target come first. It does not count as an attempt, and the
+    /// delivery of the earlier ones triggers the next try.
+    Blocked {
+        /// Reason for the sender.
         reason: String,
     },
-    /// The door ended before it knew: the delivery goes back to the queue, as if it had not been taken.
+    /// The door stopped before the outcome was known: the delivery returns to the queue, as if it had not been leased.
     Released,
 }
 
-/// How often a delivery goes back to the queue at once. One that is released more often has a door that drops it without a
-/// word, and is retried with backoff.
-const RELEASES: u32 = 3;
+/// Number of times that a released delivery returns to the queue at once. After that its door seems to drop it silently,
+/// and it is retried with backoff.
+const MAX_RELEASES: u32 = 3;
 
-/// How long what waits behind others waits at most before it is looked at again, should nobody hurry it.
-const BEHIND: SignedDuration = SignedDuration::from_mins(5);
+/// Maximum delay of a blocked delivery, in case the earlier ones do not trigger it.
+const BLOCKED_DELAY: SignedDuration = SignedDuration::from_mins(5);
 
-/// How attempts are spaced.
+/// Backoff between delivery attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The pause after the first failure; it doubles with each further one.
+    /// Delay after the first failure; it doubles with each further one.
     pub first: SignedDuration,
-    /// The longest pause.
+    /// Maximum delay.
     pub longest: SignedDuration,
-    /// How long after it was accepted a message without an expiry of its own is given up.
+    /// Time after acceptance at which a message without its own expiry is given up.
     pub give_up_after: SignedDuration,
 }
 
 impl Default for RetryPolicy {
-    /// A second for a passing fault, a quarter of an hour for a peer that is down, a week for one that
-    /// went on holiday.
+    /// One second for a transient fault, at most a quarter of an hour for a peer that is down, and a week in total, for a
+    /// machine that is off during a holiday.
     fn default() -> Self {
         Self {
             first: SignedDuration::from_secs(1),
@@ -60,10 +61,10 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The state a delivery has after its `attempts`-th attempt (counted from 1).
+/// Returns the state of a delivery after its `attempts`-th attempt (counted from 1).
 ///
-/// `jitter` lies in `0.0..1.0` and spreads the retries of many deliveries over half a pause, so that
-/// a peer that comes back is not met by all of them at once.
+/// `jitter` is in `0.0..1.0` and spreads the retries of many deliveries over half a delay, so that they do not all reach
+/// a recovered peer at once.
 pub fn after_attempt(
     outcome: &Outcome,
     attempts: u32,
@@ -77,14 +78,14 @@ pub fn after_attempt(
         Outcome::Delivered => DeliveryState::Delivered,
         Outcome::Shown => DeliveryState::Seen,
         Outcome::Refused { .. } => DeliveryState::Refused,
-        Outcome::Released if attempts <= RELEASES => DeliveryState::Queued,
-        Outcome::Released | Outcome::Unreachable { .. } | Outcome::Behind { .. } => {
+        Outcome::Released if attempts <= MAX_RELEASES => DeliveryState::Queued,
+        Outcome::Released | Outcome::Unreachable { .. } | Outcome::Blocked { .. } => {
             let last_chance = expires_at.or_else(|| accepted_at.checked_add(policy.give_up_after).ok());
-            let pause = match outcome {
-                Outcome::Behind { .. } => spread(BEHIND.min(policy.longest), jitter),
-                _ => pause(attempts, jitter, policy),
+            let backoff = match outcome {
+                Outcome::Blocked { .. } => add_jitter(BLOCKED_DELAY.min(policy.longest), jitter),
+                _ => backoff(attempts, jitter, policy),
             };
-            let retry_at = now.saturating_add(pause).unwrap_or(now);
+            let retry_at = now.saturating_add(backoff).unwrap_or(now);
             match last_chance {
                 Some(last) if retry_at >= last => last_attempt(now, last, policy),
                 _ => DeliveryState::Failed { retry_at },
@@ -93,7 +94,7 @@ pub fn after_attempt(
     }
 }
 
-/// One more attempt shortly before the end, where there is time for one.
+/// Schedules one more attempt shortly before the deadline, if there is time for one.
 fn last_attempt(now: Timestamp, last: Timestamp, policy: RetryPolicy) -> DeliveryState {
     match last.checked_sub(policy.first) {
         Ok(retry_at) if retry_at > now => DeliveryState::Failed { retry_at },
@@ -101,13 +102,13 @@ fn last_attempt(now: Timestamp, last: Timestamp, policy: RetryPolicy) -> Deliver
     }
 }
 
-fn pause(attempts: u32, jitter: f64, policy: RetryPolicy) -> SignedDuration {
-    // 2^30 first pauses of a millisecond are twelve days, far beyond any longest pause.
+fn backoff(attempts: u32, jitter: f64, policy: RetryPolicy) -> SignedDuration {
+    // 2^30 first delays of a millisecond are twelve days, far beyond any maximum delay.
     let doublings = attempts.saturating_sub(1).min(30);
-    spread(policy.first.saturating_mul(1 << doublings).min(policy.longest), jitter)
+    add_jitter(policy.first.saturating_mul(1 << doublings).min(policy.longest), jitter)
 }
 
-fn spread(full: SignedDuration, jitter: f64) -> SignedDuration {
+fn add_jitter(full: SignedDuration, jitter: f64) -> SignedDuration {
     let half = full / 2;
     half + half.mul_f64(jitter.clamp(0.0, 1.0))
 }

@@ -24,7 +24,7 @@ fn failed(attempts: u32, expires_at: Option<i64>, now: i64, jitter: f64) -> Deli
 }
 
 #[test]
-fn a_yes_or_a_no_is_final_whenever_it_comes() {
+fn delivered_and_refused_are_final() {
     let refused = Outcome::Refused { reason: "unknown sender".into() };
     for (outcome, expected) in [
         (Outcome::Delivered, DeliveryState::Delivered),
@@ -40,8 +40,8 @@ fn a_yes_or_a_no_is_final_whenever_it_comes() {
 }
 
 #[test]
-fn s18_what_waits_behind_others_is_looked_at_after_minutes_however_often_it_was() {
-    let behind = Outcome::Behind { reason: "an earlier one waits".into() };
+fn blocked_delivery_is_retried_after_minutes() {
+    let behind = Outcome::Blocked { reason: "an earlier one waits".into() };
     for attempts in [0, 1, 30] {
         let state = after_attempt(&behind, attempts, ACCEPTED, None, second(0), 1.0, RetryPolicy::default());
         assert_eq!(state, DeliveryState::Failed { retry_at: second(300) });
@@ -51,7 +51,7 @@ fn s18_what_waits_behind_others_is_looked_at_after_minutes_however_often_it_was(
 }
 
 #[test]
-fn s18_the_pause_doubles_up_to_the_longest_and_jitter_takes_at_most_half() {
+fn backoff_doubles_with_half_jitter() {
     let table = [
         (0, 0.0, 500),
         (1, 0.0, 500),
@@ -76,7 +76,7 @@ fn s18_the_pause_doubles_up_to_the_longest_and_jitter_takes_at_most_half() {
 }
 
 #[test]
-fn s18_a_retry_due_after_the_expiry_is_made_shortly_before_it_while_there_is_time() {
+fn last_retry_is_shortly_before_expiry() {
     let retry = |at| DeliveryState::Failed { retry_at: second(at) };
     let expired = DeliveryState::Expired;
     let table = [
@@ -108,7 +108,7 @@ fn s18_a_retry_due_after_the_expiry_is_made_shortly_before_it_while_there_is_tim
 }
 
 #[test]
-fn s18_the_last_attempt_is_the_first_pause_of_the_policy_before_the_expiry() {
+fn last_attempt_is_one_first_delay_before_expiry() {
     let expiry = second(100);
     for first in [1, 250, 5000] {
         let policy = RetryPolicy { first: millis(first), ..RetryPolicy::default() };
@@ -121,7 +121,7 @@ fn s18_the_last_attempt_is_the_first_pause_of_the_policy_before_the_expiry() {
 }
 
 #[test]
-fn s18_a_peer_that_stays_away_is_tried_for_the_whole_week_and_not_longer() {
+fn absent_peer_is_retried_for_a_week() {
     let policy = RetryPolicy::default();
     let week = ACCEPTED + policy.give_up_after;
     for jitter in [0.0, 0.999] {
@@ -140,7 +140,7 @@ fn s18_a_peer_that_stays_away_is_tried_for_the_whole_week_and_not_longer() {
 
 proptest! {
     #[test]
-    fn s18_a_pause_lies_between_half_and_full_or_ends_shortly_before_the_expiry(
+    fn backoff_is_between_half_and_full(
         attempts in 1..20_u32,
         first in 1..10_000_i64,
         longest in 1..3_600_000_i64,

@@ -1,4 +1,4 @@
-//! One way to reach an agent.
+//! Routes to an agent.
 
 use std::fmt;
 
@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AgentId, Door, Name, NodeId};
 
-/// One way to reach an agent. A closed set: a new way is a new variant here, and the compiler shows
-/// every place that has to know of it.
+/// Route to an agent. The set is closed: the compiler reports every match that a new variant affects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Route {
-    /// A live MCP session that can be told of a message now.
+    /// A live MCP session that can be notified of a message now.
     Session {
         /// The session's id.
         session: String,
@@ -20,7 +19,7 @@ pub enum Route {
     Worker(NodeId),
     /// The agent's mailbox folder in the workspace.
     Mailbox {
-        /// Whose mailbox.
+        /// Owner of the mailbox.
         agent: Name,
     },
     /// A channel the agent reads.
@@ -33,7 +32,7 @@ pub enum Route {
         /// The agent there; its realm is the swarm.
         agent: AgentId,
     },
-    /// Another hub of the organisation, over NATS.
+    /// Another hub of the same organisation, over NATS.
     Hub {
         /// The hub.
         hub: Name,
@@ -41,7 +40,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// The door that owns this route.
+    /// Returns the door that serves this route.
     pub fn door(&self) -> Door {
         match self {
             Self::Session { .. } | Self::Mailbox { .. } => Door::Workspace,
@@ -52,8 +51,8 @@ impl Route {
         }
     }
 
-    /// Which route is taken when an agent has several: the lowest. What reaches a working model at
-    /// once comes before what waits in a folder; the network comes last.
+    /// Returns the preference of the route, the lowest first. Routes that reach a running model at once come before folders;
+    /// the network comes last.
     pub fn preference(&self) -> u8 {
         match self {
             Self::Session { .. } => 0,
@@ -66,7 +65,7 @@ impl Route {
     }
 }
 
-/// The word before the colon is what a receipt shows, so it names the way and not the protocol.
+/// Receipts show the word before the colon, so it names the kind of route and not the protocol.
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,10 +1,10 @@
-//! Sanitizer for text of others: the one list of characters for all doors.
+//! Sanitizer for untrusted text: the one list of characters for all doors.
 //!
-//! A model and a terminal both act on characters that a person who reviews the text does not see, and on markup that
-//! imitates the words of a host. [`clean`] takes out the former, [`sanitize`] disarms the latter as well.
-//! [`sanitize_description`] is for what a child says of its own tools, where placeholders such as `<path>` are common:
-//! there only markup with a meaning for hosts is disarmed. [`reveal`] shows a person what [`clean`] takes out,
-//! [`reveal_command`] also what can be taken for something else.
+//! Models and terminals act on characters that a person who reviews the text does not see, and models also on markup that
+//! imitates a host (prompt injection). [`clean`] removes the former, [`sanitize`] disarms the latter as well.
+//! [`sanitize_description`] is for the tool descriptions of a child, where placeholders such as `<path>` are common: it
+//! disarms only markup that has a meaning for hosts. [`reveal`] makes the characters visible that [`clean`] removes,
+//! [`reveal_command`] also look-alikes.
 
 mod inline;
 mod lookalike;
@@ -19,25 +19,25 @@ use serde_json::Value;
 
 pub use self::inline::{label_inline, quote_inline, sanitize_inline};
 
-/// A sanitized description and the problems found in it.
+/// A sanitized description and the flags of what was found in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sanitized {
     /// The text.
     pub text: String,
-    /// The problems, each once.
+    /// The flags, each once.
     pub flags: Vec<Flag>,
 }
 
-/// Problem that the sanitizer found in a text.
+/// Kind of suspicious content that the sanitizer found in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flag {
     /// Characters without width.
     Hidden,
     /// Characters that change the reading direction.
     Bidi,
-    /// Characters of the tag block, which spell out invisible text.
+    /// Characters of the Unicode tag block, which encode invisible text.
     TagBlock,
-    /// Variation selectors outside emoji, which can carry any bytes.
+    /// Variation selectors outside emoji, which can encode arbitrary bytes.
     Variations,
     /// Control characters.
     Control,
@@ -48,7 +48,7 @@ pub enum Flag {
 }
 
 impl Flag {
-    /// The problem in words.
+    /// Returns a description of the flag.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hidden => "hidden characters",
@@ -65,12 +65,12 @@ impl Flag {
 /// Sanitizes a text of another owner or of an unverified sender.
 ///
 /// The result has no hidden characters, `\n` as its only line break, and no character that a model could read as the
-/// beginning of a tag: `Vec<T>` reads `Vec&lt;T>`.
+/// start of a tag: `Vec<T>` becomes `Vec&lt;T>`.
 pub fn sanitize(text: &str) -> Cow<'_, str> {
     markup::disarm_all(clean(text))
 }
 
-/// Sanitizes what a child says of its tools. A harmless text comes back unchanged.
+/// Sanitizes a tool description of a child. A harmless text is returned unchanged.
 pub fn sanitize_description(text: &str) -> Sanitized {
     let mut flags = BTreeSet::new();
     let clean = clean_noting(text, &mut flags);
@@ -83,7 +83,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     clean_noting(text, &mut BTreeSet::new())
 }
 
-/// Makes hidden and control characters visible, for a person's terminal. Line feeds and tabs stay.
+/// Escapes hidden and control characters for a person's terminal. Line feeds and tabs are unchanged.
 pub fn reveal(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -96,10 +96,10 @@ pub fn reveal(text: &str) -> String {
     shown
 }
 
-/// Makes visible what a person could misread in a command: what [`reveal`] shows, joiners, odd spaces, and characters
-/// that look like ASCII ones. A word that is of another script as a whole stays.
+/// Escapes everything that a person could misread in a command: the characters of [`reveal`], joiners, unusual spaces, and
+/// look-alikes of ASCII characters. A word that is entirely in another script is unchanged.
 pub fn reveal_command(text: &str) -> String {
-    // Some hidden characters are letters to Unicode, as the Hangul fillers.
+    // Unicode classifies some hidden characters as letters, such as the Hangul fillers.
     let is_part = |c: char| (c.is_alphanumeric() || !c.is_ascii()) && !is_odd_space(c) && !is_hidden(c);
     let mut shown = String::with_capacity(text.len());
     let mut word = String::new();
@@ -116,7 +116,7 @@ pub fn reveal_command(text: &str) -> String {
     shown
 }
 
-/// Removes hidden characters from every text and every key within a JSON value, as [`clean`] does.
+/// Removes hidden characters from every string and every key of a JSON value, like [`clean`].
 pub fn clean_value(value: &mut Value) {
     change_texts(value, &mut |text| {
         if let Cow::Owned(cleaned) = clean(text) {
@@ -125,7 +125,7 @@ pub fn clean_value(value: &mut Value) {
     });
 }
 
-/// Sanitizes every text and every key within a JSON value.
+/// Sanitizes every string and every key of a JSON value.
 pub fn sanitize_value(value: &mut Value) {
     change_texts(value, &mut |text| {
         if let Cow::Owned(sanitized) = sanitize(text) {
@@ -134,7 +134,7 @@ pub fn sanitize_value(value: &mut Value) {
     });
 }
 
-/// Sanitizes every text and every key of a child's schema; true where a problem was found.
+/// Sanitizes every string and every key of a child's schema; returns true if anything suspicious was found.
 pub fn sanitize_description_value(value: &mut Value) -> bool {
     let mut is_found = false;
     change_texts(value, &mut |text| {
@@ -145,12 +145,12 @@ pub fn sanitize_description_value(value: &mut Value) -> bool {
     is_found
 }
 
-/// True for a character that takes no room on a screen, or that moves what does.
+/// True for a character that is invisible, or that moves visible ones.
 pub fn is_hidden(c: char) -> bool {
     flag_of(c).is_some() || is_joiner(c)
 }
 
-/// True for every character that a program may take for the end of a line.
+/// True for every character that some program treats as a line break.
 pub(crate) fn is_line_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
@@ -171,10 +171,10 @@ fn change_texts(value: &mut Value, change: &mut impl FnMut(&mut String)) {
     }
 }
 
-/// Why a character is taken out, whatever stands beside it.
+/// Returns the flag of a character that is removed regardless of its neighbours.
 ///
-/// All of general category Cf, all default-ignorable code points, controls and noncharacters. Joiners and the two
-/// variation selectors of emoji depend on their neighbours; see [`clean_pairs`].
+/// These are all of general category Cf, all default-ignorable code points, controls and noncharacters. Joiners and the
+/// two variation selectors of emoji depend on their neighbours; see [`clean_pairs`].
 fn flag_of(c: char) -> Option<Flag> {
     Some(match c {
         '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
@@ -218,17 +218,17 @@ fn flag_of(c: char) -> Option<Flag> {
     })
 }
 
-/// Joiners belong to the writing of many languages and to emoji.
+/// True for joiners, which many scripts and emoji need.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// The selectors by which a symbol is shown as text or as emoji.
+/// True for the selectors that display a symbol as text or as emoji.
 fn is_emoji_selector(c: char) -> bool {
     matches!(c, '\u{fe0e}' | '\u{fe0f}')
 }
 
-/// True for a space that is not the ASCII one, and for the blanks that look like one.
+/// True for a non-ASCII space, and for a blank character that looks like one.
 fn is_odd_space(c: char) -> bool {
     c == '\u{2800}' || (c.is_whitespace() && !c.is_ascii() && !is_line_break(c))
 }
@@ -240,17 +240,17 @@ fn clean_noting<'t>(text: &'t str, flags: &mut BTreeSet<Flag>) -> Cow<'t, str> {
     Cow::Owned(clean_pairs(&clean_singles(text, flags), flags))
 }
 
-/// Applies the rules that hold whatever stands beside a character.
+/// Applies the rules that do not depend on neighbouring characters.
 fn clean_singles(text: &str, flags: &mut BTreeSet<Flag>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        // The one-character forms of the escape introducers come first: they are control characters too.
+        // The one-character escape introducers are checked first, because they are control characters too.
         if matches!(c, '\u{1b}' | '\u{9b}' | '\u{9d}' | '\u{90}') {
             flags.insert(Flag::Escape);
             skip_escape(c, &mut chars);
         } else if c == '\r' && chars.peek() == Some(&'\n') {
-            // The line feed after it is the line break.
+            // The line feed that follows is the line break.
         } else if is_line_break(c) {
             if c != '\n' {
                 flags.insert(Flag::Control);
@@ -265,9 +265,9 @@ fn clean_singles(text: &str, flags: &mut BTreeSet<Flag>) -> String {
     out
 }
 
-/// Removes joiners and emoji selectors that do not belong where they stand.
+/// Removes joiners and emoji selectors whose neighbours do not need them.
 fn clean_pairs(text: &str, flags: &mut BTreeSet<Flag>) -> String {
-    // What becomes `&lt;` is ASCII in the end.
+    // Angle brackets become `&lt;`, which is ASCII.
     let is_wide = |c: char| !c.is_ascii() && !is_joiner(c) && !markup::is_angle(c);
     let joins = |c: Option<char>| c.is_some_and(is_wide);
     let mut out = String::with_capacity(text.len());
@@ -289,7 +289,7 @@ fn clean_pairs(text: &str, flags: &mut BTreeSet<Flag>) -> String {
     out
 }
 
-/// True for a symbol that has a form as emoji: any that is no letter and no digit, and the keys of keycaps.
+/// True for a symbol that may have an emoji form: neither letter nor digit, or the base of a keycap.
 fn takes_selector(base: char, next: Option<char>) -> bool {
     match base {
         '0'..='9' | '#' | '*' => next == Some('\u{20e3}'),
@@ -300,14 +300,14 @@ fn takes_selector(base: char, next: Option<char>) -> bool {
     }
 }
 
-/// Skips the rest of an escape sequence. A string that no terminator ends is text.
+/// Skips the rest of an escape sequence. A string without a terminator is kept as text.
 fn skip_escape(introducer: char, chars: &mut Peekable<Chars<'_>>) {
-    /// Longer than any sequence that is meant.
+    /// Longer than any legitimate sequence.
     const LONGEST: usize = 4096;
     let kind = match introducer {
         '\u{9b}' => '[',
         '\u{9d}' | '\u{90}' => ']',
-        // A line break ends a line, after an escape too.
+        // A line break ends the line even after an escape.
         _ => match chars.next_if(|c| !is_line_break(*c) && *c != '\u{1b}') {
             Some(kind) => kind,
             None => return,

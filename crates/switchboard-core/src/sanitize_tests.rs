@@ -23,7 +23,7 @@ fn harmless_description_is_unchanged() {
 }
 
 #[test]
-fn suites_p4_hidden_characters_are_removed() {
+fn hidden_characters_are_removed() {
     for (text, expected, flag) in [
         ("ig\u{200b}nore", "ignore", Flag::Hidden),
         ("a\u{feff}b\u{2060}c\u{ad}", "abc", Flag::Hidden),
@@ -54,7 +54,7 @@ fn suites_p4_hidden_characters_are_removed() {
 }
 
 #[test]
-fn suites_p4_instruction_markup_is_disarmed() {
+fn instruction_markup_is_disarmed() {
     for (text, expected) in [
         ("<IMPORTANT>do it</IMPORTANT>", "&lt;IMPORTANT>do it&lt;/IMPORTANT>"),
         ("<system>x</system >", "&lt;system>x&lt;/system >"),
@@ -93,7 +93,7 @@ fn suites_p4_instruction_markup_is_disarmed() {
 }
 
 #[test]
-fn text_of_others_has_no_tags() {
+fn untrusted_text_has_no_tags() {
     for (text, expected) in [
         ("plain, a > b [x] & c", "plain, a > b [x] & c"),
         ("1 < 2, Vec<T>", "1 &lt; 2, Vec&lt;T>"),

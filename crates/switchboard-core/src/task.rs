@@ -1,14 +1,13 @@
-//! What a task is called by those who claim it.
+//! Names of tasks that agents claim.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a task: a word, a ticket, a sentence. Names that differ in the case of ASCII letters alone are the
-/// same task.
+/// Name of a task: a word, a ticket, a sentence. Names that differ only in ASCII case are the same task.
 #[derive(Debug, Clone)]
 pub struct TaskName(String);
 
-/// A text that is no name of a task.
+/// Error of parsing a task name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the task '{}' {problem}", .text.escape_debug())]
 pub struct TaskNameError {
@@ -17,10 +16,10 @@ pub struct TaskNameError {
 }
 
 impl TaskName {
-    /// Longer is a description, and belongs into a message.
+    /// Maximum length in characters; anything longer is a description and belongs in a message.
     pub const LONGEST: usize = 200;
 
-    /// Checks a text and takes the space around it away.
+    /// Validates a text as a task name and trims it.
     pub fn parse(text: &str) -> Result<Self, TaskNameError> {
         let name = text.trim();
         let problem = if name.is_empty() {
@@ -36,12 +35,12 @@ impl TaskName {
         Err(TaskNameError { text, problem })
     }
 
-    /// As it was written.
+    /// Returns the name as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What it is compared by.
+    /// Returns the lower-case spelling, by which names are compared.
     pub fn key(&self) -> String {
         self.0.to_ascii_lowercase()
     }

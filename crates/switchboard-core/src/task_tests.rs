@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_task_has_a_name_of_some_length_without_control_characters() {
+fn task_name_has_length_and_no_controls() {
     for good in ["T-1", " fix the login ", "Ümläut", &"x".repeat(200)] {
         assert_eq!(TaskName::parse(good).unwrap().as_str(), good.trim());
     }

@@ -1,23 +1,23 @@
-//! How far a message may be believed.
+//! Trust levels of messages.
 
 use crate::{AgentId, Message, Name};
 
-/// How far what a message says may be believed.
+/// Trust level of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// An agent or the person of this hub wrote it, or one of a hub that this one is linked with.
+    /// Written by an agent or the person of this hub or of a linked hub.
     Ours,
-    /// Nobody vouches for whom it names as its sender: a file that anybody could have put there.
+    /// The sender is not verified: a file that any program could have written.
     Unverified,
-    /// It is of another owner, whether or not it is known which.
+    /// Written by another owner, verified or not.
     OtherOwner,
 }
 
 impl Trust {
-    /// How much to believe a message from this sender that another hub accepted, or none but this one.
+    /// Returns the trust level of a message from this sender; `hub` is the other hub that accepted it, if any.
     ///
-    /// A realm is a swarm, whose members are other owners, unless the message is of the hub of that name: the hubs that
-    /// are linked with each other have one owner.
+    /// A realm is a swarm, whose members are other owners, unless the message is from the hub of that name: linked hubs have
+    /// one owner.
     pub fn of(from: &AgentId, verified: bool, hub: Option<&Name>) -> Self {
         match &from.realm {
             Some(realm) if hub != Some(realm) => Self::OtherOwner,
@@ -26,7 +26,7 @@ impl Trust {
         }
     }
 
-    /// What a model is told of it; nothing where there is nothing to tell.
+    /// Returns the warning label for models; `None` for trusted messages.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Self::Ours => None,
@@ -37,9 +37,9 @@ impl Trust {
 }
 
 impl Message {
-    /// How far it may be believed.
+    /// Returns the trust level of the message.
     pub fn trust(&self) -> Trust {
-        Trust::of(&self.from, self.origin.verified, self.other_hub().as_ref())
+        Trust::of(&self.from, self.origin.verified, self.origin_hub().as_ref())
     }
 }
 

@@ -10,7 +10,7 @@ fn trust(from: &str, verified: bool, hub: Option<&str>) -> Trust {
 }
 
 #[test]
-fn who_is_believed() {
+fn trust_depends_on_realm_and_verification() {
     for (from, verified, hub, expected) in [
         ("claude", true, None, Trust::Ours),
         ("claude", false, None, Trust::Unverified),

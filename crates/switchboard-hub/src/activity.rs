@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use switchboard_core::AgentId;
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 
 use crate::error::HubError;
 use crate::store::writer::Transaction;
@@ -72,7 +72,7 @@ fn read(row: &Row<'_>) -> Option<Activity> {
     Some(Activity {
         id: row.get(0).ok()?,
         after: row.get(1).ok()?,
-        at: from_micros(row.get(2).ok()?),
+        at: timestamp_from_micros(row.get(2).ok()?),
         agent: row.get::<_, String>(3).ok()?.parse().ok()?,
         what: row.get(4).ok()?,
         thing: row.get(5).ok()?,

@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
 use serde_json::Map;
 use switchboard_core::{
-    AgentId, Budget, Delivery, DeliveryState, Hop, LoopLimits, Message, MessageId, Recent, Spent, Stop,
-    check_budget, check_loops, tokens_of,
+    AgentId, Budget, Delivery, DeliveryState, Hop, LoopLimits, Message, MessageId, RecentReplies, TripReason,
+    Usage, check_budget, check_loops, estimate_tokens,
 };
 
 pub use self::resume::{ResumedMessage, StoppedMessage};
@@ -36,9 +36,9 @@ const SENDER_NOTICE_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug, Default)]
 pub(crate) struct Tripped {
     /// Breaker that stops the whole message.
-    message: Option<Stop>,
+    message: Option<TripReason>,
     /// Breakers that stop single deliveries.
-    deliveries: Vec<Stop>,
+    deliveries: Vec<TripReason>,
 }
 
 /// Returns the subject of breakers that count by conversation.
@@ -50,11 +50,13 @@ fn agent_subject(agent: &AgentId) -> String {
     format!("agent:{}", agent.key())
 }
 
-fn subject(stop: &Stop, message: &Message) -> String {
+fn subject(stop: &TripReason, message: &Message) -> String {
     match stop {
-        Stop::Hops { .. } | Stop::Cycle { .. } | Stop::Thread { .. } => thread_subject(message.thread),
-        Stop::Pair { from, to, .. } => pair_subject(from, to),
-        Stop::Messages { agent, .. } | Stop::Tokens { agent, .. } => agent_subject(agent),
+        TripReason::Hops { .. } | TripReason::Cycle { .. } | TripReason::Thread { .. } => {
+            thread_subject(message.thread)
+        }
+        TripReason::Pair { from, to, .. } => pair_subject(from, to),
+        TripReason::Messages { agent, .. } | TripReason::Tokens { agent, .. } => agent_subject(agent),
     }
 }
 
@@ -119,7 +121,7 @@ fn check_loop(
     tx: &Transaction<'_>,
     message: &Message,
     planned: &[PlannedDelivery],
-) -> Result<Option<Stop>, HubError> {
+) -> Result<Option<TripReason>, HubError> {
     if message.in_reply_to.is_none() {
         return Ok(None);
     }
@@ -140,13 +142,13 @@ fn check_loop(
         }
         let count = |since| pair_replies(tx, &message.from, &planned.agent, since);
         let check = |pair_replies| {
-            let recent = Recent { pair_replies, thread_replies };
+            let recent = RecentReplies { pair_replies, thread_replies };
             check_loops(message, &planned.agent, recent, tx.config.loops)
         };
         let stop = match check(count(0)?) {
             // A message from the person resets the count. The query for it runs only where it makes a
             // difference.
-            Err(Stop::Pair { .. }) => check(count(last_person_message(tx, message.thread)?)?),
+            Err(TripReason::Pair { .. }) => check(count(last_person_message(tx, message.thread)?)?),
             checked => checked,
         };
         if let Err(stop) = stop {
@@ -224,7 +226,7 @@ fn check_sender_budget(
     tx: &Transaction<'_>,
     message: &Message,
     planned: &[PlannedDelivery],
-) -> Result<Option<Stop>, HubError> {
+) -> Result<Option<TripReason>, HubError> {
     // A message to the person ends the chain, and may report that the budget is used up.
     if planned.iter().all(|(planned, _)| planned.agent.is_human()) {
         return Ok(None);
@@ -235,7 +237,7 @@ fn check_sender_budget(
         return Ok(None);
     }
     let spent = spent(tx, &sender)?;
-    let spent = Spent { messages: spent.messages + 1, tokens: spent.tokens + tokens_of(&message.body) };
+    let spent = Usage { messages: spent.messages + 1, tokens: spent.tokens + estimate_tokens(&message.body) };
     Ok(check_budget(&sender, spent, budget).err())
 }
 
@@ -244,17 +246,17 @@ fn check_recipient_budget(
     tx: &Transaction<'_>,
     message: &Message,
     agent: &AgentId,
-) -> Result<Option<Stop>, HubError> {
+) -> Result<Option<TripReason>, HubError> {
     let budget = Budget { messages_per_hour: None, ..tx.config.budgets.of(agent) };
     if !budget.is_limited() {
         return Ok(None);
     }
-    let tokens = spent(tx, agent)?.tokens + tokens_of(&message.body);
-    Ok(check_budget(agent, Spent { messages: 0, tokens }, budget).err())
+    let tokens = spent(tx, agent)?.tokens + estimate_tokens(&message.body);
+    Ok(check_budget(agent, Usage { messages: 0, tokens }, budget).err())
 }
 
 /// Returns what an agent has spent in the last hour and day, or since a person resumed it.
-fn spent(tx: &Transaction<'_>, agent: &AgentId) -> Result<Spent, HubError> {
+fn spent(tx: &Transaction<'_>, agent: &AgentId) -> Result<Usage, HubError> {
     let minute = |time: Timestamp| time.as_second().div_euclid(60);
     let before = |span| minute(tx.now.saturating_sub(span).unwrap_or(tx.now));
     let resumed: i64 = tx
@@ -272,7 +274,7 @@ fn spent(tx: &Transaction<'_>, agent: &AgentId) -> Result<Spent, HubError> {
         )?
         .query_row(
             params![agent.to_string(), before(Budget::HOUR), before(Budget::DAY), resumed, minute(tx.now)],
-            |row| Ok(Spent { messages: row.get(0)?, tokens: row.get(1)? }),
+            |row| Ok(Usage { messages: row.get(0)?, tokens: row.get(1)? }),
         )?)
 }
 
@@ -285,7 +287,7 @@ pub(crate) fn record_spending(
     if tx.config.budgets.is_unlimited() {
         return Ok(());
     }
-    let tokens = tokens_of(&message.body);
+    let tokens = estimate_tokens(&message.body);
     let mut goes_out = false;
     for delivery in deliveries.iter().filter(|delivery| !delivery.state.is_final()) {
         goes_out = true;
@@ -328,7 +330,7 @@ pub(crate) fn record(
     seq: i64,
     message: &Message,
     tripped: Tripped,
-) -> Result<Option<Stop>, HubError> {
+) -> Result<Option<TripReason>, HubError> {
     for stop in tripped.message.iter().chain(&tripped.deliveries) {
         let (subject, reason) = (subject(stop, message), stop.to_string());
         let is_person_notified = is_person_notified(tx, message, stop, &subject)?;
@@ -355,13 +357,16 @@ pub(crate) fn record(
 fn is_person_notified(
     tx: &Transaction<'_>,
     message: &Message,
-    stop: &Stop,
+    stop: &TripReason,
     subject: &str,
 ) -> Result<bool, HubError> {
     let window = match stop {
-        Stop::Messages { .. } => Budget::HOUR,
-        Stop::Tokens { .. } => Budget::DAY,
-        Stop::Hops { .. } | Stop::Cycle { .. } | Stop::Thread { .. } | Stop::Pair { .. } => {
+        TripReason::Messages { .. } => Budget::HOUR,
+        TripReason::Tokens { .. } => Budget::DAY,
+        TripReason::Hops { .. }
+        | TripReason::Cycle { .. }
+        | TripReason::Thread { .. }
+        | TripReason::Pair { .. } => {
             let resumed = resumed_after(tx, subject)?;
             // Unread reminders carry metadata, and do not count here.
             return Ok(tx.db.query_row(
@@ -387,10 +392,10 @@ fn is_person_notified(
 
 /// True if the sender was recently notified of another message of the same conversation, or beyond the same
 /// budget.
-fn is_sender_notified(tx: &Transaction<'_>, message: &Message, stop: &Stop) -> Result<bool, HubError> {
+fn is_sender_notified(tx: &Transaction<'_>, message: &Message, stop: &TripReason) -> Result<bool, HubError> {
     let since = tx.now.saturating_sub(SENDER_NOTICE_INTERVAL).unwrap_or(tx.now).as_microsecond();
     let sender = tx.directory.value.canonical(&message.from).to_string();
-    let thread = (!stop.is_of_a_budget()).then_some(message.thread);
+    let thread = (!stop.is_budget()).then_some(message.thread);
     Ok(tx
         .db
         .prepare_cached(
@@ -410,9 +415,9 @@ fn is_sender_notified(tx: &Transaction<'_>, message: &Message, stop: &Stop) -> R
         )?)
 }
 
-fn notify_person(tx: &mut Transaction<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
+fn notify_person(tx: &mut Transaction<'_>, stopped: &Message, stop: &TripReason) -> Result<(), HubError> {
     let id = stopped.id;
-    let or = if stop.yields_to_a_word() { " Or write in the thread: that resets the limit." } else { "" };
+    let or = if stop.is_reset_by_human() { " Or write in the thread: that resets the limit." } else { "" };
     let body = format!(
         "Stopped a message from {} to {}: {stop}. The message is stored. To deliver it: switchboard resume {id}.{or}",
         stopped.from, stopped.to

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use switchboard_core::{Budgets, Door, NativeId, Standing};
+use switchboard_core::{Budgets, Door, NativeId, OverallState};
 
 use super::*;
 use crate::test_hub::{TestHub, agent_id, journal, name, seconds};
@@ -34,7 +34,7 @@ async fn storm(hub: &TestHub) -> crate::Accepted {
     for (from, to) in [("b", "a"), ("a", "b")].into_iter().cycle().take(9) {
         last = hub.reply(from, to, last.id).await;
     }
-    assert!(matches!(last.stopped, Some(Stop::Hops { .. })), "{:?}", last.stopped);
+    assert!(matches!(last.stopped, Some(TripReason::Hops { .. })), "{:?}", last.stopped);
     last
 }
 
@@ -46,7 +46,7 @@ async fn message_budget_stops_sender_for_an_hour() {
     }
     for _ in 0..2 {
         let stopped = send(&hub, "a", "b", "task").await;
-        assert_eq!(stopped.stopped, Some(Stop::Messages { agent: agent_id("a"), count: 4, budget: 3 }));
+        assert_eq!(stopped.stopped, Some(TripReason::Messages { agent: agent_id("a"), count: 4, budget: 3 }));
         assert_eq!(stopped.deliveries[0].state, DeliveryState::Refused);
     }
     // Others are not affected, and neither are messages to the person.
@@ -85,10 +85,10 @@ async fn token_budget_counts_writes_reads_and_reports() {
     hub.record_tokens(agent_id("B"), 40).await.expect("noted");
     // b has 90 of its 100, a 50.
     let stopped = send(&hub, "a", "b", &"x".repeat(80)).await.stopped;
-    assert_eq!(stopped, Some(Stop::Tokens { agent: agent_id("b"), tokens: 110, budget: 100 }));
+    assert_eq!(stopped, Some(TripReason::Tokens { agent: agent_id("b"), tokens: 110, budget: 100 }));
     assert_eq!(send(&hub, "a", "c", &"x".repeat(80)).await.stopped, None);
     let stopped = send(&hub, "a", "c", &"x".repeat(200)).await.stopped;
-    assert_eq!(stopped, Some(Stop::Tokens { agent: agent_id("a"), tokens: 120, budget: 100 }));
+    assert_eq!(stopped, Some(TripReason::Tokens { agent: agent_id("a"), tokens: 120, budget: 100 }));
     // The person decides for themselves.
     let person = Draft { verified: true, ..crate::test_hub::draft(&hub, "human", "b", &"x".repeat(4000)) };
     assert_eq!(hub.submit(person).await.expect("accepted").stopped, None);
@@ -130,7 +130,7 @@ async fn resumed_message_is_delivered_and_chain_resets() {
     assert_eq!(hub.hub.stopped().await.expect("read"), []);
     hub.deliver_all().await;
     let (_, receipt) = hub.hub.receipt(last.id).await.expect("read").expect("there");
-    assert_eq!(receipt.standing(), Standing::Delivered);
+    assert_eq!(receipt.overall_state(), OverallState::Delivered);
     assert_eq!(receipt.deliveries[0].milestones.ended, None);
 
     // Eight more hops pass, and then the person is notified again.
@@ -149,12 +149,12 @@ async fn resumed_pair_counts_from_zero() {
     for _ in 0..10 {
         hub.reply("b", "a", start.id).await;
     }
-    assert!(matches!(hub.reply("b", "a", start.id).await.stopped, Some(Stop::Pair { .. })));
+    assert!(matches!(hub.reply("b", "a", start.id).await.stopped, Some(TripReason::Pair { .. })));
     assert_eq!(hub.hub.resume(Selection::Agent(agent_id("b"))).await.expect("resumed").len(), 1);
     for _ in 0..10 {
         assert_eq!(hub.reply("a", "b", start.id).await.stopped, None);
     }
-    assert!(matches!(hub.reply("a", "b", start.id).await.stopped, Some(Stop::Pair { .. })));
+    assert!(matches!(hub.reply("a", "b", start.id).await.stopped, Some(TripReason::Pair { .. })));
     assert_eq!(hub.hub.resume(Selection::All).await.expect("resumed").len(), 1);
 }
 
@@ -173,7 +173,7 @@ async fn thread_limit_resets_when_person_writes() {
     assert_eq!(stopped, 0);
     hub.clock.advance(seconds(61));
     let over = hub.reply("b", "c", start.id).await.stopped;
-    assert_eq!(over, Some(Stop::Thread { count: limit + 1, limit }));
+    assert_eq!(over, Some(TripReason::Thread { count: limit + 1, limit }));
     let person = Draft { in_reply_to: Some(start.id), verified: true, ..hub.draft("human", "a", "go on") };
     hub.hub.submit(person).await.expect("accepted");
     assert_eq!(hub.reply("b", "c", start.id).await.stopped, None);
@@ -210,7 +210,7 @@ async fn message_of_person_resets_pair_limit() {
         assert_eq!(hub.reply("b", "a", last.id).await.stopped, None);
     }
     let stopped = hub.reply("b", "a", last.id).await.stopped;
-    assert!(matches!(stopped, Some(Stop::Pair { count: 11, limit: 10, .. })), "{stopped:?}");
+    assert!(matches!(stopped, Some(TripReason::Pair { count: 11, limit: 10, .. })), "{stopped:?}");
     let person = Draft { verified: true, ..hub.draft("human", "b", "ask a") };
     let asked = hub.hub.submit(person).await.expect("accepted");
     assert_eq!(hub.reply("b", "a", asked.id).await.stopped, None);
@@ -223,7 +223,7 @@ async fn message_of_person_resets_reply_chain() {
     let hub = TestHub::with(&["a", "b"]).await;
     let last = storm(&hub).await;
     hub.clock.advance(seconds(61));
-    assert!(matches!(hub.reply("a", "b", last.id).await.stopped, Some(Stop::Hops { .. })));
+    assert!(matches!(hub.reply("a", "b", last.id).await.stopped, Some(TripReason::Hops { .. })));
     let word = Draft { in_reply_to: Some(last.id), verified: true, ..hub.draft("human", "a", "go on") };
     hub.hub.submit(word).await.expect("accepted");
     let mut next = hub.reply("a", "b", last.id).await;
@@ -233,7 +233,7 @@ async fn message_of_person_resets_reply_chain() {
         next = hub.reply(from, to, next.id).await;
         assert_eq!(next.stopped, None);
     }
-    assert!(matches!(hub.reply("b", "a", next.id).await.stopped, Some(Stop::Hops { hops: 9, .. })));
+    assert!(matches!(hub.reply("b", "a", next.id).await.stopped, Some(TripReason::Hops { hops: 9, .. })));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 use switchboard_core::{AgentId, Message, TaskName};
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 
 pub(crate) use self::global::{
     ANSWER_TIMEOUT, apply_answer, enqueue_request, find_answer, pending_requests, withdraw,
@@ -217,8 +217,8 @@ fn read(row: &Row<'_>) -> Option<TaskClaim> {
         holder: row.get::<_, String>(1).ok()?.parse().ok()?,
         fence: row.get(2).ok()?,
         note: row.get(3).ok()?,
-        claimed_at: from_micros(row.get(4).ok()?),
-        until: from_micros(row.get(5).ok()?),
+        claimed_at: timestamp_from_micros(row.get(4).ok()?),
+        until: timestamp_from_micros(row.get(5).ok()?),
     })
 }
 

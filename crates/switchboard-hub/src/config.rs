@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::{Budgets, Links, LoopLimits, PresenceTimeouts, RetryPolicy};
+use switchboard_core::{Budgets, LoopLimits, PresenceTimeouts, RetryPolicy, RoutingRules};
 use switchboard_sys::clock::Clock;
 
 use crate::store::binding::HubKey;
@@ -33,7 +33,7 @@ pub struct HubConfig {
     /// Time after which a sender is reminded that a message is unread; `None` sends no reminders.
     pub unread_reminder_after: Option<Duration>,
     /// Aliases and forwards that the person has set up.
-    pub links: Arc<Links>,
+    pub links: Arc<RoutingRules>,
     /// Source of the time.
     pub clock: Clock,
 }

@@ -5,8 +5,10 @@ mod remote_agents;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use switchboard_core::{AgentId, AgentRecord, Directory, Name, ResolveError, Route, TeamRecord, nearest};
-use switchboard_sys::clock::from_micros;
+use switchboard_core::{
+    AgentId, AgentRecord, Directory, Name, ResolveError, Route, TeamRecord, suggest_similar,
+};
+use switchboard_sys::clock::timestamp_from_micros;
 
 use crate::activity;
 use crate::error::HubError;
@@ -124,7 +126,7 @@ fn agent(row: &Row<'_>) -> Option<AgentRecord> {
             None => None,
         },
         routes: serde_json::from_str(&row.get::<_, String>(3).ok()?).ok()?,
-        registered_at: from_micros(row.get(4).ok()?),
+        registered_at: timestamp_from_micros(row.get(4).ok()?),
     })
 }
 
@@ -133,7 +135,7 @@ fn team(row: &Row<'_>) -> Option<TeamRecord> {
         id: name(row, 0)?,
         title: row.get(1).ok()?,
         composite: row.get(2).ok()?,
-        created_at: from_micros(row.get(3).ok()?),
+        created_at: timestamp_from_micros(row.get(3).ok()?),
     })
 }
 
@@ -200,7 +202,7 @@ pub(crate) fn retired_at(db: &Connection, agent: &AgentId) -> Result<Option<Time
     let at = db
         .prepare_cached("SELECT max(at) FROM activity WHERE what = ?1 AND agent = ?2 COLLATE NOCASE")?
         .query_row([LEFT, &agent.to_string()], |row| row.get::<_, Option<i64>>(0))?;
-    Ok(at.map(from_micros))
+    Ok(at.map(timestamp_from_micros))
 }
 
 /// Removes a route to an agent, for instance to a session that ended.
@@ -292,7 +294,7 @@ pub(crate) fn assign(
         None => None,
         Some(team) => {
             let Some(team) = directory.team(team) else {
-                let near = nearest(team.as_str(), directory.teams().map(|t| t.id.as_str()));
+                let near = suggest_similar(team.as_str(), directory.teams().map(|t| t.id.as_str()));
                 return Err(ResolveError::UnknownTeam { team: team.clone(), near }.into());
             };
             check_room(&directory, &team.id, &record.id.name)?;
@@ -323,7 +325,7 @@ fn known_agent<'d>(directory: &'d Directory, name: &Name) -> Result<&'d AgentRec
     let id = AgentId::local(name.clone());
     directory.agent(&id).ok_or_else(|| {
         let known: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
-        let near = nearest(name.as_str(), known.iter().map(String::as_str));
+        let near = suggest_similar(name.as_str(), known.iter().map(String::as_str));
         ResolveError::UnknownAgent { agent: id, near, known }.into()
     })
 }

@@ -345,7 +345,7 @@ impl HubError {
             Self::StoreDeleted { path } => Self::StoreDeleted { path: path.clone() },
             Self::DamagedInUse { path } => Self::DamagedInUse { path: path.clone() },
             Self::SideFileInUse { path } => Self::SideFileInUse { path: path.clone() },
-            Self::File(error) => error.again().into(),
+            Self::File(error) => error.duplicate().into(),
             // Any other failure that keeps work from being done at all.
             _ => Self::Closed,
         }

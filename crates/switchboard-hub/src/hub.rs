@@ -28,7 +28,7 @@ use rusqlite::Connection;
 use serde_json::Map;
 use switchboard_core::{Address, AgentId, Door, IdClock, Kind, MessageId, NativeId};
 use switchboard_sys::blocking;
-use switchboard_sys::disk::{self, DiskTrouble};
+use switchboard_sys::disk::{self, DiskFault};
 use switchboard_sys::files::Dir;
 use switchboard_sys::platform::{self, Filesystem};
 use switchboard_sys::service_lease::{self, LeaseKey, ServiceLease};
@@ -211,7 +211,7 @@ impl Hub {
     }
 
     /// Reports why the store cannot be written now; `None` if it can. Reads work either way.
-    pub fn disk_trouble(&self) -> Option<DiskTrouble> {
+    pub fn disk_trouble(&self) -> Option<DiskFault> {
         disk::probe(&self.inner.folder)
     }
 
@@ -232,19 +232,19 @@ impl Hub {
 
     /// Leases a service exclusively, or fails with its holder.
     pub fn lease_service(&self, name: &str) -> Result<ServiceLease, HubError> {
-        Ok(service_lease::claim(&self.inner.folder, name, None)?)
+        Ok(service_lease::acquire(&self.inner.folder, name, None)?)
     }
 
     /// Leases a service for a session. A lease that was acquired with the same key is taken over, although its
     /// process still exists: it may be stopped.
     pub fn lease_service_with(&self, name: &str, key: &LeaseKey) -> Result<ServiceLease, HubError> {
-        Ok(service_lease::claim(&self.inner.folder, name, Some(key))?)
+        Ok(service_lease::acquire(&self.inner.folder, name, Some(key))?)
     }
 
     /// Acquires a shared lease on a service, which excludes an exclusive one; `None` if another process holds
     /// it exclusively.
     pub fn share_service(&self, name: &str) -> Result<Option<ServiceLease>, HubError> {
-        Ok(service_lease::share(&self.inner.folder, name)?)
+        Ok(service_lease::acquire_shared(&self.inner.folder, name)?)
     }
 
     /// Describes the process that runs a service; `None` if none does.

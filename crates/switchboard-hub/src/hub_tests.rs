@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::sync::atomic::AtomicUsize;
 
-use switchboard_core::{AgentRecord, Awareness, Heartbeat, ResolveError, Route};
+use switchboard_core::{AgentRecord, Heartbeat, PresenceState, ResolveError, Route};
 use switchboard_sys::files::FileError;
 use tokio::task::JoinSet;
 
@@ -354,17 +354,17 @@ async fn removed_agent_is_retired_with_its_mail() {
 async fn presence_follows_the_heartbeats_and_the_clock() {
     let hub = TestHub::with(&["a"]).await;
     let a = agent_id("a");
-    assert_eq!(hub.hub.presence(&a).awareness, Awareness::Offline);
+    assert_eq!(hub.hub.presence(&a).state, PresenceState::Offline);
     hub.hub.announce(a.clone(), "working", Some("on it"));
     let awake = hub.hub.presence(&agent_id("A"));
-    assert_eq!((awake.awareness, awake.status.as_deref()), (Awareness::Awake, Some("working")));
+    assert_eq!((awake.state, awake.status.as_deref()), (PresenceState::Awake, Some("working")));
     let older = Heartbeat { agent: a.clone(), at: noon() - seconds(1), status: "idle".into(), message: None };
     hub.hub.record_heartbeat(older);
     assert_eq!(hub.hub.presence(&a), awake);
     hub.clock.advance(seconds(300));
-    assert_eq!(hub.hub.presence(&a).awareness, Awareness::Stale);
+    assert_eq!(hub.hub.presence(&a).state, PresenceState::Stale);
     hub.clock.advance(seconds(900));
-    assert_eq!(hub.hub.presence(&a).awareness, Awareness::Offline);
+    assert_eq!(hub.hub.presence(&a).state, PresenceState::Offline);
     assert!(hub.hub.journal(0, 10).await.unwrap().items.is_empty(), "presence never touches the journal");
 }
 
@@ -485,7 +485,7 @@ async fn symbolic_link_or_pipe_as_file_is_refused() {
                         .expect("made");
                 }
             }
-            let clock = switchboard_sys::clock::Clock::by_hand(noon());
+            let clock = switchboard_sys::clock::Clock::manual(noon());
             let Err(error) = soon(Hub::open(config(folder.path(), &clock))).await else {
                 panic!("{file} as {trap:?} was opened")
             };
@@ -523,7 +523,7 @@ async fn symbolic_link_or_pipe_as_database_is_refused() {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let place = folder.path().join("hub.db");
     rustix::fs::mknodat(rustix::fs::CWD, &place, rustix::fs::FileType::Fifo, mode, 0).expect("made");
-    let clock = switchboard_sys::clock::Clock::by_hand(noon());
+    let clock = switchboard_sys::clock::Clock::manual(noon());
     assert!(soon(Hub::open(config(folder.path(), &clock))).await.is_err());
 }
 

@@ -1,12 +1,12 @@
 //! Random marks for frames around text of others.
 
-use switchboard_core::Mark;
+use switchboard_core::FrameNonce;
 
 /// Generates a mark from the system's random numbers.
-pub fn fresh_mark() -> Mark {
+pub fn fresh_mark() -> FrameNonce {
     // A system without random numbers cannot start the TLS and keys of this program either. The fallback
     // generator is unpredictable enough for those who see only what it renders.
-    Mark::from_random(getrandom::u64().unwrap_or_else(|_| fastrand::u64(..)))
+    FrameNonce::from_random(getrandom::u64().unwrap_or_else(|_| fastrand::u64(..)))
 }
 
 #[cfg(test)]

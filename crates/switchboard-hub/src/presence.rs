@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use switchboard_core::{AgentId, Heartbeat, Presence, PresenceTimeouts, Silence};
+use switchboard_core::{AgentId, Heartbeat, Presence, PresenceTimeouts, SilenceMeaning};
 use tokio::sync::watch;
 
 /// Last heartbeat of each agent that this process knows of.
@@ -49,7 +49,7 @@ impl PresenceBoard {
 
     pub(crate) fn of(&self, agent: &AgentId, now: Timestamp, after: PresenceTimeouts) -> Presence {
         let is_unobserved = self.unobserved.lock().contains(agent);
-        let silence = if is_unobserved { Silence::Unobserved } else { Silence::Absence };
+        let silence = if is_unobserved { SilenceMeaning::Unobserved } else { SilenceMeaning::Absence };
         Presence::derive(agent.clone(), self.beats.lock().get(agent), now, after, silence)
     }
 }

@@ -23,7 +23,7 @@ impl TestHub {
     /// A hub that knows these agents, each reached through its mailbox.
     pub(crate) async fn with(agents: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let clock = Clock::by_hand(noon());
+        let clock = Clock::manual(noon());
         let hub = open(folder.path(), &clock).await;
         for agent in agents {
             hub.register(Registration::mailbox(name(agent))).await.expect("registered");
@@ -148,7 +148,7 @@ pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
 pub(crate) async fn dead_owner() -> String {
     let mut child = switchboard_sys::process::Spawn::new("true").spawn().expect("`true` starts");
     child.wait().await.expect("`true` ends");
-    format!("{}/{}/1", switchboard_sys::owner::Owner::this_process().host(), child.pid())
+    format!("{}/{}/1", switchboard_sys::process_identity::ProcessIdentity::this_process().host(), child.pid())
 }
 
 pub(crate) fn noon() -> Timestamp {

@@ -6,7 +6,7 @@
 
 use rmcp::model::JsonObject;
 use serde_json::{Map, Number, Value, json};
-use switchboard_core::nearest;
+use switchboard_core::suggest_similar;
 
 /// Maximum length of a wrong value in an error.
 const MAX_SHOWN_CHARS: usize = 60;
@@ -42,7 +42,7 @@ fn check_members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Res
     {
         return Err(ArgumentError {
             problem: format!("There is no argument '{}'", join_path(path, unknown).escape_debug()),
-            next: match nearest(unknown, known.iter().copied()).first() {
+            next: match suggest_similar(unknown, known.iter().copied()).first() {
                 Some(near) => format!("Did you mean '{near}'?"),
                 None if known.is_empty() => "This tool takes none.".to_owned(),
                 None => format!("The arguments are {}.", known.join(", ")),
@@ -112,7 +112,7 @@ fn normalize_integer(schema: &Value, value: &mut Value) {
 }
 
 fn type_error(schema: &Value, value: &Value, path: &str, expected: &str) -> ArgumentError {
-    let near = value.as_str().and_then(|text| nearest(text, enum_values(schema)).into_iter().next());
+    let near = value.as_str().and_then(|text| suggest_similar(text, enum_values(schema)).into_iter().next());
     let advice = match near {
         Some(near) => format!("Did you mean {}?", json!(near)),
         None => format!("Give e.g. {}.", truncate(&example(schema, value).to_string())),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use switchboard_sys::service_lease::LeaseKey;
-use switchboard_sys::socket::OwnListener;
+use switchboard_sys::socket::SameUserListener;
 use tokio::io::{
     AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf,
     WriteHalf, duplex, split,
@@ -84,7 +84,7 @@ struct Welcome {
 
 /// Serves attached sessions until `shutdown`. `handler` creates the handler of a session; `None` rejects the session.
 pub async fn serve_attached<H, P>(
-    listener: OwnListener,
+    listener: SameUserListener,
     handler: impl Fn(&Hello, Connection) -> Option<(H, P)> + Send + Sync + 'static,
     shutdown: CancellationToken,
 ) where

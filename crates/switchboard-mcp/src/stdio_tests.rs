@@ -42,8 +42,8 @@ impl Piped {
 
     fn spawn(spawn: Spawn) -> Self {
         let mut child = spawn.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let input = child.take_stdin();
-        let output = BufReader::new(child.take_stdout().unwrap()).lines();
+        let input = child.stdin_writer();
+        let output = BufReader::new(child.stdout_reader().unwrap()).lines();
         Self { child, input, output }
     }
 

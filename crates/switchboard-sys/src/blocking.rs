@@ -1,26 +1,26 @@
-//! Blocking work: on a thread that may wait, or on the one thread of a command that ends soon.
+//! Blocking work: on a thread pool, or inline in a short-lived command.
 //!
-//! A server keeps file and database work away from its event loop, because a slow disk must not hold up other clients. A
-//! command such as `switchboard send` has no other clients: starting threads and switching between them would cost it more
-//! than the work.
+//! A server runs file and database work off its event loop, because a slow disk must not block other clients. A command
+//! such as `switchboard send` has no other clients: starting threads and switching between them would cost more than the
+//! work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether blocking work runs on the calling thread.
+/// True if blocking work runs on the calling thread.
 static IS_INLINE: AtomicBool = AtomicBool::new(false);
 
-/// The work panicked, or the runtime shut down before it was done.
+/// The work panicked, or the runtime shut down before it was finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the work was cancelled")]
 pub struct Cancelled;
 
-/// Runs all blocking work of this process on the calling thread from now on, including the writer of a hub that is opened
-/// later. For a process that handles one request and exits.
+/// Switches all blocking work of this process to the calling thread, including the writer of a hub that is opened later.
+/// For a process that handles one request and exits.
 pub fn run_inline() {
     IS_INLINE.store(true, Ordering::Relaxed);
 }
 
-/// Whether blocking work runs on the calling thread.
+/// True if blocking work runs on the calling thread.
 pub fn is_inline() -> bool {
     IS_INLINE.load(Ordering::Relaxed)
 }

@@ -1,53 +1,53 @@
-//! The one place that asks for the time.
+//! Clock: the only place that reads the system time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The machine's clock, or one that a test sets by hand.
+/// The system clock, or a manual clock for tests.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
-    by_hand: Option<Arc<AtomicI64>>,
+    manual: Option<Arc<AtomicI64>>,
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the system clock.
     pub fn system() -> Self {
         Self::default()
     }
 
-    /// A clock that stands still until it is told otherwise.
-    pub fn by_hand(start: Timestamp) -> Self {
-        Self { by_hand: Some(Arc::new(AtomicI64::new(start.as_microsecond()))) }
+    /// Returns a manual clock, which stands still until [`advance`](Self::advance) moves it.
+    pub fn manual(start: Timestamp) -> Self {
+        Self { manual: Some(Arc::new(AtomicI64::new(start.as_microsecond()))) }
     }
 
-    /// The time now, in whole microseconds: the journal keeps no more.
+    /// Returns the current time in whole microseconds, the precision of the journal.
     #[expect(clippy::disallowed_methods, reason = "this is the rim where the time comes in")]
     pub fn now(&self) -> Timestamp {
-        let micros = match &self.by_hand {
+        let micros = match &self.manual {
             Some(micros) => micros.load(Ordering::Relaxed),
             None => Timestamp::now().as_microsecond(),
         };
-        from_micros(micros)
+        timestamp_from_micros(micros)
     }
 
-    /// Moves a clock set by hand, forwards or backwards; the machine's clock does not care.
+    /// Moves a manual clock forwards or backwards; has no effect on the system clock.
     pub fn advance(&self, by: SignedDuration) {
-        if let Some(micros) = &self.by_hand {
+        if let Some(micros) = &self.manual {
             let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
             micros.fetch_add(by, Ordering::Relaxed);
         }
     }
 }
 
-/// The time that the journal wrote as this number; a number out of range reads as the nearest in range.
-pub fn from_micros(micros: i64) -> Timestamp {
+/// Converts microseconds of the journal to a timestamp; out-of-range values are clamped.
+pub fn timestamp_from_micros(micros: i64) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 
-/// How long ago, in the largest unit that says enough.
-pub fn ago(now: Timestamp, then: Timestamp) -> String {
+/// Formats the age of a timestamp in one unit: `5 min ago`.
+pub fn format_ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = now.duration_since(then).max(SignedDuration::ZERO).as_secs();
     match seconds {
         0..60 => "just now".to_owned(),

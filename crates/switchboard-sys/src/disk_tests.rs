@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 
 #[test]
-fn writable_folder_has_no_trouble() {
+fn writable_folder_has_no_fault() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(probe(&Dir::open_root(folder.path()).unwrap()), None);
 }
@@ -13,7 +13,7 @@ fn folder_without_write_permission_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o500)).unwrap();
-    let expected = DiskTrouble { fault: DiskFault::ReadOnlyFolder, place: dir.path().to_owned() };
+    let expected = DiskFault { kind: DiskFaultKind::ReadOnlyFolder, path: dir.path().to_owned() };
     // Root may write everywhere.
     let found = (!rustix::process::geteuid().is_root()).then_some(expected);
     assert_eq!(probe(&dir), found);
@@ -37,12 +37,12 @@ fn small_disk(f_bfree: u64, f_bavail: u64) -> StatVfs {
 }
 
 #[test]
-fn blocks_ext4_keeps_are_of_no_use_to_root() {
+fn root_cannot_use_ext4_reserve() {
     assert_eq!(blocks_for_root(&small_disk(492, 1)), 1);
 }
 
 #[test]
-fn blocks_reserved_for_root_are_of_use_to_it() {
+fn root_can_use_root_reserve() {
     assert_eq!(blocks_for_root(&small_disk(2_000, 357)), 2_000 - 23_057 / 40);
     assert_eq!(blocks_for_root(&small_disk(2_000, 2_000)), 2_000);
 }

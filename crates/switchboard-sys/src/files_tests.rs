@@ -9,7 +9,7 @@ use std::thread;
 use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
 
-use super::temp::{host_mark, temp_name, writer_is_gone};
+use super::temp::{has_writer_exited, host_hash, temp_name};
 use super::*;
 use crate::process::Spawn;
 
@@ -35,8 +35,8 @@ fn set_mtime(dir: &Dir, name: &str, at: Timestamp) {
 }
 
 #[test]
-fn a_new_file_is_whole_private_and_alone() {
-    for durability in [Durability::Synced, Durability::Later] {
+fn new_file_is_complete_and_private() {
+    for durability in [Durability::Synced, Durability::Unsynced] {
         let (_temp, dir) = scratch();
         assert_eq!(dir.create_new("m1", b"hello", durability).expect("created"), Created::Created);
         assert_eq!(content(&dir, "m1").as_deref(), Some(&b"hello"[..]));
@@ -47,14 +47,14 @@ fn a_new_file_is_whole_private_and_alone() {
 }
 
 #[test]
-fn what_is_made_in_a_shared_directory_is_for_those_who_share_it() {
+fn shared_directory_sets_mode_of_new_entries() {
     for (shared, file) in [(0o2775, 0o664), (0o750, 0o640), (0o700, 0o600), (0o1777, 0o666)] {
         let temp = tempfile::tempdir().expect("a directory");
         fs::set_permissions(temp.path(), Permissions::from_mode(shared)).expect("it is ours");
         let dir = Dir::open_shared(temp.path()).expect("it opens");
-        let below = dir.make_subdir("channels").expect("made").make_subdir("general").expect("made");
-        below.create_new("m1", b"hello", Durability::Later).expect("created");
-        below.create_named("m2", b"hello", Durability::Later).expect("created");
+        let below = dir.ensure_subdir("channels").expect("made").ensure_subdir("general").expect("made");
+        below.create_new("m1", b"hello", Durability::Unsynced).expect("created");
+        below.create_named("m2", b"hello", Durability::Unsynced).expect("created");
         below.append("log", b"hello").expect("written");
         assert_eq!((mode(&dir, "channels"), mode(&dir, "channels/general")), (shared, shared));
         for name in ["m1", "m2", "log"] {
@@ -64,29 +64,30 @@ fn what_is_made_in_a_shared_directory_is_for_those_who_share_it() {
 }
 
 #[test]
-fn what_is_made_in_another_directory_leaves_nothing_there() {
+fn staged_file_leaves_staging_directory_empty() {
     let (_temp, dir) = scratch();
-    let mailbox = dir.make_subdir("mailbox").expect("made");
-    let create = |bytes| mailbox.create_new_from(&dir, "m1", bytes, Durability::Later).expect("answered");
+    let mailbox = dir.ensure_subdir("mailbox").expect("made");
+    let create = |bytes| mailbox.create_new_from(&dir, "m1", bytes, Durability::Unsynced).expect("answered");
     assert_eq!(create(b"hello"), Created::Created);
-    assert_eq!(create(b"again"), Created::AlreadyThere);
+    assert_eq!(create(b"again"), Created::AlreadyExists);
     assert_eq!((content(&mailbox, "m1").as_deref(), mode(&mailbox, "m1")), (Some(&b"hello"[..]), 0o600));
     assert_eq!(dir.names().expect("listed"), ["mailbox"]);
     // Where the two are no neighbours on the disk, the file is made in its own directory.
     let elsewhere = Dir::open_root(std::path::Path::new("/dev/shm"));
     if let Ok(elsewhere) = elsewhere {
-        let created = mailbox.create_new_from(&elsewhere, "m2", b"far", Durability::Later).expect("created");
+        let created =
+            mailbox.create_new_from(&elsewhere, "m2", b"far", Durability::Unsynced).expect("created");
         assert_eq!((created, content(&mailbox, "m2").as_deref()), (Created::Created, Some(&b"far"[..])));
     }
 }
 
 /// As on macOS and on network mounts.
 #[test]
-fn where_a_file_needs_a_name_from_the_start_it_is_made_the_same_way() {
-    for durability in [Durability::Synced, Durability::Later] {
+fn named_creation_behaves_like_unnamed_creation() {
+    for durability in [Durability::Synced, Durability::Unsynced] {
         let (_temp, dir) = scratch();
         assert_eq!(dir.create_named("m1", b"hello", durability).expect("created"), Created::Created);
-        assert_eq!(dir.create_named("m1", b"again", durability).expect("answered"), Created::AlreadyThere);
+        assert_eq!(dir.create_named("m1", b"again", durability).expect("answered"), Created::AlreadyExists);
         assert_eq!(content(&dir, "m1").as_deref(), Some(&b"hello"[..]));
         assert_eq!(mode(&dir, "m1"), 0o600);
         assert_eq!(dir.names().expect("listed"), ["m1"]);
@@ -97,39 +98,44 @@ fn where_a_file_needs_a_name_from_the_start_it_is_made_the_same_way() {
 /// Where the system has files without a name, this one makes use of them.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_without_a_name_is_seen_by_nobody_and_its_events_are_known() {
+fn unnamed_file_is_invisible_and_its_events_known() {
     let (_temp, dir) = scratch();
-    let created = dir.create_unnamed(&dir, "m1", b"hello", Durability::Later).expect("created");
+    let created = dir.create_unnamed(&dir, "m1", b"hello", Durability::Unsynced).expect("created");
     assert_eq!(created, Some(Created::Created), "this machine's file systems have such files");
     assert_eq!(
-        dir.create_unnamed(&dir, "m1", b"x", Durability::Later).expect("told"),
-        Some(Created::AlreadyThere)
+        dir.create_unnamed(&dir, "m1", b"x", Durability::Unsynced).expect("told"),
+        Some(Created::AlreadyExists)
     );
-    assert!(is_in_the_making("#11925147") && is_in_the_making(".tmp-1-2"));
-    assert!(!is_in_the_making("#") && !is_in_the_making("#1a") && !is_in_the_making("msg_1.json"));
+    assert!(is_unfinished("#11925147") && is_unfinished(".tmp-1-2"));
+    assert!(!is_unfinished("#") && !is_unfinished("#1a") && !is_unfinished("msg_1.json"));
 }
 
 #[test]
-fn what_is_there_is_not_replaced() {
+fn existing_file_is_not_replaced() {
     let (temp, dir) = scratch();
     fs::write(temp.path().join("m1"), "first").expect("written");
-    assert_eq!(dir.create_new("m1", b"second", Durability::Later).expect("answered"), Created::AlreadyThere);
+    assert_eq!(
+        dir.create_new("m1", b"second", Durability::Unsynced).expect("answered"),
+        Created::AlreadyExists
+    );
     assert_eq!(content(&dir, "m1").as_deref(), Some(&b"first"[..]));
     assert_eq!(dir.names().expect("listed"), ["m1"]);
 
     symlink("nowhere", temp.path().join("m2")).expect("linked");
-    assert_eq!(dir.create_new("m2", b"x", Durability::Later).expect("answered"), Created::AlreadyThere);
+    assert_eq!(dir.create_new("m2", b"x", Durability::Unsynced).expect("answered"), Created::AlreadyExists);
     assert!(!temp.path().join("nowhere").exists(), "the link was not followed");
 }
 
 #[test]
-fn of_many_writers_one_creates_the_file() {
+fn concurrent_writers_create_file_once() {
     let (_temp, dir) = scratch();
     let created: Vec<Created> = thread::scope(|scope| {
         let writers: Vec<_> = (0..8_u8)
             .map(|writer| {
                 let dir = &dir;
-                scope.spawn(move || dir.create_new("m1", &[writer; 64], Durability::Later).expect("answered"))
+                scope.spawn(move || {
+                    dir.create_new("m1", &[writer; 64], Durability::Unsynced).expect("answered")
+                })
             })
             .collect();
         writers.into_iter().map(|writer| writer.join().expect("no panic")).collect()
@@ -141,17 +147,17 @@ fn of_many_writers_one_creates_the_file() {
 }
 
 #[test]
-fn a_failed_write_leaves_nothing_behind() {
+fn failed_write_leaves_no_file() {
     let (temp, dir) = scratch();
     let long = "x".repeat(300);
-    assert!(matches!(dir.create_new(&long, b"x", Durability::Later), Err(FileError::Io { .. })));
+    assert!(matches!(dir.create_new(&long, b"x", Durability::Unsynced), Err(FileError::Io { .. })));
     fs::create_dir(temp.path().join("taken")).expect("made");
     assert!(matches!(dir.replace("taken", b"x", 0o600), Err(FileError::Io { .. })));
     assert_eq!(dir.names().expect("listed"), ["taken"]);
 }
 
 #[test]
-fn a_file_is_replaced_with_exactly_its_mode() {
+fn replaced_file_has_exact_mode() {
     let (_temp, dir) = scratch();
     for (text, mode_bits) in [("one", 0o600), ("two", 0o664), ("three", 0o444), ("four", 0o777)] {
         dir.replace("state", text.as_bytes(), mode_bits).expect("replaced");
@@ -162,7 +168,7 @@ fn a_file_is_replaced_with_exactly_its_mode() {
 }
 
 #[test]
-fn replacing_a_link_leaves_its_target_alone() {
+fn replacing_symlink_keeps_its_target() {
     let (temp, dir) = scratch();
     fs::write(temp.path().join("target"), "kept").expect("written");
     symlink("target", temp.path().join("state")).expect("linked");
@@ -172,15 +178,15 @@ fn replacing_a_link_leaves_its_target_alone() {
 }
 
 #[test]
-fn names_that_could_be_paths_are_refused() {
+fn path_like_names_are_refused() {
     let (_temp, dir) = scratch();
     for name in ["", ".", "..", "a/b", "/a", "a/", "../a", "a\0b"] {
         let is_bad = |result: Result<(), FileError>| matches!(result, Err(FileError::BadName { name: bad }) if bad == name);
         assert!(is_bad(dir.read(name, LIMIT).map(drop)), "{name:?}");
         assert!(is_bad(dir.stat(name).map(drop)), "{name:?}");
         assert!(is_bad(dir.subdir(name).map(drop)), "{name:?}");
-        assert!(is_bad(dir.make_subdir(name).map(drop)), "{name:?}");
-        assert!(is_bad(dir.create_new(name, b"", Durability::Later).map(drop)), "{name:?}");
+        assert!(is_bad(dir.ensure_subdir(name).map(drop)), "{name:?}");
+        assert!(is_bad(dir.create_new(name, b"", Durability::Unsynced).map(drop)), "{name:?}");
         assert!(is_bad(dir.replace(name, b"", 0o600)), "{name:?}");
         assert!(is_bad(dir.move_new(name, &dir, "x").map(drop)), "{name:?}");
         assert!(is_bad(dir.move_new("x", &dir, name).map(drop)), "{name:?}");
@@ -190,9 +196,9 @@ fn names_that_could_be_paths_are_refused() {
 }
 
 #[test]
-fn reading_goes_up_to_the_limit() {
+fn read_stops_at_limit() {
     let (_temp, dir) = scratch();
-    dir.create_new("m1", b"12345", Durability::Later).expect("created");
+    dir.create_new("m1", b"12345", Durability::Unsynced).expect("created");
     assert_eq!(dir.read("m1", 5).expect("readable").expect("it is there").bytes, b"12345");
     let error = dir.read("m1", 4).expect_err("too large");
     assert!(matches!(error, FileError::TooLarge { size: 5, limit: 4, .. }), "{error}");
@@ -201,7 +207,7 @@ fn reading_goes_up_to_the_limit() {
 }
 
 #[test]
-fn only_regular_files_are_read_and_nothing_is_waited_on() {
+fn only_regular_files_are_read_without_blocking() {
     let (temp, dir) = scratch();
     fs::write(temp.path().join("file"), "secret").expect("written");
     symlink("file", temp.path().join("link")).expect("linked");
@@ -223,7 +229,7 @@ fn only_regular_files_are_read_and_nothing_is_waited_on() {
 }
 
 #[tokio::test]
-async fn a_fifo_is_refused_without_a_writer() {
+async fn fifo_is_refused_without_writer() {
     let (_temp, dir) = scratch();
     let mut mkfifo = Spawn::new("mkfifo").args(["pipe"]).cwd(dir.path()).spawn().expect("`mkfifo` starts");
     assert!(mkfifo.wait().await.expect("`mkfifo` ends").success());
@@ -232,13 +238,13 @@ async fn a_fifo_is_refused_without_a_writer() {
 }
 
 #[test]
-fn a_stamp_changes_with_the_file() {
+fn file_stat_changes_with_file() {
     let (_temp, dir) = scratch();
     assert_eq!(dir.stat("state").expect("answered"), None);
     dir.replace("state", b"one", 0o600).expect("replaced");
     let first = dir.stat("state").expect("answered").expect("it is there");
     let read = dir.read("state", LIMIT).expect("readable").expect("it is there");
-    assert_eq!(read, Contents { bytes: b"one".to_vec(), stamp: first });
+    assert_eq!(read, Contents { bytes: b"one".to_vec(), stat: first });
     assert_eq!((first.len, first.is_regular), (3, true));
     assert_eq!(first.uid, rustix::process::geteuid().as_raw());
     dir.replace("state", b"two", 0o600).expect("replaced");
@@ -246,7 +252,7 @@ fn a_stamp_changes_with_the_file() {
 }
 
 #[test]
-fn the_stamp_of_a_link_is_its_own() {
+fn symlink_has_its_own_stat() {
     let (temp, dir) = scratch();
     fs::write(temp.path().join("file"), "long content").expect("written");
     symlink("file", temp.path().join("link")).expect("linked");
@@ -256,17 +262,17 @@ fn the_stamp_of_a_link_is_its_own() {
 }
 
 #[test]
-fn the_stamp_of_a_directory_changes_with_its_names() {
+fn directory_stat_changes_with_its_names() {
     let (_temp, dir) = scratch();
-    let before = dir.stamp().expect("examined");
-    assert_eq!(dir.stamp().expect("examined"), before);
+    let before = dir.dir_stat().expect("examined");
+    assert_eq!(dir.dir_stat().expect("examined"), before);
     // The system's file clock is coarse: write until it has moved on.
     let changed = (0..10_000).any(|number| {
-        dir.create_new(&format!("m{number}"), b"", Durability::Later).expect("created");
-        dir.stamp().expect("examined") != before
+        dir.create_new(&format!("m{number}"), b"", Durability::Unsynced).expect("created");
+        dir.dir_stat().expect("examined") != before
     });
     assert!(changed);
-    assert_eq!(dir.stamp().expect("examined").inode, before.inode);
+    assert_eq!(dir.dir_stat().expect("examined").inode, before.inode);
 }
 
 #[test]
@@ -282,27 +288,27 @@ fn names_are_sorted_and_utf8() {
 }
 
 #[test]
-fn a_subdirectory_is_made_once_for_its_owner() {
+fn subdirectory_is_created_once_for_owner() {
     let (_temp, dir) = scratch();
     assert!(dir.subdir("inbox").expect("answered").is_none());
-    let made = dir.make_subdir("inbox").expect("made");
-    let again = dir.make_subdir("inbox").expect("found");
-    assert_eq!(made.stamp().expect("examined").inode, again.stamp().expect("examined").inode);
+    let made = dir.ensure_subdir("inbox").expect("made");
+    let again = dir.ensure_subdir("inbox").expect("found");
+    assert_eq!(made.dir_stat().expect("examined").inode, again.dir_stat().expect("examined").inode);
     assert_eq!(made.path(), dir.path().join("inbox"));
     assert_eq!(mode(&dir, "inbox"), 0o700);
-    made.create_new("m1", b"x", Durability::Later).expect("created");
+    made.create_new("m1", b"x", Durability::Unsynced).expect("created");
     let opened = dir.subdir("inbox").expect("answered").expect("it is there");
     assert_eq!(opened.names().expect("listed"), ["m1"]);
 }
 
 #[test]
-fn what_is_not_a_directory_is_not_entered() {
+fn non_directory_is_not_opened() {
     let (temp, dir) = scratch();
     fs::write(temp.path().join("file"), "").expect("written");
     fs::create_dir(temp.path().join("real")).expect("made");
     symlink("real", temp.path().join("link")).expect("linked");
     for (name, expected) in [("file", "file"), ("link", "symbolic link")] {
-        for result in [dir.subdir(name).map(drop), dir.make_subdir(name).map(drop)] {
+        for result in [dir.subdir(name).map(drop), dir.ensure_subdir(name).map(drop)] {
             assert!(
                 matches!(result, Err(FileError::NotADirectory { found, .. }) if found == expected),
                 "{name}"
@@ -316,35 +322,35 @@ fn what_is_not_a_directory_is_not_entered() {
 }
 
 #[test]
-fn a_root_behind_a_link_is_opened_by_its_real_path() {
+fn linked_root_is_opened_by_real_path() {
     let temp = tempfile::tempdir().expect("a directory");
     let real = temp.path().canonicalize().expect("it exists").join("real");
     fs::create_dir(&real).expect("made");
     symlink("real", temp.path().join("link")).expect("linked");
     let dir = Dir::open_root(&temp.path().join("link")).expect("it opens");
     assert_eq!(dir.path(), real);
-    assert!(dir.is_in_place());
+    assert!(dir.is_at_path());
 }
 
 #[test]
-fn a_directory_that_was_swapped_is_not_in_place_but_still_ours() {
+fn swapped_directory_is_not_at_its_path() {
     let (temp, dir) = scratch();
-    let inbox = dir.make_subdir("inbox").expect("made");
-    assert!(inbox.is_in_place());
+    let inbox = dir.ensure_subdir("inbox").expect("made");
+    assert!(inbox.is_at_path());
     fs::rename(temp.path().join("inbox"), temp.path().join("moved")).expect("renamed");
-    assert!(!inbox.is_in_place());
+    assert!(!inbox.is_at_path());
     fs::create_dir(temp.path().join("inbox")).expect("made");
-    assert!(!inbox.is_in_place(), "another directory has the name");
+    assert!(!inbox.is_at_path(), "another directory has the name");
     symlink("moved", temp.path().join("other")).expect("linked");
     inbox.create_new("m1", b"x", Durability::Synced).expect("created");
     assert!(temp.path().join("moved/m1").exists(), "writes follow the handle, not the path");
 }
 
 #[test]
-fn a_file_moves_to_a_free_name() {
+fn file_moves_to_free_name() {
     let (_temp, dir) = scratch();
-    let to = dir.make_subdir("done").expect("made");
-    dir.create_new("m1", b"x", Durability::Later).expect("created");
+    let to = dir.ensure_subdir("done").expect("made");
+    dir.create_new("m1", b"x", Durability::Unsynced).expect("created");
     assert_eq!(dir.move_new("m1", &to, "m2").expect("moved"), Moved::Moved);
     assert_eq!(content(&dir, "m1"), None);
     assert_eq!(content(&to, "m2").as_deref(), Some(&b"x"[..]));
@@ -352,31 +358,31 @@ fn a_file_moves_to_a_free_name() {
 }
 
 #[test]
-fn a_move_to_a_taken_name_changes_nothing() {
+fn move_to_existing_name_changes_nothing() {
     let (_temp, dir) = scratch();
-    dir.create_new("m1", b"one", Durability::Later).expect("created");
-    dir.create_new("m2", b"two", Durability::Later).expect("created");
-    assert_eq!(dir.move_new("m1", &dir, "m2").expect("answered"), Moved::AlreadyThere);
+    dir.create_new("m1", b"one", Durability::Unsynced).expect("created");
+    dir.create_new("m2", b"two", Durability::Unsynced).expect("created");
+    assert_eq!(dir.move_new("m1", &dir, "m2").expect("answered"), Moved::AlreadyExists);
     assert_eq!(content(&dir, "m1").as_deref(), Some(&b"one"[..]));
     assert_eq!(content(&dir, "m2").as_deref(), Some(&b"two"[..]));
 }
 
 #[test]
-fn an_interrupted_move_is_finished() {
+fn interrupted_move_is_completed() {
     let (temp, dir) = scratch();
-    dir.create_new("m1", b"x", Durability::Later).expect("created");
+    dir.create_new("m1", b"x", Durability::Unsynced).expect("created");
     fs::hard_link(temp.path().join("m1"), temp.path().join("m2")).expect("linked");
     assert_eq!(dir.move_new("m1", &dir, "m2").expect("moved"), Moved::Moved);
     assert_eq!(dir.names().expect("listed"), ["m2"]);
 }
 
 #[test]
-fn a_move_onto_itself_keeps_the_file() {
+fn move_onto_itself_keeps_file() {
     let (temp, dir) = scratch();
-    dir.create_new("m1", b"x", Durability::Later).expect("created");
-    assert_eq!(dir.move_new("m1", &dir, "m1").expect("answered"), Moved::AlreadyThere);
+    dir.create_new("m1", b"x", Durability::Unsynced).expect("created");
+    assert_eq!(dir.move_new("m1", &dir, "m1").expect("answered"), Moved::AlreadyExists);
     fs::hard_link(temp.path().join("m1"), temp.path().join("other")).expect("linked");
-    assert_eq!(dir.move_new("m1", &dir, "m1").expect("answered"), Moved::AlreadyThere);
+    assert_eq!(dir.move_new("m1", &dir, "m1").expect("answered"), Moved::AlreadyExists);
     assert_eq!(dir.names().expect("listed"), ["m1", "other"]);
 }
 
@@ -390,22 +396,22 @@ fn only_regular_files_are_moved() {
 }
 
 #[test]
-fn a_move_into_a_removed_directory_keeps_the_file() {
+fn move_into_removed_directory_keeps_file() {
     let (temp, dir) = scratch();
-    let to = dir.make_subdir("done").expect("made");
+    let to = dir.ensure_subdir("done").expect("made");
     fs::remove_dir(temp.path().join("done")).expect("removed");
-    dir.create_new("m1", b"x", Durability::Later).expect("created");
+    dir.create_new("m1", b"x", Durability::Unsynced).expect("created");
     assert!(matches!(dir.move_new("m1", &to, "m1"), Err(FileError::Io { .. })));
     assert_eq!(content(&dir, "m1").as_deref(), Some(&b"x"[..]));
 }
 
 #[test]
-fn of_many_movers_one_moves_the_file() {
+fn concurrent_moves_move_file_once() {
     let same_name = |_| "taken".to_owned();
     let own_name = |mover| format!("taken-{mover}");
     for to_name in [same_name as fn(u8) -> String, own_name] {
         let (_temp, dir) = scratch();
-        dir.create_new("m1", b"x", Durability::Later).expect("created");
+        dir.create_new("m1", b"x", Durability::Unsynced).expect("created");
         let results: Vec<Moved> = thread::scope(|scope| {
             let movers: Vec<_> = (0..8)
                 .map(|mover| {
@@ -424,9 +430,9 @@ fn of_many_movers_one_moves_the_file() {
 }
 
 #[test]
-fn removing_says_whether_there_was_something() {
+fn remove_returns_whether_file_existed() {
     let (temp, dir) = scratch();
-    dir.create_new("m1", b"x", Durability::Later).expect("created");
+    dir.create_new("m1", b"x", Durability::Unsynced).expect("created");
     assert!(dir.remove("m1").expect("removed"));
     assert!(!dir.remove("m1").expect("answered"));
     fs::create_dir(temp.path().join("folder")).expect("made");
@@ -434,11 +440,11 @@ fn removing_says_whether_there_was_something() {
 }
 
 #[tokio::test]
-async fn what_killed_writers_left_is_cleared() {
+async fn temp_files_of_killed_writers_are_cleared() {
     let (temp, dir) = scratch();
     let mut child = Spawn::new("true").spawn().expect("`true` starts");
     child.wait().await.expect("`true` ends");
-    let (dead, live, host) = (child.pid(), std::process::id(), host_mark());
+    let (dead, live, host) = (child.pid(), std::process::id(), host_hash());
     let of_the_dead = format!(".tmp-{dead}-{host}-1");
     let at_work = format!(".tmp-{live}-{host}-2");
     let given_up = format!(".tmp-{live}-{host}-3");
@@ -462,16 +468,16 @@ async fn what_killed_writers_left_is_cleared() {
 }
 
 #[test]
-fn our_own_temporary_names_are_known_as_such() {
+fn own_temp_names_are_recognised() {
     let name = temp_name();
     assert!(is_temp(&name));
-    assert!(!writer_is_gone(&name));
+    assert!(!has_writer_exited(&name));
     assert!(!is_temp("m1"));
     assert_ne!(name, temp_name());
 }
 
 #[test]
-fn a_full_disk_is_told_apart() {
+fn full_disk_error_is_distinguished() {
     let error = |errno: Errno| FileError::Io { action: "write", path: "x".into(), source: errno.into() };
     assert!(error(Errno::NOSPC).is_no_space());
     assert!(error(Errno::DQUOT).is_no_space());
@@ -480,9 +486,9 @@ fn a_full_disk_is_told_apart() {
 }
 
 #[test]
-fn errors_name_the_file_and_keep_the_cause() {
+fn errors_name_file_and_cause() {
     let (_temp, dir) = scratch();
-    let error: FileError = dir.io("open", "m1")(Errno::ACCESS);
+    let error: FileError = dir.io_error("open", "m1")(Errno::ACCESS);
     assert_eq!(error.to_string(), format!("cannot open {}", dir.path().join("m1").display()));
     assert!(std::error::Error::source(&error).is_some());
     let error = dir.read("a\nb/c", LIMIT).expect_err("refused");
@@ -490,7 +496,7 @@ fn errors_name_the_file_and_keep_the_cause() {
 }
 
 #[test]
-fn appending_makes_the_file_adds_to_it_and_follows_no_link() {
+fn append_creates_file_and_refuses_symlink() {
     let temp = tempfile::tempdir().expect("a folder");
     let dir = Dir::open_root(temp.path()).expect("it opens");
     assert_eq!(dir.append("log", b"one\n").expect("it is made"), 4);

@@ -1,18 +1,18 @@
-//! Git commands that run nothing of the repository's choice.
+//! Git commands that run no program of the repository's choice.
 //!
-//! A repository's own settings name programs: a monitor of the file system, hooks, pagers and drivers for diffs. None of
-//! them is to run because Switchboard looks at a repository that somebody cloned.
+//! The settings of a repository can name programs: a file system monitor, hooks, pagers and diff drivers. None of them
+//! may run because Switchboard inspects a cloned repository.
 
 use std::path::Path;
 
 use crate::process::Spawn;
 
-/// A Git command in a folder, without hooks. Its own words are added with [`Spawn::args`].
+/// Returns a Git command for a folder, without hooks. [`Spawn::args`] adds the subcommand.
 pub fn command(folder: &Path) -> Spawn {
     query(folder).args(["-c", "core.hooksPath=/dev/null"])
 }
 
-/// The same for a question about the hooks themselves, which runs none.
+/// Returns a Git command that queries the hook settings themselves, and runs no hooks.
 pub fn query(folder: &Path) -> Spawn {
     Spawn::new("git")
         .args(["--no-pager", "-c", "core.fsmonitor=false", "-c", "diff.external=", "-c", "core.pager=cat"])

@@ -1,8 +1,8 @@
 //! Lineage of a process: whether an agent's program started it, and which agent that is.
 //!
-//! Two things tell. The environment, which a program hands on to all that it starts, also when those leave its process
-//! tree; and the process tree itself, which a program cannot change by clearing the environment. A process that leaves
-//! the tree and clears its environment is not recognised.
+//! There are two kinds of evidence: the environment, which processes inherit even if they leave the process tree; and the
+//! process tree itself, which a program cannot change by clearing the environment. A process that does both, leave the
+//! tree and clear its environment, is not recognised.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,23 +10,23 @@ use std::sync::OnceLock;
 
 use switchboard_core::HUMAN;
 
-use crate::owner::Owner;
 use crate::platform::{self, Environment, ProcessInfo};
+use crate::process_identity::ProcessIdentity;
 
-/// The variable that names the agent.
+/// Variable that names the agent.
 pub const AGENT_NAME: &str = "SWITCHBOARD_AGENT_NAME";
 
-/// The variable by which a launcher marks the program that it starts for an agent.
+/// Variable by which a launcher marks a program that it starts for an agent.
 pub const LAUNCHER: &str = "SWITCHBOARD_LAUNCHER";
 
-/// The file name of this program, whose processes are launchers and servers of agents.
+/// File name of this program, whose processes are launchers and servers of agents.
 pub(crate) const PROGRAM: &str = "switchboard";
 
-/// The verb of this program's reapers.
-const REAPER: &str = "reap";
+/// Subcommand of this program's reapers.
+const REAPER: &str = "sentinel";
 
-/// Variables that agents' programs set for the commands that they run. Variables that people set to configure those
-/// programs are not among them.
+/// Variables that agents' programs set for the commands that they run; not those that people set to configure these
+/// programs.
 const CLIENT_VARIABLES: [&str; 10] = [
     "AI_AGENT",
     "CLAUDECODE",
@@ -40,14 +40,14 @@ const CLIENT_VARIABLES: [&str; 10] = [
     "OPENCODE",
 ];
 
-/// Arguments that keep Codex from sharing a daemon between sessions. The daemon has the environment of the session that
-/// started it, so that another session would act as that session's agent. Versions without a daemon ignore the setting.
+/// Arguments that prevent Codex from sharing a daemon between sessions. The daemon has the environment of the session that
+/// started it, so that other sessions would act as the same agent. Versions without a daemon ignore the setting.
 pub const NO_SHARED_DAEMON: [&str; 2] = ["-c", "features.daemon_auto_start=false"];
 
-/// The verb that launched an agent's program.
+/// Kind of the launcher of an agent's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchKind {
-    /// `switchboard run`: in a terminal, beside the person.
+    /// `switchboard run`: in the person's terminal.
     Run,
     /// A worker, whose messages are its prompts.
     Worker,
@@ -57,24 +57,24 @@ pub enum LaunchKind {
     Wake,
 }
 
-/// The launch of an agent's program by a process of ours, as the program's environment records it.
+/// Launch of an agent's program by a process of ours, as recorded in the program's environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// What kind of launcher it was.
+    /// Kind of the launcher.
     pub kind: LaunchKind,
     /// The agent's name.
     pub agent: String,
-    launcher: Owner,
+    launcher: ProcessIdentity,
 }
 
-/// A text that is not `kind host/pid/started name`.
+/// Error of parsing a launch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a launch: expected `kind host/pid/started name`")]
 pub struct ParseLaunchError {
     text: String,
 }
 
-/// What shows that a process belongs to an agent.
+/// Evidence that a process belongs to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// A variable in its environment.
@@ -83,25 +83,25 @@ pub enum Evidence {
     Descendant(ProcessInfo),
     /// An ancestor with a variable of ours in its environment.
     Marked(ProcessInfo, String),
-    /// An ancestor that holds an MCP session: it started `switchboard mcp`, or is connected to `switchboard serve`.
+    /// An ancestor with an MCP session: it started `switchboard mcp`, or is connected to `switchboard serve`.
     Session(ProcessInfo),
 }
 
-/// Where a process comes from.
+/// Lineage of a process: its ancestors and their environments.
 #[derive(Debug, Clone)]
 pub struct Lineage {
     /// The process and its ancestors, nearest first.
     chain: Vec<ProcessInfo>,
-    /// Their environments, read when they are first asked for.
+    /// Their environments, read on first use.
     environments: Vec<OnceLock<Environment>>,
-    /// Whether it is the one that runs this code, which knows its own environment best.
+    /// True for the current process, which reads its own environment directly.
     is_this: bool,
 }
 
 impl LaunchKind {
     const ALL: [Self; 4] = [Self::Run, Self::Worker, Self::Watcher, Self::Wake];
 
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::Worker => "worker",
@@ -112,17 +112,17 @@ impl LaunchKind {
 }
 
 impl Launch {
-    /// A launch by the process that runs this code.
+    /// Returns a launch by the current process.
     pub fn by_this_process(kind: LaunchKind, agent: impl Into<String>) -> Self {
-        Self { kind, agent: agent.into(), launcher: Owner::this_process() }
+        Self { kind, agent: agent.into(), launcher: ProcessIdentity::this_process() }
     }
 
-    /// The process that launched the program.
-    pub fn launcher(&self) -> &Owner {
+    /// Returns the process that launched the program.
+    pub fn launcher(&self) -> &ProcessIdentity {
         &self.launcher
     }
 
-    /// The variables that the program is given.
+    /// Returns the environment variables for the program.
     pub fn variables(&self) -> [(&'static str, String); 2] {
         [(AGENT_NAME, self.agent.clone()), (LAUNCHER, self.to_string())]
     }
@@ -130,7 +130,7 @@ impl Launch {
 
 impl fmt::Display for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.kind.word(), self.launcher, self.agent)
+        write!(f, "{} {} {}", self.kind.as_str(), self.launcher, self.agent)
     }
 }
 
@@ -139,10 +139,10 @@ impl FromStr for Launch {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = || {
-            // A name may hold spaces and comes last.
+            // A name may contain spaces and comes last.
             let mut parts = text.splitn(3, ' ');
             let (kind, launcher, agent) = (parts.next()?, parts.next()?, parts.next()?);
-            let kind = LaunchKind::ALL.into_iter().find(|known| known.word() == kind)?;
+            let kind = LaunchKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
             Some(Self { kind, agent: agent.to_owned(), launcher: launcher.parse().ok()? })
         };
         parse().ok_or_else(|| ParseLaunchError { text: text.to_owned() })
@@ -168,12 +168,12 @@ impl fmt::Display for Evidence {
 }
 
 impl Lineage {
-    /// The lineage of the process that runs this code.
+    /// Returns the lineage of the current process.
     pub fn of_this_process() -> Self {
         Self::of(platform::process_and_ancestors(std::process::id()), true)
     }
 
-    /// The lineage of another process.
+    /// Returns the lineage of another process.
     pub fn of_process(pid: u32) -> Self {
         Self::of(platform::process_and_ancestors(pid), false)
     }
@@ -182,77 +182,77 @@ impl Lineage {
         Self { environments: vec![OnceLock::new(); chain.len()], chain, is_this }
     }
 
-    /// What shows that the process belongs to an agent, if anything does.
+    /// Returns the evidence that the process belongs to an agent, if any.
     pub fn evidence(&self) -> Option<Evidence> {
-        self.marked_by().or_else(|| self.descended_from()).or_else(|| {
+        self.find_variable().or_else(|| self.find_ancestor_evidence()).or_else(|| {
             let ours = processes_of_ours();
             self.session(&ours).map(|(found, _)| found).or_else(|| self.http_session(&ours))
         })
     }
 
-    /// The launch that the process descends from, where its launcher still runs: the nearest one.
+    /// Returns the nearest launch that the process descends from and whose launcher still runs.
     pub fn launch(&self) -> Option<Launch> {
-        let launches = (0..self.chain.len()).filter_map(|place| {
-            let launch = self.recorded_launch(place)?;
-            let above = self.chain.iter().skip(place).position(|process| launch.is_by(process))?;
-            Some((place + above, place, launch))
+        let launches = (0..self.chain.len()).filter_map(|index| {
+            let launch = self.recorded_launch(index)?;
+            let above = self.chain.iter().skip(index).position(|process| launch.is_by(process))?;
+            Some((index + above, index, launch))
         });
-        // Of the marks of one launcher, the one nearest to it is its own; those below may have been changed.
-        let nearest = launches.min_by_key(|(launcher, place, _)| (*launcher, usize::MAX - place));
-        // In another pid namespace the launcher cannot be seen, and the environment has to do.
+        // Of several records of one launcher, the one nearest to it is authentic; those below may have been changed.
+        let nearest = launches.min_by_key(|(launcher, index, _)| (*launcher, usize::MAX - index));
+        // In another pid namespace the launcher is invisible; then only the environment counts.
         let unseen = || self.recorded_launch(0).filter(|launch| !launch.launcher.is_on_this_host());
         nearest.map(|(.., launch)| launch).or_else(unseen)
     }
 
-    /// The launch that the environment records but that the process does not descend from: the environment is that of
-    /// another session, as below a shared daemon, or the process has left its tree.
+    /// Returns a launch that the environment records but from which the process does not descend: the environment is from
+    /// another session, for example below a shared daemon, or the process has left its tree.
     pub fn foreign_launch(&self) -> Option<Launch> {
         let launch = self.recorded_launch(0)?;
         let is_known = launch.launcher.is_on_this_host() && !self.chain.is_empty();
         (is_known && !self.chain.iter().any(|process| launch.is_by(process))).then_some(launch)
     }
 
-    /// The agent of the MCP session that an ancestor holds, where the session was started for one.
+    /// Returns the agent of an ancestor's MCP session, if the session was started for an agent.
     pub fn session_agent(&self) -> Option<String> {
         let (_, server) = self.session(&processes_of_ours())?;
         platform::process_variable(server, AGENT_NAME).filter(|name| !name.is_empty())
     }
 
-    fn marked_by(&self) -> Option<Evidence> {
-        let ours = self.own_mark(0);
+    fn find_variable(&self) -> Option<Evidence> {
+        let ours = self.own_variable(0);
         let theirs = || CLIENT_VARIABLES.into_iter().find(|name| self.variable(0, name).is_some());
         ours.or_else(theirs).map(|name| Evidence::Variable(name.to_owned()))
     }
 
-    /// The nearest ancestor of ours, or that we have marked. Marks of clients do not count there: who develops this
-    /// program with an agent's help runs it from below that agent.
-    fn descended_from(&self) -> Option<Evidence> {
+    /// Finds the nearest ancestor that is ours or has our variables. Variables of clients do not count here: people who
+    /// develop this program with an agent run it as a descendant of that agent.
+    fn find_ancestor_evidence(&self) -> Option<Evidence> {
         let names = program_names();
         let is_ours = |process: &ProcessInfo| names.contains(&process.program);
-        let found = (1..self.chain.len()).find_map(|place| {
-            let process = &self.chain[place];
+        let found = (1..self.chain.len()).find_map(|index| {
+            let process = &self.chain[index];
             if is_ours(process) {
-                return Some((place, Evidence::Descendant(process.clone())));
+                return Some((index, Evidence::Descendant(process.clone())));
             }
-            let name = self.own_mark(place)?;
-            Some((place, Evidence::Marked(process.clone(), name.to_owned())))
+            let name = self.own_variable(index)?;
+            Some((index, Evidence::Marked(process.clone(), name.to_owned())))
         });
-        let (place, evidence) = found?;
-        // Above a reaper is the process that it works for, unless that has ended.
+        let (index, evidence) = found?;
+        // The parent of a reaper is its host, unless the host has exited.
         let is_reaper = |process: &&ProcessInfo| is_ours(process) && verb(process).as_deref() == Some(REAPER);
-        let reapers = self.chain[place..].iter().take_while(is_reaper).count();
-        let host = self.chain.get(place + reapers).filter(|process| reapers > 0 && is_ours(process));
+        let reapers = self.chain[index..].iter().take_while(is_reaper).count();
+        let host = self.chain.get(index + reapers).filter(|process| reapers > 0 && is_ours(process));
         Some(host.map_or(evidence, |host| Evidence::Descendant(host.clone())))
     }
 
-    /// The variable of ours by which the process at this place is an agent's.
-    fn own_mark(&self, place: usize) -> Option<&'static str> {
+    /// Returns our variable that shows that the process at this index belongs to an agent.
+    fn own_variable(&self, index: usize) -> Option<&'static str> {
         let is_agents = |name: String| !name.eq_ignore_ascii_case(HUMAN);
-        let named = || self.variable(place, AGENT_NAME).is_some_and(is_agents).then_some(AGENT_NAME);
-        self.variable(place, LAUNCHER).map(|_| LAUNCHER).or_else(named)
+        let named = || self.variable(index, AGENT_NAME).is_some_and(is_agents).then_some(AGENT_NAME);
+        self.variable(index, LAUNCHER).map(|_| LAUNCHER).or_else(named)
     }
 
-    /// The ancestor that holds an MCP session on pipes, and the process of ours that serves it.
+    /// Finds the ancestor with an MCP session on pipes, and the process of ours that serves it.
     fn session(&self, ours: &[ProcessInfo]) -> Option<(Evidence, u32)> {
         let mut servers = ours.iter().filter(|process| verb(process).as_deref() == Some("mcp"));
         servers.find_map(|server| {
@@ -262,7 +262,7 @@ impl Lineage {
         })
     }
 
-    /// The ancestor that is connected to a server of ours over TCP.
+    /// Finds the ancestor that is connected to a server of ours over TCP.
     fn http_session(&self, ours: &[ProcessInfo]) -> Option<Evidence> {
         let ancestors: Vec<u32> = self.chain.iter().skip(1).map(|process| process.pid).collect();
         let mut servers = ours.iter().filter(|process| verb(process).as_deref() == Some("serve"));
@@ -270,18 +270,18 @@ impl Lineage {
         self.chain.iter().find(|process| process.pid == client).cloned().map(Evidence::Session)
     }
 
-    fn recorded_launch(&self, place: usize) -> Option<Launch> {
-        self.variable(place, LAUNCHER)?.parse().ok()
+    fn recorded_launch(&self, index: usize) -> Option<Launch> {
+        self.variable(index, LAUNCHER)?.parse().ok()
     }
 
-    /// A variable of the process at this place of the chain; an empty one counts as not set.
-    fn variable(&self, place: usize, name: &str) -> Option<String> {
-        let value = match self.chain.get(place) {
-            _ if self.is_this && place == 0 => {
+    /// Returns a variable of the process at this index of the chain; an empty one counts as unset.
+    fn variable(&self, index: usize, name: &str) -> Option<String> {
+        let value = match self.chain.get(index) {
+            _ if self.is_this && index == 0 => {
                 std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
             }
             Some(process) => {
-                let environment = self.environments.get(place)?;
+                let environment = self.environments.get(index)?;
                 environment.get_or_init(|| platform::process_environment(process.pid)).variable(name)
             }
             None => None,
@@ -291,39 +291,39 @@ impl Lineage {
 }
 
 impl Launch {
-    /// Whether this process is the launcher.
+    /// True if this process is the launcher.
     fn is_by(&self, process: &ProcessInfo) -> bool {
-        self.launcher.pid() == process.pid && self.launcher.is_on_this_host() && !self.launcher.is_gone()
+        self.launcher.pid() == process.pid && self.launcher.is_on_this_host() && !self.launcher.has_exited()
     }
 }
 
-/// The client of a server on pipes: its parent, or the parent of a wrapper that hands its own input on.
+/// Returns the client of a server on pipes: its parent, or the parent of a wrapper that shares its stdin.
 fn client_of(server: &ProcessInfo) -> Option<u32> {
     let above = platform::process_and_ancestors(server.parent);
     above.iter().find(|process| !platform::shares_stdin(process.pid, server.pid)).map(|process| process.pid)
 }
 
-/// What a process of ours was asked to do.
+/// Returns the subcommand of a process of ours.
 fn verb(process: &ProcessInfo) -> Option<String> {
-    let mut words = process.arguments.iter().map(|word| word.to_string_lossy());
-    while let Some(word) = words.next() {
-        match &*word {
+    let mut words = process.arguments.iter().map(|as_str| as_str.to_string_lossy());
+    while let Some(as_str) = words.next() {
+        match &*as_str {
             "--from" | "--workspace" => drop(words.next()),
             option if option.starts_with('-') => {}
-            _ => return Some(word.into_owned()),
+            _ => return Some(as_str.into_owned()),
         }
     }
     None
 }
 
-/// The running processes of this program.
+/// Returns the running processes of this program.
 fn processes_of_ours() -> Vec<ProcessInfo> {
     let names = program_names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     platform::processes_of_program(&names)
 }
 
-/// The file names that our own processes have: the usual one, and the one of this process.
+/// Returns the file names of our own processes: the usual one, and that of the current process.
 fn program_names() -> Vec<String> {
     let own = std::env::current_exe().ok();
     let own = own.and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));

@@ -6,7 +6,7 @@ fn process(pid: u32, parent: u32, program: &str, arguments: &[&str]) -> ProcessI
 }
 
 #[test]
-fn launch_survives_writing_and_reading() {
+fn launch_round_trips() {
     for kind in LaunchKind::ALL {
         let launch = Launch::by_this_process(kind, "a reviewer of two");
         assert_eq!(launch.to_string().parse(), Ok(launch));
@@ -37,7 +37,7 @@ fn ancestor_of_ours_is_evidence() {
 }
 
 #[test]
-fn strangers_are_no_evidence() {
+fn unrelated_processes_are_no_evidence() {
     let chain = vec![process(u32::MAX, 8, PROGRAM, &[]), process(u32::MAX - 1, 1, "claude", &[])];
     let lineage = Lineage::of(chain, false);
     assert_eq!((lineage.evidence(), lineage.launch(), lineage.foreign_launch()), (None, None, None));

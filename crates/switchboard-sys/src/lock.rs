@@ -1,9 +1,9 @@
-//! The lock that Node's `proper-lockfile` uses, so that both sides exclude each other.
+//! Lock directory, compatible with Node's `proper-lockfile`, so that both exclude each other.
 //!
-//! The lock on `state.json` is the empty directory `state.json.lock`. Whoever makes it holds the
-//! lock, sets its time anew every few seconds, and removes it. One whose time is older than ten
-//! seconds belongs to nobody. Holders of our own also write `state.json.lock-holder`, so that the
-//! lock of a process that is gone is taken over at once.
+//! The lock on `state.json` is the empty directory `state.json.lock`. The process that creates it holds the lock,
+//! refreshes its modification time every few seconds, and removes it. A lock whose time is older than ten seconds is
+//! stale. Our own holders also write `state.json.lock-holder`, so that the lock of a process that has exited is taken over
+//! at once.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -14,30 +14,30 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, FlockOperation, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
-use crate::files::{DIR_FLAGS, Dir, DirStamp, Durability, FileError, check_name};
-use crate::owner::Owner;
+use crate::files::{DIR_FLAGS, Dir, DirStat, Durability, FileError, check_name};
+use crate::process_identity::ProcessIdentity;
 
-/// The age at which a lock belongs to nobody: the default of `proper-lockfile`.
+/// Age at which a lock is stale: the default of `proper-lockfile`.
 const STALE_AFTER: Duration = Duration::from_secs(10);
 
-/// The shortest pause between two tries: a lock is usually held for milliseconds.
+/// Minimum delay between two tries: a lock is usually held for milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 
-/// The longest first pause. Pauses are drawn at random so that those who wait do not come at once.
+/// Maximum first delay. Delays are random so that waiting processes do not retry at the same time.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The bound up to which the longest pause doubles.
+/// Bound up to which the maximum delay doubles (exponential backoff).
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// More than any holder file has: a host name, three numbers and the signs between them.
+/// Maximum size of a holder file: more than a host name, three numbers and separators need.
 const HOLDER_LIMIT: u64 = 4096;
 
-/// How long to wait for a lock, and how often to keep it fresh.
+/// Timeout and refresh interval of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockOptions {
-    /// How long to try before giving up.
+    /// Timeout for acquiring the lock.
     pub wait: Duration,
-    /// How often the time of a held lock is set anew.
+    /// Interval at which a held lock is refreshed.
     pub refresh: Duration,
 }
 
@@ -48,33 +48,33 @@ impl Default for LockOptions {
     }
 }
 
-/// Why a lock was not acquired.
+/// Error of acquiring a lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Someone else held the lock all the time.
+    /// Another holder kept the lock until the timeout.
     #[error("{} is held by {} (waited {:.1} s)", .path.display(), .holder.as_deref().unwrap_or("another program"), .waited.as_secs_f64())]
     Busy {
-        /// The directory that is the lock.
+        /// The lock directory.
         path: PathBuf,
-        /// How long we waited.
+        /// Time spent waiting.
         waited: Duration,
-        /// The owner, when it is one of our own.
+        /// The holder, if it is a process of ours.
         holder: Option<String>,
     },
-    /// The lock could not be made or examined.
+    /// The lock could not be created or examined.
     #[error(transparent)]
     Io(#[from] FileError),
 }
 
-/// A lock that is held until this value is dropped.
+/// A held lock, released on drop.
 ///
-/// A background thread keeps it fresh. When this process was suspended for longer than a lock
-/// lives, someone else may have taken it over: [`is_held`](Self::is_held) tells.
+/// A background thread refreshes it. If this process was suspended for longer than the stale age, another process may have
+/// taken it over: [`is_held`](Self::is_held) checks that.
 #[derive(Debug)]
 #[must_use = "the lock is released when this is dropped"]
 pub struct DirLock {
-    place: Place,
-    /// The lock directory itself. While it is open, no other directory can get its inode number.
+    lock_path: LockPath,
+    /// The lock directory. While it is open, no other directory can get its inode number.
     handle: Dir,
     refresher: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
@@ -85,43 +85,43 @@ impl DirLock {
     /// Blocks for up to `options.wait`: async code calls this on a blocking thread.
     pub fn acquire(dir: &Dir, name: &str, options: LockOptions) -> Result<Self, LockError> {
         check_name(name)?;
-        let place = Place::new(dir.clone(), name);
+        let lock_path = LockPath::new(dir.clone(), name);
         let start = Instant::now();
         let mut pause = FIRST_PAUSE;
         loop {
-            if let Some(handle) = place.try_make()? {
-                return Self::hold(place, handle, options.refresh);
+            if let Some(handle) = lock_path.try_create()? {
+                return Self::hold(lock_path, handle, options.refresh);
             }
-            let Some(found) = place.stamp()? else { continue };
-            if place.is_abandoned(&found) && place.take_over()? {
+            let Some(found) = lock_path.stat()? else { continue };
+            if lock_path.is_abandoned(&found) && lock_path.remove_abandoned()? {
                 continue;
             }
             let Some(left) = options.wait.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
-                let holder = place.holder_of(&found).map(|owner| owner.to_string());
-                return Err(LockError::Busy { path: place.path(), waited: start.elapsed(), holder });
+                let holder = lock_path.holder_of(&found).map(|owner| owner.to_string());
+                return Err(LockError::Busy { path: lock_path.path(), waited: start.elapsed(), holder });
             };
             thread::sleep(random_between(SHORTEST_PAUSE, pause).min(left));
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// Whether the lock is still ours. Worth asking before the last step of a long piece of work.
+    /// True if the lock is still ours; check it before the final step of long work.
     pub fn is_held(&self) -> bool {
-        self.place.is_at(&self.handle)
+        self.lock_path.is_current(&self.handle)
     }
 
-    fn hold(place: Place, handle: Dir, refresh: Duration) -> Result<Self, LockError> {
-        // Made first, so that a failure below releases the lock.
-        let mut lock = Self { place: place.clone(), handle: handle.clone(), refresher: None };
-        place.write_holder(&handle);
+    fn hold(lock_path: LockPath, handle: Dir, refresh: Duration) -> Result<Self, LockError> {
+        // Created first, so that a failure below releases the lock.
+        let mut lock = Self { lock_path: lock_path.clone(), handle: handle.clone(), refresher: None };
+        lock_path.write_holder(&handle);
         let (stop, stopped) = sync_channel(0);
-        let keep_fresh = move || {
+        let refresh_loop = move || {
             while stopped.recv_timeout(refresh) == Err(RecvTimeoutError::Timeout) {
-                place.refresh(&handle);
+                lock_path.refresh(&handle);
             }
         };
-        let thread = thread::Builder::new().name("lock-refresh".to_owned()).spawn(keep_fresh);
-        let thread = thread.map_err(lock.place.dir.io("keep", &lock.place.lock_name))?;
+        let thread = thread::Builder::new().name("lock-refresh".to_owned()).spawn(refresh_loop);
+        let thread = thread.map_err(lock.lock_path.dir.io_error("keep", &lock.lock_path.lock_name))?;
         lock.refresher = Some((stop, thread));
         Ok(lock)
     }
@@ -131,24 +131,24 @@ impl Drop for DirLock {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.refresher.take() {
             drop(stop);
-            // The thread has nothing to say, and a panic in it was already reported.
+            // The thread returns nothing, and a panic in it was already reported.
             let _ = thread.join();
         }
         if self.is_held() {
-            self.place.release();
+            self.lock_path.release();
         }
     }
 }
 
-/// Where a lock is, held or not.
+/// Path of a lock, held or not.
 #[derive(Debug, Clone)]
-struct Place {
+struct LockPath {
     dir: Dir,
     lock_name: String,
     holder_name: String,
 }
 
-impl Place {
+impl LockPath {
     fn new(dir: Dir, name: &str) -> Self {
         Self { dir, lock_name: format!("{name}.lock"), holder_name: format!("{name}.lock-holder") }
     }
@@ -157,108 +157,109 @@ impl Place {
         self.dir.path().join(&self.lock_name)
     }
 
-    /// Makes the lock directory and opens it; `None` when it is there already.
-    fn try_make(&self) -> Result<Option<Dir>, FileError> {
-        // The mode is the one that Node uses: the umask of whoever makes it decides.
+    /// Creates the lock directory and opens it; `None` if it already exists.
+    fn try_create(&self) -> Result<Option<Dir>, FileError> {
+        // The same mode as in Node: the creator's umask decides.
         match rustix::fs::mkdirat(self.dir.as_fd(), &*self.lock_name, Mode::from_bits_truncate(0o777)) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Ok(None),
-            Err(error) => return Err(self.dir.io("make", &self.lock_name)(error)),
+            Err(error) => return Err(self.dir.io_error("make", &self.lock_name)(error)),
         }
-        // When it is gone again, someone has removed it at once, and then it is not ours.
+        // If it is missing, another process has removed it already, and it is not ours.
         self.dir.subdir(&self.lock_name).inspect_err(|_| self.remove_dir(&self.lock_name))
     }
 
-    fn stamp(&self) -> Result<Option<DirStamp>, FileError> {
-        self.dir.subdir_stamp(&self.lock_name)
+    fn stat(&self) -> Result<Option<DirStat>, FileError> {
+        self.dir.subdir_stat(&self.lock_name)
     }
 
-    /// Whether the lock is this very directory.
-    fn is_at(&self, handle: &Dir) -> bool {
-        match (handle.stamp(), self.stamp()) {
+    /// True if the lock is this directory.
+    fn is_current(&self, handle: &Dir) -> bool {
+        match (handle.dir_stat(), self.stat()) {
             (Ok(ours), Ok(Some(found))) => ours.inode == found.inode,
             _ => false,
         }
     }
 
-    /// Sets the time of our own lock anew, which touches nobody else's even when ours was lost.
+    /// Refreshes our own lock; it goes through the handle, so that it never affects another holder's lock.
     fn refresh(&self, handle: &Dir) {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         match rustix::fs::futimens(handle.as_fd(), &Timestamps { last_access: now, last_modification: now }) {
-            Ok(()) if self.is_at(handle) => self.write_holder(handle),
+            Ok(()) if self.is_current(handle) => self.write_holder(handle),
             Ok(()) => tracing::warn!(lock = %self.path().display(), "the lock was lost"),
             Err(error) => tracing::warn!(lock = %self.path().display(), %error, "cannot keep the lock fresh"),
         }
     }
 
-    /// Writes down who holds the lock. The lock holds without it, so that a failure only costs time.
+    /// Writes the holder file. The lock is valid without it, so a failure only delays a takeover.
     fn write_holder(&self, handle: &Dir) {
-        let written = handle.stamp().and_then(|stamp| {
-            let text = format!("{}\n{}\n", Owner::this_process(), mark(&stamp));
-            self.dir.replace_with(&self.holder_name, text.as_bytes(), 0o644, Durability::Later)
+        let written = handle.dir_stat().and_then(|stat| {
+            let text = format!("{}\n{}\n", ProcessIdentity::this_process(), identity(&stat));
+            self.dir.replace_with(&self.holder_name, text.as_bytes(), 0o644, Durability::Unsynced)
         });
         if let Err(error) = written {
             tracing::debug!(lock = %self.path().display(), %error, "cannot write down who holds the lock");
         }
     }
 
-    /// The owner that wrote down that it holds this very lock; `None` for anyone else's.
-    fn holder_of(&self, lock: &DirStamp) -> Option<Owner> {
+    /// Returns the process of ours that holds this lock according to the holder file; `None` for other programs.
+    fn holder_of(&self, lock: &DirStat) -> Option<ProcessIdentity> {
         let contents = self.dir.read(&self.holder_name, HOLDER_LIMIT).ok().flatten()?;
         let (owner, of_lock) = str::from_utf8(&contents.bytes).ok()?.trim_end().split_once('\n')?;
-        owner.parse().ok().filter(|_| of_lock == mark(lock))
+        owner.parse().ok().filter(|_| of_lock == identity(lock))
     }
 
-    /// Whether the lock belongs to nobody: its time is old, or its owner is gone.
-    fn is_abandoned(&self, lock: &DirStamp) -> bool {
-        is_stale(lock) || self.holder_of(lock).is_some_and(|owner| owner.is_gone())
+    /// True if the lock is stale or its holder has exited.
+    fn is_abandoned(&self, lock: &DirStat) -> bool {
+        is_stale(lock) || self.holder_of(lock).is_some_and(|owner| owner.has_exited())
     }
 
-    /// Removes an abandoned lock; `false` when someone else is about to, or it is not abandoned.
+    /// Removes an abandoned lock; `false` if another process is doing so, or if it is not abandoned.
     ///
-    /// The lock is first renamed, which only one can do, and looked at again under its new name: it
-    /// may have been replaced by a fresh one since it was found to be abandoned.
-    fn take_over(&self) -> Result<bool, FileError> {
-        // Where the file system cannot lock a directory, the look after the renaming has to do.
-        let turn = self.take_turn();
-        if matches!(turn, Err(Errno::WOULDBLOCK)) {
+    /// The lock is first renamed, which only one process can do, and checked again under its new name: a fresh lock may have
+    /// replaced it since the first check.
+    fn remove_abandoned(&self) -> Result<bool, FileError> {
+        // If the file system cannot lock a directory, only the check after the rename protects.
+        let exclusion = self.lock_takeover();
+        if matches!(exclusion, Err(Errno::WOULDBLOCK)) {
             return Ok(false);
         }
-        let Some(before) = self.stamp()? else { return Ok(true) };
+        let Some(before) = self.stat()? else { return Ok(true) };
         if !self.is_abandoned(&before) {
             return Ok(false);
         }
-        let aside = format!("{}.stale-{:016x}", self.lock_name, fastrand::u64(..));
-        match rustix::fs::renameat(self.dir.as_fd(), &*self.lock_name, self.dir.as_fd(), &*aside) {
+        let renamed = format!("{}.stale-{:016x}", self.lock_name, fastrand::u64(..));
+        match rustix::fs::renameat(self.dir.as_fd(), &*self.lock_name, self.dir.as_fd(), &*renamed) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(true),
-            Err(error) => return Err(self.dir.io("take over", &self.lock_name)(error)),
+            Err(error) => return Err(self.dir.io_error("take over", &self.lock_name)(error)),
         }
-        let is_same = self.dir.subdir_stamp(&aside)?.is_some_and(|after| mark(&after) == mark(&before));
-        if !is_same && self.put_back(&aside) {
+        let is_same =
+            self.dir.subdir_stat(&renamed)?.is_some_and(|after| identity(&after) == identity(&before));
+        if !is_same && self.restore(&renamed) {
             return Ok(false);
         }
-        self.remove_dir(&aside);
+        self.remove_dir(&renamed);
         Ok(true)
     }
 
-    /// Keeps others of us from taking over a lock in this directory for as long as the handle lives.
+    /// Excludes other processes of ours from taking over a lock in this directory while the handle lives.
     ///
-    /// Two that take over at once could each remove the other's fresh lock.
-    fn take_turn(&self) -> Result<OwnedFd, Errno> {
-        // A handle of its own, because those who share one also share its lock.
+    /// Two concurrent takeovers could each remove the other's fresh lock.
+    fn lock_takeover(&self) -> Result<OwnedFd, Errno> {
+        // A separate handle, because clones of one handle share its lock.
         let handle = rustix::fs::openat(self.dir.as_fd(), ".", DIR_FLAGS, Mode::empty())?;
         rustix::fs::flock(&handle, FlockOperation::NonBlockingLockExclusive)?;
         Ok(handle)
     }
 
-    /// Gives a lock its name back, unless that name is taken again or the file system cannot tell.
-    fn put_back(&self, aside: &str) -> bool {
+    /// Restores the name of a lock, unless that name is in use again or the file system cannot rename without replacing.
+    fn restore(&self, renamed: &str) -> bool {
         let dir = self.dir.as_fd();
-        rustix::fs::renameat_with(dir, aside, dir, &*self.lock_name, RenameFlags::NOREPLACE).is_ok()
+        rustix::fs::renameat_with(dir, renamed, dir, &*self.lock_name, RenameFlags::NOREPLACE).is_ok()
     }
 
-    /// Removes a lock that is ours. The holder file goes first, while nobody else can write it.
+    /// Removes our lock. The holder file is removed first, while no other process can write it.
     fn release(&self) {
         if let Err(error) = self.dir.remove(&self.holder_name) {
             tracing::debug!(%error, "cannot remove the name of the lock's holder");
@@ -277,17 +278,16 @@ impl Place {
     }
 }
 
-/// What tells one lock directory from another: its inode number and its time.
+/// Returns the identity of a lock directory: inode number and modification time.
 ///
-/// The number alone would not do, because a new directory often gets the number of the last one
-/// that was removed.
-fn mark(stamp: &DirStamp) -> String {
-    format!("{} {}", stamp.inode, stamp.mtime_ns)
+/// The inode alone is not enough, because a new directory often gets the inode of the last removed one.
+fn identity(stat: &DirStat) -> String {
+    format!("{} {}", stat.inode, stat.mtime_ns)
 }
 
-/// Whether a lock's time is so old that it belongs to nobody. A time yet to come is as good as now.
+/// True if a lock is stale by its age. A time in the future counts as now.
 #[expect(clippy::disallowed_methods, reason = "the age of a lock counts from the clock that set its time")]
-fn is_stale(lock: &DirStamp) -> bool {
+fn is_stale(lock: &DirStat) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let set_at = u128::try_from(lock.mtime_ns).unwrap_or_default();
     set_at + STALE_AFTER.as_nanos() < now.as_nanos()

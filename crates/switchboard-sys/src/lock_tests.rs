@@ -35,13 +35,13 @@ fn foreign_lock(dir: &Dir, age: Duration) {
     set_age(dir, age);
 }
 
-fn lock_stamp(dir: &Dir) -> DirStamp {
-    dir.subdir_stamp(LOCK).expect("examined").expect("the lock is there")
+fn lock_stamp(dir: &Dir) -> DirStat {
+    dir.subdir_stat(LOCK).expect("examined").expect("the lock is there")
 }
 
 /// Writes the holder file that `owner` would have written for the lock as it is now.
 fn write_holder(dir: &Dir, owner: &str) {
-    let text = format!("{owner}\n{}\n", mark(&lock_stamp(dir)));
+    let text = format!("{owner}\n{}\n", identity(&lock_stamp(dir)));
     dir.replace(HOLDER, text.as_bytes(), 0o644).expect("written");
 }
 
@@ -49,7 +49,7 @@ fn write_holder(dir: &Dir, owner: &str) {
 async fn dead_owner() -> String {
     let mut child = Spawn::new("true").spawn().expect("`true` starts");
     child.wait().await.expect("`true` ends");
-    let us = Owner::this_process();
+    let us = ProcessIdentity::this_process();
     format!("{}/{}/1", us.host(), child.pid())
 }
 
@@ -61,7 +61,7 @@ fn assert_busy(result: Result<DirLock, LockError>) -> Option<String> {
 }
 
 #[test]
-fn a_lock_is_an_empty_directory_until_it_is_dropped() {
+fn lock_is_empty_directory_until_dropped() {
     let (temp, dir) = scratch();
     let lock = DirLock::acquire(&dir, NAME, LockOptions::default()).expect("acquired");
     assert!(lock.is_held());
@@ -72,13 +72,13 @@ fn a_lock_is_an_empty_directory_until_it_is_dropped() {
 }
 
 #[test]
-fn a_second_holder_waits_and_learns_who_has_it() {
+fn second_holder_waits_and_learns_holder() {
     let (_temp, dir) = scratch();
     let lock = DirLock::acquire(&dir, NAME, PATIENT).expect("acquired");
     let start = Instant::now();
     let result = DirLock::acquire(&dir, NAME, IMPATIENT);
     assert!(start.elapsed() >= IMPATIENT.wait);
-    assert_eq!(assert_busy(result), Some(Owner::this_process().to_string()));
+    assert_eq!(assert_busy(result), Some(ProcessIdentity::this_process().to_string()));
     drop(lock);
     drop(DirLock::acquire(&dir, NAME, IMPATIENT).expect("acquired"));
 }
@@ -93,7 +93,7 @@ fn locks_on_different_files_are_independent() {
 /// Counts up in a file under the lock, from eight threads at once.
 fn count_to_200(dir: &Dir) {
     let counted = "counter";
-    assert_eq!(dir.create_new(counted, b"0", Durability::Later).expect("created"), Created::Created);
+    assert_eq!(dir.create_new(counted, b"0", Durability::Unsynced).expect("created"), Created::Created);
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -105,7 +105,8 @@ fn count_to_200(dir: &Dir) {
                     let count: u32 = str::from_utf8(&bytes).expect("text").parse().expect("a number");
                     thread::yield_now();
                     let next = (count + 1).to_string();
-                    dir.replace_with(counted, next.as_bytes(), 0o600, Durability::Later).expect("replaced");
+                    dir.replace_with(counted, next.as_bytes(), 0o600, Durability::Unsynced)
+                        .expect("replaced");
                     assert!(lock.is_held());
                 }
             });
@@ -129,7 +130,7 @@ fn eight_threads_exclude_each_other_after_a_stale_lock() {
 }
 
 #[test]
-fn a_stale_lock_is_taken_over() {
+fn stale_lock_is_taken_over() {
     let (_temp, dir) = scratch();
     foreign_lock(&dir, Duration::from_secs(11));
     let lock = DirLock::acquire(&dir, NAME, IMPATIENT).expect("taken over");
@@ -138,7 +139,7 @@ fn a_stale_lock_is_taken_over() {
 }
 
 #[test]
-fn a_fresh_lock_of_another_program_is_left_alone() {
+fn fresh_foreign_lock_is_respected() {
     for age in [Duration::ZERO, Duration::from_secs(8)] {
         let (_temp, dir) = scratch();
         foreign_lock(&dir, age);
@@ -150,7 +151,7 @@ fn a_fresh_lock_of_another_program_is_left_alone() {
 }
 
 #[test]
-fn a_lock_from_the_future_is_fresh() {
+fn lock_from_future_is_fresh() {
     let (_temp, dir) = scratch();
     foreign_lock(&dir, Duration::ZERO);
     let lock = fs::File::open(dir.path().join(LOCK)).expect("the lock opens");
@@ -159,30 +160,30 @@ fn a_lock_from_the_future_is_fresh() {
 }
 
 #[tokio::test]
-async fn the_lock_of_a_dead_owner_is_taken_over_at_once() {
+async fn lock_of_exited_holder_is_taken_over() {
     let (_temp, dir) = scratch();
     foreign_lock(&dir, Duration::from_secs(1));
     write_holder(&dir, &dead_owner().await);
     let lock = DirLock::acquire(&dir, NAME, IMPATIENT).expect("taken over");
-    assert_eq!(lock.place.holder_of(&lock_stamp(&dir)), Some(Owner::this_process()));
+    assert_eq!(lock.lock_path.holder_of(&lock_stamp(&dir)), Some(ProcessIdentity::this_process()));
 }
 
 #[tokio::test]
-async fn the_name_of_a_dead_owner_says_nothing_about_a_later_lock() {
+async fn old_holder_file_does_not_match_new_lock() {
     let (_temp, dir) = scratch();
     foreign_lock(&dir, Duration::from_secs(2));
     write_holder(&dir, &dead_owner().await);
-    // Someone else made the lock anew, perhaps with the same inode number, but not at the same time.
+    // Another process created the lock again, perhaps with the same inode number, but not at the same time.
     set_age(&dir, Duration::from_secs(1));
     assert_eq!(assert_busy(DirLock::acquire(&dir, NAME, IMPATIENT)), None);
 }
 
 #[test]
-fn an_unreadable_holder_file_says_nothing() {
+fn unreadable_holder_file_is_ignored() {
     let (_temp, dir) = scratch();
     foreign_lock(&dir, Duration::ZERO);
-    let mark = mark(&lock_stamp(&dir));
-    let texts = [String::new(), "\n".to_owned(), format!("no owner\n{mark}\n"), "x".repeat(5000)];
+    let identity = identity(&lock_stamp(&dir));
+    let texts = [String::new(), "\n".to_owned(), format!("no owner\n{identity}\n"), "x".repeat(5000)];
     for text in texts {
         dir.replace(HOLDER, text.as_bytes(), 0o644).expect("written");
         assert_eq!(assert_busy(DirLock::acquire(&dir, NAME, IMPATIENT)), None);
@@ -195,7 +196,7 @@ fn an_unreadable_holder_file_says_nothing() {
 }
 
 #[test]
-fn a_held_lock_is_kept_fresh_together_with_its_holder_file() {
+fn held_lock_and_holder_file_are_refreshed() {
     let (_temp, dir) = scratch();
     let options = LockOptions { refresh: Duration::from_millis(5), ..PATIENT };
     let lock = DirLock::acquire(&dir, NAME, options).expect("acquired");
@@ -204,7 +205,7 @@ fn a_held_lock_is_kept_fresh_together_with_its_holder_file() {
     let start = Instant::now();
     loop {
         let now = lock_stamp(&dir);
-        if now.mtime_ns > aged.mtime_ns && lock.place.holder_of(&now).is_some() {
+        if now.mtime_ns > aged.mtime_ns && lock.lock_path.holder_of(&now).is_some() {
             break;
         }
         assert!(start.elapsed() < Duration::from_mins(1), "the lock was not refreshed");
@@ -214,7 +215,7 @@ fn a_held_lock_is_kept_fresh_together_with_its_holder_file() {
 }
 
 #[test]
-fn a_lock_that_was_lost_is_not_removed_from_its_new_holder() {
+fn lost_lock_is_not_removed() {
     let (temp, dir) = scratch();
     let lost = DirLock::acquire(&dir, NAME, PATIENT).expect("acquired");
     fs::remove_dir(temp.path().join(LOCK)).expect("removed");
@@ -227,41 +228,41 @@ fn a_lock_that_was_lost_is_not_removed_from_its_new_holder() {
 }
 
 #[test]
-fn a_lock_that_came_back_to_life_is_not_taken_over() {
+fn refreshed_lock_is_not_taken_over() {
     let (_temp, dir) = scratch();
     foreign_lock(&dir, Duration::from_secs(11));
-    let place = Place::new(dir.clone(), NAME);
-    assert!(place.is_abandoned(&lock_stamp(&dir)));
+    let lock_path = LockPath::new(dir.clone(), NAME);
+    assert!(lock_path.is_abandoned(&lock_stamp(&dir)));
     set_age(&dir, Duration::ZERO);
-    assert!(!place.take_over().expect("answered"));
+    assert!(!lock_path.remove_abandoned().expect("answered"));
     assert_eq!(dir.names().expect("listed"), [LOCK]);
 }
 
 #[test]
-fn a_lock_is_put_back_only_where_none_is() {
+fn lock_is_restored_only_if_free() {
     let (temp, dir) = scratch();
-    let place = Place::new(dir.clone(), NAME);
+    let lock_path = LockPath::new(dir.clone(), NAME);
     fs::create_dir(temp.path().join("aside")).expect("made");
-    assert!(place.put_back("aside"));
+    assert!(lock_path.restore("aside"));
     fs::create_dir(temp.path().join("aside")).expect("made");
-    assert!(!place.put_back("aside"));
+    assert!(!lock_path.restore("aside"));
     assert_eq!(dir.names().expect("listed"), ["aside", LOCK]);
 }
 
 #[test]
-fn one_takes_over_at_a_time() {
+fn only_one_process_takes_over() {
     let (_temp, dir) = scratch();
-    let place = Place::new(dir.clone(), NAME);
+    let lock_path = LockPath::new(dir.clone(), NAME);
     foreign_lock(&dir, Duration::from_secs(11));
-    let turn = place.take_turn().expect("nobody else");
-    assert!(!place.take_over().expect("answered"));
+    let turn = lock_path.lock_takeover().expect("nobody else");
+    assert!(!lock_path.remove_abandoned().expect("answered"));
     drop(turn);
-    assert!(place.take_over().expect("answered"));
+    assert!(lock_path.remove_abandoned().expect("answered"));
     assert_eq!(dir.names().expect("listed"), [""; 0]);
 }
 
 #[test]
-fn what_is_not_a_directory_is_no_lock() {
+fn non_directory_is_no_lock() {
     let (temp, dir) = scratch();
     fs::write(temp.path().join(LOCK), "").expect("written");
     let error = DirLock::acquire(&dir, NAME, IMPATIENT).expect_err("refused");
@@ -271,7 +272,7 @@ fn what_is_not_a_directory_is_no_lock() {
 }
 
 #[test]
-fn a_busy_lock_is_told_in_words() {
+fn busy_lock_error_names_holder() {
     let error = |holder: Option<&str>| LockError::Busy {
         path: "/w/state.json.lock".into(),
         waited: Duration::from_millis(15_020),

@@ -1,7 +1,7 @@
-//! What only the operating system can say about processes, hosts and file systems.
+//! Platform-specific queries about processes, hosts and file systems.
 //!
-//! Everything that differs between Linux and the other systems is in here. Where a system has no
-//! answer, the functions give the one that makes their callers more careful, never less.
+//! All code that differs between Linux and other systems is here. Where a system has no answer, a function returns the one
+//! that makes its callers more careful, never less.
 
 mod connections;
 mod processes;
@@ -25,20 +25,19 @@ pub use self::processes::{
     process_environment, process_variable, processes_of_program, shares_stdin, signal_process,
 };
 
-/// The mark of a process's start, which tells it from a later process with the same pid.
+/// Start of a process, which distinguishes it from a later process with the same pid.
 ///
-/// The text is opaque. An empty one says that the process runs but that the system does not tell
-/// when it began.
+/// The text is opaque. An empty one means that the process runs but the system does not report when it started.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProcessStart(String);
 
 impl ProcessStart {
-    /// Takes back a mark that was written down with `Display`.
+    /// Restores a value that was written with `Display`.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Whether both marks can be of the same process. An unknown start may be any start.
+    /// True if both can belong to the same process. An unknown start equals any start.
     pub fn may_equal(&self, other: &Self) -> bool {
         self.0.is_empty() || other.0.is_empty() || self.0 == other.0
     }
@@ -50,54 +49,53 @@ impl fmt::Display for ProcessStart {
     }
 }
 
-/// The start mark of the process with this pid; `None` when no such process runs.
+/// Returns the start of the process with this pid; `None` if no such process runs.
 ///
-/// On Linux a process that has ended but was not yet collected by its parent does not count as
-/// running: it holds nothing any more, however long its parent sleeps.
+/// On Linux a zombie, which has exited but was not reaped by its parent, does not count as running: it holds nothing,
+/// however long its parent sleeps.
 pub fn process_started(pid: u32) -> Option<ProcessStart> {
     match os::process_stat(pid) {
         Some(os::ProcessStat::Running(mark)) => Some(ProcessStart(mark)),
         Some(os::ProcessStat::Ended) => None,
-        // Not readable is not the same as gone: /proc may be mounted with `hidepid`, or not at all.
+        // Unreadable does not mean exited: /proc may be mounted with `hidepid`, or not at all.
         None => process_exists(pid).then(|| ProcessStart(String::new())),
     }
 }
 
-/// True if a signal or a debugger has stopped the process; `None` where the system does not tell.
+/// True if a signal or a debugger has stopped the process; `None` if the system does not report it.
 pub fn is_process_stopped(pid: u32) -> Option<bool> {
     os::is_process_stopped(pid)
 }
 
-/// Makes this process a subreaper: a descendant that loses its parent becomes its child. False where the system has none.
+/// Makes this process a subreaper, which adopts orphaned descendants; false if the system has no subreapers.
 pub fn become_subreaper() -> bool {
     os::become_subreaper()
 }
 
-/// Names this process in listings such as that of `ps`.
+/// Sets the name of this process in listings such as `ps`.
 pub fn set_process_name(name: &CStr) {
     os::set_process_name(name);
 }
 
-/// This program's file, which stays the same also when another version takes its place.
+/// Returns the path of the running program, which stays valid when the file is replaced by another version.
 pub fn own_program() -> io::Result<PathBuf> {
     os::own_program()
 }
 
-/// When the process with this pid began, by the machine's clock; `None` when no such process runs or the
-/// system does not tell.
+/// Returns the start time of a process by the system clock; `None` if no such process runs or the system does not report
+/// it.
 pub fn process_start_time(pid: u32) -> Option<Timestamp> {
     os::process_start_time(pid)
 }
 
-/// The processes that were started with this variable, written `NAME=value`; none where the system does not tell.
+/// Finds the processes that were started with this variable, written `NAME=value`; none if the system does not report it.
 ///
-/// Only processes whose environment we may read are found: those of our own user.
+/// Only processes of our own user are found, because others' environments are unreadable.
 pub fn processes_with_variable(variable: &str) -> Vec<u32> {
     os::processes_with_variable(variable)
 }
 
-/// True if a process in the foreground of this process's terminal waits for a line of it; `None` where the system
-/// does not tell.
+/// True if a foreground process of this process's terminal waits for input; `None` if the system does not report it.
 pub fn awaits_line(pid: u32) -> Option<bool> {
     os::awaits_line(pid)
 }
@@ -113,116 +111,115 @@ pub fn open_terminal(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The id that the kernel drew when it booted; `None` where the system has none.
+/// Returns the random id of this boot; `None` if the system has none.
 pub fn boot_id() -> Option<String> {
     os::boot_id()
 }
 
-/// The id that this machine was given when it was installed; `None` where the system has none.
+/// Returns the id of this machine's installation; `None` if the system has none.
 pub fn machine_id() -> Option<&'static str> {
     static ID: LazyLock<Option<String>> = LazyLock::new(os::machine_id);
     ID.as_deref()
 }
 
-/// Whether a file in this directory keeps its inode number when the file system is mounted again.
+/// True if files in this directory keep their inode numbers across mounts.
 pub fn has_stable_inodes(dir: &Path) -> bool {
     os::has_stable_inodes(dir)
 }
 
-/// Whether this process was started so that the end of its terminal does not end it, as `nohup` does. Where the
-/// system does not tell, it may have been.
-pub fn outlives_its_terminal() -> bool {
+/// True if this process ignores SIGHUP, as under `nohup`, so that it survives its terminal. True also if the system does
+/// not report it.
+pub fn ignores_hangup() -> bool {
     os::ignored_signals().is_none_or(|ignored| ignored & 1 == 1)
 }
 
-/// The name of this machine as its kernel knows it.
+/// Returns the host name of this machine.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The number of the pid namespace that this process lives in, when it is not the machine's own.
+/// Returns the number of this process's pid namespace, unless it is the machine's initial one.
 ///
-/// Sandboxes and containers often share the machine's name and files, but count processes on their
-/// own: there a pid says nothing about a process outside.
+/// Sandboxes and containers often share the machine's name and files, but have their own pids, which are not valid
+/// outside.
 pub fn pid_namespace() -> Option<u64> {
     os::pid_namespace()
 }
 
-/// Raises the number of files this process may have open to what the system lets it have, at most `most`.
-/// Every connection is one; the usual 1,024, or 256 on macOS, would turn clients away.
-pub fn allow_open_files(most: u64) {
+/// Raises the limit of open files of this process to the allowed maximum, at most `most`. Every connection needs one; the
+/// default of 1,024, or 256 on macOS, would turn clients away.
+pub fn raise_file_limit(most: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = maximum.map_or(most, |maximum| maximum.min(most));
     if current.is_some_and(|current| current < wanted) {
-        // Where the system says no, what it allows has to do.
+        // On failure the current limit stays in force.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     }
 }
 
-/// The number of files this process may have open; `None` where there is no limit.
+/// Returns the limit of open files of this process; `None` if there is none.
 pub fn open_file_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// The file descriptors of a process.
+/// File descriptor usage of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFiles {
-    /// How many of those within the limit are in use.
+    /// Number of descriptors in use within the limit.
     pub used: u64,
     /// The limit in force.
     pub limit: u64,
 }
 
-/// The file descriptors of a process; `None` where they cannot be seen.
+/// Returns the file descriptor usage of a process; `None` if it cannot be read.
 pub fn open_files(pid: u32) -> Option<OpenFiles> {
     os::open_files(pid)
 }
 
-/// What a file system is to those who wait for changes on it.
+/// Kind of a file system, as far as it matters for watching changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filesystem {
-    /// Only this machine changes it, so every change can be reported.
+    /// Local: only this machine changes it, so every change can be reported.
     Local,
-    /// Other machines, or a daemon, can change it unseen.
+    /// Network: other machines or a daemon can change it without events.
     Network,
-    /// Nothing is known of it, or the system does not tell.
+    /// Unknown to us, or not reported by the system.
     Unknown,
 }
 
-/// The kind of file system that a directory is on.
+/// Returns the kind of file system of a directory.
 pub fn filesystem(dir: &Path) -> Filesystem {
     os::filesystem(dir)
 }
 
-/// Whether this directory is on a file system that other machines, or a daemon, can change unseen.
+/// True if this directory is on a network file system, which other machines or a daemon can change without events.
 ///
-/// Such file systems do not report every change, so a caller that watches them has to look as well.
-/// Where the system cannot say, the answer is `false`.
+/// Such file systems do not report every change, so a watcher has to poll as well. False if the kind is unknown.
 pub fn is_network_filesystem(dir: &Path) -> bool {
     filesystem(dir) == Filesystem::Network
 }
 
-/// A new file in this directory that has no name yet and disappears with its handle; `None` where the system, or the file
-/// system, has no such files or makes none now.
+/// Creates an unnamed file in this directory, which is removed with its handle; `None` if the system or the file system
+/// does not support that, or fails.
 ///
-/// Nobody sees it before it has its name, and nothing is left of it when its writer is killed.
+/// No other process sees it before it is linked, and nothing remains of it if its writer is killed.
 pub(crate) fn unnamed_file(dir: BorrowedFd<'_>) -> Option<File> {
     os::unnamed_file(dir)
 }
 
-/// Gives a file that has no name one that was free. What the error means for the name is for the caller to find out
-/// another way, unless it is that the name is taken.
-pub(crate) fn give_name(file: &File, dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {
-    os::give_name(file, dir, name)
+/// Links an unnamed file to an unused name. Only the error for a name in use is reliable; the caller has to find out the
+/// reason of any other one in a different way.
+pub(crate) fn link_unnamed(file: &File, dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {
+    os::link_unnamed(file, dir, name)
 }
 
-/// Whether this is what the system calls a file that has no name, in the events of its directory.
+/// True if the system uses this name for an unnamed file in the events of its directory.
 pub(crate) fn is_unnamed(name: &str) -> bool {
     os::is_unnamed(name)
 }
 
-/// Whether a signal could be addressed to this pid, be it one that we may not send.
+/// True if a process with this pid exists, even if we may not signal it.
 fn process_exists(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
     match rustix::process::test_kill_process(pid) {
@@ -282,7 +279,7 @@ mod os {
         0x4D44,
     ];
 
-    /// The local ones that make inode numbers up at each mount: exFAT and FAT; NTFS3 may reuse them.
+    /// Local file systems that assign inode numbers at each mount: exFAT and FAT; NTFS3 may reuse them.
     const UNSTABLE_MAGICS: [i128; 3] = [0x7366_746E, 0x2011_BAB0, 0x4D44];
 
     /// The pid namespace of the machine itself: `PROC_PID_INIT_INO`, a constant of the kernel.
@@ -300,8 +297,8 @@ mod os {
 
     /// Reads `/proc/<pid>/stat`, proc_pid_stat(5).
     ///
-    /// The program's name stands in parentheses as the second field and may itself hold spaces and
-    /// parentheses, so counting starts after the last one.
+    /// The second field is the program's name in parentheses, which may itself contain spaces and parentheses, so fields are
+    /// counted after the last one.
     pub(super) fn parse_stat(stat: &str) -> Option<ProcessStat> {
         let (_, after_name) = stat.rsplit_once(')')?;
         let mut fields = after_name.split_ascii_whitespace();
@@ -340,17 +337,17 @@ mod os {
     }
 
     pub(super) fn set_process_name(name: &CStr) {
-        // A name is a comfort.
+        // The name is only cosmetic.
         let _ = rustix::thread::set_name(name);
     }
 
-    /// The kernel's link to the file that runs, also when that has lost its name.
+    /// The kernel's link to the running file, valid even after that was deleted.
     #[expect(clippy::unnecessary_wraps, reason = "other systems may not tell")]
     pub(super) fn own_program() -> io::Result<PathBuf> {
         Ok(PathBuf::from("/proc/self/exe"))
     }
 
-    /// Functions of the kernel in which a process waits for a terminal's input, proc_pid_wchan(5).
+    /// Kernel functions in which a process waits for terminal input, proc_pid_wchan(5).
     const TERMINAL_READS: [&str; 2] = ["wait_woken", "n_tty_read"];
 
     pub(super) fn awaits_line(pid: u32) -> Option<bool> {
@@ -367,7 +364,7 @@ mod os {
             }
             match fs::read_to_string(format!("/proc/{pid}/wchan")).as_deref() {
                 Ok(waits) if TERMINAL_READS.contains(&waits) => return Some(true),
-                // The kernel does not tell, or not us.
+                // The kernel does not report it, or not to us.
                 Ok("" | "0") | Err(_) => is_told = false,
                 Ok(_) => {}
             }
@@ -409,7 +406,7 @@ mod os {
         stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
     }
 
-    /// The moment so many ticks after the machine booted.
+    /// Returns the time at this number of clock ticks after boot.
     pub(super) fn start_time(booted: i64, ticks: u64, per_second: u64) -> Option<Timestamp> {
         let millis = i64::try_from(ticks.checked_mul(1000)?.checked_div(per_second)?).ok()?;
         Timestamp::from_millisecond(booted.checked_mul(1000)?.checked_add(millis)?).ok()
@@ -421,13 +418,13 @@ mod os {
         rustix::fs::openat(dir, ".", flags, Mode::RUSR | Mode::WUSR).ok().map(File::from)
     }
 
-    pub(super) fn give_name(file: &File, dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {
-        // By its place in /proc: with the handle itself only root may do it.
+    pub(super) fn link_unnamed(file: &File, dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {
+        // Through its path in /proc: only root may link the handle itself.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         rustix::fs::linkat(rustix::fs::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)
     }
 
-    /// The kernel calls it by the number of its inode.
+    /// The kernel names it by its inode number: `#123`.
     pub(super) fn is_unnamed(name: &str) -> bool {
         name.strip_prefix('#')
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
@@ -443,7 +440,7 @@ mod os {
         let limit = parse_file_limit(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)?;
         let numbers = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.filter_map(|entry| {
             let number: u64 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            // A limit that was lowered closes nothing; it counts for new descriptors alone.
+            // Lowering the limit closes no descriptors; it applies only to new ones.
             (number < limit).then_some(number)
         });
         Some(super::OpenFiles { used: numbers.count() as u64, limit })
@@ -549,7 +546,7 @@ mod os {
         None
     }
 
-    pub(super) fn give_name(_file: &File, _dir: BorrowedFd<'_>, _name: &str) -> rustix::io::Result<()> {
+    pub(super) fn link_unnamed(_file: &File, _dir: BorrowedFd<'_>, _name: &str) -> rustix::io::Result<()> {
         Err(rustix::io::Errno::NOSYS)
     }
 

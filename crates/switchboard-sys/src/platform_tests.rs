@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn this_process_runs_and_keeps_its_start_mark() {
+fn process_start_is_constant() {
     let first = process_started(std::process::id()).expect("this process runs");
     let second = process_started(std::process::id()).expect("this process still runs");
     assert_eq!(first, second);
@@ -9,7 +9,7 @@ fn this_process_runs_and_keeps_its_start_mark() {
 }
 
 #[test]
-fn pids_that_cannot_exist_are_not_running() {
+fn impossible_pids_are_not_running() {
     assert_eq!(process_started(0), None);
     assert_eq!(process_started(u32::MAX), None);
     // Beyond the highest `pid_max` of Linux (2^22) and macOS (99998).
@@ -17,7 +17,7 @@ fn pids_that_cannot_exist_are_not_running() {
 }
 
 #[test]
-fn an_unknown_start_may_be_any_start() {
+fn unknown_start_equals_any_start() {
     let unknown = ProcessStart::from_text("");
     let known = ProcessStart::from_text("4711");
     assert!(unknown.may_equal(&known));
@@ -26,13 +26,13 @@ fn an_unknown_start_may_be_any_start() {
 }
 
 #[test]
-fn the_machine_has_a_name() {
+fn machine_has_host_name() {
     assert!(!host_name().is_empty());
     assert_eq!(host_name(), host_name());
 }
 
 #[test]
-fn a_missing_directory_is_on_no_network() {
+fn missing_directory_is_not_network() {
     assert!(!is_network_filesystem(Path::new("/no/such/directory")));
 }
 
@@ -45,7 +45,7 @@ mod linux {
     use super::*;
 
     #[test]
-    fn a_process_began_so_many_ticks_after_the_boot() {
+    fn start_time_counts_ticks_since_boot() {
         assert_eq!(parse_boot_time("cpu  1 2 3\nbtime 1763000000\nprocesses 7\n"), Some(1_763_000_000));
         assert_eq!(parse_boot_time("cpu  1 2 3\n"), None);
         let began = Timestamp::from_millisecond(1_763_000_012_340).unwrap();
@@ -55,7 +55,7 @@ mod linux {
     }
 
     #[test]
-    fn open_files_are_counted_below_the_limit() {
+    fn open_files_are_counted_below_limit() {
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 4096                 files\n";
         assert_eq!(parse_file_limit(limits), Some(1024));
         assert_eq!(parse_file_limit("Max open files  unlimited  unlimited  files\n"), None);
@@ -65,7 +65,7 @@ mod linux {
     }
 
     #[test]
-    fn this_process_began_before_now_and_the_dead_never_did() {
+    fn start_time_is_known_for_running_processes() {
         let began = process_start_time(std::process::id()).expect("this process runs");
         let now = crate::clock::Clock::system().now();
         // The kernel tells the time of its boot in whole seconds.
@@ -74,7 +74,7 @@ mod linux {
     }
 
     #[test]
-    fn the_stat_line_is_read_after_the_last_parenthesis() {
+    fn stat_is_parsed_after_last_parenthesis() {
         let fields = "1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2000";
         let stat = format!("42 (a) S (b)) S {fields}");
         assert_eq!(parse_stat(&stat), Some(ProcessStat::Running("987654".to_owned())));
@@ -83,7 +83,7 @@ mod linux {
     }
 
     #[test]
-    fn a_short_or_foreign_stat_line_says_nothing() {
+    fn malformed_stat_is_rejected() {
         for stat in ["", "42", "42 (sh)", "42 (sh) S", "42 (sh) S 1 2 3"] {
             assert_eq!(parse_stat(stat), None, "{stat:?}");
         }
@@ -99,26 +99,26 @@ mod linux {
     }
 
     #[test]
-    fn a_namespace_link_is_a_number_in_brackets() {
+    fn namespace_link_has_number_in_brackets() {
         assert_eq!(parse_namespace("pid:[4026531836]"), Some(4_026_531_836));
         assert_eq!(parse_namespace("net:[4026531836]"), None);
         assert_eq!(parse_namespace("pid:[]"), None);
     }
 
     #[test]
-    fn the_boot_id_is_the_same_for_all() {
+    fn boot_id_is_constant() {
         let id = boot_id().expect("Linux has a boot id");
         assert_eq!(id.len(), 36);
         assert_eq!(boot_id(), Some(id));
     }
 
     #[test]
-    fn proc_is_no_network_filesystem() {
+    fn proc_is_not_network_filesystem() {
         assert!(!is_network_filesystem(Path::new("/proc")));
     }
 
     #[test]
-    fn c4_mounts_of_other_machines_are_told_from_disks_and_from_what_nobody_knows() {
+    fn filesystem_magic_distinguishes_network_local_unknown() {
         for (name, magic) in
             [("nfs", 0x6969), ("9p", 0x0102_1997), ("fuse", 0x6573_5546), ("smb2", 0xFE53_4D42)]
         {
@@ -131,12 +131,12 @@ mod linux {
 }
 
 #[test]
-fn open_files_are_raised_and_never_lowered() {
+fn file_limit_is_raised_never_lowered() {
     use rustix::process::{Resource, getrlimit};
     let before = getrlimit(Resource::Nofile);
-    allow_open_files(1);
+    raise_file_limit(1);
     assert_eq!(getrlimit(Resource::Nofile).current, before.current);
-    allow_open_files(u64::MAX);
+    raise_file_limit(u64::MAX);
     let after = getrlimit(Resource::Nofile);
     assert!(after.maximum.is_none() || after.current == after.maximum, "{after:?}");
 }

@@ -1,8 +1,8 @@
-//! The one place where other programs are started.
+//! Child processes: the only place where other programs are started.
 //!
-//! A program gets a small, known environment and a process group of its own, and the whole group
-//! ends with its [`Child`]. One that runs for a door is started below a reaper: then all that descends from it ends
-//! with it, also what has left the group, and also when this process is killed.
+//! A program gets a small, known environment and its own process group, and the whole group is killed with its [`Child`].
+//! A program that runs for a door is started below a reaper: then all of its descendants are killed with it, including
+//! those that left the group, and even if this process is killed.
 
 mod program;
 mod reaped;
@@ -19,16 +19,15 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
-pub use self::program::{ProgramProblem, check_program};
+pub use self::program::{ProgramError, check_program};
 use self::reaped::Reaped;
-use crate::guard::Guard;
 use crate::lineage::{Launch, LaunchKind};
-use crate::reaper::wire::Request;
+use crate::reaper::{ReaperClient, Request};
 
-/// The variables that every program is given, when they are set. A trailing `*` stands for any rest.
+/// Variables that every program inherits. A trailing `*` matches any suffix.
 ///
-/// They say where and for whom a program runs, and by which proxy and certificates it reaches others.
-/// Keys and tokens are not among them: a program gets the ones it needs by name.
+/// They describe the user, the locale, and the proxy and certificates for network access. Keys and tokens are not among
+/// them: a program gets the ones that it needs by name.
 pub const ENV_ALLOWED: &[&str] = &[
     "PATH",
     "HOME",
@@ -59,22 +58,22 @@ pub const ENV_ALLOWED: &[&str] = &[
     "PIP_CERT",
 ];
 
-/// Where the system looks for programs if `PATH` is not set.
+/// Search path for programs if `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Those of [`ENV_ALLOWED`] that hold an address, which may have a password in it.
+/// Variables of [`ENV_ALLOWED`] with a proxy URL, which may contain a password.
 pub const PROXY_VARIABLES: [&str; 6] =
     ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
-/// How often a group is looked at that has lost its leader.
+/// Poll interval for a process group whose leader has exited.
 ///
-/// Nobody is told when a process ends that is not a child of its own, so this is found by looking.
+/// A process is notified only of the exit of its own children, so other processes have to be polled.
 const GROUP_POLL: Duration = Duration::from_millis(10);
 
-/// A program about to be started.
+/// Builder for starting a program.
 ///
-/// Its three streams lead nowhere unless set otherwise: our own stdout may belong to a protocol and
-/// must never be written to by someone else.
+/// Its three standard streams are null unless set otherwise: our own stdout may carry a protocol that no other program
+/// may write to.
 #[derive(Debug)]
 #[must_use = "nothing is started before `spawn`"]
 pub struct Spawn {
@@ -89,7 +88,7 @@ pub struct Spawn {
     stderr: Stdio,
 }
 
-/// A program that could not be started.
+/// Error of starting a program.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start `{}`{}", .program.display(), in_directory(.cwd.as_ref()))]
 pub struct SpawnError {
@@ -99,14 +98,14 @@ pub struct SpawnError {
 }
 
 impl SpawnError {
-    /// What the system said.
-    pub fn into_cause(self) -> io::Error {
+    /// Returns the error of the system.
+    pub fn into_io_error(self) -> io::Error {
         self.source
     }
 }
 
 impl Spawn {
-    /// Prepares to start a program, which is looked for in `PATH` unless it is a path.
+    /// Creates a builder for a program, which is searched in `PATH` unless it is a path.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -121,7 +120,7 @@ impl Spawn {
         }
     }
 
-    /// Sets the name that the program sees as its own, instead of the one by which it is found.
+    /// Sets `argv[0]` of the program.
     pub(crate) fn name(mut self, name: impl Into<OsString>) -> Self {
         self.name = Some(name.into());
         self
@@ -133,43 +132,43 @@ impl Spawn {
         self
     }
 
-    /// Sets the directory that the program starts in; otherwise it is ours.
+    /// Sets the working directory; the default is ours.
     pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
         self.cwd = Some(dir.into());
         self
     }
 
-    /// Passes more of our own variables on, by name or as `PREFIX_*`, beside [`ENV_ALLOWED`].
+    /// Lets the program inherit more of our variables, by name or as `PREFIX_*`, in addition to [`ENV_ALLOWED`].
     pub fn env_allow(mut self, names: &[&str]) -> Self {
         self.env_allowed.extend(names.iter().map(|&name| name.to_owned()));
         self
     }
 
-    /// Sets a variable of the program, whatever ours is.
+    /// Sets a variable of the program, regardless of ours.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// Starts the program for an agent: its environment names the agent and this process as its launcher.
+    /// Marks the program as an agent's: its environment names the agent, and this process as its launcher.
     pub fn for_agent(self, kind: LaunchKind, agent: &str) -> Self {
         let variables = Launch::by_this_process(kind, agent).variables();
         variables.into_iter().fold(self, |spawn, (name, value)| spawn.env(name, value))
     }
 
-    /// Sets where the program reads from.
+    /// Sets the stdin of the program.
     pub fn stdin(mut self, stdin: Stdio) -> Self {
         self.stdin = stdin;
         self
     }
 
-    /// Sets where the program writes to.
+    /// Sets the stdout of the program.
     pub fn stdout(mut self, stdout: Stdio) -> Self {
         self.stdout = stdout;
         self
     }
 
-    /// Sets where the program complains to.
+    /// Sets the stderr of the program.
     pub fn stderr(mut self, stderr: Stdio) -> Self {
         self.stderr = stderr;
         self
@@ -193,9 +192,9 @@ impl Spawn {
         started.map_err(|source| SpawnError { program, cwd, source })
     }
 
-    /// Starts the program with all three streams piped; below a reaper, where there are reapers.
-    pub async fn start(self, guard: Option<&Guard>) -> Result<Child, SpawnError> {
-        let Some(guard) = guard else {
+    /// Starts the program with all three streams piped; below a reaper if there is a client for one.
+    pub async fn start(self, reaper: Option<&ReaperClient>) -> Result<Child, SpawnError> {
+        let Some(reaper) = reaper else {
             return self.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         };
         let env = self.environment();
@@ -206,31 +205,31 @@ impl Spawn {
                 None => std::env::current_dir()?,
             };
             let request = Request { program: program.clone(), cwd: std::path::absolute(here)?, args, env };
-            let (started, pipes) = guard.start(&request).await?;
+            let (started, pipes) = reaper.start(&request).await?;
             Reaped::new(started, Some(pipes))
         };
         let started = started.await.map(|reaped| Child(Process::Reaped(reaped)));
         started.map_err(|source| SpawnError { program, cwd, source })
     }
 
-    /// Starts the person's own program in this terminal, as the leader of a session, below a reaper. It gets the
-    /// person's own environment.
+    /// Starts a program in the person's terminal, as the leader of a session, below a reaper. It inherits the complete
+    /// environment.
     pub async fn start_in_terminal(
         self,
         terminal: BorrowedFd<'_>,
-        guard: &Guard,
+        reaper: &ReaperClient,
     ) -> Result<Child, SpawnError> {
         let env = std::env::vars_os().chain(self.env.iter().cloned()).collect();
         let Self { program, args, .. } = self;
         let started = async {
             let request = Request { program: program.clone(), cwd: std::env::current_dir()?, args, env };
-            Reaped::new(guard.start_in_terminal(&request, terminal).await?, None)
+            Reaped::new(reaper.start_in_terminal(&request, terminal).await?, None)
         };
         let started = started.await.map(|reaped| Child(Process::Reaped(reaped)));
         started.map_err(|source| SpawnError { program, cwd: None, source })
     }
 
-    /// The program's whole environment. Of two values of a variable the last counts.
+    /// Returns the program's complete environment. Of two values of a variable the last one counts.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let is_passed = |name: &OsStr| is_allowed(name, ENV_ALLOWED) || is_allowed(name, &self.env_allowed);
         let inherited = std::env::vars_os().filter(|(name, _)| is_passed(name));
@@ -238,10 +237,9 @@ impl Spawn {
     }
 }
 
-/// A started program with everything that it started: below a reaper all that descends from it, otherwise what is in
-/// its process group.
+/// A running program with its descendants: all of them below a reaper, otherwise those in its process group.
 ///
-/// Dropping it kills all of that at once. [`stop`](Self::stop) is the polite way.
+/// Dropping it kills them at once; [`stop`](Self::stop) is the graceful shutdown.
 #[derive(Debug)]
 pub struct Child(Process);
 
@@ -256,13 +254,13 @@ enum Process {
 struct Leader {
     inner: Box<dyn ChildWrapper>,
     group: Pid,
-    /// Set once the group has been killed or found empty: from then on the system may give its
-    /// number to strangers, so that no signal may be sent to it any more.
+    /// Set once the group was killed or found empty: from then on the system may reuse its number, so that no signal may be
+    /// sent to it any more.
     is_over: bool,
 }
 
 impl Child {
-    /// The id of the program's process, which is also the id of its group.
+    /// Returns the pid of the program, which is also the id of its process group.
     pub fn pid(&self) -> u32 {
         let pid = match &self.0 {
             Process::Leader(leader) => leader.group,
@@ -271,35 +269,35 @@ impl Child {
         pid.as_raw_pid().unsigned_abs()
     }
 
-    /// Hands out the writing end of the program's stdin, once, when it is piped.
+    /// Returns the writing end of the program's stdin, once, if it is piped.
     ///
-    /// Whoever takes it also closes it: [`stop`](Self::stop) can then only close its own part.
-    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+    /// The caller has to close it: [`stop`](Self::stop) can then no longer do so.
+    pub fn stdin_writer(&mut self) -> Option<ChildStdin> {
         match &mut self.0 {
             Process::Leader(leader) => leader.inner.stdin().take(),
             Process::Reaped(reaped) => reaped.stdin.take(),
         }
     }
 
-    /// Hands out the reading end of the program's stdout, once, when it is piped.
-    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+    /// Returns the reading end of the program's stdout, once, if it is piped.
+    pub fn stdout_reader(&mut self) -> Option<ChildStdout> {
         match &mut self.0 {
             Process::Leader(leader) => leader.inner.stdout().take(),
             Process::Reaped(reaped) => reaped.stdout.take(),
         }
     }
 
-    /// Hands out the reading end of the program's stderr, once, when it is piped.
-    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+    /// Returns the reading end of the program's stderr, once, if it is piped.
+    pub fn stderr_reader(&mut self) -> Option<ChildStderr> {
         match &mut self.0 {
             Process::Leader(leader) => leader.inner.stderr().take(),
             Process::Reaped(reaped) => reaped.stderr.take(),
         }
     }
 
-    /// Waits until the program ends, then kills what it left behind.
+    /// Waits until the program exits, then kills its remaining descendants.
     ///
-    /// Closes stdin first, unless it was taken. Can be cancelled and called again.
+    /// Closes stdin first, unless [`stdin_writer`](Self::stdin_writer) returned it. Cancel-safe.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         match &mut self.0 {
             Process::Leader(leader) => leader.wait().await,
@@ -307,29 +305,28 @@ impl Child {
         }
     }
 
-    /// Waits until the program ends, and lets go on what it left behind; without a reaper only where it ended well.
+    /// Waits until the program exits, and lets its descendants continue; without a reaper only if it succeeded.
     ///
-    /// For programs whose work it is to leave something behind, such as those that hold a clipboard, and for a person's
-    /// own.
-    pub async fn wait_and_leave(&mut self) -> io::Result<ExitStatus> {
+    /// For programs that start background processes on purpose, such as clipboard owners, and for programs in the person's
+    /// terminal.
+    pub async fn wait_and_detach(&mut self) -> io::Result<ExitStatus> {
         match &mut self.0 {
-            Process::Leader(leader) => leader.wait_and_leave().await,
-            Process::Reaped(reaped) => reaped.wait_and_leave().await,
+            Process::Leader(leader) => leader.wait_and_detach().await,
+            Process::Reaped(reaped) => reaped.wait_and_detach().await,
         }
     }
 
-    /// Lets the program go on by itself.
-    pub(crate) fn leave(mut self) {
+    /// Lets the program continue without this value.
+    pub(crate) fn detach(mut self) {
         if let Process::Leader(leader) = &mut self.0 {
             leader.is_over = true;
         }
     }
 
-    /// Asks the program and all that it started to end, more firmly each time, and returns when they have.
+    /// Shuts down the program and its descendants gracefully, and returns when they have exited.
     ///
-    /// First stdin is closed, which is how a server on pipes is told to stop; after `grace` follows
-    /// SIGTERM, and after `grace` once more SIGKILL. The program itself may end before those that it
-    /// started: they get the same time.
+    /// First stdin is closed, which stops a server on pipes; after `grace` follows SIGTERM, and after another `grace`
+    /// SIGKILL. Descendants that outlive the program get the same time.
     pub async fn stop(self, grace: Duration) -> io::Result<ExitStatus> {
         match self.0 {
             Process::Leader(leader) => leader.stop(grace).await,
@@ -351,7 +348,7 @@ impl Leader {
         Ok(status)
     }
 
-    async fn wait_and_leave(&mut self) -> io::Result<ExitStatus> {
+    async fn wait_and_detach(&mut self) -> io::Result<ExitStatus> {
         let status = self.inner.wait().await?;
         if status.success() {
             self.is_over = true;
@@ -374,11 +371,11 @@ impl Leader {
         self.wait().await
     }
 
-    /// Waits until the program and all that it started in its group have ended of themselves.
+    /// Waits until the program and all processes of its group have exited by themselves.
     async fn wait_for_group(&mut self) -> io::Result<ExitStatus> {
         let status = self.inner.wait().await?;
         while !self.is_over {
-            // An error says that nobody is left, or nobody whom we may signal.
+            // An error means that no process remains, or none that we may signal.
             self.is_over = rustix::process::test_kill_process_group(self.group).is_err();
             if !self.is_over {
                 sleep(GROUP_POLL).await;
@@ -392,7 +389,7 @@ impl Leader {
         self.is_over = true;
     }
 
-    /// Signals every process in the group. That none is left is as good as success.
+    /// Signals every process in the group. An empty group counts as success.
     fn signal_group(&self, signal: Signal) {
         if !self.is_over
             && let Err(error) = rustix::process::kill_process_group(self.group, signal)
@@ -408,7 +405,7 @@ impl Drop for Leader {
     }
 }
 
-/// Whether a variable's name is in a list whose entries may end in `*`.
+/// True if a variable's name matches a list whose entries may end in `*`.
 fn is_allowed(name: &OsStr, list: &[impl AsRef<str>]) -> bool {
     let Some(name) = name.to_str() else { return false };
     list.iter().any(|entry| match entry.as_ref().strip_suffix('*') {

@@ -18,7 +18,7 @@ fn shell(script: &str) -> Spawn {
 /// Starts a shell script whose first line of output is the pid of a process that it started.
 async fn start_with_grandchild(script: &str) -> (Child, u32) {
     let mut child = shell(script).stdin(Stdio::piped()).spawn().expect("the shell starts");
-    let stdout = child.take_stdout().expect("stdout is piped");
+    let stdout = child.stdout_reader().expect("stdout is piped");
     let line = BufReader::new(stdout).lines().next_line().await.expect("stdout is readable");
     let pid = line.expect("the shell writes a line").parse().expect("the line is a pid");
     (child, pid)
@@ -35,14 +35,14 @@ async fn assert_ends(pid: u32) {
 async fn output(spawn: Spawn) -> String {
     let mut child = spawn.stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut text = String::new();
-    let mut stdout = child.take_stdout().expect("stdout is piped");
+    let mut stdout = child.stdout_reader().expect("stdout is piped");
     stdout.read_to_string(&mut text).await.expect("stdout is text");
     assert!(child.wait().await.expect("the program ends").success());
     text
 }
 
 #[tokio::test]
-async fn dropping_kills_the_whole_group() {
+async fn drop_kills_whole_group() {
     let (child, grandchild) = start_with_grandchild("sleep 100 & echo $!; wait").await;
     let leader = child.pid();
     assert!(process_started(grandchild).is_some());
@@ -52,7 +52,7 @@ async fn dropping_kills_the_whole_group() {
 }
 
 #[tokio::test]
-async fn dropping_kills_those_who_ignore_sigterm() {
+async fn drop_kills_processes_that_ignore_sigterm() {
     let (child, grandchild) =
         start_with_grandchild(r#"trap "" TERM; sh -c 'sleep 100; sleep 100' & echo $!; wait"#).await;
     drop(child);
@@ -60,7 +60,7 @@ async fn dropping_kills_those_who_ignore_sigterm() {
 }
 
 #[tokio::test]
-async fn stopping_ends_the_whole_group() {
+async fn stop_ends_whole_group() {
     let (child, grandchild) = start_with_grandchild("sleep 100 & echo $!; wait").await;
     let leader = child.pid();
     let status = timeout(DEADLINE, child.stop(SHORT)).await.expect("stop returns").expect("stop succeeds");
@@ -70,7 +70,7 @@ async fn stopping_ends_the_whole_group() {
 }
 
 #[tokio::test]
-async fn stopping_kills_those_who_ignore_sigterm() {
+async fn stop_kills_processes_that_ignore_sigterm() {
     let (child, grandchild) =
         start_with_grandchild(r#"trap "" TERM; sh -c 'sleep 100; sleep 100' & echo $!; wait"#).await;
     timeout(DEADLINE, child.stop(SHORT)).await.expect("stop returns").expect("stop succeeds");
@@ -78,19 +78,19 @@ async fn stopping_kills_those_who_ignore_sigterm() {
 }
 
 #[tokio::test]
-async fn a_program_that_reads_its_stdin_ends_when_that_is_closed() {
+async fn closed_stdin_ends_program() {
     let child = shell("cat > /dev/null; exit 7").stdin(Stdio::piped()).spawn().expect("the shell starts");
     let status = child.stop(DEADLINE).await.expect("stop succeeds");
     assert_eq!(status.code(), Some(7));
 }
 
 #[tokio::test]
-async fn a_grandchild_gets_the_same_grace_as_its_parent() {
+async fn grandchild_gets_same_grace() {
     // The leader dies of SIGTERM at once; the one it started needs a moment to write its last line.
     let script =
         r#"sh -c 'trap "sleep 0.2; echo saved; exit" TERM; echo ready; while :; do sleep 0.01; done' & wait"#;
     let mut child = shell(script).spawn().expect("the shell starts");
-    let mut lines = BufReader::new(child.take_stdout().expect("stdout is piped")).lines();
+    let mut lines = BufReader::new(child.stdout_reader().expect("stdout is piped")).lines();
     assert_eq!(lines.next_line().await.expect("stdout is readable").as_deref(), Some("ready"));
     let Process::Leader(leader) = child.0 else { panic!("there is no reaper") };
     let stop = tokio::spawn(async move {
@@ -102,7 +102,7 @@ async fn a_grandchild_gets_the_same_grace_as_its_parent() {
 }
 
 #[tokio::test]
-async fn waiting_kills_what_the_program_left_behind() {
+async fn wait_kills_remaining_descendants() {
     let (mut child, grandchild) = start_with_grandchild("sleep 100 >/dev/null & echo $!; exit 3").await;
     let status = child.wait().await.expect("the shell ends");
     assert_eq!(status.code(), Some(3));
@@ -111,7 +111,7 @@ async fn waiting_kills_what_the_program_left_behind() {
 }
 
 #[tokio::test]
-async fn only_allowed_and_declared_variables_reach_the_program() {
+async fn only_allowed_variables_reach_program() {
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "cargo sets it for every test");
     let text = output(Spawn::new("env").env("SWITCHBOARD_DECLARED", "yes").env("TZ", "Mars/Base")).await;
     let seen: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('=')).collect();
@@ -126,7 +126,7 @@ async fn only_allowed_and_declared_variables_reach_the_program() {
 }
 
 #[tokio::test]
-async fn a_variable_can_be_let_through_by_name_or_prefix() {
+async fn variable_is_inherited_by_name_or_prefix() {
     let here = env!("CARGO_MANIFEST_DIR");
     for allowed in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_*"] {
         let text = output(Spawn::new("env").env_allow(&[allowed])).await;
@@ -135,7 +135,7 @@ async fn a_variable_can_be_let_through_by_name_or_prefix() {
 }
 
 #[test]
-fn a_name_is_allowed_whole_or_by_its_prefix() {
+fn name_matches_entry_or_prefix() {
     let list = ["PATH", "LC_*"];
     for (name, expected) in [
         ("PATH", true),
@@ -151,14 +151,14 @@ fn a_name_is_allowed_whole_or_by_its_prefix() {
 }
 
 #[tokio::test]
-async fn the_program_starts_in_its_directory() {
+async fn program_starts_in_its_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let text = output(shell("pwd -P").cwd(dir.path())).await;
     assert_eq!(text.trim_end(), dir.path().canonicalize().expect("it exists").to_str().expect("it is text"));
 }
 
 #[tokio::test]
-async fn the_program_leads_a_group_of_its_own() {
+async fn program_leads_its_own_group() {
     let child = shell("sleep 100").spawn().expect("the shell starts");
     let pid = i32::try_from(child.pid()).ok().and_then(Pid::from_raw).expect("it has a pid");
     let group = rustix::process::getpgid(Some(pid)).expect("the shell runs");
@@ -170,10 +170,10 @@ async fn the_program_leads_a_group_of_its_own() {
 async fn streams_can_be_piped() {
     let mut child =
         Spawn::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("`cat` starts");
-    let mut stdin = child.take_stdin().expect("stdin is piped");
-    let mut stdout = child.take_stdout().expect("stdout is piped");
-    assert!(child.take_stdin().is_none());
-    assert!(child.take_stderr().is_none(), "stderr was not piped");
+    let mut stdin = child.stdin_writer().expect("stdin is piped");
+    let mut stdout = child.stdout_reader().expect("stdout is piped");
+    assert!(child.stdin_writer().is_none());
+    assert!(child.stderr_reader().is_none(), "stderr was not piped");
     stdin.write_all(b"hello").await.expect("`cat` reads");
     drop(stdin);
     let mut text = String::new();
@@ -183,7 +183,7 @@ async fn streams_can_be_piped() {
 }
 
 #[tokio::test]
-async fn a_missing_program_is_named() {
+async fn missing_program_is_named() {
     let error = Spawn::new("no-such-program").cwd("/").spawn().expect_err("there is none");
     assert_eq!(error.to_string(), "cannot start `no-such-program` in /");
     assert_eq!(error.source.kind(), io::ErrorKind::NotFound);

@@ -1,8 +1,8 @@
 //! Service lease: one long-running owner per hub and service, so that `serve` does not run twice.
 //!
-//! The lease is a lock of the operating system on a file, and ends with its process. A process that is only stopped keeps
-//! its locks. A lease that was claimed with a [`LeaseKey`] can therefore be taken over with the same key: a new file, locked
-//! beforehand, replaces the one that is locked. The former holder finds out by [`ServiceLease::is_in_force`].
+//! The lease is a lock of the operating system on a file, and ends with its process. A process that is only stopped still
+//! holds its locks. Therefore a lease with a [`LeaseKey`] can be taken over with the same key: a new, already locked file
+//! replaces the locked one. The former holder detects that by [`ServiceLease::is_in_force`].
 
 use std::fmt;
 use std::fs::File;
@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::files::{Dir, FileError};
-use crate::owner::Owner;
+use crate::process_identity::ProcessIdentity;
 
 /// Length of a [`LeaseKey`]: 16 random bytes in base 16.
 const KEY_DIGITS: usize = 32;
 
-/// Most attempts to lock a file that other processes keep replacing. Each attempt lost is a lease that another process got.
+/// Maximum number of attempts to lock a file that other processes replace. In each lost attempt another process acquired
+/// the lease.
 const ATTEMPTS: usize = 16;
 
 /// Lease on a service. Released when dropped, and when the process ends.
@@ -32,14 +33,13 @@ pub struct ServiceLease {
 impl ServiceLease {
     /// False if another process has taken the lease over.
     ///
-    /// A lease whose file was only deleted stays in force: every process that claims it afterwards makes a new file, and then
-    /// this one is no longer in force.
+    /// A lease whose file was only deleted stays in force until another process acquires it with a new file.
     pub fn is_in_force(&self) -> bool {
         self.folder.is_replaced(&self.file_name, &self.file).is_ok_and(|is_replaced| !is_replaced)
     }
 }
 
-/// Error of a claim on a [`ServiceLease`].
+/// Error of acquiring a [`ServiceLease`].
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// Another process holds the lease.
@@ -60,7 +60,7 @@ pub enum LeaseError {
 #[serde(try_from = "String", into = "String")]
 pub struct LeaseKey(String);
 
-/// A text that is no [`LeaseKey`].
+/// Error of parsing a [`LeaseKey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a lease key is {KEY_DIGITS} digits in base 16")]
 pub struct ParseLeaseKeyError;
@@ -95,15 +95,15 @@ impl fmt::Debug for LeaseKey {
 }
 
 impl LeaseKey {
-    /// Digest that stands in the lock file: a process that reads the file does not learn the key.
+    /// Returns the digest for the lock file: a process that reads the file does not learn the key.
     fn digest(&self, file_name: &str) -> String {
         let digest = Sha256::new().chain_update(file_name).chain_update([0]).chain_update(&self.0).finalize();
         digest.iter().fold(String::with_capacity(64), |text, byte| format!("{text}{byte:02x}"))
     }
 }
 
-/// Claims the lease on `name`, or says which process has it. With the key of the present holder the lease is taken over.
-pub fn claim(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<ServiceLease, LeaseError> {
+/// Acquires the lease on `name`, or returns which process holds it. With the key of the current holder it is taken over.
+pub fn acquire(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<ServiceLease, LeaseError> {
     let file_name = format!("hub.{name}");
     let digest = key.map(|key| key.digest(&file_name));
     for _ in 0..ATTEMPTS {
@@ -113,13 +113,13 @@ pub fn claim(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<Service
             if digest.is_none() || signature.digest != digest {
                 return Err(LeaseError::Taken { service: name.to_owned(), holder: signature.describe() });
             }
-            let bytes = Signature { owner: Some(Owner::this_process()), digest }.to_bytes();
+            let bytes = Signature { owner: Some(ProcessIdentity::this_process()), digest }.to_bytes();
             let file = folder.replace_locked(&file_name, &bytes)?;
             return Ok(ServiceLease { file, folder: folder.clone(), file_name });
         }
-        // Only for the words in which others are told, and for a takeover; the lock is what counts, and a full disk takes
-        // that.
-        let _ = Signature { owner: Some(Owner::this_process()), digest: digest.clone() }.write(&mut file);
+        // Only for error messages and for a takeover. The lock itself is what counts, and it also works on a full disk.
+        let _ = Signature { owner: Some(ProcessIdentity::this_process()), digest: digest.clone() }
+            .write(&mut file);
         let service = ServiceLease { file, folder: folder.clone(), file_name: file_name.clone() };
         // Another process may have replaced the file since it was opened.
         if service.is_in_force() {
@@ -129,16 +129,16 @@ pub fn claim(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<Service
     Err(LeaseError::Taken { service: name.to_owned(), holder: "another process".to_owned() })
 }
 
-/// Claims a shared lease on `name`, which excludes an exclusive one; `None` while a process has an exclusive one.
-pub fn share(folder: &Dir, name: &str) -> Result<Option<ServiceLease>, LeaseError> {
+/// Acquires a shared lease on `name`, which excludes exclusive ones; `None` while a process holds an exclusive one.
+pub fn acquire_shared(folder: &Dir, name: &str) -> Result<Option<ServiceLease>, LeaseError> {
     let file_name = format!("hub.{name}");
     for _ in 0..ATTEMPTS {
         let mut file = open(folder, &file_name)?;
         if file.try_lock_shared().is_err() {
             return Ok(None);
         }
-        // Only for the words in which others are told; several may share, and the last one signs.
-        let _ = Signature { owner: Some(Owner::this_process()), digest: None }.write(&mut file);
+        // Only for error messages; of several holders the last one signs.
+        let _ = Signature { owner: Some(ProcessIdentity::this_process()), digest: None }.write(&mut file);
         let service = ServiceLease { file, folder: folder.clone(), file_name: file_name.clone() };
         if service.is_in_force() {
             return Ok(Some(service));
@@ -147,7 +147,7 @@ pub fn share(folder: &Dir, name: &str) -> Result<Option<ServiceLease>, LeaseErro
     Ok(None)
 }
 
-/// Opens the file of a service; one that is there will do where none can be written, as locks need no more.
+/// Opens the lock file of a service; on a read-only or full disk an existing file suffices for locking.
 fn open(folder: &Dir, name: &str) -> Result<File, LeaseError> {
     match folder.open_own(name) {
         Err(error) if error.is_disk() => folder.open_existing(name)?.ok_or_else(|| error.into()),
@@ -155,7 +155,7 @@ fn open(folder: &Dir, name: &str) -> Result<File, LeaseError> {
     }
 }
 
-/// Which process runs `name` now. While it is asked, another process may fail to claim the lease.
+/// Returns the process that runs `name`. During the query another process may fail to acquire the lease.
 pub fn holder(folder: &Dir, name: &str) -> Result<Option<String>, LeaseError> {
     Ok(signature(folder, name)?.map(|signature| signature.describe()))
 }
@@ -166,16 +166,16 @@ pub fn is_running(folder: &Dir, name: &str) -> Result<bool, LeaseError> {
     Ok(signature(folder, name)?.is_some_and(|signature| !is_stopped(signature)))
 }
 
-/// Content of the lock file while a process runs `name`; `None` otherwise.
+/// Reads the lock file while a process runs `name`; `None` otherwise.
 fn signature(folder: &Dir, name: &str) -> Result<Option<Signature>, LeaseError> {
     let Some(mut file) = folder.open_existing(&format!("hub.{name}"))? else { return Ok(None) };
     Ok(file.try_lock_shared().is_err().then(|| Signature::read(&mut file)))
 }
 
-/// Content of a lock file: the owner, and below it the digest of its key where it has one.
+/// Content of a lock file: the holder, and in the next line the digest of its key, if any.
 #[derive(Debug, PartialEq, Eq)]
 struct Signature {
-    owner: Option<Owner>,
+    owner: Option<ProcessIdentity>,
     digest: Option<String>,
 }
 

@@ -17,34 +17,34 @@ fn is_taken(claimed: &Result<ServiceLease, LeaseError>) -> bool {
 }
 
 #[test]
-fn same_key_takes_a_held_lease_over() {
+fn same_key_takes_over_held_lease() {
     let (temp, folder) = folder();
-    let stopped = claim(&folder, "session.claude", Some(&key("a"))).expect("claimed");
+    let stopped = acquire(&folder, "session.claude", Some(&key("a"))).expect("claimed");
     assert!(stopped.is_in_force());
-    let taken_over = claim(&folder, "session.claude", Some(&key("a"))).expect("taken over");
+    let taken_over = acquire(&folder, "session.claude", Some(&key("a"))).expect("taken over");
     assert!(taken_over.is_in_force() && !stopped.is_in_force());
     // The end of the former holder releases nothing.
     drop(stopped);
-    assert!(is_taken(&claim(&folder, "session.claude", None)));
+    assert!(is_taken(&acquire(&folder, "session.claude", None)));
     assert_eq!(
         holder(&folder, "session.claude").expect("asked"),
-        Some(Signature { owner: Some(Owner::this_process()), digest: None }.describe())
+        Some(Signature { owner: Some(ProcessIdentity::this_process()), digest: None }.describe())
     );
     let mode = std::fs::metadata(temp.path().join("hub.session.claude")).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(folder.names().expect("listed"), ["hub.session.claude"]);
     drop(taken_over);
-    assert!(claim(&folder, "session.claude", None).expect("claimed").is_in_force());
+    assert!(acquire(&folder, "session.claude", None).expect("claimed").is_in_force());
 }
 
 #[test]
-fn another_key_takes_no_lease_over() {
+fn other_key_cannot_take_over_lease() {
     let (temp, folder) = folder();
-    let held = claim(&folder, "session.claude", Some(&key("a"))).expect("claimed");
+    let held = acquire(&folder, "session.claude", Some(&key("a"))).expect("claimed");
     for other in [None, Some(key("b"))] {
-        assert!(is_taken(&claim(&folder, "session.claude", other.as_ref())));
+        assert!(is_taken(&acquire(&folder, "session.claude", other.as_ref())));
     }
-    assert!(share(&folder, "session.claude").expect("asked").is_none());
+    assert!(acquire_shared(&folder, "session.claude").expect("asked").is_none());
     assert!(held.is_in_force());
     // The key does not stand in the file, and what stands there is no key.
     let text = std::fs::read_to_string(temp.path().join("hub.session.claude")).expect("read");
@@ -54,14 +54,14 @@ fn another_key_takes_no_lease_over() {
 }
 
 #[test]
-fn lease_without_a_key_is_never_taken_over() {
+fn lease_without_key_is_never_taken_over() {
     let (_temp, folder) = folder();
-    let alone = || claim(&folder, "session.claude", None).expect("claimed");
-    let shared = || share(&folder, "session.claude").expect("asked").expect("shared");
+    let alone = || acquire(&folder, "session.claude", None).expect("claimed");
+    let shared = || acquire_shared(&folder, "session.claude").expect("asked").expect("shared");
     for held in [&alone as &dyn Fn() -> ServiceLease, &shared] {
         let held = held();
-        assert!(is_taken(&claim(&folder, "session.claude", Some(&key("a")))));
-        assert!(is_taken(&claim(&folder, "session.claude", None)));
+        assert!(is_taken(&acquire(&folder, "session.claude", Some(&key("a")))));
+        assert!(is_taken(&acquire(&folder, "session.claude", None)));
         assert!(held.is_in_force());
     }
 }
@@ -69,10 +69,10 @@ fn lease_without_a_key_is_never_taken_over() {
 #[test]
 fn deleted_lease_file_counts_until_replaced() {
     let (temp, folder) = folder();
-    let held = claim(&folder, "session.claude", None).expect("claimed");
+    let held = acquire(&folder, "session.claude", None).expect("claimed");
     std::fs::remove_file(temp.path().join("hub.session.claude")).expect("removed");
     assert!(held.is_in_force());
-    let next = claim(&folder, "session.claude", None).expect("claimed");
+    let next = acquire(&folder, "session.claude", None).expect("claimed");
     assert!(next.is_in_force() && !held.is_in_force());
 }
 
@@ -90,12 +90,12 @@ fn stopped_holder_does_not_run_its_service() {
 
     let (_temp, folder) = folder();
     assert!(!is_running(&folder, "serve").expect("asked"));
-    let service = claim(&folder, "serve", None).expect("claimed");
+    let service = acquire(&folder, "serve", None).expect("claimed");
     assert!(is_running(&folder, "serve").expect("asked"));
     // The same lock, signed by a process that can be stopped.
     let mut child = process_that_sleeps();
     let pid = child.id();
-    let text = Owner::this_process().to_string();
+    let text = ProcessIdentity::this_process().to_string();
     let mut parts: Vec<&str> = text.split('/').collect();
     let (pid_text, started) =
         (pid.to_string(), crate::platform::process_started(pid).expect("runs").to_string());

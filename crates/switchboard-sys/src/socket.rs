@@ -1,7 +1,7 @@
-//! Sockets in the file system, for programs of one user.
+//! Unix sockets between programs of one user.
 //!
-//! Both ends look who is at the other: whoever listens would do what a stranger says, and whoever connects would tell a
-//! stranger what is private.
+//! Both ends check the user of their peer: a listener must not obey another user's program, and a client must not send
+//! private data to one.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -12,11 +12,11 @@ use rustix::fs::{Mode, chmod, unlink};
 use rustix::process::getuid;
 use tokio::net::{UnixListener, UnixStream};
 
-/// The longest path of a socket that every system takes.
+/// Maximum length of a socket path that every system accepts.
 const LONGEST: usize = 100;
 
-/// Where the socket of a folder is: in it, or in the machine's folder for temporary files where that path is too long.
-pub fn place(folder: &Path, name: &str) -> PathBuf {
+/// Returns the path of a folder's socket: in the folder, or in the system's temporary folder if that path is too long.
+pub fn socket_path(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
     if path.as_os_str().len() <= LONGEST {
         return path;
@@ -26,15 +26,15 @@ pub fn place(folder: &Path, name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("switchboard-{:016x}.sock", hasher.finish()))
 }
 
-/// Listens where only programs of the same user are heard. The socket is gone with this value.
+/// Unix listener that accepts only programs of the same user. Its socket is removed on drop.
 #[derive(Debug)]
-pub struct OwnListener {
+pub struct SameUserListener {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl OwnListener {
-    /// Begins to listen. A socket that nobody listens on any more is replaced. Needs a Tokio runtime.
+impl SameUserListener {
+    /// Binds the socket and replaces a stale one. Needs a Tokio runtime.
     pub async fn bind(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         remove_stale(&path).await?;
@@ -44,26 +44,26 @@ impl OwnListener {
         Ok(own)
     }
 
-    /// Where it listens.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The next program that connects; an error for one of another user, and the next can come.
+    /// Accepts the next connection; an error for another user's program, after which the listener remains usable.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         let (stream, _) = self.listener.accept().await?;
         checked(stream)
     }
 }
 
-impl Drop for OwnListener {
+impl Drop for SameUserListener {
     fn drop(&mut self) {
         let _ = unlink(&self.path);
     }
 }
 
-/// Connects to a program of the same user. A link is not followed: a repository could have it lead to the socket of another
-/// workspace.
+/// Connects to a program of the same user. A symbolic link is not followed: a repository could point it to the socket of
+/// another workspace.
 pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no socket"));
@@ -71,7 +71,8 @@ pub async fn connect(path: &Path) -> io::Result<UnixStream> {
     checked(UnixStream::connect(path).await?)
 }
 
-/// The permissions of the socket say the same; not every system looks at them, and none for the one who connects.
+/// Checks that the peer has the same user. Socket permissions are not enough: not every system enforces them, and none
+/// protects the client.
 fn checked(stream: UnixStream) -> io::Result<UnixStream> {
     if stream.peer_cred()?.uid() == getuid().as_raw() {
         Ok(stream)
@@ -80,7 +81,7 @@ fn checked(stream: UnixStream) -> io::Result<UnixStream> {
     }
 }
 
-/// Removes a socket that nobody listens on any more.
+/// Removes a stale socket, on which no process listens.
 async fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => {}

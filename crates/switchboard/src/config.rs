@@ -21,7 +21,7 @@ use door_workspace::Profile;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, nearest};
+use switchboard_core::{Budget, Budgets, LoopLimits, Name, RoutingRules, suggest_similar};
 use switchboard_hub::{HubConfig, HubKey};
 use switchboard_mcp::PortChoice;
 use switchboard_sys::files::Dir;
@@ -64,7 +64,7 @@ pub(crate) struct Settings {
     /// Notification of the person, if configured.
     pub(crate) notify: Option<NotifyConfig>,
     channels: channels::ChannelSettings,
-    links: Arc<Links>,
+    links: Arc<RoutingRules>,
     unread_reminder_after: Option<Duration>,
     swarm: swarm::SwarmSettings,
     body_limit: Option<usize>,
@@ -221,7 +221,7 @@ fn read(folder: &Path, name: &str) -> Result<Option<Source>, Failure> {
     let Some(found) = found else { return Ok(None) };
     let source = Source::parse(path, found.bytes)?;
     for unknown in file::unknown_keys(&source.value) {
-        let near = nearest(&unknown.key, unknown.known.iter().copied());
+        let near = suggest_similar(&unknown.key, unknown.known.iter().copied());
         let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
         warn_once(format!("{name}: the key '{}' is not known{hint}", unknown.path));
     }

@@ -396,9 +396,9 @@ pub(crate) const BROKEN_LINK: &str =
     "`switchboard agents` lists who is known; put it right in ~/.config/switchboard/config.json";
 
 /// Lists `links` settings that lead to an unknown agent, swarm or hub.
-pub(crate) async fn broken_links(workspace: &Workspace) -> Result<Vec<String>, Failure> {
+pub(crate) async fn find_broken_rules(workspace: &Workspace) -> Result<Vec<String>, Failure> {
     let directory = workspace.hub().directory().await?;
-    let problems = switchboard_core::broken_links(&directory);
+    let problems = switchboard_core::find_broken_rules(&directory);
     Ok(problems.iter().map(ToString::to_string).collect())
 }
 

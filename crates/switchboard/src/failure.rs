@@ -4,7 +4,7 @@ mod doors;
 mod hub;
 mod workspace;
 
-use switchboard_core::Stop;
+use switchboard_core::TripReason;
 
 /// Exit codes, the same for every verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +57,9 @@ impl Failure {
     }
 
     /// Failure for a message stopped by loop limits or budgets, with its fate as text.
-    pub(crate) fn stopped(stop: &Stop, what: &str) -> Self {
+    pub(crate) fn stopped(stop: &TripReason, what: &str) -> Self {
         let or =
-            if stop.yields_to_a_word() { "; a word of theirs in the thread lifts the limit" } else { "" };
+            if stop.is_reset_by_human() { "; a word of theirs in the thread lifts the limit" } else { "" };
         Self::new("stopped", Exit::NotAllowed, stop.to_string())
             .hint(format!("{what}; a person lets it go on with `switchboard resume ID`{or}"))
     }

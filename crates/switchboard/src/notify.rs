@@ -119,7 +119,7 @@ async fn start(method: &NotifyMethod, mail: &[MailboxMessage], unread: usize) ->
     let spawn = spawn.env_allow(&["DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"]);
     let mut child = spawn.spawn().map_err(anyhow::Error::from)?;
     let work = async {
-        if let (Some(input), Some(mut stdin)) = (input, child.take_stdin()) {
+        if let (Some(input), Some(mut stdin)) = (input, child.stdin_writer()) {
             // A program may close its stdin without reading it.
             let _ = stdin.write_all(input.as_bytes()).await;
             let _ = stdin.shutdown().await;

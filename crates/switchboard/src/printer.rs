@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 use switchboard_core::{escape_json_line, quote_continuation, reveal};
-use switchboard_sys::disk::DiskTrouble;
+use switchboard_sys::disk::DiskFault;
 
 use crate::failure::{Exit, Failure};
 
@@ -57,7 +57,7 @@ impl Printer {
 
     /// Warns that the workspace can be read and not written, on stderr even with `--json`.
     #[expect(clippy::unused_self, reason = "a printer is the permission to print")]
-    pub(crate) fn degraded(self, trouble: &DiskTrouble) {
+    pub(crate) fn degraded(self, trouble: &DiskFault) {
         let _ = writeln!(
             anstream::stderr().lock(),
             "warning: the workspace is degraded: {trouble}; what is there can be read, and nothing can be sent"

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use switchboard_core::{
-    Delivery, DeliveryState, Message, Receipt, Standing, Trust, label_inline, reveal, sanitize_inline,
+    Delivery, DeliveryState, Message, OverallState, Receipt, Trust, label_inline, reveal, sanitize_inline,
 };
 use switchboard_hub::{Hub, Stored, fresh_mark};
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 /// Most bytes of a body that are printed as text; JSON always has all of it.
 const BODY_SHOWN: usize = 4000;
@@ -72,7 +72,7 @@ pub(crate) enum Reader {
 /// Adds to an object that the workspace is degraded, and why.
 pub(crate) fn note_disk(object: &mut Value, hub: &Hub) {
     if let Some(trouble) = hub.disk_trouble() {
-        object["degraded"] = json!({ "code": trouble.fault.code(), "message": trouble.to_string() });
+        object["degraded"] = json!({ "code": trouble.kind.code(), "message": trouble.to_string() });
     }
 }
 
@@ -125,17 +125,17 @@ pub(crate) fn times(delivery: &Delivery) -> Vec<(&'static str, Timestamp)> {
 
 /// Returns a message's state in one word.
 pub(crate) fn state_name(receipt: &Receipt) -> &'static str {
-    match receipt.standing() {
-        Standing::Pending => receipt
+    match receipt.overall_state() {
+        OverallState::Pending => receipt
             .deliveries
             .iter()
             .find(|delivery| delivery.state.is_pending())
             .map_or("queued", |delivery| delivery.state.as_str()),
-        Standing::Failed => "refused",
-        Standing::Expired => "expired",
-        Standing::Delivered => "delivered",
-        Standing::Seen => "seen",
-        Standing::Acknowledged => "acknowledged",
+        OverallState::Failed => "refused",
+        OverallState::Expired => "expired",
+        OverallState::Delivered => "delivered",
+        OverallState::Seen => "seen",
+        OverallState::Acknowledged => "acknowledged",
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn message_text(
         message.from,
         message.to,
         message.kind,
-        ago(now, message.sent_at),
+        format_ago(now, message.sent_at),
         label_inline(&door_workspace::native_id(message)),
     );
     if let Some(parent) = message.in_reply_to {

@@ -1,4 +1,4 @@
-//! A certificate authority that only one test believes.
+//! Private certificate authority, trusted by one test.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::files;
 
-/// An authority with its certificate in a file. Its folder goes with this value.
+/// Certificate authority with its certificate in a file. Its folder is removed on drop.
 pub struct PrivateCa {
     folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -26,17 +26,17 @@ pub struct Issued {
     pub serial: u64,
 }
 
-/// How long a certificate counts.
+/// Validity period of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub enum Validity {
     /// From long ago until far in the future.
-    Long,
-    /// It is over.
-    Over,
+    Valid,
+    /// Expired.
+    Expired,
 }
 
 impl PrivateCa {
-    /// Makes one.
+    /// Creates an authority.
     pub fn new() -> Self {
         let folder = TempDir::with_prefix("switchboard-ca-").unwrap();
         let mut params = CertificateParams::default();
@@ -50,21 +50,21 @@ impl PrivateCa {
         Self { folder, issuer: Issuer::new(params, key) }
     }
 
-    /// The authority's certificate.
+    /// Returns the path of the authority's certificate.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
     /// Issues a certificate for host names and addresses.
-    pub fn issue(&self, names: &[&str], life: Life, serial: u64) -> Issued {
+    pub fn issue(&self, names: &[&str], life: Validity, serial: u64) -> Issued {
         let mut params =
             CertificateParams::new(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()).unwrap();
         params.serial_number = Some(SerialNumber::from(serial));
         params.use_authority_key_identifier_extension = true;
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = match life {
-            Life::Long => date_time_ymd(2100, 1, 1),
-            Life::Over => date_time_ymd(2021, 1, 1),
+            Validity::Valid => date_time_ymd(2100, 1, 1),
+            Validity::Expired => date_time_ymd(2021, 1, 1),
         };
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -72,14 +72,14 @@ impl PrivateCa {
     }
 
     /// Issues a certificate into two files of the authority's folder: the certificate and the key.
-    pub fn issue_files(&self, names: &[&str], life: Life) -> (PathBuf, PathBuf) {
+    pub fn issue_files(&self, names: &[&str], life: Validity) -> (PathBuf, PathBuf) {
         let issued = self.issue(names, life, 1);
         let (cert, key) = (self.folder.path().join("cert.pem"), self.folder.path().join("key.pem"));
         issued.write(&cert, &key);
         (cert, key)
     }
 
-    /// A list with one certificate that does not count any more.
+    /// Writes a revocation list with one certificate.
     pub fn revoke(&self, serial: u64) -> PathBuf {
         let revoked = RevokedCertParams {
             serial_number: SerialNumber::from(serial),
@@ -108,7 +108,7 @@ impl Default for PrivateCa {
 }
 
 impl Issued {
-    /// Writes both files, the key for its owner alone. Each is there whole or not at all.
+    /// Writes both files atomically; only the owner may read the key.
     pub fn write(&self, cert: &Path, key: &Path) {
         let temp = key.with_extension("new");
         files::put(&temp, &self.key);

@@ -1,4 +1,4 @@
-//! Faults on purpose: a library that stands between a program and its file calls (Linux only).
+//! Fault injection: a library that intercepts the file calls of a program with LD_PRELOAD (Linux only).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::{files, tools};
 /// The library's source; its head says what it can do.
 const SOURCE: &str = include_str!("fault.c");
 
-/// What happens at one file call of a program. Calls are counted from 1.
+/// Fault at one file call of a program. Calls are counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// SIGKILL instead of the call.
@@ -95,7 +95,7 @@ impl Shim {
             .env("FAULT_ERRNO", error.raw_os_error().to_string())
     }
 
-    /// How many calls a program makes that could meet a fault.
+    /// Counts the calls of a program that could meet a fault.
     pub fn count(&self, command: &mut Command) -> usize {
         let log = NamedTempFile::new().unwrap();
         command.env("LD_PRELOAD", &self.library).env("FAULT_LOG", log.path());
@@ -121,12 +121,12 @@ impl Shim {
 
     /// Sets a program up to leave a copy of each file that it syncs in `folder`, as of the last sync, and of each folder a list
     /// of lines `INODE NAME`. The name of the copy is the inode number.
-    pub fn keep_synced<'c>(&self, command: &'c mut Command, folder: &Path) -> &'c mut Command {
+    pub fn record_syncs<'c>(&self, command: &'c mut Command, folder: &Path) -> &'c mut Command {
         command.env("LD_PRELOAD", &self.library).env("FAULT_SYNCED", folder)
     }
 
-    /// Sets a program up to get no file events, as where a user has used up all that the system gives out.
-    pub fn deafen<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+    /// Sets a program up to get no file events, as when the user has exhausted the inotify limits.
+    pub fn disable_file_events<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env("LD_PRELOAD", &self.library).env("FAULT_DEAF", "1")
     }
 }

@@ -1,4 +1,4 @@
-//! Files as other programs write and read them: plainly, without the care the hub takes.
+//! File access like that of other programs: plain, without the hub's atomic writes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -63,7 +63,7 @@ pub fn chmod(path: impl AsRef<Path>, mode: u32) {
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// Takes down everything below a folder, byte by byte.
+/// Takes a snapshot of everything below a folder, byte by byte.
 pub fn tree(root: impl AsRef<Path>) -> Tree {
     let mut all = Tree::new();
     walk(root.as_ref(), &mut |path| {
@@ -81,7 +81,7 @@ pub fn tree(root: impl AsRef<Path>) -> Tree {
     all
 }
 
-/// What differs between two takes, for a person to read.
+/// Describes the differences between two snapshots.
 pub fn difference(before: &Tree, after: &Tree) -> Vec<String> {
     let mut paths: Vec<&PathBuf> = before.keys().chain(after.keys()).collect();
     paths.sort();
@@ -136,8 +136,8 @@ pub fn message_files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A file as JSON; `None` where it has gone. Panics on anything else than a whole JSON object.
-pub fn whole_json(path: &Path) -> Option<Value> {
+/// Reads a file as a JSON object; `None` if it is missing. Panics on anything else, such as a partial file.
+pub fn read_json_object(path: &Path) -> Option<Value> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,

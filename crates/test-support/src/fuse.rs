@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::process::{Running, command};
 use crate::{poll, tools};
 
-/// The mount. Ends with this value.
+/// A FUSE mount, unmounted on drop.
 pub struct Mount {
     _running: Running,
     folder: TempDir,
@@ -23,13 +23,13 @@ impl Mount {
         let libraries = tools::installed("deb/libfuse2")?.join("lib/x86_64-linux-gnu");
         let folder = TempDir::with_prefix("switchboard-fuse-").unwrap();
         let (behind, mounted) = (folder.path().join("behind"), folder.path().join("mounted"));
-        for place in [&behind, &mounted] {
-            std::fs::create_dir(place).unwrap();
+        for index in [&behind, &mounted] {
+            std::fs::create_dir(index).unwrap();
         }
         let mut bindfs = command(program);
         bindfs.env("LD_LIBRARY_PATH", libraries).arg("-f").args([&behind, &mounted]);
         let mut running = Running::start(&mut bindfs);
-        let device = |place: &Path| std::fs::metadata(place).ok().map(|found| found.dev());
+        let device = |index: &Path| std::fs::metadata(index).ok().map(|found| found.dev());
         let is_mounted = poll::until("the mount", || {
             let is_mounted = device(&mounted)? != device(&behind)?;
             (is_mounted || !running.is_running()).then_some(is_mounted)
@@ -41,20 +41,20 @@ impl Mount {
         Ok(Some(Self { _running: running, folder }))
     }
 
-    /// The folder as the hub has it.
+    /// Returns the mounted folder, which the hub uses.
     pub fn mounted(&self) -> PathBuf {
         self.folder.path().join("mounted")
     }
 
-    /// The folder as others have it.
-    pub fn behind(&self) -> PathBuf {
+    /// Returns the folder behind the mount, which other machines use.
+    pub fn backing_folder(&self) -> PathBuf {
         self.folder.path().join("behind")
     }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Also while somebody still has it open; without it the folder could not be removed.
+        // A lazy unmount works while a process still has it open; otherwise the folder could not be removed.
         let _ = tools::run(command("umount").arg("-l").arg(self.mounted()));
     }
 }

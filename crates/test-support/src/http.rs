@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpStream};
 
 use serde_json::Value;
 
-use crate::poll::PATIENCE;
+use crate::poll::TIMEOUT;
 
 /// A request to a server on this machine.
 #[derive(Debug, Clone)]
@@ -29,11 +29,11 @@ pub struct Response {
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What kind it is; empty where the server did not say.
+    /// Event type; empty if the server sent none.
     pub name: String,
-    /// By what the stream can be taken up after it; empty where the server did not say.
+    /// Event id, from which the stream can be resumed; empty if the server sent none.
     pub id: String,
-    /// What it carries.
+    /// Data of the event.
     pub data: String,
 }
 
@@ -76,7 +76,7 @@ impl Request {
 
     /// With a token, and with the name of an agent where there is one.
     #[must_use]
-    pub fn known(self, token: &str, agent: Option<&str>) -> Self {
+    pub fn authorized(self, token: &str, agent: Option<&str>) -> Self {
         let request = self.header("Authorization", &format!("Bearer {token}"));
         match agent {
             Some(agent) => request.header("Switchboard-Agent", agent),
@@ -86,13 +86,13 @@ impl Request {
 
     /// Sends it and waits for the head of the answer.
     pub fn send(&self, port: u16) -> io::Result<Response> {
-        let mut stream = self.begin(port)?;
+        let mut stream = self.send_head(port)?;
         stream.write_all(&self.body)?;
         Response::read(stream)
     }
 
-    /// Sends the head only. Who drops what this returns has hung up in the middle.
-    pub fn begin(&self, port: u16) -> io::Result<TcpStream> {
+    /// Sends only the head. Dropping the returned stream hangs up in the middle of the request.
+    pub fn send_head(&self, port: u16) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
         let mut head = format!("{} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", self.method, self.path);
@@ -109,7 +109,7 @@ impl Request {
 
     /// Sends it whole, and hangs up without waiting for an answer.
     pub fn send_and_hang_up(&self, port: u16) -> io::Result<()> {
-        let mut stream = self.begin(port)?;
+        let mut stream = self.send_head(port)?;
         stream.write_all(&self.body)?;
         stream.shutdown(Shutdown::Both)
     }
@@ -117,7 +117,7 @@ impl Request {
 
 impl Response {
     fn read(stream: TcpStream) -> io::Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let mut stream = BufReader::new(stream);
         let status = line(&mut stream)?;
         let status = status.split(' ').nth(1).and_then(|status| status.parse().ok());

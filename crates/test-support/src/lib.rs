@@ -1,7 +1,7 @@
-//! What the integration tests stand on: temporary workspaces, the binary as a process, faults on purpose.
+//! Support for integration tests: temporary workspaces, the binary as a process, fault injection.
 //!
-//! Start at [`Sandbox`]. Everything that waits has a deadline, every process that was started here
-//! ends with the value that stands for it, and nothing is skipped without saying why.
+//! Start at [`Sandbox`]. Every wait has a timeout, every process is killed on drop of its value, and every skipped test
+//! prints the reason.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,9 +27,9 @@ pub mod ports;
 pub mod process;
 mod redact;
 mod sandbox;
-mod served;
+mod test_server;
 pub mod tools;
 
 pub use process::Running;
-pub use sandbox::{Ran, Sandbox, message_file};
-pub use served::Served;
+pub use sandbox::{RunOutput, Sandbox, message_file};
+pub use test_server::TestServer;

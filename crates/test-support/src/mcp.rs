@@ -1,33 +1,33 @@
 //! An MCP client for tests, the same over all three transports.
 //!
-//! It is a plain one on purpose: it sends what it is told to, keeps everything that comes, and a test that
-//! asks for an answer gets it or fails. How the SDKs of others behave is tested with those SDKs.
+//! It is simple on purpose: it sends what the test requests and buffers everything that it receives; a test that waits
+//! for a response gets it or fails. The behaviour of real SDKs is tested with those SDKs.
 
-mod link;
+mod transport;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use self::link::Link;
-use crate::poll::PATIENCE;
+use self::transport::Transport;
+use crate::poll::TIMEOUT;
 use crate::process::Running;
-use crate::served::Served;
+use crate::test_server::TestServer;
 
 /// The revision that the client asks for: the newest with sessions.
 pub const REVISION: &str = "2025-11-25";
 
 /// One session.
 pub struct Client {
-    link: Link,
-    /// What came and was not asked for yet.
-    kept: Vec<Value>,
+    transport: Transport,
+    /// Received messages that the test has not read yet.
+    unread: Vec<Value>,
     last_id: i64,
 }
 
-/// What a tool said.
+/// Result of a tool call.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct ToolResult {
     /// To the model.
     pub text: String,
     /// The same as data.
@@ -37,67 +37,67 @@ pub struct Said {
 }
 
 impl Client {
-    /// A session with a process that was started by [`Running::start_listening`].
+    /// A session with a process that was started by [`Running::start_with_stdin`].
     pub fn stdio(server: Running) -> Self {
-        Self::open(Link::stdio(server), json!({}))
+        Self::open(Transport::stdio(server), json!({}))
     }
 
     /// The same, of a client that can do something itself.
-    pub fn stdio_able(server: Running, capabilities: Value) -> Self {
-        Self::open(Link::stdio(server), capabilities)
+    pub fn stdio_with_capabilities(server: Running, capabilities: Value) -> Self {
+        Self::open(Transport::stdio(server), capabilities)
     }
 
     /// A session over `/mcp`, for an agent where one is named.
-    pub fn streamable(server: &Served, agent: Option<&str>) -> Self {
-        Self::open(Link::streamable(server, agent), json!({}))
+    pub fn streamable(server: &TestServer, agent: Option<&str>) -> Self {
+        Self::open(Transport::streamable(server, agent), json!({}))
     }
 
     /// A session over `/sse`, for an agent where one is named.
-    pub fn sse(server: &Served, agent: Option<&str>) -> Self {
-        Self::open(Link::sse(server, agent), json!({}))
+    pub fn sse(server: &TestServer, agent: Option<&str>) -> Self {
+        Self::open(Transport::sse(server, agent), json!({}))
     }
 
-    fn open(link: Link, capabilities: Value) -> Self {
-        let mut client = Self { link, kept: Vec::new(), last_id: 0 };
+    fn open(transport: Transport, capabilities: Value) -> Self {
+        let mut client = Self { transport, unread: Vec::new(), last_id: 0 };
         let about = json!({ "protocolVersion": REVISION, "capabilities": capabilities, "clientInfo": { "name": "test", "version": "1" } });
-        client.ask("initialize", about).unwrap();
-        client.link.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        client.link.listen();
+        client.request("initialize", about).unwrap();
+        client.transport.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        client.transport.listen();
         client
     }
 
     /// The process at the other end of the pipes; panics where there is none.
     pub fn process(&mut self) -> &mut Running {
-        self.link.process()
+        self.transport.process()
     }
 
     /// The id of a session over HTTP.
     pub fn session(&self) -> &str {
-        self.link.session()
+        self.transport.session()
     }
 
     /// Sends a message as it is.
     pub fn send(&mut self, message: &Value) {
-        self.link.send(message);
+        self.transport.send(message);
     }
 
     /// Sends a request and returns its id.
-    pub fn begin(&mut self, method: &str, params: Value) -> i64 {
+    pub fn start_request(&mut self, method: &str, params: Value) -> i64 {
         self.last_id += 1;
         let id = self.last_id;
-        self.link.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.transport.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
     /// Begins to call a tool, and asks to be told how it goes. The progress token is the request's id.
-    pub fn begin_call(&mut self, tool: &str, arguments: Value) -> i64 {
+    pub fn start_call(&mut self, tool: &str, arguments: Value) -> i64 {
         let meta = json!({ "progressToken": self.last_id + 1 });
-        self.begin("tools/call", json!({ "name": tool, "arguments": arguments, "_meta": meta }))
+        self.start_request("tools/call", json!({ "name": tool, "arguments": arguments, "_meta": meta }))
     }
 
     /// Waits for the answer to a request: its result, or its error.
     pub fn answer(&mut self, id: i64) -> Result<Value, Value> {
-        let answer = self.wait(&format!("the answer to request {id}"), PATIENCE, |message| {
+        let answer = self.wait(&format!("the answer to request {id}"), TIMEOUT, |message| {
             message["id"] == id && message.get("method").is_none()
         });
         match answer.get("result") {
@@ -107,9 +107,9 @@ impl Client {
     }
 
     /// Waits for what a tool says.
-    pub fn said(&mut self, id: i64) -> Said {
+    pub fn tool_result(&mut self, id: i64) -> ToolResult {
         let result = self.answer(id).unwrap_or_else(|error| panic!("the call failed: {error}"));
-        Said {
+        ToolResult {
             text: result["content"][0]["text"].as_str().unwrap().to_owned(),
             data: result["structuredContent"].clone(),
             failed: result["isError"] == true,
@@ -117,15 +117,15 @@ impl Client {
     }
 
     /// Sends a request and waits for the answer.
-    pub fn ask(&mut self, method: &str, params: Value) -> Result<Value, Value> {
-        let id = self.begin(method, params);
+    pub fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let id = self.start_request(method, params);
         self.answer(id)
     }
 
     /// Calls a tool.
-    pub fn call(&mut self, tool: &str, arguments: Value) -> Said {
-        let id = self.begin("tools/call", json!({ "name": tool, "arguments": arguments }));
-        self.said(id)
+    pub fn call(&mut self, tool: &str, arguments: Value) -> ToolResult {
+        let id = self.start_request("tools/call", json!({ "name": tool, "arguments": arguments }));
+        self.tool_result(id)
     }
 
     /// Calls a tool that must do what it is asked; its data.
@@ -146,51 +146,53 @@ impl Client {
     }
 
     /// Waits for a notification; its parameters.
-    pub fn told(&mut self, method: &str) -> Value {
-        self.told_within(method, PATIENCE).unwrap_or_else(|| panic!("no {method} came: {:?}", self.kept))
+    pub fn notification(&mut self, method: &str) -> Value {
+        self.notification_within(method, TIMEOUT)
+            .unwrap_or_else(|| panic!("no {method} came: {:?}", self.unread))
     }
 
     /// A notification's parameters, if it comes in time.
-    pub fn told_within(&mut self, method: &str, limit: Duration) -> Option<Value> {
+    pub fn notification_within(&mut self, method: &str, limit: Duration) -> Option<Value> {
         self.find(limit, |message| message["method"] == method).map(|message| message["params"].clone())
     }
 
     /// Waits for a question of the server and answers it; its parameters.
-    pub fn asked(&mut self, method: &str, result: Value) -> Value {
+    pub fn answer_request(&mut self, method: &str, result: Value) -> Value {
         let is_it = |message: &Value| message["method"] == method && message.get("id").is_some();
-        let question = self.wait(&format!("a question {method}"), PATIENCE, is_it);
+        let question = self.wait(&format!("a question {method}"), TIMEOUT, is_it);
         self.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
         question["params"].clone()
     }
 
     /// The names of the tools, in the order of the list.
     pub fn tool_names(&mut self) -> Vec<String> {
-        let list = self.ask("tools/list", json!({})).unwrap();
+        let list = self.request("tools/list", json!({})).unwrap();
         let tools = list["tools"].as_array().unwrap();
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
     fn wait(&mut self, what: &str, limit: Duration, is_it: impl Fn(&Value) -> bool) -> Value {
-        self.find(limit, is_it)
-            .unwrap_or_else(|| panic!("{what} did not come; {}\nkept: {:?}", self.link.state(), self.kept))
+        self.find(limit, is_it).unwrap_or_else(|| {
+            panic!("{what} did not come; {}\nkept: {:?}", self.transport.state(), self.unread)
+        })
     }
 
     fn find(&mut self, limit: Duration, is_it: impl Fn(&Value) -> bool) -> Option<Value> {
-        if let Some(place) = self.kept.iter().position(&is_it) {
-            return Some(self.kept.remove(place));
+        if let Some(index) = self.unread.iter().position(&is_it) {
+            return Some(self.unread.remove(index));
         }
         let deadline = Instant::now() + limit;
         loop {
-            let message = self.link.receive(deadline.saturating_duration_since(Instant::now()))?;
+            let message = self.transport.receive(deadline.saturating_duration_since(Instant::now()))?;
             if is_it(&message) {
                 return Some(message);
             }
-            self.kept.push(message);
+            self.unread.push(message);
         }
     }
 }
 
-impl Said {
+impl ToolResult {
     /// The data of a tool that must have done what it was asked.
     pub fn ok(self) -> Value {
         assert!(!self.failed, "{}", self.text);

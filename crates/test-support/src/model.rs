@@ -59,13 +59,13 @@ trait Api {
     fn conversation(body: &Value) -> &Value;
     /// Names of the tools that the client offers.
     fn tools(body: &Value) -> Vec<String>;
-    /// What comes before an answer.
+    /// Writes the start of a response.
     fn open(stream: &mut TcpStream, body: &Value) -> std::io::Result<()>;
     /// The answer's text, in pieces; `pause` runs before the last one.
-    fn say(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()>;
+    fn send_text(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()>;
     /// Calls of tools.
     fn call(stream: &mut TcpStream, calls: &[(String, Call)]) -> std::io::Result<()>;
-    /// What comes after an answer.
+    /// Writes the end of a response.
     fn close(stream: &mut TcpStream, has_calls: bool) -> std::io::Result<()>;
 }
 
@@ -156,11 +156,11 @@ impl Drop for Model {
 }
 
 impl Gate {
-    fn pass(&self) {
+    fn wait_for_release(&self) {
         let mut counts = self.counts.lock().unwrap();
-        let place = counts.arrived;
+        let index = counts.arrived;
         counts.arrived += 1;
-        let _ = self.changed.wait_timeout_while(counts, HANG, |counts| counts.released <= place);
+        let _ = self.changed.wait_timeout_while(counts, HANG, |counts| counts.released <= index);
     }
 }
 
@@ -208,8 +208,8 @@ fn answer<A: Api>(stream: &mut TcpStream, state: &State, body: &Value) -> std::i
             state.hanging.fetch_sub(1, Ordering::Relaxed);
             return Ok(());
         }
-        Answer::Say(text) => A::say(stream, &halves(&text), &mut || {})?,
-        Answer::Hold(text) => A::say(stream, &halves(&text), &mut || state.gate.pass())?,
+        Answer::Say(text) => A::send_text(stream, &halves(&text), &mut || {})?,
+        Answer::Hold(text) => A::send_text(stream, &halves(&text), &mut || state.gate.wait_for_release())?,
         Answer::Call(call) => A::call(stream, &[(tool_named(&call, &offered), call)])?,
     }
     A::close(stream, has_calls)

@@ -57,7 +57,7 @@ impl NatsServer {
             Self::prepare(program.clone(), free_port(), &more)
         });
         for server in &mut servers {
-            server.begin();
+            server.spawn();
         }
         for server in &servers {
             server.wait_until_ready();
@@ -93,11 +93,11 @@ impl NatsServer {
     /// Starts it, or starts it again where it was, with what it kept.
     pub fn restart(&mut self) {
         self.kill();
-        self.begin();
+        self.spawn();
         self.wait_until_ready();
     }
 
-    fn begin(&mut self) {
+    fn spawn(&mut self) {
         let mut server = command(&self.program);
         server.arg("-c").arg(self.folder.path().join("server.conf"));
         self.running = Some(Running::start(&mut server));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::ca::{Life, PrivateCa};
+use crate::ca::{PrivateCa, Validity};
 use crate::process::{Running, command};
 use crate::{files, poll, tools};
 
@@ -38,7 +38,7 @@ impl Nginx {
 pub fn documented(port: u16, listener: u16, ca: &PrivateCa) -> String {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.md")).unwrap();
     let block = page.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
-    let (cert, key) = ca.issue_files(&["localhost"], Life::Long);
+    let (cert, key) = ca.issue_files(&["localhost"], Validity::Valid);
     let live = "/etc/letsencrypt/live/agents.example.org/";
     let mut config = block.to_owned();
     for (from, to) in [
@@ -54,7 +54,7 @@ pub fn documented(port: u16, listener: u16, ca: &PrivateCa) -> String {
     config
 }
 
-/// What stands around the `server` blocks where nginx is installed, with every path in one folder.
+/// Returns a complete nginx configuration around `server` blocks, with every path in one folder.
 fn around(server: &str, folder: &Path) -> String {
     let folder = folder.display();
     format!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::ca::{Life, PrivateCa};
+use crate::ca::{PrivateCa, Validity};
 use crate::ports::free_port;
 use crate::process::{Running, command};
 use crate::{files, poll, tools};
@@ -32,7 +32,7 @@ impl Pebble {
         let programs = tools::installed("deb/pebble")?.join("usr/bin");
         let folder = TempDir::with_prefix("switchboard-pebble-").unwrap();
         let ca = PrivateCa::new();
-        let (cert, key) = ca.issue_files(&["localhost", "127.0.0.1"], Life::Long);
+        let (cert, key) = ca.issue_files(&["localhost", "127.0.0.1"], Validity::Valid);
         let (port, management, dns) = (free_port(), free_port(), free_port());
         let config = json!({ "pebble": {
             "listenAddress": format!("127.0.0.1:{port}"),
@@ -79,8 +79,8 @@ impl Pebble {
         &self.ca
     }
 
-    /// What it said so far.
-    pub fn said(&self) -> String {
+    /// Returns its output so far.
+    pub fn output(&self) -> String {
         let mut said = self.running.errors();
         while let Some(line) = self.running.line_within(Duration::ZERO) {
             said.push_str(&line);

@@ -1,16 +1,16 @@
-//! Waiting for something that another process does, never longer than a deadline.
+//! Polling with a timeout for something that another process does.
 
 use std::time::{Duration, Instant};
 
 /// Long enough for a machine of two cores that runs all other tests beside, short enough for a test that fails.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How often to look.
+/// Poll interval.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Looks until there is something; panics with `what` once [`PATIENCE`] is over.
+/// Looks until there is something; panics with `what` once [`TIMEOUT`] is over.
 pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    within(PATIENCE, look).unwrap_or_else(|| panic!("waited {PATIENCE:?} in vain: {what}"))
+    within(TIMEOUT, look).unwrap_or_else(|| panic!("waited {TIMEOUT:?} in vain: {what}"))
 }
 
 /// Looks until there is something or the time is over.

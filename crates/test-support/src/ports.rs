@@ -1,14 +1,13 @@
-//! Ports for programs that must be told one.
+//! Free ports for programs that cannot choose one themselves.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{TcpListener, UdpSocket};
 
-/// Where to look: below the ports that systems give to whoever asks for any, so that none of those is taken for ours
-/// between now and its use.
+/// Port range: below the ephemeral ports, so that the system does not assign one of ours before it is used.
 const FIRST: u64 = 10_000;
 const COUNT: u64 = 20_000;
 
-/// A port of 127.0.0.1 that nobody listens on now, neither over TCP nor over UDP.
+/// Returns a port of 127.0.0.1 on which no process listens, over TCP or UDP.
 pub fn free_port() -> u16 {
     loop {
         let chance = RandomState::new().build_hasher().finish();

@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::poll::{self, PATIENCE};
+use crate::poll::{self, TIMEOUT};
 
 /// More lines than this unread and the process waits.
 const LINES: usize = 4096;
 
 /// Variables that a started program gets from us; whatever else is set here must not change a test.
-const KEPT: [&str; 4] = ["PATH", "TMPDIR", "SWITCHBOARD_TOOLS", "CI"];
+const INHERITED: [&str; 4] = ["PATH", "TMPDIR", "SWITCHBOARD_TOOLS", "CI"];
 
 /// A program with a small, known environment that reads nothing.
 #[expect(clippy::disallowed_methods, reason = "the one place where tests start programs")]
 pub fn command(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     command.env_clear().stdin(Stdio::null());
-    for name in KEPT {
+    for name in INHERITED {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
         }
@@ -31,7 +31,7 @@ pub fn command(program: impl AsRef<Path>) -> Command {
     command
 }
 
-/// What a program said on stderr to a person, without what it logged on the way.
+/// Removes log lines from the stderr of a program.
 pub fn without_log(text: &str) -> String {
     let is_log = |line: &&str| line.starts_with(" WARN ") || line.starts_with("ERROR ");
     text.lines().filter(|line| !is_log(line)).collect::<Vec<_>>().join("\n")
@@ -76,19 +76,19 @@ impl Running {
         Self { child, input, lines, errors, listener: Some(listener), ended: None }
     }
 
-    /// Starts a program that reads what [`Self::say`] writes.
-    pub fn start_listening(command: &mut Command) -> Self {
+    /// Starts a program that reads what [`Self::send_text`] writes.
+    pub fn start_with_stdin(command: &mut Command) -> Self {
         Self::start(command.stdin(Stdio::piped()))
     }
 
     /// Writes a line to its stdin; an error where it does not read any more.
-    pub fn say(&mut self, line: &str) -> std::io::Result<()> {
+    pub fn write_line(&mut self, line: &str) -> std::io::Result<()> {
         let input = self.input.as_mut().expect("a stdin that is open");
         input.write_all(format!("{line}\n").as_bytes())
     }
 
     /// Closes its stdin.
-    pub fn say_no_more(&mut self) {
+    pub fn close_stdin(&mut self) {
         self.input = None;
     }
 
@@ -99,7 +99,7 @@ impl Running {
 
     /// The next line of its stdout; panics where none comes.
     pub fn line(&self) -> String {
-        self.line_within(PATIENCE).unwrap_or_else(|| panic!("no line came; stderr: {}", self.errors()))
+        self.line_within(TIMEOUT).unwrap_or_else(|| panic!("no line came; stderr: {}", self.errors()))
     }
 
     /// The next line of its stdout, if one comes in time.
@@ -118,7 +118,7 @@ impl Running {
         }
     }
 
-    /// What it said on stderr so far.
+    /// Returns its stderr so far.
     pub fn errors(&self) -> String {
         self.errors.lock().unwrap().clone()
     }
@@ -152,7 +152,7 @@ impl Running {
         poll::until(&format!("the end of process {}; stderr: {}", self.id(), self.errors()), || {
             (!self.is_running()).then_some(())
         });
-        // It has said its last word; now everything it said is heard.
+        // The process has exited; join the reader so that all of its stderr is read.
         if let Some(listener) = self.listener.take() {
             listener.join().unwrap();
         }

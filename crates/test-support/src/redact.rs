@@ -1,4 +1,4 @@
-//! What differs from run to run, replaced by what is the same: ids by their number, times by a word.
+//! Redaction of values that differ between runs: ids become numbers, times become a placeholder.
 
 use std::collections::HashMap;
 

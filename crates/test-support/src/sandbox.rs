@@ -34,9 +34,9 @@ pub struct Sandbox {
     redactor: Mutex<Redactor>,
 }
 
-/// What a run of the binary left behind.
+/// Output and exit code of a run of the binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ran {
+pub struct RunOutput {
     /// The exit code; none where a signal ended it.
     pub code: Option<i32>,
     /// Everything on stdout.
@@ -52,7 +52,7 @@ impl Sandbox {
     }
 
     /// An empty folder below `parent`.
-    pub fn below(binary: impl Into<PathBuf>, parent: &Path) -> Self {
+    pub fn in_folder(binary: impl Into<PathBuf>, parent: &Path) -> Self {
         Self::within(binary, TempDir::with_prefix_in("switchboard-it-", parent).unwrap())
     }
 
@@ -99,7 +99,7 @@ impl Sandbox {
         self.path.join(".switchboard").join(below)
     }
 
-    /// The home of whoever runs the binary.
+    /// Returns the home folder of the user who runs the binary.
     pub fn home(&self) -> &Path {
         &self.home
     }
@@ -111,7 +111,7 @@ impl Sandbox {
         files::put(folder.join("config.json"), settings);
     }
 
-    /// The binary, in the folder, with a home of its own, nobody's name set and any port to listen on.
+    /// Returns a command for the binary in the folder, with its own home, no agent name and any free port.
     pub fn command<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = command(&self.binary);
         command.current_dir(&self.path).env("HOME", &self.home).env("SWITCHBOARD_PORT", "0");
@@ -131,13 +131,13 @@ impl Sandbox {
     }
 
     /// Runs the binary to its end.
-    pub fn run<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
-        Ran::of(&mut self.command(args))
+    pub fn run<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> RunOutput {
+        RunOutput::of(&mut self.command(args))
     }
 
     /// Runs the binary as an agent.
-    pub fn run_as<S: AsRef<str>>(&self, agent: &str, args: impl IntoIterator<Item = S>) -> Ran {
-        Ran::of(self.command(args).env("SWITCHBOARD_AGENT_NAME", agent))
+    pub fn run_as<S: AsRef<str>>(&self, agent: &str, args: impl IntoIterator<Item = S>) -> RunOutput {
+        RunOutput::of(self.command(args).env("SWITCHBOARD_AGENT_NAME", agent))
     }
 
     /// Runs the binary, which must succeed, and returns its stdout without the last newline.
@@ -147,7 +147,7 @@ impl Sandbox {
 
     /// Runs the binary with `--json`; every line of its stdout.
     pub fn json<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Vec<Value> {
-        let ran = Ran::of(self.command(args).arg("--json"));
+        let ran = RunOutput::of(self.command(args).arg("--json"));
         ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
@@ -173,7 +173,7 @@ impl Sandbox {
     /// Drops two files for `codex`, one after the other, and waits until they are taken in.
     ///
     /// The first look of `serve` is part of its start; the second shows that it has started.
-    pub fn take_in_two(&self) {
+    pub fn deliver_two_files(&self) {
         for number in 1..=2 {
             let id = format!("msg_176300000000{number}_start");
             self.drop_file(&id, "claude", "codex", &id);
@@ -182,8 +182,8 @@ impl Sandbox {
         }
     }
 
-    /// What a run left behind, as a snapshot can hold it.
-    pub fn shown(&self, ran: &Ran) -> String {
+    /// Renders the output of a run for a snapshot.
+    pub fn shown(&self, ran: &RunOutput) -> String {
         let code = ran.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
         let mut text = format!("exit {code}\n");
         for (name, content) in [("stdout", &ran.stdout), ("stderr", &ran.stderr)] {
@@ -234,7 +234,7 @@ pub fn message_file(
     serde_json::to_string_pretty(&file).unwrap()
 }
 
-impl Ran {
+impl RunOutput {
     /// Runs a command to its end.
     pub fn of(command: &mut Command) -> Self {
         Self::with_input(command, b"")

@@ -1,4 +1,4 @@
-//! What tests need from the machine, and what to do where it has not got it.
+//! Tools that tests need, and what to do if they are not installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,11 +27,11 @@ pub fn installed(package: &str) -> Result<PathBuf, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/install.sh");
     let user =
         ["HOME", "XDG_CACHE_HOME"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
-    let place = Path::new(run(command(script).arg("--where").envs(user))?.trim()).join(package);
-    if place.exists() {
-        Ok(place)
+    let index = Path::new(run(command(script).arg("--where").envs(user))?.trim()).join(package);
+    if index.exists() {
+        Ok(index)
     } else {
-        Err(format!("{} is missing: run tools/install.sh", place.display()))
+        Err(format!("{} is missing: run tools/install.sh", index.display()))
     }
 }
 

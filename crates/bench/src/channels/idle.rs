@@ -65,14 +65,14 @@ async fn fill(folder: &Path) -> anyhow::Result<()> {
     let workspace =
         Workspace::open(folder, door_workspace::Config::default(), |hub| hub.key = Some(key)).await?;
     let root = workspace.tree().root().clone();
-    let channel = root.make_subdir("channels")?.make_subdir("general")?;
+    let channel = root.ensure_subdir("channels")?.ensure_subdir("general")?;
     for number in 0..FILES {
         let id = format!("msg-20260111-163315-codex-{number:04x}");
         let message = json!({
             "id": id, "timestamp": "2026-01-11T16:33:15.123Z", "session_id": "general", "from": "codex",
             "to": "all", "type": "chat", "content": { "text": "x".repeat(256), "code": null, "artifacts": [] },
         });
-        channel.create_new(&format!("{id}.json"), message.to_string().as_bytes(), Durability::Later)?;
+        channel.create_new(&format!("{id}.json"), message.to_string().as_bytes(), Durability::Unsynced)?;
     }
     let channels = Channels::open(Config::new(root.path()), workspace.hub().clone()).await?;
     channels.scan().await?;
@@ -87,7 +87,7 @@ fn configure(folder: &Path, detection: &str, watchers: usize) -> anyhow::Result<
         .map(|number| json!({ "agent": format!("qc-{number}"), "channel": "general", "command": ["true"] }))
         .collect();
     let settings = json!({ "channels": { "detection": detection, "watchers": watchers } });
-    let home = Dir::open_root(folder)?.make_subdir(".config")?.make_subdir("switchboard")?;
+    let home = Dir::open_root(folder)?.ensure_subdir(".config")?.ensure_subdir("switchboard")?;
     Ok(home.replace("config.json", settings.to_string().as_bytes(), 0o600)?)
 }
 
@@ -101,7 +101,7 @@ async fn watch(folder: &Path, number: usize) -> anyhow::Result<Child> {
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit())
         .spawn()?;
-    let mut output = BufReader::new(child.take_stdout().context("no stdout")?);
+    let mut output = BufReader::new(child.stdout_reader().context("no stdout")?);
     let mut line = String::new();
     timeout(Duration::from_secs(20), output.read_line(&mut line)).await.context("`watch` says nothing")??;
     Ok(child)

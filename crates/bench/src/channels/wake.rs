@@ -88,7 +88,7 @@ impl Posting {
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let output = BufReader::new(child.take_stdout().context("no stdout")?);
+        let output = BufReader::new(child.stdout_reader().context("no stdout")?);
         Ok((child, output))
     }
 }
@@ -119,7 +119,7 @@ impl Bare {
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()?;
-        let mut output = child.take_stdout().context("no stdout")?;
+        let mut output = child.stdout_reader().context("no stdout")?;
         expect(&mut output, READY).await?;
         let folder = Folder { dir: Dir::open_root(folder)?, written: 0 };
         Ok(Self { folder, _child: child, output })

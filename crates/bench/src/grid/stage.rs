@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::mcp::Client;
 use test_support::nats::{NatsServer, Release};
 use test_support::{Running, Sandbox, poll, ports};
@@ -59,7 +59,7 @@ impl Stage {
     pub(super) fn build(place: &Place, binary: &Path) -> anyhow::Result<Self> {
         let nats = NatsServer::start(Release::Newest, "").map_err(anyhow::Error::msg)?;
         let ca = PrivateCa::new();
-        ca.issue_files(&["127.0.0.1"], Life::Long);
+        ca.issue_files(&["127.0.0.1"], Validity::Valid);
         let (port, bobs) = (ports::free_port(), ports::free_port());
         let peer = sandbox(place, binary, &["sender"]);
         peer.configure_user(&json!({ "swarm": swarm(&ca, bobs), "hub": quiet() }).to_string());
@@ -189,7 +189,7 @@ impl Stage {
 }
 
 fn sandbox(place: &Place, binary: &Path, agents: &[&str]) -> Sandbox {
-    let sandbox = Sandbox::below(binary, place.path());
+    let sandbox = Sandbox::in_folder(binary, place.path());
     sandbox.ok([&["init"], agents].concat());
     sandbox
 }
@@ -212,7 +212,7 @@ fn endpoint(port: u16, path: &str) -> String {
 }
 
 fn session(sandbox: &Sandbox, agent: &str) -> Client {
-    Client::stdio(Running::start_listening(&mut sandbox.command(["mcp"]))).registered(agent)
+    Client::stdio(Running::start_with_stdin(&mut sandbox.command(["mcp"]))).registered(agent)
 }
 
 fn send(client: &mut Client, to: &str, text: &str) {
@@ -221,7 +221,7 @@ fn send(client: &mut Client, to: &str, text: &str) {
 
 /// Lets a session wait for messages.
 fn wait(client: &mut Client) -> i64 {
-    client.begin("tools/call", json!({ "name": "wait_for_message", "arguments": {} }))
+    client.start_request("tools/call", json!({ "name": "wait_for_message", "arguments": {} }))
 }
 
 /// Waits until a session shows this text. Members of a swarm also get notices of new members, which may come
@@ -229,7 +229,7 @@ fn wait(client: &mut Client) -> i64 {
 fn shows(client: &mut Client, mut call: i64, text: &str) -> anyhow::Result<()> {
     let began = Instant::now();
     while began.elapsed() < TOO_LONG {
-        if client.said(call).text.contains(text) {
+        if client.tool_result(call).text.contains(text) {
             return Ok(());
         }
         call = wait(client);

@@ -31,7 +31,7 @@ pub(super) async fn prepare(folder: &Path) -> anyhow::Result<()> {
     // the end of the journal: many minutes in the large hub.
     let settings = serde_json::json!({ "hub": { "unseenSeconds": 0 } }).to_string();
     let root = Dir::open_root(folder)?;
-    root.create_new("switchboard.config.json", settings.as_bytes(), Durability::Later)?;
+    root.create_new("switchboard.config.json", settings.as_bytes(), Durability::Unsynced)?;
     let serving = Serving::create(folder, DoorPart::Nothing).await?;
     for number in 0..READERS {
         serving.workspace.register(Registration::mailbox(Name::parse(&reader(number))?)).await?;

@@ -40,7 +40,7 @@ async fn busy_seconds(pid: &str) -> anyhow::Result<f64> {
     }
     let mut child = Spawn::new("ps").args(["-o", "time=", "-p", pid]).stdout(Stdio::piped()).spawn()?;
     let mut said = String::new();
-    child.take_stdout().context("no stdout")?.read_to_string(&mut said).await?;
+    child.stdout_reader().context("no stdout")?.read_to_string(&mut said).await?;
     child.wait().await?;
     let seconds = said
         .trim()

@@ -66,7 +66,7 @@ impl Serve {
         }
         let spawn = Spawn::new(shipped()?).args(["--json", "serve", "--port", "0"]).cwd(workspace);
         let mut child = settle(spawn).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
-        let mut output = BufReader::new(child.take_stdout().context("no stdout")?);
+        let mut output = BufReader::new(child.stdout_reader().context("no stdout")?);
         let mut line = String::new();
         timeout(TOO_LONG, output.read_line(&mut line)).await.context("`serve` says nothing")??;
         let Listening { port } = serde_json::from_str(&line).with_context(|| format!("said {line}"))?;

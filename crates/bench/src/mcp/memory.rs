@@ -64,7 +64,7 @@ impl Held {
 pub(crate) async fn resident(pid: &str) -> anyhow::Result<f64> {
     let mut child = Spawn::new("ps").args(["-o", "rss=", "-p", pid]).stdout(Stdio::piped()).spawn()?;
     let mut said = String::new();
-    child.take_stdout().context("no stdout")?.read_to_string(&mut said).await?;
+    child.stdout_reader().context("no stdout")?.read_to_string(&mut said).await?;
     ensure!(child.wait().await?.success(), "ps failed");
     let kibibytes: f64 = said.trim().parse()?;
     Ok(kibibytes / 1024.0)

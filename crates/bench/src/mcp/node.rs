@@ -16,7 +16,7 @@ const SDK: &str = "npm/@modelcontextprotocol/sdk/node_modules";
 pub(super) fn server(place: &Place) -> anyhow::Result<Server> {
     let modules = installed(SDK).map_err(anyhow::Error::msg)?;
     let folder = place.fresh()?;
-    Dir::open_root(&folder)?.create_new("server.mjs", PROGRAM.as_bytes(), Durability::Later)?;
+    Dir::open_root(&folder)?.create_new("server.mjs", PROGRAM.as_bytes(), Durability::Unsynced)?;
     std::os::unix::fs::symlink(modules, folder.join("node_modules"))?;
     Ok(Server::Node { folder })
 }

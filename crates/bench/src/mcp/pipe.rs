@@ -91,8 +91,8 @@ impl Client {
     pub(crate) fn start(server: &Server) -> anyhow::Result<Self> {
         let spawn = server.spawn()?.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = spawn.spawn()?;
-        let input = child.take_stdin().context("no stdin")?;
-        let output = BufReader::new(child.take_stdout().context("no stdout")?);
+        let input = child.stdin_writer().context("no stdin")?;
+        let output = BufReader::new(child.stdout_reader().context("no stdout")?);
         Ok(Self { child, input, output, line: String::new(), last: 0 })
     }
 

@@ -115,7 +115,7 @@ async fn listed(folder: &Path, profile: &str) -> anyhow::Result<f64> {
     workspace(folder).await?;
     let config = json!({ "tools": { "profile": profile } }).to_string();
     let root = Dir::open_root(folder).context("the workspace")?;
-    root.create_new("switchboard.config.json", config.as_bytes(), Durability::Later)?;
+    root.create_new("switchboard.config.json", config.as_bytes(), Durability::Unsynced)?;
     let mut client = Client::start(&Server::ours(READER, folder))?;
     let bytes = client.start_session().await?;
     client.close().await?;

@@ -146,8 +146,8 @@ async fn submit(serving: &Serving) -> anyhow::Result<Duration> {
 impl Echo {
     fn start() -> anyhow::Result<Self> {
         let mut child = Spawn::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let input = child.take_stdin().context("no stdin")?;
-        let output = child.take_stdout().context("no stdout")?;
+        let input = child.stdin_writer().context("no stdin")?;
+        let output = child.stdout_reader().context("no stdout")?;
         Ok(Self { child, input, output })
     }
 

@@ -46,7 +46,7 @@ impl Stage {
             "listen": format!("127.0.0.1:{port}"), "cert": files.cert, "key": files.key, "ca": files.ca,
             "allow": ["127.0.0.0/8"], "limits": { "perSender": 0, "perSwarm": 0, "perClient": 0 },
         } });
-        let folder = Dir::open_root(&stage.home)?.make_subdir(".config")?.make_subdir("switchboard")?;
+        let folder = Dir::open_root(&stage.home)?.ensure_subdir(".config")?.ensure_subdir("switchboard")?;
         folder.replace("config.json", settings.to_string().as_bytes(), 0o600)?;
         stage.run(&["init"]).await?;
         let endpoint = format!("https://127.0.0.1:{port}/swarm");
@@ -88,7 +88,7 @@ impl Stage {
         let spawn = Spawn::new(shipped()?).args(args).cwd(&self.workspace).env("HOME", &self.home);
         let mut child = spawn.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let mut said = String::new();
-        child.take_stdout().context("no stdout")?.read_to_string(&mut said).await?;
+        child.stdout_reader().context("no stdout")?.read_to_string(&mut said).await?;
         let status = child.wait().await?;
         ensure!(status.success(), "switchboard {args:?} ended with {status}");
         Ok(said)

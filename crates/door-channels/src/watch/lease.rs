@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use switchboard_sys::files::{Created, Dir, Durability, FileError};
 use switchboard_sys::lock::{DirLock, LockError, LockOptions};
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use crate::wire::{ChannelMessage, pretty};
 
@@ -75,7 +75,7 @@ impl AnswerLease {
     ) -> Result<Acquisition, FileError> {
         let name = format!("{message}.json");
         let mut file = LeaseFile {
-            owner: Owner::this_process().to_string(),
+            owner: ProcessIdentity::this_process().to_string(),
             token: format!("{watcher}-{:032x}", fastrand::u128(..)),
             until: now.saturating_add(lease).unwrap_or(now),
             done: false,
@@ -84,7 +84,7 @@ impl AnswerLease {
         loop {
             // A lease that is lost in a power failure is acquired again; an answer that was posted is found
             // then.
-            if dir.create_new(&name, &pretty(&file), Durability::Later)? == Created::Created {
+            if dir.create_new(&name, &pretty(&file), Durability::Unsynced)? == Created::Created {
                 return Ok(Acquisition::Acquired(Self { dir: dir.clone(), name, file }));
             }
             match read_state(dir, &name, now, watcher)? {
@@ -126,7 +126,7 @@ impl AnswerLease {
         self.file.done = true;
         // The answer is in the channel now; only the lease's name is still needed.
         self.file.reply = None;
-        self.write(Durability::Later).map(drop)
+        self.write(Durability::Unsynced).map(drop)
     }
 
     /// Releases the lease, so that the message can be answered later. Blocks.
@@ -176,7 +176,7 @@ fn read_state(dir: &Dir, name: &str, now: Timestamp, watcher: &str) -> Result<Op
 
 /// True if its process has ended on this host, or if it has expired.
 fn is_abandoned(lease: &LeaseFile, now: Timestamp) -> bool {
-    lease.until <= now || lease.owner.parse::<Owner>().is_ok_and(|owner| owner.is_gone())
+    lease.until <= now || lease.owner.parse::<ProcessIdentity>().is_ok_and(|owner| owner.has_exited())
 }
 
 /// Removes leases of messages that are too old to be answered, and temporary files of killed watchers.

@@ -76,7 +76,7 @@ fn dead_or_unreadable_lease_is_free() {
     let path = folder.path().join("general.msg-1.json");
     let mut lease: LeaseFile = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     // A pid that no process has: the kernel's highest is 2^22.
-    lease.owner = format!("{}/4194999/1", Owner::this_process().host());
+    lease.owner = format!("{}/4194999/1", ProcessIdentity::this_process().host());
     write_carelessly(&path, pretty(&lease));
     ours(acquire(&dir, noon()));
     write_carelessly(&path, "{");

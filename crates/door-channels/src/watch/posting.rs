@@ -219,7 +219,7 @@ impl Watcher {
         // An agent that posts in this folder reads it, even if its hub has not announced that yet.
         let has_posted = !asker.name.is_human()
             && self.is_of_this_folder(&stored.message)
-            && asker.realm == stored.message.other_hub();
+            && asker.realm == stored.message.origin_hub();
         let reads_along = is_reader || has_posted;
         let to = if reads_along { "all".to_owned() } else { asker.to_string() };
         let metadata: Map<_, _> =

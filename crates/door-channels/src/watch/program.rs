@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use switchboard_core::Name;
-use switchboard_sys::guard::Guard;
 use switchboard_sys::lineage::LaunchKind;
 use switchboard_sys::process::{Spawn, SpawnError};
+use switchboard_sys::reaper::ReaperClient;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::{PromptInput, WatcherConfig};
@@ -59,7 +59,7 @@ pub(super) async fn run_program(
     watcher: &WatcherConfig,
     agent: &Name,
     prompt: &str,
-    guard: Option<&Guard>,
+    guard: Option<&ReaperClient>,
 ) -> Result<Vec<u8>, ProgramError> {
     let (program, args) = watcher.command.split_first().ok_or(ProgramError::NoProgram)?;
     let mut spawn = Spawn::new(program).args(args);
@@ -75,8 +75,8 @@ pub(super) async fn run_program(
     let names: Vec<&str> = watcher.env.iter().map(String::as_str).collect();
     spawn = spawn.env_allow(&names).for_agent(LaunchKind::Watcher, agent.as_str());
     let mut child = spawn.start(guard).await?;
-    let stdin = child.take_stdin().filter(|_| watcher.prompt_input == PromptInput::Stdin);
-    let (stdout, stderr) = (child.take_stdout(), child.take_stderr());
+    let stdin = child.stdin_writer().filter(|_| watcher.prompt_input == PromptInput::Stdin);
+    let (stdout, stderr) = (child.stdout_reader(), child.stderr_reader());
     let work = async {
         let told = async {
             if let Some(mut stdin) = stdin {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use switchboard_core::{Mark, Trust, label_inline};
+use switchboard_core::{FrameNonce, Trust, label_inline};
 
 use crate::wire::ChannelMessage;
 
@@ -35,7 +35,7 @@ pub(super) struct Prompt<'p> {
     /// Trust level of the request.
     pub(super) trust: Trust,
     /// Random part of the frames' name.
-    pub(super) mark: Mark,
+    pub(super) mark: FrameNonce,
 }
 
 impl Prompt<'_> {

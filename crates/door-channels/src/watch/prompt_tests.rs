@@ -10,7 +10,7 @@ fn message(from: &str, text: &str) -> ChannelMessage {
 fn prompt(request: &ChannelMessage, context: &[ChannelMessage]) -> String {
     let watcher = WatcherConfig::new(name("codex"), name("general"), Vec::new());
     let (role, memory) = (Some("You review code.".to_owned()), Some("line\n".repeat(500)));
-    let mark = Mark::from_random(0xc0_ffee);
+    let mark = FrameNonce::from_random(0xc0_ffee);
     Prompt { watcher: &watcher, role, memory, context, request, trust: Trust::Unverified, mark }.text()
 }
 

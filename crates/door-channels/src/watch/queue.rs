@@ -109,7 +109,7 @@ impl Watcher {
     fn is_for_us(&self, message: &Message, directory: &Directory) -> bool {
         let config = &self.config;
         // A message that is forwarded to the agent is for it, whatever its address.
-        let end = |to| directory.links().end_of(to).unwrap_or(to);
+        let end = |to| directory.routing_rules().forward_target(to).unwrap_or(to);
         matches!(&message.to, Address::Agent(to) if self.is_us(end(to), message, directory))
             || is_mentioned(&message.body, config.agent.as_str())
             || (config.starts_with && begins_with(&message.body, config.agent.as_str()))
@@ -121,7 +121,7 @@ impl Watcher {
     /// what a file addresses to that name.
     fn is_us(&self, named: &AgentId, message: &Message, directory: &Directory) -> bool {
         let agent = directory.canonical(&self.config.agent.clone().into());
-        let is_same_agent = || named.name == agent.name && named.realm == message.other_hub();
+        let is_same_agent = || named.name == agent.name && named.realm == message.origin_hub();
         directory.canonical(named) == agent || (is_same_agent() && self.is_of_this_folder(message))
     }
 
@@ -217,7 +217,7 @@ impl Watcher {
         let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };
         // A reply without a file was interrupted, unless another hub is about to write the file.
         let named = hub.native_id_in(Door::Channels, config.channel.as_str(), reply.message.id).await?;
-        Ok((named.is_some() || reply.message.is_of_another_hub()).then_some(ANSWERED))
+        Ok((named.is_some() || reply.message.is_from_other_hub()).then_some(ANSWERED))
     }
 
     /// Returns the agent's own answer in the journal.

@@ -25,7 +25,7 @@ async fn killed_host_leaves_no_child() {
         let run = format!("{:016x}", fastrand::u64(..));
         let spawn = Spawn::new(host()).args([script.as_os_str(), run.as_ref()]).stdout(Stdio::piped());
         let mut host = spawn.spawn().expect("the host starts");
-        let mut lines = BufReader::new(host.take_stdout().expect("stdout is piped")).lines();
+        let mut lines = BufReader::new(host.stdout_reader().expect("stdout is piped")).lines();
         let run = format!("RUN={run}");
         let ready = within(lines.next_line());
         if round % 2 == 0 {

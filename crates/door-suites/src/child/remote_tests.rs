@@ -30,7 +30,7 @@ impl Server {
         let spawn = Spawn::new("python3").args(["-B".into(), script.into_os_string()]).args(args);
         let spawn = spawn.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut process = spawn.spawn().expect("the server starts");
-        let mut lines = BufReader::new(process.take_stdout().expect("stdout is piped")).lines();
+        let mut lines = BufReader::new(process.stdout_reader().expect("stdout is piped")).lines();
         let port = within(lines.next_line()).await.expect("stdout is readable").expect("a port");
         Self { _process: process, lines, url: format!("http://127.0.0.1:{port}/mcp") }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use switchboard_sys::files::Dir;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
@@ -31,7 +31,7 @@ pub struct ChildOptions {
     /// Folder for the detected framing of a child.
     pub cache: Option<Dir>,
     /// Kills the child if this process is killed.
-    pub guard: Option<Guard>,
+    pub guard: Option<ReaperClient>,
     /// Redacts secrets before a text is logged or quoted.
     pub redact: Option<Redact>,
     /// Largest accepted message in bytes.

@@ -45,7 +45,7 @@ pub(super) async fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<
             format!("check `command` and `cwd` in {file}, and that the program is in `PATH`"),
         )
     })?;
-    let streams = (process.take_stdin(), process.take_stdout(), process.take_stderr());
+    let streams = (process.stdin_writer(), process.stdout_reader(), process.stderr_reader());
     let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
         return Err(shared.cannot_start("it has no standard streams", "try again"));
     };

@@ -131,7 +131,7 @@ impl RootFile {
         if root.read(NAME, LIMIT)?.is_none_or(|now| now.bytes != self.bytes) {
             return Err(SuiteError::ModifiedConcurrently { file: self.path.clone() });
         }
-        let backups = workspace_folder(paths)?.make_subdir("backups")?;
+        let backups = workspace_folder(paths)?.ensure_subdir("backups")?;
         let backup = free_name("workspace", now, |name| {
             Ok(backups.create_new(name, &self.bytes, Durability::Synced)? == Created::Created)
         })?;
@@ -221,7 +221,7 @@ fn add_variables(servers: &mut Map<String, Value>, needed: BTreeMap<String, bool
 ///
 /// Refuses if the file was edited since, unless `force` is set.
 pub fn revert(paths: &SuitePaths, force: bool) -> Result<RevertOutcome, SuiteError> {
-    let backups = workspace_folder(paths)?.make_subdir("backups")?;
+    let backups = workspace_folder(paths)?.ensure_subdir("backups")?;
     let none = || SuiteError::NoBackup { folder: backups.path().to_owned() };
     let mut records = records(&backups)?;
     let record = records.pop().ok_or_else(none)?;

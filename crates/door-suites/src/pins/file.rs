@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use switchboard_sys::clock::Clock;
-use switchboard_sys::files::{Dir, FileStamp};
+use switchboard_sys::files::{Dir, FileStat};
 
 use crate::canonical;
 use crate::error::SuiteError;
@@ -23,7 +23,7 @@ pub(super) struct PinFile {
     /// Changed tools pending approval, as last listed.
     pub(super) waiting: BTreeMap<String, Value>,
     #[serde(skip)]
-    pub(super) stamp: Option<FileStamp>,
+    pub(super) stamp: Option<FileStat>,
 }
 
 /// Pin of one tool.
@@ -52,7 +52,7 @@ impl PinFile {
             file: dir.path().join(name(child)),
             problem: format!("is not what switchboard wrote ({error}); move it aside to pin the tools anew"),
         })?;
-        Ok(Self { stamp: Some(found.stamp), ..file })
+        Ok(Self { stamp: Some(found.stat), ..file })
     }
 
     pub(super) fn write(&mut self, dir: &Dir) -> Result<(), SuiteError> {

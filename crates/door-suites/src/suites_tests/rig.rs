@@ -30,7 +30,7 @@ impl Rig {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let start = Timestamp::from_second(1_800_000_000).unwrap();
-        Self { folder, config: Config::default(), clock: Clock::by_hand(start) }
+        Self { folder, config: Config::default(), clock: Clock::manual(start) }
     }
 
     /// Sets the settings as a person writes them.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use switchboard_sys::guard::Guard;
 use switchboard_sys::process::Spawn;
+use switchboard_sys::reaper::ReaperClient;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::conversation::Usage;
@@ -51,7 +51,7 @@ pub(super) struct Command {
     folder: PathBuf,
     /// The conversation so far; append-only.
     prompt: String,
-    guard: Option<Guard>,
+    guard: Option<ReaperClient>,
 }
 
 #[derive(Deserialize)]
@@ -62,7 +62,12 @@ struct Reply {
 }
 
 impl Command {
-    pub(super) fn new(command: &[String], folder: PathBuf, task: &Prompt<'_>, guard: Option<Guard>) -> Self {
+    pub(super) fn new(
+        command: &[String],
+        folder: PathBuf,
+        task: &Prompt<'_>,
+        guard: Option<ReaperClient>,
+    ) -> Self {
         let mut prompt = format!("{}\n\n{PROTOCOL}\n\n# Tools\n\n", task.system);
         for tool in task.tools {
             let line = json!({ "name": tool.name, "description": tool.description, "args": tool.schema });
@@ -130,7 +135,7 @@ impl Command {
                     "",
                 )
             })?;
-        let (stdin, stdout, stderr) = (child.take_stdin(), child.take_stdout(), child.take_stderr());
+        let (stdin, stdout, stderr) = (child.stdin_writer(), child.stdout_reader(), child.stderr_reader());
         let write = async {
             if let Some(mut stdin) = stdin {
                 // A program that does not read all its input may still reply.

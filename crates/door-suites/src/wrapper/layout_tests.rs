@@ -96,7 +96,7 @@ fn existing_texts_are_preserved() {
     let root = Dir::open_root(&rig.paths.workspace.join(".switchboard")).expect("a folder");
     let texts =
         json!({ "extra": 1, "mcps": { "Notes": { "claude": "You are the librarian." }, "time": {} } });
-    root.create_new("mcp-descriptions.json", texts.to_string().as_bytes(), Durability::Later)
+    root.create_new("mcp-descriptions.json", texts.to_string().as_bytes(), Durability::Unsynced)
         .expect("a file");
     let wrapped = wrap(&rig, "notes").expect("wrapped");
     assert_eq!(std::fs::read_to_string(&wrapped.role).expect("a role"), "You are the librarian.\n");
@@ -128,8 +128,8 @@ fn only_trusted_workspace_children_are_wrapped() {
     rig.trust();
     assert_eq!(files(&rig), before, "a refusal changes nothing");
     let original =
-        Dir::open_root(&rig.folder()).expect("a folder").make_subdir("original").expect("a folder");
-    original.create_new(".mcp.json", b"{}", Durability::Later).expect("a file");
+        Dir::open_root(&rig.folder()).expect("a folder").ensure_subdir("original").expect("a folder");
+    original.create_new(".mcp.json", b"{}", Durability::Unsynced).expect("a file");
     assert!(matches!(wrap(&rig, "notes"), Err(WrapperError::OtherOriginal { .. })));
 }
 
@@ -139,8 +139,8 @@ fn interrupted_wrap_is_completed() {
     rig.trust();
     let bytes = std::fs::read(rig.folder().join(".mcp.json")).expect("the child");
     let original =
-        Dir::open_root(&rig.folder()).expect("a folder").make_subdir("original").expect("a folder");
-    original.create_new(".mcp.json", &bytes, Durability::Later).expect("a file");
+        Dir::open_root(&rig.folder()).expect("a folder").ensure_subdir("original").expect("a folder");
+    original.create_new(".mcp.json", &bytes, Durability::Unsynced).expect("a file");
     wrap(&rig, "notes").expect("wrapped");
     unwrap(&rig, "notes").expect("unwrapped");
     assert_eq!(std::fs::read(rig.folder().join(".mcp.json")).expect("the child"), bytes);

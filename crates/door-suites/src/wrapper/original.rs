@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use switchboard_sys::files::Dir;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 
 use super::error::WrapperError;
 use super::layout::{self, ORIGINAL};
@@ -62,7 +62,7 @@ impl Original {
     }
 
     /// Creates the client of the original. Starts nothing.
-    pub(super) fn child(&self, paths: &SuitePaths, guard: Option<Guard>) -> Child {
+    pub(super) fn child(&self, paths: &SuitePaths, guard: Option<ReaperClient>) -> Child {
         let secrets = Secrets::of(&self.spec);
         // The plain name belongs to the wrapper's own log.
         let spec = ChildSpec { name: inner_name(&self.name), ..self.spec.clone() };

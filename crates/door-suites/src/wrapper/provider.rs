@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 
 use super::anthropic::Anthropic;
 use super::command::Command;
@@ -148,7 +148,7 @@ impl Provider {
         &self,
         task: &Prompt<'_>,
         folder: &Path,
-        guard: Option<&Guard>,
+        guard: Option<&ReaperClient>,
     ) -> Result<Model, ModelError> {
         Ok(match self {
             Self::Anthropic { base, key, model } => Model::Anthropic(Anthropic::new(base, key, model, task)?),

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ pub struct Wrapper(Arc<Inner>);
 struct Inner {
     original: Original,
     child: Child,
-    guard: Option<Guard>,
+    guard: Option<ReaperClient>,
     paths: SuitePaths,
     trust: TrustStore,
     settings: WrapperSettings,
@@ -89,7 +89,7 @@ impl Wrapper {
         name: &str,
         config: &Config,
         paths: &SuitePaths,
-        guard: Option<Guard>,
+        guard: Option<ReaperClient>,
         lookup: Lookup<'_>,
     ) -> Result<Self, WrapperError> {
         let original = Original::read(name, config, paths, lookup)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use switchboard_core::{nearest, sanitize_description, sanitize_description_value};
+use switchboard_core::{sanitize_description, sanitize_description_value, suggest_similar};
 
 use super::content::{self, ResultText};
 use super::destructive::{EffectHints, is_destructive};
@@ -130,7 +130,7 @@ impl Toolbox {
         if let Some(withheld) = self.withheld.iter().find(|withheld| withheld.tool == tool) {
             return Err(format!("the tool '{tool}' is not available: {}", withheld.why));
         }
-        let near = nearest(tool, self.definitions.iter().map(|definition| definition.name.as_str()));
+        let near = suggest_similar(tool, self.definitions.iter().map(|definition| definition.name.as_str()));
         let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
         Err(format!("there is no tool '{}'{hint}", tool.escape_debug()))
     }

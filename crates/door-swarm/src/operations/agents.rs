@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_core::{Name, nearest};
+use switchboard_core::{Name, suggest_similar};
 
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
@@ -43,7 +43,7 @@ impl Swarms {
             let folder = if is_free || owner.as_deref() == Some(&name) {
                 folder
             } else {
-                folder.make_subdir(&name)?
+                folder.ensure_subdir(&name)?
             };
             let key = if let Some(key) = SecretKey::read(&folder, KEY_FILE)? {
                 key
@@ -140,7 +140,7 @@ impl Swarms {
         let swarm = snapshot.swarms_of(agent).find(|swarm| swarm.realm.as_str().eq_ignore_ascii_case(realm));
         let swarm = swarm.ok_or_else(|| SwarmError::UnknownSwarm {
             swarm: realm.to_owned(),
-            near: nearest(realm, snapshot.swarms_of(agent).map(|swarm| swarm.realm.as_str())),
+            near: suggest_similar(realm, snapshot.swarms_of(agent).map(|swarm| swarm.realm.as_str())),
         })?;
         resolve_member(swarm, named)
     }

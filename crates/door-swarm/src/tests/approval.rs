@@ -13,7 +13,7 @@ use crate::test_peer::{Forged, World};
 async fn approval_reaches_candidate_at_once() {
     let world = World::new();
     // A manual clock: the candidate never retries by itself.
-    let still = Clock::by_hand(Clock::system().now());
+    let still = Clock::manual(Clock::system().now());
     let (alice, bob) = (world.peer("alice").await, world.peer_at("bob", still, |_| ()).await);
     let settings = crate::SwarmSettings { require_approval: true, ..<_>::default() };
     let swarm = alice.swarms.create(None, "Closed", None, settings).await.unwrap().swarm_id;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use switchboard_core::DeliveryState;
 use switchboard_https::Mode;
-use test_support::ca::{Issued, Life, PrivateCa};
+use test_support::ca::{Issued, PrivateCa, Validity};
 
 use crate::test_peer::World;
 
@@ -14,9 +14,9 @@ async fn delivery_waits_for_valid_certificate() {
     let world = World::new();
     let stranger = PrivateCa::new();
     let bad: [(&str, Issued); 3] = [
-        ("over", world.ca().issue(&["127.0.0.1"], Life::Over, 2)),
-        ("another-name", world.ca().issue(&["elsewhere.example.com"], Life::Long, 3)),
-        ("another-authority", stranger.issue(&["127.0.0.1"], Life::Long, 4)),
+        ("over", world.ca().issue(&["127.0.0.1"], Validity::Expired, 2)),
+        ("another-name", world.ca().issue(&["elsewhere.example.com"], Validity::Valid, 3)),
+        ("another-authority", stranger.issue(&["127.0.0.1"], Validity::Valid, 4)),
     ];
     let alice = world.peer("alice").await;
     alice.create("Research").await;
@@ -48,7 +48,7 @@ async fn delivery_waits_for_valid_certificate() {
         assert_eq!(peer.count("in confidence").await, 0);
         // Nothing is lost: delivery succeeds once the certificate is valid.
         let [cert, key] = files(peer.id.as_str());
-        world.ca().issue(&["127.0.0.1"], Life::Long, 5).write(&cert, &key);
+        world.ca().issue(&["127.0.0.1"], Validity::Valid, 5).write(&cert, &key);
         peer.wait_for_text("in confidence").await;
         assert_eq!(alice.wait_for_deliveries(id).await[0].state, DeliveryState::Delivered);
     }

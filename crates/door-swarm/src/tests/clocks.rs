@@ -11,7 +11,7 @@ use crate::test_peer::World;
 #[tokio::test(flavor = "multi_thread")]
 async fn clock_skew_is_reported_and_retried() {
     let world = World::new();
-    let clock = Clock::by_hand(Clock::system().now());
+    let clock = Clock::manual(Clock::system().now());
     let alice = world.peer_at("alice", clock.clone(), |_| ()).await;
     let bob = world.peer("bob").await;
     alice.create("Research").await;

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde_json::{Value, json};
 use switchboard_https::{ListenerHandle, Mode, Settings};
-use test_support::ca::Life;
+use test_support::ca::Validity;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -179,7 +179,7 @@ async fn oversized_rosters_are_refused() {
 
 /// A listener that gives the same answer to every join request.
 async fn master_that_answers(world: &World, answer: Value) -> (ListenerHandle, CancellationToken) {
-    let (cert, key) = world.ca().issue_files(&["127.0.0.1"], Life::Long);
+    let (cert, key) = world.ca().issue_files(&["127.0.0.1"], Validity::Valid);
     let settings = Settings::new("127.0.0.1:0".parse().unwrap(), Mode::Files { cert, key });
     let answer = Arc::new(answer.to_string());
     let app = Router::new().route("/swarm/join", post(move || async move { answer.as_str().to_owned() }));

@@ -76,7 +76,7 @@ async fn rotation_signed_by_old_key_applies() {
 async fn sending_peer_gets_pending_messages() {
     let world = World::new();
     // A manual clock: nothing becomes due by itself.
-    let clock = Clock::by_hand(Clock::system().now());
+    let clock = Clock::manual(Clock::system().now());
     let (alice, mut bob) = (world.peer_at("alice", clock, |_| ()).await, world.peer("bob").await);
     alice.create("Research").await;
     bob.join(&alice.invite().await).await;
@@ -95,7 +95,7 @@ async fn long_backlog_drains_with_few_attempts() {
     const BACKLOG: usize = 300;
     let world = World::new();
     // A manual clock: nothing becomes due by itself.
-    let clock = Clock::by_hand(Clock::system().now());
+    let clock = Clock::manual(Clock::system().now());
     let no_limits = |config: &mut crate::Config| {
         (config.limits.per_sender, config.limits.per_swarm, config.limits.per_client) = (0, 0, 0);
     };

@@ -162,7 +162,7 @@ async fn master_leads_until_transfer_is_accepted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn transfer_request_expires_after_a_day() {
     let world = World::new();
-    let clock = Clock::by_hand(Clock::system().now());
+    let clock = Clock::manual(Clock::system().now());
     let alice = world.peer_at("alice", clock.clone(), |_| ()).await;
     let mut bob = world.peer("bob").await;
     alice.create("Research").await;

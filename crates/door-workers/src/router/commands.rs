@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Map, json};
-use switchboard_core::{Address, AgentId, Door, Kind, NodeId, Stop};
+use switchboard_core::{Address, AgentId, Door, Kind, NodeId, TripReason};
 use switchboard_hub::{Accepted, Draft, HubError};
 use tokio::sync::oneshot;
 
@@ -349,7 +349,7 @@ pub(crate) fn over_budget_reason(job: &Job) -> String {
 }
 
 /// Rejects an injection that a budget has stopped.
-pub(crate) fn reject_stopped(stop: &Stop) -> CommandRejected {
+pub(crate) fn reject_stopped(stop: &TripReason) -> CommandRejected {
     let reason = format!("{stop}. It is kept, and runs when the person lets it go on");
     reject(RejectCode::OverBudget, None, reason)
 }

@@ -189,8 +189,11 @@ impl Router {
         if folders == Folders::Shared {
             return Ok(cwd.to_owned());
         }
-        let own =
-            self.inner.workers.make_subdir(job.as_str()).map_err(|error| reject_start(error.to_string()))?;
+        let own = self
+            .inner
+            .workers
+            .ensure_subdir(job.as_str())
+            .map_err(|error| reject_start(error.to_string()))?;
         let name = format!("node-{node}");
         let path = own.path().join(&name);
         if folders == Folders::Worktree {
@@ -199,7 +202,7 @@ impl Router {
                 reject_field("folders", format!("git cannot make a worktree of {}: {error}", cwd.display()))
             })?;
         } else {
-            own.make_subdir(&name).map_err(|error| reject_start(error.to_string()))?;
+            own.ensure_subdir(&name).map_err(|error| reject_start(error.to_string()))?;
         }
         Ok(path)
     }
@@ -208,7 +211,7 @@ impl Router {
     pub(super) fn build_job(&self, id: JobId, record: JobRecord) -> Result<NewJob, RouterError> {
         let mut receivers = Vec::new();
         let mut nodes = Vec::new();
-        let logs = self.inner.workers.make_subdir(id.as_str())?;
+        let logs = self.inner.workers.ensure_subdir(id.as_str())?;
         for (node, (name, cwd)) in (0..).zip(record.names.iter().zip(&record.folders)) {
             let (orders, receiver) = mpsc::channel(ORDERS);
             let view = NodeView::new(record.turns.get(&node).copied().unwrap_or_default());
@@ -418,7 +421,7 @@ async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<
         .spawn()
         .map_err(|error| error.to_string())?;
     let (mut printed, mut said) = (String::new(), String::new());
-    if let (Some(mut stdout), Some(mut stderr)) = (child.take_stdout(), child.take_stderr()) {
+    if let (Some(mut stdout), Some(mut stderr)) = (child.stdout_reader(), child.stderr_reader()) {
         let _ = tokio::join!(stdout.read_to_string(&mut printed), stderr.read_to_string(&mut said));
     }
     match child.wait().await {

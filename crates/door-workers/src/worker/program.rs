@@ -65,7 +65,7 @@ impl Program {
                 None => error.to_string(),
             }
         })?;
-        let streams = (child.take_stdin(), child.take_stdout(), child.take_stderr());
+        let streams = (child.stdin_writer(), child.stdout_reader(), child.stderr_reader());
         let (stdin, Some(stdout), Some(stderr)) = streams else {
             return Err("the program has no standard streams".to_owned());
         };

@@ -6,7 +6,7 @@ use switchboard_core::{
     AddressError, NameError, ResolveError, TaskNameError, clean, clean_value, quote_continuation,
 };
 use switchboard_hub::{HubError, WorkTreeError};
-use switchboard_sys::disk::DiskTrouble;
+use switchboard_sys::disk::DiskFault;
 
 use super::unread::Unread;
 use crate::error::WorkspaceError;
@@ -114,13 +114,13 @@ pub(super) fn to_call_result(outcome: Outcome, unread: Unread) -> CallToolResult
 }
 
 /// Adds a note that the workspace is degraded, with the reason.
-pub(super) fn add_degraded_note(mut result: CallToolResult, trouble: Option<DiskTrouble>) -> CallToolResult {
+pub(super) fn add_degraded_note(mut result: CallToolResult, trouble: Option<DiskFault>) -> CallToolResult {
     let Some(trouble) = trouble else { return result };
     let line =
         format!("The workspace is degraded: {trouble}. Reading works; nothing can be sent until then.");
     result.content.push(ContentBlock::text(line));
     if let Some(data) = &mut result.structured_content {
-        data["degraded"] = json!({ "code": trouble.fault.code(), "message": trouble.to_string() });
+        data["degraded"] = json!({ "code": trouble.kind.code(), "message": trouble.to_string() });
     }
     result
 }

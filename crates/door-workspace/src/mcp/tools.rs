@@ -18,7 +18,7 @@ use rmcp::RoleServer;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use rmcp::service::RequestContext;
 use schemars::JsonSchema;
-use switchboard_core::{AgentId, nearest};
+use switchboard_core::{AgentId, suggest_similar};
 use switchboard_mcp::{Caller, Transport};
 
 pub(super) use self::people::{client_name, roster};
@@ -222,7 +222,7 @@ pub(super) fn unknown_tool(profile: Profile, name: &str) -> ToolError {
     let names =
         || TOOLS.iter().filter(|listed| listed.profile <= profile).map(|listed| listed.tool.name.as_ref());
     let problem = ToolError::new(format!("There is no tool '{}'", name.escape_debug()));
-    match nearest(name, names()).first() {
+    match suggest_similar(name, names()).first() {
         Some(near) => problem.next(format!("Did you mean '{near}'?")),
         None => problem.next(format!("The tools are {}.", names().collect::<Vec<_>>().join(", "))),
     }

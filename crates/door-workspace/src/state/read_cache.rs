@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use switchboard_sys::clock::Clock;
-use switchboard_sys::files::FileStamp;
+use switchboard_sys::files::FileStat;
 
 /// Timestamp granularity of file systems. A file that changed less than this before it was read may change again
 /// without a new timestamp, so it is not cached.
@@ -22,19 +22,19 @@ pub(super) struct ReadCache {
 
 #[derive(Debug)]
 struct Reading {
-    stamp: FileStamp,
+    stamp: FileStat,
     state: Arc<Map<String, Value>>,
 }
 
 impl ReadCache {
     /// Returns the cached content if the file's fingerprint is unchanged.
-    pub(super) fn get(&self, stamp: FileStamp) -> Option<Arc<Map<String, Value>>> {
+    pub(super) fn get(&self, stamp: FileStat) -> Option<Arc<Map<String, Value>>> {
         let cached = self.cached.lock();
         cached.as_ref().filter(|reading| reading.stamp == stamp).map(|reading| reading.state.clone())
     }
 
     /// Stores content that was read from the file with this fingerprint.
-    pub(super) fn store(&self, stamp: FileStamp, state: &Arc<Map<String, Value>>) {
+    pub(super) fn store(&self, stamp: FileStat, state: &Arc<Map<String, Value>>) {
         // By the system's clock, which sets file times as well; the hub's clock may be set by tests.
         let age = Clock::system().now().as_nanosecond() - stamp.mtime_ns;
         let reading = Reading { stamp, state: state.clone() };

@@ -105,7 +105,7 @@ impl ExecuteResult {
             error: self.reason().map(str::to_owned),
         };
         let folder = Folders::new(tree).open_or_create(Section::Outbox, &message.from.name)?;
-        folder.create_new(&result_name(&native, self.status()), &pretty(&file), Durability::Later)?;
+        folder.create_new(&result_name(&native, self.status()), &pretty(&file), Durability::Unsynced)?;
         Ok(())
     }
 

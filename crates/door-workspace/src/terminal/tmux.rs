@@ -160,11 +160,11 @@ async fn tmux(args: &[&str], input: &str) -> Result<String, String> {
             .spawn()
             .map_err(|error| crate::delivery::describe(&error))?;
         let (mut output, mut errors) = (Vec::new(), Vec::new());
-        if let Some(mut stdin) = child.take_stdin() {
+        if let Some(mut stdin) = child.stdin_writer() {
             // A tmux that fails closes its stdin; its stderr has the reason.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
-        if let (Some(stdout), Some(stderr)) = (child.take_stdout(), child.take_stderr()) {
+        if let (Some(stdout), Some(stderr)) = (child.stdout_reader(), child.stderr_reader()) {
             let (mut stdout, mut stderr) = (stdout.take(OUTPUT_LIMIT), stderr.take(OUTPUT_LIMIT));
             let _ = tokio::join!(stdout.read_to_end(&mut output), stderr.read_to_end(&mut errors));
         }

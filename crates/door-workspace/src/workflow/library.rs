@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use switchboard_core::nearest;
+use switchboard_core::suggest_similar;
 use switchboard_sys::files::{Dir, FileError};
 
 use super::definition::{Workflow, normalize_name};
@@ -118,7 +118,7 @@ impl WorkflowLibrary {
                 self.workflows.iter().map(|workflow| workflow.name.clone()).collect();
             WorkflowError::Unknown {
                 name: text.to_owned(),
-                near: nearest(&name, available.iter().map(String::as_str)),
+                near: suggest_similar(&name, available.iter().map(String::as_str)),
                 available,
                 skipped: self.skipped.clone(),
             }

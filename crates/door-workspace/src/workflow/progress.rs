@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentId, AgentRecord, Name, ResolveError, nearest};
+use switchboard_core::{AgentId, AgentRecord, Name, ResolveError, suggest_similar};
 use switchboard_hub::HubError;
 use switchboard_sys::files::{Dir, FileError};
 
@@ -161,7 +161,7 @@ impl Workspace {
             return Ok(record.clone());
         }
         let known: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
-        let near = nearest(id.name.as_str(), known.iter().map(String::as_str));
+        let near = suggest_similar(id.name.as_str(), known.iter().map(String::as_str));
         Err(HubError::from(ResolveError::UnknownAgent { agent: id, near, known }).into())
     }
 }
@@ -192,7 +192,7 @@ fn is_described(workspace: &Dir, file: &str) -> Result<bool, FileError> {
 fn create_folders(tree: &Tree, workflow: &Workflow) -> Result<(), WorkspaceError> {
     let mut patterns = workflow.phases.iter().flat_map(|phase| &phase.artifacts);
     if patterns.any(|pattern| pattern.as_str().starts_with(".switchboard/reviews/")) {
-        tree.root().make_subdir("reviews")?;
+        tree.root().ensure_subdir("reviews")?;
     }
     Ok(())
 }

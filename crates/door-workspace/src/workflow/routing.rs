@@ -1,7 +1,7 @@
 //! Routes messages without a recipient by the active workflow.
 
 use serde_json::{Map, Value};
-use switchboard_core::{Address, AgentId, Kind, nearest};
+use switchboard_core::{Address, AgentId, Kind, suggest_similar};
 
 use super::definition::Workflow;
 use super::error::WorkflowError;
@@ -65,7 +65,7 @@ fn role_for(
     let Some(workflow) = library.named(active) else { return Err(none()) };
     let Some(route) = workflow.routes.iter().find(|route| route.action == *action) else {
         let valid = actions(workflow);
-        let near = nearest(action.as_str(), valid.iter().map(String::as_str));
+        let near = suggest_similar(action.as_str(), valid.iter().map(String::as_str));
         let workflow = workflow.name.clone();
         return Err(WorkflowError::ActionNotRouted { workflow, action: action.clone(), valid, near });
     };

@@ -1,8 +1,8 @@
-//! One-line forms of text of others, to stand within a sentence of ours.
+//! One-line forms of untrusted text for use within our sentences.
 
 use super::sanitize;
 
-/// Most characters of a text that stands within a sentence of ours: an error message, a title.
+/// Maximum number of characters of a text within our sentence: enough for an error message or a title.
 const LONGEST: usize = 300;
 
 /// Sanitizes a text to one line of at most 300 characters.
@@ -21,12 +21,12 @@ pub fn sanitize_inline(text: &str) -> String {
     format!("{}…", &words[..end])
 }
 
-/// Quotes a text of others within a sentence of ours: sanitized, on one line, between double quotes.
+/// Quotes an untrusted text for use within our sentence: sanitized, on one line, in double quotes.
 pub fn quote_inline(text: &str) -> String {
     format!("\"{}\"", sanitize_inline(text).replace(is_double_quote, "'"))
 }
 
-/// A label that others chose: bare where it is one plain word, otherwise quoted.
+/// Renders an untrusted label: bare if it is one plain word, otherwise quoted.
 pub fn label_inline(text: &str) -> String {
     let is_plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '#' | '+');

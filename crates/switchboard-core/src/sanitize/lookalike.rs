@@ -1,12 +1,12 @@
-//! Letters that are drawn like ASCII letters, for the names of tags.
+//! Look-alikes (homoglyphs) of ASCII letters, for tag names and commands.
 
-/// Mathematical alphabets: each has the 26 capitals, then the 26 small letters.
+/// Mathematical alphabets: each has 26 capitals, then 26 small letters.
 const MATHEMATICAL: std::ops::RangeInclusive<u32> = 0x1d400..=0x1d6a3;
 
-/// Rows of letters from A on: the first letter of each row, and whether its letters are upright copies of a to z.
+/// First letters of the alphabet rows that copy A to Z: full width, circled, parenthesized, squared.
 const ROWS: [u32; 9] = [0xff21, 0xff41, 0x24b6, 0x24d0, 0x249c, 0x1f110, 0x1f130, 0x1f150, 0x1f170];
 
-/// Cyrillic, Greek and other letters that look like an ASCII one, capitals and small letters.
+/// Cyrillic, Greek and other letters that look like an ASCII letter, capitals and small letters.
 const ALIKE: [(char, &str); 24] = [
     ('a', "аΑАαɑ"),
     ('b', "ЬВΒв"),
@@ -34,28 +34,28 @@ const ALIKE: [(char, &str); 24] = [
     ('y', "уУΥγү"),
 ];
 
-/// The small ASCII letter or digit that a character is or looks like; others as they are.
+/// Maps a character to the small ASCII letter or digit that it is or looks like; others are unchanged.
 pub(super) fn fold(c: char) -> char {
     if c.is_ascii() {
         return c.to_ascii_lowercase();
     }
     let code = u32::from(c);
     if MATHEMATICAL.contains(&code) {
-        return letter((code - MATHEMATICAL.start()) % 26);
+        return letter_at((code - MATHEMATICAL.start()) % 26);
     }
     if let Some(first) = ROWS.iter().find(|first| (**first..**first + 26).contains(&code)) {
-        return letter(code - first);
+        return letter_at(code - first);
     }
-    ALIKE.iter().find(|(_, alike)| alike.contains(c)).map_or(c, |(letter, _)| *letter)
+    ALIKE.iter().find(|(_, alike)| alike.contains(c)).map_or(c, |(letter_at, _)| *letter_at)
 }
 
-/// True for a letter or a sign outside ASCII that is drawn like one of ASCII.
+/// True for a non-ASCII letter or sign that looks like an ASCII one.
 fn is_lookalike(c: char) -> bool {
     const SIGNS: &str = "‐‑‒–—−⁃․‥⁄∕╱⧸‚‘’‛“”′″´˝；︰∶꞉ː⁏❘∣ǀ﹨∖⧵＄";
     !c.is_ascii() && (fold(c).is_ascii() || SIGNS.contains(c) || ('\u{ff01}'..='\u{ff5e}').contains(&c))
 }
 
-/// Escapes the characters of a word that look like ASCII ones, unless the word as a whole is of another script.
+/// Escapes the look-alikes of a word, unless the whole word is in another script.
 pub(super) fn push_revealed(word: &str, shown: &mut String) {
     let is_foreign = |c: char| c.is_alphabetic() && !is_lookalike(c) && !c.is_ascii();
     let is_of_other_script = word.chars().any(is_foreign) && !word.chars().any(|c| c.is_ascii_alphabetic());
@@ -68,7 +68,7 @@ pub(super) fn push_revealed(word: &str, shown: &mut String) {
     }
 }
 
-/// The small letter of this number, from 0.
-fn letter(number: u32) -> char {
+/// Returns the small letter with this index, from 0.
+fn letter_at(number: u32) -> char {
     u8::try_from(number).map_or('a', |number| char::from(b'a' + number % 26))
 }

@@ -1,4 +1,4 @@
-//! Markup that a model may take for the words of its host.
+//! Markup that a model may mistake for text of its host: tags and control tokens.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::Flag;
 use super::lookalike::fold;
 
-/// Names of such markup, in lower case and without separators. Hosts and models give these a meaning.
+/// Names that have a meaning for hosts and models, in lower case and without separators.
 const NAMES: [&str; 40] = [
     "admin",
     "assistant",
@@ -50,13 +50,13 @@ const NAMES: [&str; 40] = [
     "warning",
 ];
 
-/// The beginning of the name of our own frames; the random mark follows.
+/// Prefix of the name of our own frames; the random nonce follows.
 const FRAME: &str = "untrusted";
 
-/// How much of a tag is read for its name.
+/// Number of characters of a tag that are searched for its name.
 const LONGEST: usize = 200;
 
-/// True for `<` and every character that is drawn like it.
+/// True for `<` and its look-alikes.
 pub(super) fn is_angle(c: char) -> bool {
     matches!(
         c,
@@ -79,7 +79,7 @@ pub(super) fn is_angle(c: char) -> bool {
     )
 }
 
-/// Disarms everything that could begin a tag, of a text without hidden characters.
+/// Disarms everything that could start a tag. Hidden characters must have been removed.
 pub(super) fn disarm_all(text: Cow<'_, str>) -> Cow<'_, str> {
     if !text.chars().any(|c| is_angle(c) || is_bracket(c)) {
         return text;
@@ -88,12 +88,12 @@ pub(super) fn disarm_all(text: Cow<'_, str>) -> Cow<'_, str> {
     if disarmed == text { text } else { Cow::Owned(disarmed) }
 }
 
-/// Disarms tags whose names have a meaning for hosts, of a text without hidden characters.
+/// Disarms tags whose names have a meaning for hosts. Hidden characters must have been removed.
 pub(super) fn disarm_named(text: &str, flags: &mut BTreeSet<Flag>) -> String {
     disarm(text, |inside| inside.is_some_and(|inside| is_token(inside) || is_known(&name_of(inside))), flags)
 }
 
-/// Replaces `<` by `&lt;` where `is_tag` says so of the text up to `>`; `[INST]` becomes `(INST)`.
+/// Replaces `<` by `&lt;` if `is_tag` is true for the text up to `>`; `[INST]` becomes `(INST)`.
 fn disarm(text: &str, is_tag: impl Fn(Option<&str>) -> bool, flags: &mut BTreeSet<Flag>) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
@@ -132,7 +132,7 @@ fn disarm(text: &str, is_tag: impl Fn(Option<&str>) -> bool, flags: &mut BTreeSe
     out
 }
 
-/// True for `>` and characters that are drawn like it.
+/// True for `>` and its look-alikes.
 fn is_close(c: char) -> bool {
     matches!(c, '>' | '\u{203a}' | '\u{226f}' | '\u{fe65}' | '\u{ff1e}')
 }
@@ -145,21 +145,21 @@ fn is_closing_bracket(c: char) -> bool {
     matches!(c, ']' | '\u{ff3d}')
 }
 
-/// A tag's text up to its end, or the first [`LONGEST`] characters of a longer one: attributes may have any length.
+/// Returns a tag's text up to its end, at most [`LONGEST`] characters, because attributes may have any length.
 fn beginning(text: &str) -> &str {
     let end = text.char_indices().enumerate().find(|(count, (_, c))| *count == LONGEST || is_close(*c));
     &text[..end.map_or(text.len(), |(_, (end, _))| end)]
 }
 
-/// The text before the closing bracket, where that is near.
+/// Returns the text before the closing bracket, if it is within [`LONGEST`] characters.
 fn inside_brackets(text: &str) -> Option<&str> {
     let (end, _) = text.char_indices().take(LONGEST).find(|(_, c)| is_closing_bracket(*c))?;
     Some(&text[..end])
 }
 
-/// True for the text in brackets of a control token: `INST`, `/INST`. A word with punctuation such as `(INST)` is none.
+/// True for the text in brackets of a control token: `INST`, `/INST`. A word with punctuation, such as `(INST)`, is not one.
 fn is_bracket_token(inside: &str) -> bool {
-    let has_brackets = first_word(inside)
+    let has_brackets = tag_token(inside)
         .contains(|c| matches!(c, '(' | ')' | '&') || is_angle(c) || is_close(c) || is_bracket(c));
     !has_brackets && matches!(&*name_of(inside), "inst" | "sys")
 }
@@ -170,13 +170,13 @@ fn is_token(inside: &str) -> bool {
     inside.starts_with(is_bar) && inside.len() > 1 && inside.ends_with(is_bar)
 }
 
-/// The name of a tag without separators. Of `x:invoke` the last part counts; attributes do not.
+/// Returns the name of a tag without separators: the last part of `x:invoke`, without attributes.
 fn name_of(inside: &str) -> String {
-    let last = first_word(inside).rsplit(':').next().unwrap_or_default();
+    let last = tag_token(inside).rsplit(':').next().unwrap_or_default();
     last.chars().map(fold).filter(char::is_ascii_alphanumeric).collect()
 }
 
-fn first_word(inside: &str) -> &str {
+fn tag_token(inside: &str) -> &str {
     let word = inside.trim_matches(|c: char| matches!(c, '/' | '|' | '!') || c.is_whitespace());
     word.split(|c: char| c.is_whitespace() || c == '=').next().unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Version};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use tokio::time::Instant;
 
 use super::test_server::{Scripted, answer, get, settings};
@@ -82,7 +82,7 @@ async fn redirect_is_not_followed() {
 #[tokio::test]
 async fn response_body_is_bounded() {
     let ca = PrivateCa::new();
-    let certificate = ca.issue(&["localhost"], Life::Long, 1);
+    let certificate = ca.issue(&["localhost"], Validity::Valid, 1);
     let client = Client::new(settings(&ca.file())).unwrap();
     let exactly = Scripted::good(&ca, answer("200 OK", "", &"x".repeat(1024))).await;
     assert_eq!(get(&client, &exactly.url("localhost")).await.unwrap().body.len(), 1024);
@@ -127,7 +127,8 @@ async fn hanging_host_leaves_permits_for_others() {
     let rig = Rig::with(|_| {}).await;
     let ca = PrivateCa::new();
     let other =
-        Scripted::start(&ca.issue(&["127.0.0.1"], Life::Long, 1), answer("200 OK", "", "ok"), false).await;
+        Scripted::start(&ca.issue(&["127.0.0.1"], Validity::Valid, 1), answer("200 OK", "", "ok"), false)
+            .await;
     let mut two_cas = std::fs::read(rig.ca.file()).unwrap();
     two_cas.extend(std::fs::read(ca.file()).unwrap());
     let both = ca.file().with_file_name("both.pem");

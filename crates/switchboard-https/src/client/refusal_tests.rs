@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderMap;
-use test_support::ca::{Issued, Life, PrivateCa};
+use test_support::ca::{Issued, PrivateCa, Validity};
 use test_support::process::command;
 
 use super::resolver::Lookup;
@@ -104,7 +104,7 @@ async fn name_with_private_address_is_blocked() {
 #[tokio::test]
 async fn dns_rebinding_is_blocked() {
     let ca = PrivateCa::new();
-    let certificate = ca.issue(&["peer.example"], Life::Long, 1);
+    let certificate = ca.issue(&["peer.example"], Validity::Valid, 1);
     // The server closes after each response, so that each call opens a connection.
     let server = Scripted::start(
         &certificate,
@@ -159,12 +159,12 @@ async fn certificate_error(
 #[tokio::test]
 async fn invalid_certificates_are_rejected() {
     let (ca, other) = (PrivateCa::new(), PrivateCa::new());
-    let good = ca.issue(&["localhost"], Life::Long, 7);
-    let expired = certificate_error(&ca, &ca.issue(&["localhost"], Life::Over, 1), |_| {}).await;
+    let good = ca.issue(&["localhost"], Validity::Valid, 7);
+    let expired = certificate_error(&ca, &ca.issue(&["localhost"], Validity::Expired, 1), |_| {}).await;
     assert!(expired.contains("Expired"), "{expired}");
-    let wrong_name = certificate_error(&ca, &ca.issue(&["peer.example"], Life::Long, 1), |_| {}).await;
+    let wrong_name = certificate_error(&ca, &ca.issue(&["peer.example"], Validity::Valid, 1), |_| {}).await;
     assert!(wrong_name.contains("NotValidForName"), "{wrong_name}");
-    let unknown = certificate_error(&ca, &other.issue(&["localhost"], Life::Long, 1), |_| {}).await;
+    let unknown = certificate_error(&ca, &other.issue(&["localhost"], Validity::Valid, 1), |_| {}).await;
     assert!(unknown.contains("UnknownIssuer") || unknown.contains("BadSignature"), "{unknown}");
     let only_system = certificate_error(&ca, &good, |settings| {
         // The system's CAs do not include the test's CA; one CA is required to create a client.
@@ -176,7 +176,7 @@ async fn invalid_certificates_are_rejected() {
     assert!(revoked.contains("Revoked"), "{revoked}");
     // The same CRL does not affect another certificate.
     let server =
-        Scripted::start(&ca.issue(&["localhost"], Life::Long, 8), answer("200 OK", "", ""), false).await;
+        Scripted::start(&ca.issue(&["localhost"], Validity::Valid, 8), answer("200 OK", "", ""), false).await;
     let mut settings = settings(&ca.file());
     settings.crl_files = vec![ca.revoke(7)];
     assert_eq!(get(&Client::new(settings).unwrap(), &server.url("localhost")).await.unwrap().status, 200);
@@ -202,7 +202,7 @@ fn invalid_settings_are_rejected() {
     };
     let missing = refused(&|settings| settings.ca_file = Some("/none/ca.pem".into()));
     assert!(matches!(missing, Error::NoFile { what: "CA file", .. }), "{missing:?}");
-    let (_, key) = ca.issue_files(&["localhost"], Life::Long);
+    let (_, key) = ca.issue_files(&["localhost"], Validity::Valid);
     let no_ca = refused(&|settings| settings.ca_file = Some(key.clone()));
     assert!(matches!(no_ca, Error::BadPem { expected: "certificate", .. }), "{no_ca:?}");
     let no_crl = refused(&|settings| settings.crl_files = vec![ca.file()]);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use test_support::ca::{Issued, Life, PrivateCa};
+use test_support::ca::{Issued, PrivateCa, Validity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -66,7 +66,7 @@ impl Scripted {
 
     /// Starts a server with a valid certificate for `localhost`.
     pub(super) async fn good(ca: &PrivateCa, answer: impl Into<Bytes>) -> Self {
-        Self::start(&ca.issue(&["localhost"], Life::Long, 1), answer, false).await
+        Self::start(&ca.issue(&["localhost"], Validity::Valid, 1), answer, false).await
     }
 
     pub(super) fn url(&self, host: &str) -> Url {

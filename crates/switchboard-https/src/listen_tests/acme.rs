@@ -174,7 +174,7 @@ async fn renewal_leaves_connections_open() {
 fn stored_account(store: &Path) -> serde_json::Value {
     let name =
         modes(store).into_iter().map(|(name, _)| name).find(|name| name.starts_with("account-")).unwrap();
-    files::whole_json(&store.join(name)).unwrap()
+    files::read_json_object(&store.join(name)).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -228,7 +228,7 @@ async fn order_is_retried_until_validation_succeeds() {
     let scene = tokio::task::spawn_blocking(move || {
         let mut said = String::new();
         poll::until("a second order", || {
-            said.push_str(&scene.pebble.said());
+            said.push_str(&scene.pebble.output());
             said.contains("There are now 2 orders").then_some(())
         });
         scene

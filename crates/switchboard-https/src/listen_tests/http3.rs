@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use http::{Method, Request, StatusCode};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{Connection, Endpoint};
-use test_support::ca::Life;
+use test_support::ca::Validity;
 use tokio::task::JoinHandle;
 
 use super::rig::{LONG, PATIENCE, Rig, tls, within};
@@ -135,7 +135,7 @@ async fn http3_uses_reloaded_certificate() {
     let mut certificate = rig.listening.certificate();
     certificate.mark_unchanged();
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
-    rig.ca.issue(&["localhost"], Life::Long, 2).write(&cert, &key);
+    rig.ca.issue(&["localhost"], Validity::Valid, 2).write(&cert, &key);
     within(certificate.changed()).await.unwrap();
     assert_eq!(Http3::connect(port, &rig.ca.file()).await.certificate_serial(), "02");
     assert_eq!(old.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap().0, 200);

@@ -15,7 +15,7 @@ use http::Version;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -96,7 +96,7 @@ impl Rig {
     /// Starts a listener with a certificate for `localhost` from files, and modified settings.
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let ca = PrivateCa::new();
-        let (cert, key) = ca.issue_files(&["localhost"], Life::Long);
+        let (cert, key) = ca.issue_files(&["localhost"], Validity::Valid);
         let mut settings = Settings::new(any_port(), Mode::Files { cert, key });
         settings.poll_interval = Duration::from_millis(20);
         change(&mut settings);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use http::{HeaderName, Version};
-use test_support::ca::Life;
+use test_support::ca::Validity;
 use test_support::process::command;
 use test_support::{files, tools};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -86,7 +86,7 @@ async fn reloaded_certificate_leaves_connections_open() {
 
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
     certificate.mark_unchanged();
-    rig.ca.issue(&["localhost"], Life::Long, 2).write(&cert, &key);
+    rig.ca.issue(&["localhost"], Validity::Valid, 2).write(&cert, &key);
     within(certificate.changed()).await.unwrap();
 
     assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "02");
@@ -102,12 +102,12 @@ async fn invalid_change_preserves_old_certificate() {
     certificate.mark_unchanged();
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
     // Another certificate without its key, then no certificate; each is polled several times.
-    files::put_by_rename(&cert, rig.ca.issue(&["localhost"], Life::Long, 3).cert);
+    files::put_by_rename(&cert, rig.ca.issue(&["localhost"], Validity::Valid, 3).cert);
     assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "01");
     files::put_by_rename(&cert, "nothing");
     assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "01");
     // A valid pair is loaded afterwards, as the first change.
-    rig.ca.issue(&["localhost"], Life::Long, 4).write(&cert, &key);
+    rig.ca.issue(&["localhost"], Validity::Valid, 4).write(&cert, &key);
     within(certificate.changed()).await.unwrap();
     assert_eq!(certificate.borrow().as_ref().unwrap().serial, "04");
     rig.stop().await;
@@ -126,7 +126,7 @@ async fn symbolic_links_are_followed() {
     .await;
     let mut certificate = rig.listening.certificate();
     certificate.mark_unchanged();
-    let other = rig.ca.issue(&["localhost"], Life::Long, 5);
+    let other = rig.ca.issue(&["localhost"], Validity::Valid, 5);
     let (cert, key) = (rig.ca.file().with_file_name("c5.pem"), rig.ca.file().with_file_name("k5.pem"));
     other.write(&cert, &key);
     // Like certbot's renewal: the symbolic links get new targets, and no file changes.
@@ -157,7 +157,7 @@ async fn invalid_certificate_files_fail_at_start() {
     assert!(matches!(no_key, Error::OpenKey { .. }), "{no_key:?}");
     assert!(no_key.to_string().contains("chmod 600"), "{no_key}");
 
-    rig.ca.issue(&["localhost"], Life::Long, 2).write(&file("c2.pem"), &file("k2.pem"));
+    rig.ca.issue(&["localhost"], Validity::Valid, 2).write(&file("c2.pem"), &file("k2.pem"));
     let other = refusal(of_files(file("cert.pem"), file("k2.pem"))).await;
     assert!(matches!(other, Error::OtherKey { .. }), "{other:?}");
     files::put(file("empty.pem"), "");

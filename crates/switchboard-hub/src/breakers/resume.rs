@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door};
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 
 use super::thread_subject;
 use crate::error::HubError;
@@ -59,7 +59,7 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<StoppedMessage>, HubError> {
             stored,
             subject: row.get(MESSAGE_WIDTH)?,
             reason: row.get(MESSAGE_WIDTH + 1)?,
-            at: from_micros(row.get(MESSAGE_WIDTH + 2)?),
+            at: timestamp_from_micros(row.get(MESSAGE_WIDTH + 2)?),
         });
     }
     Ok(stopped)

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use switchboard_core::{AgentId, TaskName};
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 
 use super::{TaskClaim, bounded, check, grant, in_force, next_fence, release, renew};
 use crate::error::HubError;
@@ -137,7 +137,7 @@ pub(crate) fn apply_answer(
     match (request.act, &answer) {
         (ClaimAction::Claim, ClaimAnswer::Done { fence }) => match in_force(tx, &task)? {
             None => {
-                let (holder, note, until) = (agent, request.note, from_micros(request.until));
+                let (holder, note, until) = (agent, request.note, timestamp_from_micros(request.until));
                 grant(tx, TaskClaim { task, holder, fence: *fence, note, claimed_at: tx.now, until }, true)?;
             }
             Some(held) => {

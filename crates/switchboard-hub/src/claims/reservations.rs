@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
 use switchboard_core::{AgentId, Pattern};
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 
 use crate::activity;
 use crate::claims::work_tree::WorkTree;
@@ -183,8 +183,8 @@ fn read(row: &Row<'_>) -> Option<Reservation> {
         pattern: row.get(3).ok()?,
         shared: row.get(4).ok()?,
         note: row.get(5).ok()?,
-        made_at: from_micros(row.get(6).ok()?),
-        until: from_micros(row.get(7).ok()?),
+        made_at: timestamp_from_micros(row.get(6).ok()?),
+        until: timestamp_from_micros(row.get(7).ok()?),
     })
 }
 

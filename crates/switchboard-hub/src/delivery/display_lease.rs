@@ -8,7 +8,7 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, MessageId};
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use crate::error::HubError;
 use crate::journal::maintenance;
@@ -66,7 +66,7 @@ fn is_available(owner: &str, due: Timestamp, now: Timestamp, mode: DisplayMode) 
         return mode == DisplayMode::Pull || due <= now || is_lost;
     }
     let process = owner.split_once(' ').map_or(owner, |(process, _)| process);
-    due <= now || is_lost || process.parse::<Owner>().map_or(true, |process| process.is_gone())
+    due <= now || is_lost || process.parse::<ProcessIdentity>().map_or(true, |process| process.has_exited())
 }
 
 /// Ends a lease: marks messages as seen or announced, and releases the rest. Returns the deliveries that became
@@ -110,7 +110,7 @@ fn find_unseen(
             "SELECT id, owner, due_at FROM deliveries WHERE id >= ?1 AND id < ?2 AND agent = ?3 AND state = 2",
         )?
         .query_row(params![first, end, agent.to_string()], |row| {
-            Ok((row.get(0)?, row.get(1)?, switchboard_sys::clock::from_micros(row.get(2)?)))
+            Ok((row.get(0)?, row.get(1)?, switchboard_sys::clock::timestamp_from_micros(row.get(2)?)))
         })
         .optional()?;
     Ok(found)

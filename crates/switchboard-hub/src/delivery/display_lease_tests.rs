@@ -88,7 +88,7 @@ async fn lease_expires_and_ends_with_process() {
     drop(lost);
     assert!(lease(&test.hub, id, DisplayMode::Pull).await.is_empty());
     std::mem::forget(taken_over);
-    let host = switchboard_sys::owner::this_host();
+    let host = switchboard_sys::process_identity::this_host();
     let gone = format!("UPDATE deliveries SET owner = '{host}/1234567890/1 0'");
     test.sql().execute(&gone, []).expect("written");
     assert!(lease(&test.hub, id, DisplayMode::Push).await.contains(id));

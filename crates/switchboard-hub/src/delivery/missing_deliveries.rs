@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use switchboard_core::{AgentId, DeliveryState, Directory, MessageId, Planned, Route, plan};
+use switchboard_core::{AgentId, DeliveryState, Directory, MessageId, PlanEntry, Route, plan};
 
 use crate::error::HubError;
 use crate::journal::reads;
@@ -96,7 +96,7 @@ fn plan_missing(
     stored: &Stored,
     existing: &BTreeMap<i64, Option<AgentId>>,
     directory: &Directory,
-) -> Vec<Planned> {
+) -> Vec<PlanEntry> {
     let Ok(plan) = plan(&stored.message, directory, true) else { return Vec::new() };
     let has_one = |agent: &AgentId| existing.values().flatten().any(|known| known == agent);
     let mut missing: Vec<_> = plan.deliveries.into_iter().filter(|one| !has_one(&one.agent)).collect();
@@ -145,7 +145,7 @@ fn insert(
     db: &Connection,
     stored: &Stored,
     number: i64,
-    planned: &Planned,
+    planned: &PlanEntry,
     state: DeliveryState,
     note: &str,
 ) -> Result<(), HubError> {

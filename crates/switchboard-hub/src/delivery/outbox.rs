@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Outcome};
 use switchboard_sys::clock::Clock;
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 use tokio::sync::mpsc;
 
 pub(crate) use self::forward_loops::notify_refused as report_refused_forward;
@@ -91,7 +91,7 @@ pub(crate) struct PendingHandoff {
 
 impl Doors {
     pub(crate) fn new(clock: Clock) -> Self {
-        let owner = Owner::this_process().to_string().into();
+        let owner = ProcessIdentity::this_process().to_string().into();
         Self { open: Arc::default(), opened: Arc::default(), owner, clock, writer: Arc::default() }
     }
 

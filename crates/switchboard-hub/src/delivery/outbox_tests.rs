@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use rusqlite::params;
-use switchboard_core::{Kind, Route, Standing};
+use switchboard_core::{Kind, OverallState, Route};
 
 use super::*;
 use crate::store::rows::{self, SPREAD};
@@ -94,7 +94,7 @@ async fn retry_sends_waiting_messages_in_order() {
         let mut taken = ready(&mut door).into_iter();
         taken.next().expect("the first").report(unreachable()).await.expect("reported");
         for handoff in taken {
-            let behind = Outcome::Behind { reason: "others go first".into() };
+            let behind = Outcome::Blocked { reason: "others go first".into() };
             handoff.report(behind).await.expect("reported");
         }
         hub.clock.advance(seconds(600));
@@ -105,7 +105,7 @@ async fn retry_sends_waiting_messages_in_order() {
     let mut taken = ready(&mut door).into_iter();
     let first = taken.next().expect("the first");
     for handoff in taken {
-        handoff.report(Outcome::Behind { reason: "others go first".into() }).await.expect("reported");
+        handoff.report(Outcome::Blocked { reason: "others go first".into() }).await.expect("reported");
     }
     first.report(Outcome::Delivered).await.expect("reported");
     hub.hub.retry_peer_now(agent_id("p@swarm")).await.expect("hurried");
@@ -120,7 +120,7 @@ async fn starting_door_retries_first_of_each_peer() {
     let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
     for text in ["first", "second"] {
         hub.send("a", "p@swarm", text).await;
-        one(&mut door).await.report(Outcome::Behind { reason: "busy".into() }).await.expect("reported");
+        one(&mut door).await.report(Outcome::Blocked { reason: "busy".into() }).await.expect("reported");
     }
     hub.hub.retry_first_deliveries().await.expect("hurried");
     assert_eq!(one(&mut door).await.message.body, "first");
@@ -132,7 +132,7 @@ async fn first_delivery_of_peer_waits_for_none() {
     let hub = with_peer().await;
     let sent = hub.send("a", "p@swarm", "first").await;
     let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
-    let full = Outcome::Behind { reason: "the queue of the peer is full".into() };
+    let full = Outcome::Blocked { reason: "the queue of the peer is full".into() };
     one(&mut door).await.report(full).await.expect("reported");
     assert_eq!(hub.deliveries(sent.id).await[0].attempts, 0, "it was not tried");
     hub.clock.advance(seconds(2));
@@ -150,7 +150,7 @@ async fn expired_first_delivery_retries_next() {
     let mut taken = ready(&mut door).into_iter();
     let first = taken.next().expect("the first");
     let second = taken.next().expect("the second");
-    second.report(Outcome::Behind { reason: "the first goes before it".into() }).await.expect("reported");
+    second.report(Outcome::Blocked { reason: "the first goes before it".into() }).await.expect("reported");
     first.report(unreachable()).await.expect("reported");
     hub.clock.advance(seconds(11));
     poll_due(&hub.hub).await;
@@ -227,7 +227,7 @@ async fn refusal_is_final_with_reason() {
     poll_due(&hub.hub).await;
     assert!(ready(&mut door).is_empty());
     let (_, receipt) = hub.hub.receipt(sent.id).await.expect("read").expect("there");
-    assert_eq!(receipt.standing(), Standing::Failed);
+    assert_eq!(receipt.overall_state(), OverallState::Failed);
     assert_eq!(receipt.deliveries[0].note.as_deref(), Some("not you"));
     assert_eq!(receipt.deliveries[0].milestones.ended, Some(noon()));
 }
@@ -364,7 +364,7 @@ async fn late_drop_is_ignored() {
 #[tokio::test]
 async fn lease_of_dead_process_is_released() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let us = Owner::this_process();
+    let us = ProcessIdentity::this_process();
     let owners = [
         (dead_owner().await, true),
         ("not an owner".to_owned(), true),
@@ -566,7 +566,7 @@ async fn settle_waits_only_for_open_doors() {
     let hub = TestHub::with(&["a", "b"]).await;
     let queued = hub.send("a", "b", "nobody").await;
     let receipt = soon(hub.hub.wait_until_settled(queued.id)).await.expect("settled");
-    assert_eq!(receipt.standing(), Standing::Pending);
+    assert_eq!(receipt.overall_state(), OverallState::Pending);
     let mut door = workspace(&hub.hub).await;
     let _ = one(&mut door).await.report(Outcome::Delivered).await;
     let sent = hub.send("a", "b", "hi").await;

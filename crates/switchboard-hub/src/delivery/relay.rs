@@ -127,7 +127,7 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
         });
         match read {
             // It was found in a shared folder, and the hub that wrote it has relayed it.
-            Ok(relay) if relay.stored.message.is_of_another_hub() => {}
+            Ok(relay) if relay.stored.message.is_from_other_hub() => {}
             Ok(relay) => {
                 bytes += relay.stored.message.body.len();
                 let seq = relay.stored.seq;

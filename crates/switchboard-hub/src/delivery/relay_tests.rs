@@ -227,7 +227,7 @@ async fn notice_to_remote_agent_is_relayed() {
 async fn message_relayed_elsewhere_is_not_repeated() {
     let hub = linked().await;
     let mut draft = hub.draft("claude", "all", "from a folder that hubs share");
-    draft.metadata.insert(switchboard_core::PASSED_ON.into(), true.into());
+    draft.metadata.insert(switchboard_core::NO_RELAY.into(), true.into());
     let accepted = hub.hub.submit(draft).await.expect("taken");
     let agents: Vec<_> = accepted.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
     assert_eq!(agents, ["codex", "human"], "not those of another hub");
@@ -244,7 +244,7 @@ async fn relayed_copy_adds_missing_deliveries() {
         found.native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-1".into() };
         found.native_is_id = false;
         found.route = Some(Route::Channel { channel: name("general") });
-        found.metadata.insert(switchboard_core::PASSED_ON.into(), status.into());
+        found.metadata.insert(switchboard_core::NO_RELAY.into(), status.into());
         let first = hub.hub.submit(found).await.expect("taken");
         for _ in 0..2 {
             let again = hub.hub.submit_relayed(vec![brought.clone()]).await.remove(0).expect("the same");

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
-use switchboard_core::{AgentId, Awareness, Directory, Message, MessageId, Presence, Route, label_inline};
+use switchboard_core::{
+    AgentId, Directory, Message, MessageId, Presence, PresenceState, Route, label_inline,
+};
 
 use crate::delivery::notice;
 use crate::directory::HUB_NAME;
@@ -63,7 +65,7 @@ pub(crate) fn due(db: &Connection, now: Timestamp, after: SignedDuration) -> Res
     let mut rows = statement.query(params![cursor, STEP])?;
     let (mut last, mut count) = (cursor, 0_usize);
     while let Some(row) = rows.next()? {
-        let accepted = switchboard_sys::clock::from_micros(row.get(1)?);
+        let accepted = switchboard_sys::clock::timestamp_from_micros(row.get(1)?);
         // A time slightly ahead is a message that arrived during the scan. A time far ahead was written before
         // the clock was set back, and its message has waited long enough.
         if accepted > latest && accepted <= ahead {
@@ -215,16 +217,16 @@ fn presence_of(tx: &Transaction<'_>, presence: &dyn Fn(&AgentId) -> Presence, ag
         |row| row.get(0),
     );
     // The reminder is sent even if nothing is known.
-    Presence { since: wrote.ok().map(switchboard_sys::clock::from_micros), ..presence }
+    Presence { since: wrote.ok().map(switchboard_sys::clock::timestamp_from_micros), ..presence }
 }
 
 /// Describes since when an agent has been idle, by its last heartbeat.
 fn describe_presence(presence: &Presence) -> String {
-    let Presence { agent, awareness, status, since, .. } = presence;
+    let Presence { agent, state: awareness, status, since, .. } = presence;
     let Some(since) = since else { return format!("{agent} was not heard lately") };
     let since = since.strftime("%Y-%m-%d %H:%M:%S UTC");
     match (awareness, status.as_deref()) {
-        (Awareness::Awake, Some(status)) if status != "idle" => {
+        (PresenceState::Awake, Some(status)) if status != "idle" => {
             format!("{agent} is awake ({}), last heard {since}", label_inline(status))
         }
         (_, Some(switchboard_core::OFFLINE)) => format!("{agent} is offline since {since}"),

@@ -31,7 +31,7 @@ fn put_remote_agents_of(
 ) -> Result<bool, HubError> {
     let directory = tx.directory.value.clone();
     let mut has_changed = false;
-    for known in directory.residents(hub) {
+    for known in directory.agents_of_hub(hub) {
         if !agents.iter().any(|agent| agent.name == known.id.name) {
             tx.db.execute("DELETE FROM agents WHERE name = ?1", params![known.id.to_string()])?;
             has_changed = true;

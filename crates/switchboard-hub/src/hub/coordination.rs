@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, MessageId, Pattern, TaskName};
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 use tokio::time::Instant;
 
 use super::Hub;
@@ -115,7 +115,7 @@ impl Hub {
             }
             Some(ClaimAnswer::Held { holder, until }) => {
                 let holder = holder.parse().unwrap_or(agent);
-                Err(HubError::ClaimHeld { task, holder, until: from_micros(until), own: None })
+                Err(HubError::ClaimHeld { task, holder, until: timestamp_from_micros(until), own: None })
             }
             Some(ClaimAnswer::Stale { holder }) => {
                 let holder = holder.and_then(|holder| holder.parse().ok());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, Delivery, MessageId};
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use super::Hub;
 use crate::delivery::display_lease::{self, DisplayMode};
@@ -44,7 +44,7 @@ impl Hub {
         lease: Duration,
     ) -> Result<DisplayLease, HubError> {
         let number = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
-        let token = format!("{} {number}", Owner::this_process());
+        let token = format!("{} {number}", ProcessIdentity::this_process());
         let agent = self.directory().await?.canonical(&agent);
         // From here on, dropping the future releases the lease: the writer may have granted it already.
         let mut hold =

@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row};
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 
 use crate::error::HubError;
 use crate::journal::chain::{self, BreakReason, GENESIS, RowHash};
@@ -251,7 +251,7 @@ fn breaks(db: &Connection) -> Result<Vec<ChainBreak>, HubError> {
     let rows = statement.query_map([], |row| {
         // An unknown reason is damage, and does not explain the break.
         let reason = BreakReason::from_name(&row.get::<_, String>(1)?).unwrap_or(BreakReason::Recovered);
-        Ok(ChainBreak { seq: row.get(0)?, reason, at: from_micros(row.get(2)?) })
+        Ok(ChainBreak { seq: row.get(0)?, reason, at: timestamp_from_micros(row.get(2)?) })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, NativeId};
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 
 use crate::delivery::outbox::WAITS_FOR_DISK;
 use crate::delivery::outbox::put_state;
@@ -211,7 +211,7 @@ fn read_candidate(row: &Row<'_>) -> Option<RetentionCandidate> {
     let text = |column| row.get::<_, String>(column).ok();
     Some(RetentionCandidate {
         seq: row.get(0).ok()?,
-        accepted_at: from_micros(row.get(6).ok()?),
+        accepted_at: timestamp_from_micros(row.get(6).ok()?),
         message: ExpectedFile {
             id: MessageId::from_bytes(row.get(1).ok()?),
             native: NativeId { door: Door::from_name(&text(3)?)?, scope: text(4)?, id: text(5)? },

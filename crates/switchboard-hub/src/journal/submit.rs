@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use serde_json::{Map, Value};
 use switchboard_core::{
     Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Hop, Kind, Message, MessageId,
-    NativeId, Origin, Planned, ResolveError, Route, Stop, plan,
+    NativeId, Origin, PlanEntry, ResolveError, Route, TripReason, plan,
 };
 
 use crate::breakers;
@@ -90,7 +90,7 @@ pub struct Accepted {
     /// True if it is a duplicate of an accepted message.
     pub duplicate: bool,
     /// Breaker that stopped it.
-    pub stopped: Option<Stop>,
+    pub stopped: Option<TripReason>,
 }
 
 /// Validated draft, ready for the writer: all work that can run before its transaction is done.
@@ -310,12 +310,12 @@ fn canonicalize_names(message: &mut Message, directory: &Directory) -> bool {
 }
 
 /// A planned delivery, and its final state if that is decided already.
-pub(crate) type PlannedDelivery = (Planned, Option<(DeliveryState, String)>);
+pub(crate) type PlannedDelivery = (PlanEntry, Option<(DeliveryState, String)>);
 
 /// Restores a delivery from before the database was lost.
 fn restored_delivery((agent, state): (AgentId, DeliveryState)) -> PlannedDelivery {
     let route = Route::Mailbox { agent: agent.name.clone() };
-    (Planned { agent, route, in_place: true }, Some((state, READ_BACK.to_owned())))
+    (PlanEntry { agent, route, in_place: true }, Some((state, READ_BACK.to_owned())))
 }
 
 /// Returns the earlier result for a message whose native id, or whose id, was accepted before.
@@ -377,7 +377,7 @@ fn add_relayed_deliveries(
         return Ok(first);
     };
     // A post that no hub wrote is delivered by each hub that finds it to its own agents.
-    if found.origin.route == relayed.origin.route || found.other_hub() != relayed.other_hub() {
+    if found.origin.route == relayed.origin.route || found.origin_hub() != relayed.origin_hub() {
         return Ok(first);
     }
     let (found, Accepted { id, seq, mut deliveries, .. }) = (Arc::new(found), first);

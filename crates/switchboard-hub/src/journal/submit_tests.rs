@@ -1,7 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "the tests copy files as a backup or a power failure would")]
 
 use serde_json::json;
-use switchboard_core::{DeliveryState, Door, Name, ResolveError, Standing};
+use switchboard_core::{DeliveryState, Door, Name, OverallState, ResolveError};
 
 use super::*;
 use crate::HUB_NAME;
@@ -160,7 +160,7 @@ async fn unregistered_recipient_gets_mail_if_allowed() {
 #[tokio::test]
 async fn limits_hold_at_the_byte() {
     let folder = tempfile::tempdir().expect("a folder");
-    let clock = switchboard_sys::clock::Clock::by_hand(crate::test_hub::noon());
+    let clock = switchboard_sys::clock::Clock::manual(crate::test_hub::noon());
     let limits = crate::HubConfig { body_limit: 10, metadata_limit: 9, ..config(folder.path(), &clock) };
     let hub = Hub::open(limits).await.expect("opened");
     let send = |body: &str, metadata: Value| {
@@ -269,11 +269,11 @@ async fn ninth_reply_is_stopped_with_one_notice() {
         assert_eq!((last.stopped.clone(), last.deliveries[0].state), (None, DeliveryState::Queued), "{hop}");
     }
     let ninth = hub.reply("b", "a", last.id).await;
-    assert_eq!(ninth.stopped, Some(Stop::Hops { hops: 9, limit: 8 }));
+    assert_eq!(ninth.stopped, Some(TripReason::Hops { hops: 9, limit: 8 }));
     assert_eq!(ninth.deliveries[0].state, DeliveryState::Refused);
     let (stored, receipt) = hub.hub.receipt(ninth.id).await.expect("read").expect("journaled");
     assert_eq!(stored.message.body, "re");
-    assert_eq!(receipt.standing(), Standing::Failed);
+    assert_eq!(receipt.overall_state(), OverallState::Failed);
     assert!(receipt.deliveries[0].note.as_deref().is_some_and(|note| note.contains("limit is 8")));
     hub.reply("a", "b", ninth.id).await;
     hub.reply("b", "a", ninth.id).await;
@@ -346,7 +346,7 @@ async fn pair_is_stopped_at_eleventh_reply_per_minute() {
         assert_eq!(hub.reply("b", "a", start.id).await.stopped, None);
     }
     let stopped = hub.reply("a", "b", start.id).await.stopped;
-    assert!(matches!(stopped, Some(Stop::Pair { count: 11, limit: 10, .. })), "{stopped:?}");
+    assert!(matches!(stopped, Some(TripReason::Pair { count: 11, limit: 10, .. })), "{stopped:?}");
     // New tasks are not replies, and are never stopped.
     assert_eq!(hub.send("a", "b", "task").await.stopped, None);
     hub.clock.advance(seconds(61));
@@ -364,7 +364,7 @@ async fn alias_does_not_lift_limits() {
     }
     for (from, to) in [("a", "old"), ("old", "a"), ("new", "a")] {
         let stopped = hub.reply(from, to, start.id).await.stopped;
-        assert!(matches!(stopped, Some(Stop::Pair { .. })), "{from} to {to}: {stopped:?}");
+        assert!(matches!(stopped, Some(TripReason::Pair { .. })), "{from} to {to}: {stopped:?}");
     }
 }
 
@@ -406,7 +406,7 @@ async fn group_message_is_delivered_to_other_members() {
     hub.deliver_all().await;
     hub.hub.acknowledge(agent_id("b"), sent.id, None).await.expect("acknowledged");
     let (_, receipt) = hub.hub.receipt(sent.id).await.expect("read").expect("there");
-    assert_eq!((receipt.standing(), receipt.reached()), (Standing::Delivered, 2));
+    assert_eq!((receipt.overall_state(), receipt.reached_count()), (OverallState::Delivered, 2));
     assert_eq!(hub.mailbox("c", Part::Unseen).await, ["all hands"]);
     assert_eq!(hub.mailbox("b", Part::Waiting).await, Vec::<String>::new());
     let all = hub.send("a", "all", "everyone").await;

@@ -67,7 +67,7 @@ impl HubKey {
         match dir.create_new(KEY, &key, Durability::Synced) {
             Ok(Created::Created) => Ok(Self(key)),
             // Another process created it first.
-            Ok(Created::AlreadyThere) => Self::load(folder)?.ok_or_else(|| bad("it was removed".to_owned())),
+            Ok(Created::AlreadyExists) => Self::load(folder)?.ok_or_else(|| bad("it was removed".to_owned())),
             Err(FileError::Io { source, .. }) => Err(bad(source.to_string())),
             Err(error) => Err(error.into()),
         }
@@ -84,7 +84,7 @@ impl HubKey {
         let Some(found) = dir.read(KEY, LIMIT)? else { return Ok(None) };
         let me = geteuid();
         // Root may have been started with the home of another user.
-        if found.stamp.uid != me.as_raw() && !me.is_root() {
+        if found.stat.uid != me.as_raw() && !me.is_root() {
             return Err(bad("it belongs to another user"));
         }
         if dir.mode(KEY)?.is_some_and(|mode| mode & 0o077 != 0) {
@@ -195,7 +195,7 @@ fn identify(folder: &Dir, name: &str) -> Result<Option<Identity>, HubError> {
     let found = match std::fs::symlink_metadata(&path) {
         Ok(found) => found,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(folder.io::<std::io::Error>("examine", name)(error).into()),
+        Err(error) => return Err(folder.io_error::<std::io::Error>("examine", name)(error).into()),
     };
     // Where inode numbers change from mount to mount, the key and the machine have to suffice.
     let (inode, born) = if platform::has_stable_inodes(folder.path()) {

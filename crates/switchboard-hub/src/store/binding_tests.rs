@@ -50,7 +50,7 @@ fn key_that_others_can_read_is_refused() {
 #[test]
 fn binding_holds_for_one_file_and_key() {
     let (_folder, dir) = folder();
-    dir.create_new(DATABASE, b"one", Durability::Later).expect("made");
+    dir.create_new(DATABASE, b"one", Durability::Unsynced).expect("made");
     let is_foreign = |key: &HubKey| matches!(verify(&dir, Some(key)), Err(HubError::ForeignDatabase { .. }));
     assert!(is_foreign(&key(1)), "without a binding");
     bind(&dir, &[DATABASE], Some(&key(1))).expect("bound");
@@ -60,7 +60,7 @@ fn binding_holds_for_one_file_and_key() {
     // A file that takes its place often gets its inode number, but not its birth time.
     for _ in 0..8 {
         dir.remove(DATABASE).expect("removed");
-        dir.create_new(DATABASE, b"two", Durability::Later).expect("made");
+        dir.create_new(DATABASE, b"two", Durability::Unsynced).expect("made");
         assert!(is_foreign(&key(1)), "another file");
     }
 }
@@ -71,7 +71,7 @@ fn moved_folder_stays_bound() {
     let (before, after) = (folder.path().join("before"), folder.path().join("after"));
     std::fs::create_dir(&before).expect("made");
     let dir = Dir::open_root(&before).expect("it opens");
-    dir.create_new(DATABASE, b"one", Durability::Later).expect("made");
+    dir.create_new(DATABASE, b"one", Durability::Unsynced).expect("made");
     bind(&dir, &[DATABASE], Some(&key(1))).expect("bound");
     rustix::fs::rename(&before, &after).expect("moved");
     verify(&Dir::open_root(&after).expect("it opens"), Some(&key(1))).expect("ours");
@@ -80,7 +80,7 @@ fn moved_folder_stays_bound() {
 #[test]
 fn mangled_binding_is_none() {
     let (_folder, dir) = folder();
-    dir.create_new(DATABASE, b"one", Durability::Later).expect("made");
+    dir.create_new(DATABASE, b"one", Durability::Unsynced).expect("made");
     for text in [&b"\xff\xfe"[..], b"zz", &[b'g'; 64], "ü".repeat(32).as_bytes()] {
         dir.replace(BINDING, text, 0o600).expect("written");
         assert!(matches!(verify(&dir, Some(&key(1))), Err(HubError::ForeignDatabase { .. })));

@@ -33,7 +33,7 @@ pub(crate) fn open(
     }
     let lock = folder.open_existing(LOCK)?;
     if let Some(lock) = &lock {
-        lock.lock_shared().map_err(folder.io("lock", LOCK))?;
+        lock.lock_shared().map_err(folder.io_error("lock", LOCK))?;
     }
     let Ok(connection) = open_read_only(folder, key) else { return Err(why) };
     tracing::debug!(error = %why, "the store cannot be written and is opened for reading");

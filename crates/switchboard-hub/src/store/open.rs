@@ -76,7 +76,7 @@ pub(crate) fn write_header(folder: &Dir, name: &str) -> Result<(), HubError> {
     const LARGEST: u64 = 1 << 20;
     let draft = format!("{name}.header");
     folder.remove(&draft)?;
-    folder.create_new(&draft, b"", Durability::Later)?;
+    folder.create_new(&draft, b"", Durability::Unsynced)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let connection = Connection::open_with_flags(folder.path().join(&draft), flags)?;
@@ -87,8 +87,8 @@ pub(crate) fn write_header(folder: &Dir, name: &str) -> Result<(), HubError> {
     connection.close().map_err(|(_, error)| error)?;
     if let Some(header) = folder.read(&draft, LARGEST)? {
         let database = folder.open_own(name)?;
-        database.write_all_at(&header.bytes, 0).map_err(folder.io("write", name))?;
-        database.sync_all().map_err(folder.io("sync", name))?;
+        database.write_all_at(&header.bytes, 0).map_err(folder.io_error("write", name))?;
+        database.sync_all().map_err(folder.io_error("sync", name))?;
     }
     folder.remove(&draft)?;
     Ok(())

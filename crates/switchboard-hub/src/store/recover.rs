@@ -143,7 +143,7 @@ fn first_fault(db: &Connection, extent: Extent) -> Result<Option<String>, HubErr
 /// Acquires the shared lock of the store and opens the database.
 pub(crate) fn lock_and_open(folder: &Dir, key: Option<&HubKey>) -> Result<(Option<File>, Opened), HubError> {
     let lock = folder.open_own(LOCK)?;
-    lock.lock_shared().map_err(folder.io("lock", LOCK))?;
+    lock.lock_shared().map_err(folder.io_error("lock", LOCK))?;
     let opened = open_or_recover(folder, &lock, key)?;
     Ok((Some(lock), opened))
 }
@@ -319,7 +319,7 @@ fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError>
     }
     // Any file of ours serves that no process locks otherwise.
     let opening_lock = folder.open_own(change_signal::NAME)?;
-    opening_lock.lock().map_err(folder.io("lock", change_signal::NAME))?;
+    opening_lock.lock().map_err(folder.io_error("lock", change_signal::NAME))?;
     if let Some(found) = folder.stat(DATABASE)? {
         // Either it is in place and still has its other name, or the damaged one was not yet moved and the
         // recovery starts over.
@@ -333,7 +333,7 @@ fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError>
     }
     set_orphaned_log_aside(folder)?;
     folder.move_new(READY, folder, DATABASE)?;
-    if folder.create_new(DATABASE, b"", Durability::Later)? == Created::Created {
+    if folder.create_new(DATABASE, b"", Durability::Unsynced)? == Created::Created {
         binding::bind(folder, &[DATABASE], key)?;
     }
     initialize(folder, key)?;
@@ -378,7 +378,7 @@ fn rebuild_database(
     for stale in [UNFINISHED, GRAFTED, READY] {
         remove_database(folder, stale)?;
     }
-    folder.create_new(UNFINISHED, b"", Durability::Later)?;
+    folder.create_new(UNFINISHED, b"", Durability::Unsynced)?;
     let unfinished = folder.path().join(UNFINISHED);
     write_header(folder, UNFINISHED)?;
     let mut connection = open_for_writing(&unfinished, AtClose::RemoveLog)?;

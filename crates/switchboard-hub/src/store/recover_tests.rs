@@ -98,7 +98,7 @@ async fn garbage_database_is_moved_aside() {
     let folder = tempfile::tempdir().expect("a folder");
     let garbage: Vec<u8> = (0..20_000_u32).map(|n| n.to_le_bytes()[0] ^ 0x5a).collect();
     fs::write(folder.path().join("hub.db"), &garbage).expect("written");
-    let clock = Clock::by_hand(crate::test_hub::noon());
+    let clock = Clock::manual(crate::test_hub::noon());
     let hub = open(folder.path(), &clock).await;
     let kept = hub.moved_aside().expect("moved aside");
     assert_eq!(fs::read(kept).expect("read"), garbage, "not a byte is lost");
@@ -362,7 +362,7 @@ async fn interrupted_recovery_is_finished_or_restarted() {
 async fn concurrent_opens_of_new_folder_share_database() {
     for _ in 0..10 {
         let folder = tempfile::tempdir().expect("a folder");
-        let clock = Clock::by_hand(crate::test_hub::noon());
+        let clock = Clock::manual(crate::test_hub::noon());
         let mut tasks = tokio::task::JoinSet::new();
         for n in 0..8 {
             let (path, clock) = (folder.path().to_owned(), clock.clone());

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use switchboard_core::DeliveryState;
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use super::{AppendedEntry, roll_back};
 use crate::test_hub::{TestHub, bodies};
@@ -10,7 +10,7 @@ use crate::{Accepted, BreakReason, Draft};
 fn roll_back_entries(test: &TestHub, messages: &[&Accepted]) -> HashSet<switchboard_core::MessageId> {
     let entry = |accepted: &&Accepted| AppendedEntry { job: 0, seq: accepted.seq, id: accepted.id };
     let entries: Vec<_> = messages.iter().map(entry).collect();
-    let owner = Owner::this_process().to_string();
+    let owner = ProcessIdentity::this_process().to_string();
     roll_back(&mut test.sql(), &entries, &owner, test.hub.now(), || ()).unwrap()
 }
 
@@ -61,7 +61,7 @@ async fn message_being_delivered_elsewhere_stays() {
     test.sql().execute(lease, [leased.deliveries[0].id.0]).unwrap();
     let ours = test.send("a", "b", "ours").await;
     let lease = "UPDATE deliveries SET state = 1, attempts = 1, owner = ?2 WHERE id = ?1";
-    let us = Owner::this_process().to_string();
+    let us = ProcessIdentity::this_process().to_string();
     test.sql().execute(lease, rusqlite::params![ours.deliveries[0].id.0, us]).unwrap();
 
     assert_eq!(

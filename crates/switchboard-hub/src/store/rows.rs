@@ -10,7 +10,7 @@ use switchboard_core::{
     Address, AgentId, Delivery, DeliveryId, DeliveryState, Door, Hop, Kind, Message, MessageId, Milestones,
     NativeId, Origin, Route,
 };
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 
 use crate::error::HubError;
 use crate::journal::chain::{self, RowHash};
@@ -45,7 +45,7 @@ fn state_from(number: i64, due_at: i64) -> DeliveryState {
         2 => DeliveryState::Delivered,
         3 => DeliveryState::Seen,
         4 => DeliveryState::Acknowledged,
-        6 => DeliveryState::Failed { retry_at: from_micros(due_at) },
+        6 => DeliveryState::Failed { retry_at: timestamp_from_micros(due_at) },
         7 => DeliveryState::Expired,
         // An unknown number is read as a final state, which is the safe reading.
         _ => DeliveryState::Refused,
@@ -166,8 +166,8 @@ impl Stored {
             body: text(5)?,
             in_reply_to: row.get::<_, Option<[u8; 16]>>(6).ok()?.map(MessageId::from_bytes),
             thread: id(7).ok()?,
-            sent_at: from_micros(row.get(8).ok()?),
-            expires_at: row.get::<_, Option<i64>>(10).ok()?.map(from_micros),
+            sent_at: timestamp_from_micros(row.get(8).ok()?),
+            expires_at: row.get::<_, Option<i64>>(10).ok()?.map(timestamp_from_micros),
             metadata: match optional(11)? {
                 Some(json) => serde_json::from_str(&json).ok()?,
                 None => Map::new(),
@@ -186,7 +186,7 @@ impl Stored {
             },
             signed: row.get(18).ok()?,
         };
-        let accepted_at = from_micros(row.get(9).ok()?);
+        let accepted_at = timestamp_from_micros(row.get(9).ok()?);
         Some((Self { seq, accepted_at, message }, row.get(19).ok()))
     }
 }
@@ -311,7 +311,8 @@ pub(crate) const DELIVERY_COLUMNS: &str = "d.id, d.agent, d.route, d.state, d.at
 /// message, so that a listing can continue with the next.
 pub(crate) fn delivery(row: &Row<'_>, at: usize, message: MessageId) -> Result<Delivery, HubError> {
     let read = || -> Option<Delivery> {
-        let time = |column: usize| row.get::<_, Option<i64>>(at + column).map(|t| t.map(from_micros)).ok();
+        let time =
+            |column: usize| row.get::<_, Option<i64>>(at + column).map(|t| t.map(timestamp_from_micros)).ok();
         Some(Delivery {
             id: DeliveryId(row.get(at).ok()?),
             message,

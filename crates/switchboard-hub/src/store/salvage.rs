@@ -72,14 +72,14 @@ fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
         if folder.stat(&from)?.is_some() {
             let mut source = folder.open_own(&from)?;
             let mut copy = folder.open_own(&to)?;
-            std::io::copy(&mut source, &mut copy).map_err(folder.io("copy", &from))?;
+            std::io::copy(&mut source, &mut copy).map_err(folder.io_error("copy", &from))?;
         }
     }
     let copy = folder.open_own(GRAFTED)?;
     let mut fresh = Vec::new();
     File::open(new)
         .and_then(|mut file| file.read_to_end(&mut fresh))
-        .map_err(folder.io("read", UNFINISHED))?;
+        .map_err(folder.io_error("read", UNFINISHED))?;
     let size = page_size(&fresh);
     let length = folder.stat(DATABASE)?.map_or(0, |found| found.len);
     let pages = u32::try_from(length / size.max(1) as u64).unwrap_or(u32::MAX);
@@ -91,7 +91,7 @@ fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
             page[28..32].copy_from_slice(&pages.to_be_bytes());
             page[32..40].fill(0);
         }
-        copy.write_all_at(page, start as u64).map_err(folder.io("write", GRAFTED))?;
+        copy.write_all_at(page, start as u64).map_err(folder.io_error("write", GRAFTED))?;
     }
     tracing::warn!(damaged = %path.display(), "its list of tables is damaged and was replaced in a copy");
     Ok(())

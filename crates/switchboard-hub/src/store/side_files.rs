@@ -140,7 +140,7 @@ fn chown_to_database_owner(folder: &Dir, name: &str) -> Result<(), HubError> {
         return Ok(());
     };
     std::os::unix::fs::lchown(folder.path().join(name), Some(database.uid), None)
-        .map_err(folder.io("set the owner of", name))?;
+        .map_err(folder.io_error("set the owner of", name))?;
     Ok(())
 }
 
@@ -154,7 +154,7 @@ pub(super) fn move_aside(folder: &Dir, name: &str) -> Result<Option<PathBuf>, Hu
     let aside = format!("{name}.foreign.{:08x}", fastrand::u32(..));
     // Moves a symbolic link or a folder unchanged.
     rustix::fs::renameat_with(folder.as_fd(), name, folder.as_fd(), &*aside, RenameFlags::empty())
-        .map_err(folder.io("move", name))?;
+        .map_err(folder.io_error("move", name))?;
     Ok(Some(folder.path().join(aside)))
 }
 

@@ -9,9 +9,9 @@ use std::thread;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use switchboard_core::{Directory, Door, Links, Message};
+use switchboard_core::{Directory, Door, Message, RoutingRules};
 use switchboard_sys::blocking;
-use switchboard_sys::clock::from_micros;
+use switchboard_sys::clock::timestamp_from_micros;
 use switchboard_sys::files::Dir;
 use tokio::sync::{mpsc, oneshot};
 
@@ -189,7 +189,7 @@ impl Transaction<'_> {
 
     /// Schedules a delivery, in whole microseconds as the journal stores times.
     pub(crate) fn due_at(&mut self, time: Timestamp) {
-        self.next_due = self.next_due.min(from_micros(time.as_microsecond()));
+        self.next_due = self.next_due.min(timestamp_from_micros(time.as_microsecond()));
     }
 
     /// Appends a message to the journal.
@@ -256,12 +256,12 @@ pub(crate) struct CachedDirectory {
     version: Option<i64>,
     pub(crate) value: Arc<Directory>,
     /// Aliases and forwards from the settings. They are not stored, so they apply to every version.
-    links: Arc<Links>,
+    links: Arc<RoutingRules>,
 }
 
 impl CachedDirectory {
     /// Creates an empty cache.
-    pub(crate) fn with(links: Arc<Links>) -> Self {
+    pub(crate) fn with(links: Arc<RoutingRules>) -> Self {
         Self { links, ..Self::default() }
     }
 
@@ -272,7 +272,7 @@ impl CachedDirectory {
             return Ok(false);
         }
         let mut value = directory::load(db)?;
-        value.set_links(self.links.clone());
+        value.set_routing_rules(self.links.clone());
         self.value = Arc::new(value);
         self.version = Some(version);
         Ok(true)

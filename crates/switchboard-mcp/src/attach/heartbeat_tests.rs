@@ -11,7 +11,7 @@ async fn server(
 ) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sock");
-    let listener = switchboard_sys::socket::OwnListener::bind(&path).await.unwrap();
+    let listener = switchboard_sys::socket::SameUserListener::bind(&path).await.unwrap();
     tokio::spawn(async move {
         while let Ok(stream) = listener.accept().await {
             answer(stream);

@@ -1,59 +1,59 @@
-//! Why a file or directory could not be used.
+//! Errors of file operations.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a file or directory could not be used.
+/// Error of an operation on a file or directory.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The name is empty, a path, or one that every directory has.
+    /// The name is empty, a path, `.` or `..`.
     #[error("`{}` is not a file name", .name.escape_debug())]
     BadName {
         /// The name as given.
         name: String,
     },
-    /// Something else is where a directory should be.
+    /// The path is not a directory.
     #[error("{} is not a directory but a {found}", .path.display())]
     NotADirectory {
-        /// Where it is.
+        /// The path.
         path: PathBuf,
-        /// What is there instead.
+        /// The actual file type.
         found: &'static str,
     },
-    /// Something else is where a regular file should be.
+    /// The path is not a regular file.
     #[error("{} is not a file but a {found}", .path.display())]
     NotAFile {
-        /// Where it is.
+        /// The path.
         path: PathBuf,
-        /// What is there instead.
+        /// The actual file type.
         found: &'static str,
     },
-    /// The file holds more than the reader wants.
+    /// The file exceeds the reader's limit.
     #[error("{} has {size} bytes, more than the {limit} allowed", .path.display())]
     TooLarge {
-        /// Where it is.
+        /// The path.
         path: PathBuf,
-        /// Its size, as far as it was seen.
+        /// Its size, as far as it was read.
         size: u64,
-        /// What the reader allows.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {action} {}", .path.display())]
     Io {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl FileError {
-    /// The same error once more, for each of several callers.
+    /// Duplicates the error, to report it to several callers.
     #[must_use]
-    pub fn again(&self) -> Self {
+    pub fn duplicate(&self) -> Self {
         match self {
             Self::BadName { name } => Self::BadName { name: name.clone() },
             Self::NotADirectory { path, found } => Self::NotADirectory { path: path.clone(), found },
@@ -69,19 +69,19 @@ impl FileError {
         }
     }
 
-    /// Whether the disk, or the user's share of it, is full: the same call can succeed later.
+    /// True if the disk or the user's quota is full: the same call can succeed later.
     pub fn is_no_space(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
     }
 
-    /// Whether the disk is read-only, or the permissions are: the same call can succeed later.
+    /// True if the disk is read-only or the permissions deny writing: the same call can succeed later.
     pub fn is_read_only(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied))
     }
 
-    /// Whether the disk is full or read-only, so that nothing can be written. What is there can still be read.
+    /// True if the disk is full or read-only, so that nothing can be written. Existing files can still be read.
     pub fn is_disk(&self) -> bool {
         self.is_no_space() || self.is_read_only()
     }

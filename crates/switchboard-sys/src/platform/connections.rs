@@ -1,6 +1,6 @@
-//! TCP connections of processes: which process is connected to a server on this machine, and whose it is.
+//! TCP connections of local processes: which process is connected to a server on this machine, and its user.
 //!
-//! Linux answers from `/proc`. Other systems do not tell.
+//! Linux reads `/proc`. Other systems report nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,27 +8,27 @@ use std::net::SocketAddr;
 /// The client end of a TCP connection within this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpPeer {
-    /// The user whose socket it is.
+    /// User id of the socket's owner.
     pub uid: u32,
-    /// The kernel's number of the socket.
+    /// Inode number of the socket.
     inode: u64,
 }
 
 impl TcpPeer {
-    /// The processes that hold the client end, as far as this user may look into them.
+    /// Returns the processes that hold the client end, as far as this user may inspect them.
     pub fn processes(&self) -> Vec<u32> {
         os::processes_with_socket(self.inode)
     }
 }
 
-/// The client end of a connection that was accepted here, by both addresses; `None` where the system does not tell.
-/// An error where no process holds the client end any more.
+/// Finds the client end of an accepted connection by both addresses; `None` if the system does not report it. An error if
+/// no process holds the client end any more.
 pub fn tcp_peer(local: SocketAddr, client: SocketAddr) -> io::Result<Option<TcpPeer>> {
     os::tcp_peer(local, client)
 }
 
-/// The first of these processes that holds a TCP connection to a port on which `server` listens; `None` also where the
-/// system does not tell.
+/// Finds the first of these processes that has a TCP connection to a port on which `server` listens; `None` also if the
+/// system does not report it.
 pub fn tcp_client_of(server: u32, candidates: &[u32]) -> Option<u32> {
     os::tcp_client_of(server, candidates)
 }
@@ -45,14 +45,14 @@ mod os {
     const ESTABLISHED: &str = "01";
     const LISTEN: &str = "0A";
 
-    /// A socket, as the kernel lists it.
+    /// A socket of the kernel's table.
     #[derive(Debug, PartialEq, Eq)]
     pub(super) struct Socket {
         pub(super) local: SocketAddr,
         pub(super) remote: SocketAddr,
         pub(super) is_listening: bool,
         pub(super) uid: u32,
-        /// 0 where no process holds it: the user is not told then.
+        /// 0 if no process holds it; then the user is unknown.
         pub(super) inode: u64,
     }
 
@@ -111,7 +111,7 @@ mod os {
         candidates.iter().copied().find(|pid| !socket_inodes(*pid).is_disjoint(&of_clients))
     }
 
-    /// The sockets that a process has open; none where it is another user's.
+    /// Returns the inodes of a process's sockets; none for another user's process.
     fn socket_inodes(pid: u32) -> HashSet<u64> {
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
         let inode = |entry: fs::DirEntry| {
@@ -121,7 +121,7 @@ mod os {
         entries.filter_map(|entry| inode(entry.ok()?)).collect()
     }
 
-    /// Reads a line of `/proc/net/tcp` or `tcp6`, where the socket listens or is connected.
+    /// Parses a line of `/proc/net/tcp` or `tcp6`; `None` unless the socket listens or is connected.
     pub(super) fn parse(line: &str) -> Option<Socket> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let state = *words.get(3)?;
@@ -138,7 +138,7 @@ mod os {
         })
     }
 
-    /// Reads `0100007F:1F90`: words of the address in the machine's byte order, then the port.
+    /// Parses `0100007F:1F90`: 32-bit words of the address in native byte order, then the port.
     fn address(text: &str) -> Option<SocketAddr> {
         let (ip, port) = text.split_once(':')?;
         let port = u16::from_str_radix(port, 16).ok()?;
@@ -150,7 +150,7 @@ mod os {
                 for (number, four) in bytes.chunks_exact_mut(4).enumerate() {
                     four.copy_from_slice(&word(number * 8)?);
                 }
-                // A client that speaks both has an IPv4 connection as a mapped one.
+                // A dual-stack client has IPv4 connections as mapped addresses.
                 IpAddr::from(Ipv6Addr::from(bytes)).to_canonical()
             }
             _ => return None,

@@ -5,7 +5,7 @@ use super::*;
 
 #[cfg(target_endian = "little")]
 #[test]
-fn kernel_table_is_read() {
+fn kernel_table_is_parsed() {
     let listening =
         "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1";
     let expected = Socket {

@@ -1,6 +1,6 @@
 //! Listing of running processes: parents, programs, arguments and environments.
 //!
-//! Linux answers from `/proc`. Other systems answer from `ps`, which tells neither environments nor open files.
+//! Linux reads `/proc`. Other systems run `ps`, which reports neither environments nor open files.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,12 +11,12 @@ use rustix::process::{Pid, Signal};
 
 use super::{ProcessStart, process_started};
 
-/// A running process, as the system lists it.
+/// A running process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessInfo {
     /// The process id.
     pub pid: u32,
-    /// The process id of its parent; 0 where it has none.
+    /// The process id of its parent; 0 if it has none.
     pub parent: u32,
     /// The file name of its program.
     pub program: String,
@@ -24,12 +24,12 @@ pub struct ProcessInfo {
     pub arguments: Vec<OsString>,
 }
 
-/// More generations than any process tree has; a chain that is longer is not believed.
+/// Maximum depth of a process tree; a longer chain is implausible.
 const GENERATIONS: usize = 256;
 
-/// The process itself and its ancestors, nearest first; as many as the system tells.
+/// Returns the process and its ancestors, nearest first, as far as the system reports them.
 ///
-/// The walk ends before the first process of the machine or container, which adopts orphans and starts everything.
+/// The init process of the machine or container is not included, because it starts everything and adopts orphans.
 pub fn process_and_ancestors(pid: u32) -> Vec<ProcessInfo> {
     let find = os::finder();
     let mut chain: Vec<ProcessInfo> = Vec::new();
@@ -45,12 +45,12 @@ pub fn process_and_ancestors(pid: u32) -> Vec<ProcessInfo> {
     chain
 }
 
-/// The running processes whose program has one of these file names.
+/// Returns the running processes whose program has one of these file names.
 pub fn processes_of_program(names: &[&str]) -> Vec<ProcessInfo> {
     os::processes_of_program(names)
 }
 
-/// The children of this process, also those that have ended and were not collected.
+/// Returns the children of this process, including zombies.
 pub fn children() -> Vec<u32> {
     os::children()
 }
@@ -60,18 +60,18 @@ pub fn children() -> Vec<u32> {
 pub struct Descendant {
     /// The process id.
     pub pid: u32,
-    /// Tells the process from a later one with the same pid.
+    /// Distinguishes the process from a later one with the same pid.
     start: ProcessStart,
 }
 
-/// The running processes that descend from this one.
+/// Returns the running descendants of this process.
 pub fn descendants() -> Vec<Descendant> {
     let this = std::process::id();
     let below = with_descendants(this).into_iter().filter(|pid| *pid != this);
     below.filter_map(|pid| Some(Descendant { pid, start: process_started(pid)? })).collect()
 }
 
-/// The pids of a process and of all that descend from it.
+/// Returns the pids of a process and of its descendants.
 fn with_descendants(pid: u32) -> BTreeSet<u32> {
     let family = os::family();
     let mut known = BTreeSet::from([pid]);
@@ -95,36 +95,36 @@ pub fn signal_process(process: &Descendant, signal: Signal) {
     }
 }
 
-/// How busy a process and its descendants are.
+/// CPU activity of a process and its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
-    /// The processor time that they have used, in ticks of the system's clock.
+    /// CPU time that they have used, in clock ticks.
     pub ticks: u64,
     /// True if one of them runs, waits for a processor or waits for a disk.
     pub is_running: bool,
 }
 
-/// How busy a process and its descendants are; `None` where the system does not tell.
+/// Returns the CPU activity of a process and its descendants; `None` if the system does not report it.
 pub fn activity(pid: u32) -> Option<Activity> {
     os::activity(pid)
 }
 
-/// A variable in the environment that a process was started with; `None` also where the system does not tell.
+/// Returns a variable of a process's initial environment; `None` also if the system does not report it.
 pub fn process_variable(pid: u32, name: &str) -> Option<String> {
     process_environment(pid).variable(name)
 }
 
-/// The environment that a process was started with; empty where the system does not tell.
+/// Returns the initial environment of a process; empty if the system does not report it.
 pub fn process_environment(pid: u32) -> Environment {
     Environment(os::process_environment(pid).unwrap_or_default())
 }
 
-/// The environment of another process. Its values may be secret, so it is not printed.
+/// Environment of another process. Its values may be secret, so `Debug` redacts them.
 #[derive(Clone, Default)]
 pub struct Environment(Vec<u8>);
 
 impl Environment {
-    /// The value of a variable, where it is set and UTF-8.
+    /// Returns the value of a variable, if it is set and valid UTF-8.
     pub fn variable(&self, name: &str) -> Option<String> {
         let mut variables = self.0.split(|&byte| byte == 0);
         let value = variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
@@ -138,7 +138,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// Whether two processes read the same open file as their standard input. `false` where the system does not tell.
+/// True if two processes share the same stdin. False if the system does not report it.
 pub fn shares_stdin(one: u32, other: u32) -> bool {
     os::shares_stdin(one, other)
 }
@@ -169,7 +169,7 @@ mod os {
         let line = read_file(pid, "cmdline").unwrap_or_default();
         let mut words = line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
         let called = words.next().unwrap_or_default();
-        // What it is called can be anything; the link is set by the kernel. That of another user cannot be read.
+        // `argv[0]` can be anything; the kernel sets the link. The link of another user's process is unreadable.
         let program = program(pid).unwrap_or_else(|| file_name(Path::new(&called)));
         let mut arguments: Vec<OsString> = words.collect();
         // Each word ends with a zero byte, so that the last piece is empty.
@@ -253,7 +253,7 @@ mod os {
         read_file(pid, "environ").ok()
     }
 
-    /// Reads a file of a process. Its size is not known before, and `fs::read` would begin with 32 bytes.
+    /// Reads a `/proc` file of a process. Its size is unknown beforehand, and `fs::read` would start with 32 bytes.
     fn read_file(pid: u32, name: &str) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(4096);
         fs::File::open(format!("/proc/{pid}/{name}"))?.read_to_end(&mut bytes)?;
@@ -320,17 +320,17 @@ mod listing {
 
     use super::{ProcessInfo, file_name};
 
-    /// All processes; none where `ps` cannot be run.
+    /// Lists all processes; none if `ps` cannot be run.
     #[expect(clippy::disallowed_methods, reason = "waited for at once, by callers without a runtime")]
     pub(super) fn all() -> Vec<ProcessInfo> {
         let mut ps = std::process::Command::new("ps");
-        // By its own PATH, because ours may lead to another program.
+        // With a fixed PATH, because ours may lead to another program.
         let output = ps.env("PATH", "/bin:/usr/bin").args(["-axww", "-o", "pid=,ppid=,command="]).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         text.unwrap_or_default().lines().filter_map(parse).collect()
     }
 
-    /// Reads one line. Words within arguments cannot be told from arguments.
+    /// Parses one line. Spaces within arguments are indistinguishable from separators.
     pub(super) fn parse(line: &str) -> Option<ProcessInfo> {
         let mut words = line.split_ascii_whitespace();
         let (pid, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

@@ -1,4 +1,4 @@
-//! Whether a program can be started, told before it is.
+//! Checks whether a program can be started, before it is.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use super::DEFAULT_PATH;
 
-/// Bytes of a file in which the kernel looks for the interpreter line.
+/// Number of bytes in which the kernel looks for the interpreter line (`#!`).
 const FIRST_LINE: u64 = 256;
 
-/// Why a program cannot be started.
+/// Reason why a program cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProgramProblem {
-    /// The folder to start it in is missing.
+pub enum ProgramError {
+    /// The working folder is missing.
     #[error("there is no folder {}", .folder.display())]
     NoFolder {
         /// The folder.
@@ -27,13 +27,13 @@ pub enum ProgramProblem {
         /// The program as given.
         program: String,
     },
-    /// The path leads to something other than a file.
+    /// The path is not a regular file.
     #[error("{} is not a file", .path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
-    /// The file may not be executed.
+    /// The file is not executable.
     #[error("{} is not executable", .path.display())]
     NotExecutable {
         /// The file.
@@ -55,8 +55,8 @@ pub enum ProgramProblem {
     },
 }
 
-impl ProgramProblem {
-    /// Next step for the person.
+impl ProgramError {
+    /// Returns the next step for the person.
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::NoFolder { .. } => "make the folder",
@@ -69,50 +69,49 @@ impl ProgramProblem {
     }
 }
 
-/// Finds the program that is started from `folder`, at its path or in a folder of `PATH`, or says why it cannot be started.
+/// Finds a program that is to start in `folder`, at its path or in `PATH`, or returns why it cannot be started.
 ///
-/// A file is looked at as far as it says how it is run. That it can be run is known only once it is started.
-pub fn check_program(program: &OsStr, folder: &Path) -> Result<PathBuf, ProgramProblem> {
+/// It checks permissions and the interpreter line. Only starting the program shows whether it really runs.
+pub fn check_program(program: &OsStr, folder: &Path) -> Result<PathBuf, ProgramError> {
     if !folder.as_os_str().is_empty() && !folder.is_dir() {
-        return Err(ProgramProblem::NoFolder { folder: folder.to_owned() });
+        return Err(ProgramError::NoFolder { folder: folder.to_owned() });
     }
     let path = locate(program, folder)?;
     let is_empty = path.metadata().is_ok_and(|file| file.len() == 0);
     if is_empty {
-        return Err(ProgramProblem::Empty { path });
+        return Err(ProgramError::Empty { path });
     }
     match missing_interpreter(&path, folder) {
-        Some(interpreter) => Err(ProgramProblem::NoInterpreter { path, interpreter }),
+        Some(interpreter) => Err(ProgramError::NoInterpreter { path, interpreter }),
         None => Ok(path),
     }
 }
 
-fn locate(program: &OsStr, folder: &Path) -> Result<PathBuf, ProgramProblem> {
-    let missing =
-        || ProgramProblem::Missing { program: program.to_string_lossy().escape_debug().to_string() };
+fn locate(program: &OsStr, folder: &Path) -> Result<PathBuf, ProgramError> {
+    let missing = || ProgramError::Missing { program: program.to_string_lossy().escape_debug().to_string() };
     if program.as_bytes().contains(&b'/') {
         let path = folder.join(program);
         return match path.metadata() {
             Err(_) => Err(missing()),
-            Ok(found) if !found.is_file() => Err(ProgramProblem::NotAFile { path }),
-            Ok(found) if !is_executable(&found) => Err(ProgramProblem::NotExecutable { path }),
+            Ok(found) if !found.is_file() => Err(ProgramError::NotAFile { path }),
+            Ok(found) if !is_executable(&found) => Err(ProgramError::NotExecutable { path }),
             Ok(_) => Ok(path),
         };
     }
-    let mut problem = missing();
+    let mut error = missing();
     if program.is_empty() {
-        return Err(problem);
+        return Err(error);
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    for place in std::env::split_paths(&path) {
-        let path = folder.join(place).join(program);
+    for directory in std::env::split_paths(&path) {
+        let path = folder.join(directory).join(program);
         match path.metadata() {
             Ok(found) if found.is_file() && is_executable(&found) => return Ok(path),
-            Ok(found) if found.is_file() => problem = ProgramProblem::NotExecutable { path },
+            Ok(found) if found.is_file() => error = ProgramError::NotExecutable { path },
             Ok(_) | Err(_) => {}
         }
     }
-    Err(problem)
+    Err(error)
 }
 
 fn is_executable(file: &Metadata) -> bool {
@@ -122,13 +121,13 @@ fn is_executable(file: &Metadata) -> bool {
 /// Missing interpreter of a script: the one that its first line names, or the program that `env` runs.
 fn missing_interpreter(script: &Path, folder: &Path) -> Option<String> {
     let mut head = Vec::new();
-    // A program may be executable and not readable.
+    // A program may be executable but not readable.
     File::open(script).ok()?.take(FIRST_LINE).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = String::from_utf8_lossy(line).into_owned();
     let mut words = line.split_ascii_whitespace();
     let interpreter = words.next()?;
-    // A path, never looked for in PATH.
+    // Always a path, never searched in PATH.
     let path = folder.join(interpreter);
     if !path.metadata().is_ok_and(|found| found.is_file() && is_executable(&found)) {
         return Some(interpreter.to_owned());

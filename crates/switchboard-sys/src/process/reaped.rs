@@ -1,4 +1,4 @@
-//! A program below a reaper: ended with all that descends from it.
+//! A program below a reaper, which is killed with all of its descendants.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,10 +12,9 @@ use tokio::net::UnixStream;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use crate::guard::{self, Pipes, Started};
-use crate::reaper::wire::{self, Event};
+use crate::reaper::{self, Event, Pipes, Started};
 
-/// How long a reaper may take to kill all that is left of its program. It gives up a little earlier.
+/// Timeout for a reaper to kill the processes of its program; a little longer than the reaper's own.
 const KILL_LIMIT: Duration = Duration::from_secs(6);
 
 /// A program below a reaper, which kills everything when the control socket closes.
@@ -28,7 +27,7 @@ pub(super) struct Reaped {
     pub(super) stdout: Option<ChildStdout>,
     pub(super) stderr: Option<ChildStderr>,
     status: Option<ExitStatus>,
-    /// True once the reaper has ended, and with it all that it ran.
+    /// True once the reaper has exited, and with it everything that it ran.
     is_gone: bool,
 }
 
@@ -45,7 +44,7 @@ impl Reaped {
         Ok(Self { control, buffer: Vec::new(), pid, stdin, stdout, stderr, status: None, is_gone: false })
     }
 
-    /// Waits until the program ends, then until all that it left behind is killed.
+    /// Waits until the program exits, then until its descendants are killed.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         let status = self.program_end().await?;
@@ -53,33 +52,33 @@ impl Reaped {
         Ok(status)
     }
 
-    /// Closes stdin, then sends SIGTERM to all, then kills them.
+    /// Closes stdin, then sends SIGTERM to all processes, then kills them.
     ///
-    /// What outlives the program is sent SIGTERM at once: closing stdin told it nothing.
+    /// Descendants that outlive the program get SIGTERM at once, because closing stdin does not affect them.
     pub(super) async fn stop(mut self, grace: Duration) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         let _ = timeout(grace, self.program_end()).await;
         if !self.is_gone {
-            // An error says that the reaper is gone.
-            let _ = self.control.write_all(&[wire::TERMINATE]).await;
+            // An error means that the reaper has exited.
+            let _ = self.control.write_all(&[reaper::TERMINATE]).await;
         }
         let _ = timeout(grace, self.end()).await;
         self.kill().await;
         self.program_end().await
     }
 
-    /// Waits until the program ends, and lets what it left behind go on.
-    pub(super) async fn wait_and_leave(&mut self) -> io::Result<ExitStatus> {
+    /// Waits until the program exits, and lets its descendants continue.
+    pub(super) async fn wait_and_detach(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
         let status = self.program_end().await?;
         if !self.is_gone {
-            // An error says that the reaper is gone, and with it all that it ran.
-            let _ = self.control.write_all(&[wire::LEAVE]).await;
+            // An error means that the reaper has exited, and with it everything that it ran.
+            let _ = self.control.write_all(&[reaper::DETACH]).await;
         }
         Ok(status)
     }
 
-    /// Waits for the end of the program itself.
+    /// Waits until the program itself exits.
     async fn program_end(&mut self) -> io::Result<ExitStatus> {
         while self.status.is_none() && !self.is_gone {
             self.next().await?;
@@ -87,7 +86,7 @@ impl Reaped {
         self.status.ok_or_else(|| io::Error::other("its reaper was killed"))
     }
 
-    /// Waits until the reaper ends, which it does when nothing is left of the program.
+    /// Waits until the reaper exits, which it does when no process of the program remains.
     async fn end(&mut self) -> io::Result<()> {
         while !self.is_gone {
             self.next().await?;
@@ -96,7 +95,7 @@ impl Reaped {
     }
 
     async fn next(&mut self) -> io::Result<()> {
-        match guard::next(&mut self.control, &mut self.buffer).await? {
+        match reaper::next_event(&mut self.control, &mut self.buffer).await? {
             Some(Event::Ended(status)) => self.status = Some(ExitStatus::from_raw(status)),
             Some(_) => {}
             None => self.is_gone = true,
@@ -104,13 +103,13 @@ impl Reaped {
         Ok(())
     }
 
-    /// Has everything killed, and waits for that.
+    /// Kills all remaining processes through the reaper, and waits until it has exited.
     async fn kill(&mut self) {
         if self.is_gone {
             return;
         }
-        // An error says that the reaper is gone.
-        let _ = self.control.write_all(&[wire::KILL]).await;
+        // An error means that the reaper has exited.
+        let _ = self.control.write_all(&[reaper::KILL]).await;
         match timeout(KILL_LIMIT, self.end()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {

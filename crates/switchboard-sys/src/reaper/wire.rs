@@ -1,4 +1,4 @@
-//! Messages between a host and its reapers, over Unix sockets that also carry file descriptors.
+//! Wire protocol between a host and its reapers: Unix sockets that also carry file descriptors.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -15,7 +15,7 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// First message to a new process: be the root of this host's reapers.
+/// First message to a new process: become the root of this host's reapers.
 pub(crate) const ROOT: u8 = b'W';
 
 /// Host to root: start a reaper that is controlled over the socket in this message.
@@ -24,37 +24,37 @@ pub(crate) const START: u8 = b'+';
 /// First message to a new reaper: run the program of the request that follows, on the streams in this message.
 pub(crate) const RUN: u8 = b'P';
 
-/// The same with a terminal in place of the streams.
+/// Like [`RUN`], with a terminal instead of the streams.
 pub(crate) const RUN_IN_TERMINAL: u8 = b'T';
 
 /// First message to a new process: become the program of the request that follows, in the terminal in this message.
 pub(crate) const BECOME: u8 = b'B';
 
-/// Host to reaper and to root: let what is left of the program go on when the host ends.
-pub(crate) const LEAVE: u8 = b'l';
+/// Host to reaper and to root: detach, so that the program's processes continue when the host exits.
+pub(crate) const DETACH: u8 = b'l';
 
-/// Host to reaper: ask the program and all that it started to end.
+/// Host to reaper: send SIGTERM to the program and its descendants.
 pub(crate) const TERMINATE: u8 = b't';
 
-/// The most file descriptors in one message: the three standard streams.
+/// Maximum number of file descriptors in one message: the three standard streams.
 const MOST_FDS: usize = 3;
 
-/// Host to reaper: kill the program and all that it started. So does the end of the socket.
+/// Host to reaper: kill the program and its descendants. Closing the socket has the same effect.
 pub(crate) const KILL: u8 = b'k';
 
-/// What a reaper tells its host.
+/// Event that a reaper reports to its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The program runs, with this pid.
+    /// The program runs with this pid.
     Started(i32),
-    /// The program cannot be started, with this error number.
+    /// The program could not be started; the error number.
     Failed(i32),
-    /// The program has ended, with this wait status. What it started may still run.
+    /// The program exited with this wait status. Its descendants may still run.
     Ended(i32),
 }
 
 impl Event {
-    /// The length of an event on the wire.
+    /// Length of an encoded event.
     pub(crate) const LENGTH: usize = 5;
 
     pub(crate) fn encode(self) -> [u8; Self::LENGTH] {
@@ -78,7 +78,7 @@ impl Event {
     }
 }
 
-/// A program that a reaper is to run, with its whole environment.
+/// Request to run a program, with its complete environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) program: OsString,
@@ -88,54 +88,54 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The request as bytes: each text with its length before it, the number of arguments before those.
+    /// Encodes the request: each text is prefixed by its length, the arguments by their number.
     pub(crate) fn encode(&self) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
-        put(&mut out, &self.program)?;
-        put(&mut out, self.cwd.as_os_str())?;
-        out.extend(length(self.args.len())?);
+        encode_text(&mut out, &self.program)?;
+        encode_text(&mut out, self.cwd.as_os_str())?;
+        out.extend(encode_length(self.args.len())?);
         for arg in &self.args {
-            put(&mut out, arg)?;
+            encode_text(&mut out, arg)?;
         }
         for (name, value) in &self.env {
-            put(&mut out, name)?;
-            put(&mut out, value)?;
+            encode_text(&mut out, name)?;
+            encode_text(&mut out, value)?;
         }
         Ok(out)
     }
 
-    /// Reads a request; `None` when it is cut or malformed.
+    /// Decodes a request; `None` if it is truncated or malformed.
     pub(crate) fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let program = take(&mut bytes)?;
-        let cwd = PathBuf::from(take(&mut bytes)?);
-        let count = take_length(&mut bytes)?;
-        let args = (0..count).map(|_| take(&mut bytes)).collect::<Option<_>>()?;
+        let program = decode_text(&mut bytes)?;
+        let cwd = PathBuf::from(decode_text(&mut bytes)?);
+        let count = decode_length(&mut bytes)?;
+        let args = (0..count).map(|_| decode_text(&mut bytes)).collect::<Option<_>>()?;
         let mut env = Vec::new();
         while !bytes.is_empty() {
-            env.push((take(&mut bytes)?, take(&mut bytes)?));
+            env.push((decode_text(&mut bytes)?, decode_text(&mut bytes)?));
         }
         Some(Self { program, cwd, args, env })
     }
 }
 
-fn put(out: &mut Vec<u8>, text: &OsStr) -> io::Result<()> {
-    out.extend(length(text.len())?);
+fn encode_text(out: &mut Vec<u8>, text: &OsStr) -> io::Result<()> {
+    out.extend(encode_length(text.len())?);
     out.extend(text.as_bytes());
     Ok(())
 }
 
-pub(crate) fn length(length: usize) -> io::Result<[u8; 4]> {
+pub(crate) fn encode_length(length: usize) -> io::Result<[u8; 4]> {
     u32::try_from(length).map(u32::to_be_bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-fn take(bytes: &mut &[u8]) -> Option<OsString> {
-    let length = take_length(bytes)?;
+fn decode_text(bytes: &mut &[u8]) -> Option<OsString> {
+    let length = decode_length(bytes)?;
     let (text, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
     Some(OsString::from_vec(text.to_vec()))
 }
 
-fn take_length(bytes: &mut &[u8]) -> Option<usize> {
+fn decode_length(bytes: &mut &[u8]) -> Option<usize> {
     let (length, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     usize::try_from(u32::from_be_bytes(*length)).ok()
@@ -152,7 +152,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, byte: u8, fds: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// Receives one byte with file descriptors; `None` at the end of the stream. Can be cancelled.
+/// Receives one byte with file descriptors; `None` at the end of the stream. Cancel-safe.
 pub(crate) async fn receive(socket: &UnixStream) -> io::Result<Option<(u8, Vec<OwnedFd>)>> {
     socket.async_io(Interest::READABLE, || receive_now(socket.as_fd())).await
 }

@@ -3,7 +3,7 @@ use std::io::Read as _;
 use super::*;
 
 #[test]
-fn requests_survive_the_wire() {
+fn requests_round_trip() {
     let request = Request {
         program: "sh".into(),
         cwd: "/tmp".into(),
@@ -17,7 +17,7 @@ fn requests_survive_the_wire() {
 }
 
 #[test]
-fn events_survive_the_wire() {
+fn events_round_trip() {
     for event in [Event::Started(4711), Event::Failed(2), Event::Ended(-1)] {
         assert_eq!(Event::decode(event.encode()), Some(event));
     }
@@ -25,7 +25,7 @@ fn events_survive_the_wire() {
 }
 
 #[tokio::test]
-async fn file_descriptors_travel_with_their_byte() {
+async fn file_descriptors_arrive_with_their_byte() {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let (mut reading, writing) = io::pipe().expect("a pipe");
     send(ours.as_fd(), RUN, &[writing.as_fd()]).expect("the byte is sent");

@@ -5,7 +5,7 @@ use door_workspace::{Role, Workspace};
 use serde_json::json;
 use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
 use switchboard_hub::{Part, Registration};
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use crate::cli::help::examples;
 use crate::commands::who::load_presence;
@@ -174,13 +174,13 @@ async fn row(
 ) -> Result<[String; 6], Failure> {
     let hub = workspace.hub();
     let presence = hub.presence(&record.id);
-    let since = presence.since.map(|at| ago(hub.now(), at)).unwrap_or_default();
+    let since = presence.since.map(|at| format_ago(hub.now(), at)).unwrap_or_default();
     let doing = [presence.status, presence.message].into_iter().flatten().collect::<Vec<_>>().join(": ");
     let doing = [Some(doing).filter(|doing| !doing.is_empty()), holdings.describe(&record.id)];
     let doing = doing.into_iter().flatten().collect::<Vec<_>>().join("; ");
     Ok([
         record.id.to_string(),
-        format!("{} {since}", presence.awareness).trim_end().to_owned(),
+        format!("{} {since}", presence.state).trim_end().to_owned(),
         show::inline(record.role.as_deref().unwrap_or("-")),
         record.team.as_ref().map_or_else(|| "-".into(), ToString::to_string),
         unread(workspace, &record.id).await?.to_string(),
@@ -224,7 +224,7 @@ async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRec
         "doors": doors,
         "role": record.role,
         "team": record.team.as_ref().map(ToString::to_string),
-        "presence": presence.awareness.as_str(),
+        "presence": presence.state.as_str(),
         "since": presence.since.map(|at| at.to_string()),
         "unread": unread(workspace, &record.id).await?,
         "status": presence.status,

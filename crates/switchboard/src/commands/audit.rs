@@ -5,7 +5,7 @@ use door_workspace::Workspace;
 use serde_json::{Value, json};
 use switchboard_core::Hop;
 use switchboard_hub::{Audit as Found, AuditEntry, BreakReason, ChainHash, ChainHead};
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use crate::cli::help::examples;
 use crate::cli::values::number;
@@ -120,7 +120,11 @@ fn print(workspace: &Workspace, context: &Context, found: &Found) {
             BreakReason::Restored => "the entry was damaged and put back from a file",
             BreakReason::Refused => "entries were taken back that the disk had not taken",
         };
-        context.printer.line(format_args!("  before entry {}: {what}, {}", noted.seq, ago(now, noted.at)));
+        context.printer.line(format_args!(
+            "  before entry {}: {what}, {}",
+            noted.seq,
+            format_ago(now, noted.at)
+        ));
     }
 }
 

@@ -14,7 +14,7 @@ use door_channels::Transcript;
 use door_channels::wire::ChannelMessage;
 use jiff::Timestamp;
 use switchboard_core::{Name, Trust, label_inline};
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use crate::cli::help::examples;
 use crate::context::Context;
@@ -87,7 +87,7 @@ fn text(message: &ChannelMessage, now: Timestamp, reader: Reader) -> String {
         Reader::Person => Trust::Ours,
         Reader::Model => message.from.parse().map_or(Trust::Unverified, |from| Trust::of(&from, false, None)),
     };
-    let when = message.time().map_or_else(|| label_inline(&message.timestamp), |at| ago(now, at));
+    let when = message.time().map_or_else(|| label_inline(&message.timestamp), |at| format_ago(now, at));
     let parent = message.in_reply_to().map(|parent| format!("  in reply to {}", label_inline(parent)));
     let parent = parent.unwrap_or_default();
     let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();

@@ -332,7 +332,7 @@ async fn repository(folder: &Path) -> Option<Check> {
         .spawn()
         .ok()?;
     let mut listed = String::new();
-    tokio::io::AsyncReadExt::read_to_string(&mut git.take_stdout()?, &mut listed).await.ok()?;
+    tokio::io::AsyncReadExt::read_to_string(&mut git.stdout_reader()?, &mut listed).await.ok()?;
     if !git.wait().await.ok()?.success() {
         return None;
     }

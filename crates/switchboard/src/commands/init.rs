@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     if !printer.is_json() {
         match made {
             Created::Created => printer.line(format_args!("Made {}.", tree.root().path().display())),
-            Created::AlreadyThere => {
+            Created::AlreadyExists => {
                 printer.line(format_args!("{} is complete.", tree.root().path().display()));
             }
         }

@@ -7,7 +7,7 @@ use switchboard_mcp::{
     Attachment, Hello, InProcessServer, ToolTraits, attach, random_id, serve_stdio_attached,
 };
 use switchboard_sys::service_lease::LeaseKey;
-use switchboard_sys::socket::place;
+use switchboard_sys::socket::socket_path;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -109,7 +109,7 @@ async fn relay_session(
         profile: config.profile.name().to_owned(),
         lease_key,
     };
-    Ok(attach(&place(&folder, SOCKET), &hello).await)
+    Ok(attach(&socket_path(&folder, SOCKET), &hello).await)
 }
 
 /// The workspace as opened by this process.
@@ -165,7 +165,7 @@ async fn follow_presence(workspace: Workspace, shutdown: CancellationToken) {
 /// Cancels `shutdown` at SIGTERM and SIGINT, and at SIGHUP unless this process outlives its terminal.
 pub(crate) fn stop_at_signals(shutdown: CancellationToken) -> Result<(), Failure> {
     let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
-    if !switchboard_sys::platform::outlives_its_terminal() {
+    if !switchboard_sys::platform::ignores_hangup() {
         kinds.push(SignalKind::hangup());
     }
     for kind in kinds {

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use clap::Args;
-use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper::ReaperClient;
 use switchboard_sys::{platform, reaper};
 
 use crate::cli::help::examples;
@@ -23,7 +23,7 @@ pub(crate) async fn run(_: Reap) -> Result<(), Failure> {
 }
 
 /// Returns the reapers of this process, which run this program.
-pub(crate) fn guard() -> Option<Guard> {
-    static GUARD: OnceLock<Option<Guard>> = OnceLock::new();
-    GUARD.get_or_init(|| Some(Guard::new(platform::own_program().ok()?, ["reap"]))).clone()
+pub(crate) fn guard() -> Option<ReaperClient> {
+    static GUARD: OnceLock<Option<ReaperClient>> = OnceLock::new();
+    GUARD.get_or_init(|| Some(ReaperClient::new(platform::own_program().ok()?, ["reap"]))).clone()
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use door_workspace::{Workspace, WorkspaceError, native_id};
 use serde_json::json;
-use switchboard_core::{AgentId, Delivery, Directory, nearest};
+use switchboard_core::{AgentId, Delivery, Directory, suggest_similar};
 use switchboard_hub::{HubError, ResumedMessage, Selection, StoppedMessage};
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use crate::cli::help::examples;
 use crate::context::Context;
@@ -112,7 +112,7 @@ async fn selection(workspace: &Workspace, text: &str) -> Result<Selection, Failu
 /// Failure for a text that is neither an agent nor a message.
 fn unknown(text: &str, directory: &Directory) -> Failure {
     let names: Vec<String> = directory.agents().map(|agent| agent.id.to_string()).collect();
-    let near = nearest(text, names.iter().map(String::as_str));
+    let near = suggest_similar(text, names.iter().map(String::as_str));
     let near = near.first().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
     let message = format!("no agent and no message is called '{}'{near}", show::inline(text));
     Failure::new("unknown_target", Exit::NotFound, message)
@@ -132,7 +132,7 @@ fn print_stopped(workspace: &Workspace, context: &Context, one: &StoppedMessage)
             "stopped_at": one.at.to_string(),
         }));
     } else {
-        let ago = ago(workspace.hub().now(), one.at);
+        let ago = format_ago(workspace.hub().now(), one.at);
         context.printer.line(format_args!(
             "{} → {}  {}  {ago}",
             message.from,

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use switchboard_core::{
-    Address, AgentId, Because, Considered, Door, Fit, Kind, Message, MessageId, NativeId, Origin, consider,
+    Address, AgentId, Door, Kind, Message, MessageId, NativeId, Origin, ResolvedVia, RouteCandidates,
+    RouteRank, rank_routes,
 };
 use switchboard_hub::Hub;
 
@@ -42,9 +43,9 @@ pub(crate) async fn run(args: RouteTo, context: Context) -> Result<(), Failure> 
     let hub = workspace.hub();
     let directory = hub.directory().await?;
     let message = draft_message(hub, directory.canonical(&context.identity()?), to);
-    let considered = consider(&message, &directory, args.allow_unregistered)?;
+    let considered = rank_routes(&message, &directory, args.allow_unregistered)?;
     let is_served = hub.service_holder("serve")?.is_some();
-    let reached = considered.iter().filter(|one| one.choice().is_some()).count();
+    let reached = considered.iter().filter(|one| one.best().is_some()).count();
     if !context.printer.is_json() {
         let to = &message.to;
         context.printer.line(format_args!("{to} from {}: {}", message.from, count(reached, "recipient")));
@@ -86,10 +87,10 @@ fn draft_message(hub: &Hub, from: AgentId, to: Address) -> Message {
     }
 }
 
-fn text(one: &Considered, to: &Address, is_served: bool) -> String {
+fn text(one: &RouteCandidates, to: &Address, is_served: bool) -> String {
     let bold = anstyle::Style::new().bold();
     let mut text = format!("{bold}{}{bold:#}  {}", one.recipient.agent, explain_recipient(one, to));
-    let choice = one.choice();
+    let choice = one.best();
     for (route, fit) in &one.routes {
         let is_chosen = choice.is_some_and(|(chosen, _)| chosen == route);
         let mark = if is_chosen { '→' } else { ' ' };
@@ -104,8 +105,8 @@ fn text(one: &Considered, to: &Address, is_served: bool) -> String {
     text
 }
 
-fn object(one: &Considered, to: &Address, is_served: bool) -> Value {
-    let choice = one.choice();
+fn object(one: &RouteCandidates, to: &Address, is_served: bool) -> Value {
+    let choice = one.best();
     let routes = one.routes.iter().map(|(route, fit)| {
         let is_chosen = choice.is_some_and(|(chosen, _)| chosen == route);
         json!({
@@ -127,16 +128,16 @@ fn object(one: &Considered, to: &Address, is_served: bool) -> Value {
 }
 
 /// Explains why the address leads to the recipient.
-fn explain_recipient(one: &Considered, to: &Address) -> String {
-    let because = match &one.recipient.because {
-        Because::Named => "has that name".to_owned(),
-        Because::Alias(alias) => format!("'{alias}' is another name of it"),
-        Because::Elsewhere => "has that name on another hub, and nobody here has it".to_owned(),
-        Because::Node => "runs as that node".to_owned(),
-        Because::Member => format!("belongs to {to}"),
-        Because::Included => format!("belongs to {to} by a link"),
-        Because::Joined => format!("reads {to} along by a link"),
-        Because::Unregistered => {
+fn explain_recipient(one: &RouteCandidates, to: &Address) -> String {
+    let because = match &one.recipient.resolved_via {
+        ResolvedVia::Name => "has that name".to_owned(),
+        ResolvedVia::Alias(alias) => format!("'{alias}' is another name of it"),
+        ResolvedVia::OtherHub => "has that name on another hub, and nobody here has it".to_owned(),
+        ResolvedVia::Node => "runs as that node".to_owned(),
+        ResolvedVia::Member => format!("belongs to {to}"),
+        ResolvedVia::AddedMember => format!("belongs to {to} by a link"),
+        ResolvedVia::Subscribed => format!("reads {to} along by a link"),
+        ResolvedVia::Unregistered => {
             "is not registered; its mailbox is a folder that anybody may read".to_owned()
         }
     };
@@ -148,14 +149,14 @@ fn explain_recipient(one: &Considered, to: &Address) -> String {
 }
 
 /// Explains why a route is used or not.
-fn explain_route(fit: Fit, is_chosen: bool) -> &'static str {
+fn explain_route(fit: RouteRank, is_chosen: bool) -> &'static str {
     match fit {
-        Fit::InPlace => "the message lies there",
-        Fit::WrittenTo if is_chosen => "taken: the message is written to that channel",
-        Fit::Open(_) if is_chosen => "taken: the most direct way",
-        Fit::WrittenTo | Fit::Open(_) => "not taken: another way comes first",
-        Fit::CameBy => "not taken: the message came by it",
-        Fit::FurtherHub => "not taken: what came from a hub goes to no further one",
+        RouteRank::InPlace => "the message lies there",
+        RouteRank::AddressedChannel if is_chosen => "taken: the message is written to that channel",
+        RouteRank::Available(_) if is_chosen => "taken: the most direct way",
+        RouteRank::AddressedChannel | RouteRank::Available(_) => "not taken: another way comes first",
+        RouteRank::Inbound => "not taken: the message came by it",
+        RouteRank::AlreadyRelayed => "not taken: what came from a hub goes to no further one",
     }
 }
 

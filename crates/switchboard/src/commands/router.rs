@@ -58,7 +58,7 @@ enum OnEof {
 }
 
 pub(crate) async fn run(args: Router, context: Context) -> Result<(), Failure> {
-    switchboard_sys::platform::allow_open_files(16_384);
+    switchboard_sys::platform::raise_file_limit(16_384);
     let workspace = context.open().await?;
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;

@@ -12,7 +12,8 @@ use door_workspace::{OutgoingMessage, Persona, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, Name, Receipt, Route, TaskName, nearest,
+    Address, AgentId, Delivery, DeliveryState, Door, Kind, Name, PresenceState, Receipt, Route, TaskName,
+    suggest_similar,
 };
 use switchboard_hub::Stored;
 
@@ -213,7 +214,7 @@ pub(crate) fn kind_named(text: &str) -> Result<Kind, Failure> {
     }
     let failure =
         Failure::new("bad_kind", Exit::Usage, format!("'{}' is not a kind of message", text.escape_debug()));
-    Err(match nearest(text, Kind::ACTIONS).first() {
+    Err(match suggest_similar(text, Kind::ACTIONS).first() {
         Some(near) => failure.hint(format!("did you mean '{near}'?")),
         None => failure.hint(format!("use one of {}", Kind::ACTIONS.join(", "))),
     })
@@ -286,12 +287,12 @@ async fn print_receipt(
     }
     let watched = watched(context, workspace, receipt).await?;
     for delivery in &receipt.deliveries {
-        let presence = workspace.hub().presence(&delivery.agent).awareness;
+        let presence = workspace.hub().presence(&delivery.agent).state;
         let awake = match presence {
             _ if delivery.agent.is_human() => "",
-            Awareness::Awake | Awareness::Unknown => "",
-            Awareness::Stale => ", stale",
-            Awareness::Offline => ", offline",
+            PresenceState::Awake | PresenceState::Unknown => "",
+            PresenceState::Stale => ", stale",
+            PresenceState::Offline => ", offline",
         };
         match watched.get(&delivery.agent).filter(|_| delivery.route.door() == Door::Workspace) {
             // The agent is awake, but does not read its mailbox.
@@ -327,7 +328,7 @@ async fn watched(
         return Ok(BTreeMap::new());
     }
     let entries = context.presence_entries(workspace).await?;
-    let awake = entries.into_iter().filter(|entry| entry.awareness == Awareness::Awake);
+    let awake = entries.into_iter().filter(|entry| entry.awareness == PresenceState::Awake);
     Ok(awake
         .filter_map(|entry| {
             let channel = Name::parse(&entry.channel?).ok()?;

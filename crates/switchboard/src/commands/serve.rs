@@ -15,7 +15,7 @@ use switchboard_mcp::{
     write_token,
 };
 use switchboard_sys::files::Dir;
-use switchboard_sys::socket::{OwnListener, place};
+use switchboard_sys::socket::{SameUserListener, socket_path};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +24,7 @@ use crate::cli::values::{header_name, port, socket_address};
 use crate::commands::mcp::{SOCKET, VERSION, stop_at_signals};
 use crate::commands::router::Running;
 use crate::config::Settings;
-use crate::context::{BROKEN_LINK, Context, broken_links, channel_config, run_channels, run_swarm};
+use crate::context::{BROKEN_LINK, Context, channel_config, find_broken_rules, run_channels, run_swarm};
 use crate::failure::{Exit, Failure};
 use crate::front::{Front, SwarmTools};
 use crate::notify::NotifyConfig;
@@ -81,12 +81,12 @@ const BEHIND_PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST)
 const OPEN_FILES: u64 = 16_384;
 
 pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
-    switchboard_sys::platform::allow_open_files(OPEN_FILES);
+    switchboard_sys::platform::raise_file_limit(OPEN_FILES);
     let settings = context.settings()?;
     let swarms = args.swarm(&settings)?;
     let workspace = context.open().await?;
     let service = workspace.hub().lease_service("serve")?;
-    for problem in broken_links(&workspace).await? {
+    for problem in find_broken_rules(&workspace).await? {
         tracing::error!("{problem}; {BROKEN_LINK}");
     }
     let shutdown = CancellationToken::new();
@@ -230,7 +230,7 @@ impl Listening {
 
     /// Answers the sessions of other processes over stdio. If that fails, they continue by themselves.
     async fn answer_others(folder: &Dir, first: Arc<Front>, shutdown: CancellationToken) -> JoinHandle<()> {
-        let listener = match OwnListener::bind(place(folder.path(), SOCKET)).await {
+        let listener = match SameUserListener::bind(socket_path(folder.path(), SOCKET)).await {
             Ok(listener) => listener,
             Err(error) => {
                 tracing::warn!(%error, "sessions over stdio answer for themselves");

@@ -4,7 +4,7 @@ use clap::Args;
 use door_workspace::Workspace;
 use serde_json::json;
 use switchboard_hub::{Activity, Page, Stored};
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use crate::cli::help::examples;
 use crate::cli::options::{FullBodies, Limit};
@@ -126,7 +126,7 @@ fn show_doing(workspace: &Workspace, context: &Context, args: &Tail, doing: &Act
     }
     let dim = anstyle::Style::new().dimmed();
     let detail = detail.as_ref().map(|detail| format!(" ({})", show::inline(detail))).unwrap_or_default();
-    let ago = ago(workspace.hub().now(), *at);
+    let ago = format_ago(workspace.hub().now(), *at);
     context.printer.line(format_args!("{dim}· {agent} {what} {}{detail}  {ago}{dim:#}", show::inline(thing)));
 }
 

@@ -156,7 +156,8 @@ async fn message(context: &Context, letter: OutgoingTeamMessage) -> Result<(), F
 async fn print_id(workspace: &Workspace, context: &Context, id: &Name) -> Result<(), Failure> {
     let directory = workspace.hub().directory().await?;
     let Some(team) = directory.team(id) else {
-        let near = switchboard_core::nearest(id.as_str(), directory.teams().map(|team| team.id.as_str()));
+        let near =
+            switchboard_core::suggest_similar(id.as_str(), directory.teams().map(|team| team.id.as_str()));
         return Err(switchboard_core::ResolveError::UnknownTeam { team: id.clone(), near }.into());
     };
     print(workspace, context, team).await

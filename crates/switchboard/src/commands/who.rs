@@ -7,9 +7,9 @@ use door_channels::PresenceEntry;
 use door_workspace::Workspace;
 use jiff::Timestamp;
 use serde_json::json;
-use switchboard_core::{AgentId, AgentRecord, Awareness, Door, Presence, Route};
+use switchboard_core::{AgentId, AgentRecord, Door, Presence, PresenceState, Route};
 use switchboard_hub::Hub;
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use crate::cli::help::examples;
 use crate::context::Context;
@@ -33,7 +33,7 @@ pub(crate) struct Who {
 struct Row<'d> {
     id: AgentId,
     record: Option<&'d AgentRecord>,
-    awareness: Awareness,
+    awareness: PresenceState,
     doing: Option<String>,
     since: Option<Timestamp>,
     channel: Option<String>,
@@ -95,7 +95,7 @@ impl<'d> Row<'d> {
         let mut row = Self {
             id: presence.agent,
             record,
-            awareness: presence.awareness,
+            awareness: presence.state,
             doing: presence.status,
             since: presence.since,
             channel: None,
@@ -106,7 +106,7 @@ impl<'d> Row<'d> {
             row.channel = record.filter(|record| record.hub().is_some()).and_then(channels_of);
             return row;
         };
-        if row.since.is_none_or(|since| since <= seen.since) || row.awareness != Awareness::Awake {
+        if row.since.is_none_or(|since| since <= seen.since) || row.awareness != PresenceState::Awake {
             (row.awareness, row.doing) = (seen.awareness, seen.substate.map(|word| word.to_lowercase()));
             row.since = Some(seen.since);
         }
@@ -123,8 +123,8 @@ impl<'d> Row<'d> {
         [
             self.id.to_string(),
             self.awareness.to_string(),
-            or_dash(doing.filter(|_| self.awareness != Awareness::Offline)),
-            or_dash(self.since.map(|at| ago(now, at))),
+            or_dash(doing.filter(|_| self.awareness != PresenceState::Offline)),
+            or_dash(self.since.map(|at| format_ago(now, at))),
             or_dash(self.channel.clone()),
             or_dash(self.pid.map(|pid| pid.to_string())),
         ]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use switchboard_core::{AgentId, Links, Name};
+use switchboard_core::{AgentId, Name, RoutingRules};
 
 /// The keys of the section.
 pub(super) const KEYS: &[&str] = &["forwards", "teams", "channels"];
@@ -21,8 +21,8 @@ pub(super) struct LinksSection {
 }
 
 /// Resolves the section, or describes the problem of a value.
-pub(super) fn resolve(section: LinksSection) -> Result<Links, String> {
-    let mut links = Links::default();
+pub(super) fn resolve(section: LinksSection) -> Result<RoutingRules, String> {
+    let mut links = RoutingRules::default();
     for (from, to) in section.forwards.unwrap_or_default() {
         let key = format!("links.forwards.{from}");
         let linked = links.forward(agent(&key, &from)?, agent(&key, &to)?);
@@ -32,14 +32,14 @@ pub(super) fn resolve(section: LinksSection) -> Result<Links, String> {
         let key = format!("links.teams.{team}");
         let team = name(&key, team.strip_prefix("team:").unwrap_or(&team))?;
         for member in members {
-            links.include(team.clone(), agent(&key, &member)?);
+            links.add_member(team.clone(), agent(&key, &member)?);
         }
     }
     for (channel, realms) in section.channels.unwrap_or_default() {
         let key = format!("links.channels.{channel}");
         let channel = name(&key, channel.strip_prefix('#').unwrap_or(&channel))?;
         for realm in realms {
-            links.join(channel.clone(), name(&key, realm.strip_prefix('@').unwrap_or(&realm))?);
+            links.subscribe(channel.clone(), name(&key, realm.strip_prefix('@').unwrap_or(&realm))?);
         }
     }
     Ok(links)

@@ -119,7 +119,7 @@ impl From<ResolveError> for Failure {
             ResolveError::Retired { .. } => Self::new("retired", Exit::NotFound, message).hint(
                 "`switchboard agents` lists who is there; `links.forwards` in your settings sends its mail on",
             ),
-            ResolveError::UnknownByLink { near, .. } => {
+            ResolveError::UnknownRuleTarget { near, .. } => {
                 let mean = if near.is_empty() {
                     String::new()
                 } else {

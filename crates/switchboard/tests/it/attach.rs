@@ -38,7 +38,7 @@ fn with_child(agents: &[&str]) -> Sandbox {
 
 fn mcp(sandbox: &Sandbox, more: &[&str]) -> Client {
     let args = ["mcp"].iter().chain(more).copied();
-    Client::stdio(Running::start_listening(&mut sandbox.session(args)))
+    Client::stdio(Running::start_with_stdin(&mut sandbox.session(args)))
 }
 
 fn subtool(name: &str) -> Value {
@@ -81,19 +81,19 @@ fn session_continues_after_server_ends() {
         let mut serve = sandbox.serve();
         let mut client = mcp(&sandbox, &[]).registered("claude");
         // Somebody who is asked for mail has to be, by the new server, the one who registered with the old one.
-        let waiting = client.begin_call("wait_for_message", json!({ "timeout": 25 }));
+        let waiting = client.start_call("wait_for_message", json!({ "timeout": 25 }));
         client.ok("send_message", letter("codex", "before"));
         serve.signal(signal);
         serve.wait();
         client.ok("send_message", letter("codex", "after"));
         sandbox.send("codex", "claude", "are you there?");
-        let answer = client.said(waiting);
+        let answer = client.tool_result(waiting);
         assert!(answer.text.contains("are you there?"), "{}", answer.text);
         poll::until("both messages in the mailbox", || {
             let inbox = sandbox.run_as("codex", ["inbox"]).ok();
             (inbox.contains("before") && inbox.contains("after")).then_some(())
         });
-        client.process().say_no_more();
+        client.process().close_stdin();
         assert!(client.process().wait().success());
     }
 }
@@ -105,13 +105,13 @@ fn killed_server_loses_and_repeats_no_message() {
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]).registered("claude");
     let begun: Vec<i64> = (0..MESSAGES)
-        .map(|number| client.begin_call("send_message", letter("codex", &format!("number {number}."))))
+        .map(|number| client.start_call("send_message", letter("codex", &format!("number {number}."))))
         .collect();
     // While some are answered, some are on their way and some are still in a pipe.
     client.answer(begun[MESSAGES / 4]).unwrap();
     serve.kill();
     for id in begun.into_iter().enumerate().filter(|(place, _)| *place != MESSAGES / 4).map(|(_, id)| id) {
-        let said = client.said(id);
+        let said = client.tool_result(id);
         assert!(!said.failed, "{}", said.text);
     }
     // Accepted is not yet delivered.
@@ -129,11 +129,11 @@ fn call_of_unknown_outcome_is_not_retried() {
     let sandbox = with_child(&[]);
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]);
-    let call = client.begin_call("child_suite", subtool("never"));
+    let call = client.start_call("child_suite", subtool("never"));
     let asked = sandbox.home().join("asked");
     poll::until("the child was asked", || (lines(&asked) == 1).then_some(()));
     serve.kill();
-    let said = client.said(call);
+    let said = client.tool_result(call);
     assert!(said.failed && said.text.contains("not known"), "{}", said.text);
     assert_eq!(client.call("child_suite", subtool("here")).text, "yes");
     assert_eq!(lines(&asked), 1);
@@ -146,7 +146,7 @@ fn killed_session_consumes_no_later_mail() {
     let _serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]).registered("claude");
     for number in 0..8 {
-        client.begin_call("wait_for_message", json!({ "timeout": 1000 }));
+        client.start_call("wait_for_message", json!({ "timeout": 1000 }));
         client.process().kill();
         client = again(&sandbox, "claude");
         let text = format!("number {number}.");
@@ -177,7 +177,7 @@ fn again(sandbox: &Sandbox, agent: &str) -> Client {
 
 /// Where `serve` answers sessions.
 fn session_socket(sandbox: &Sandbox) -> PathBuf {
-    socket::place(&sandbox.path().join(".switchboard"), "mcp.sock")
+    socket::socket_path(&sandbox.path().join(".switchboard"), "mcp.sock")
 }
 
 /// Greets `serve` as a session of a version; what it answers, or nothing where it hangs up.
@@ -286,7 +286,7 @@ fn idle_session_detects_stopped_server() {
     client.ok("send_message", letter("codex", "still on my own"));
     assert!(serve.terminate().success());
     client.ok("send_message", letter("codex", "and without it"));
-    client.process().say_no_more();
+    client.process().close_stdin();
     assert!(client.process().wait().success());
 }
 
@@ -301,12 +301,12 @@ fn continued_server_consumes_no_session_mail() {
         } else {
             mcp(&sandbox, &[]).registered("claude")
         };
-        let waiting = client.begin_call("wait_for_message", json!({ "timeout": 600 }));
+        let waiting = client.start_call("wait_for_message", json!({ "timeout": 600 }));
         client.ok("send_message", letter("codex", "before"));
         stop(&sandbox, &serve);
         goes_on_alone(&mut client);
         sandbox.send("codex", "claude", "while you were stopped");
-        let said = client.said(waiting);
+        let said = client.tool_result(waiting);
         assert!(said.text.contains("while you were stopped"), "{}", said.text);
         // The call that waits in the server finds this when it is continued; its client would never be shown it.
         sandbox.send("codex", "claude", "for the one who went on");
@@ -333,7 +333,7 @@ fn stopped_server_loses_and_repeats_no_message() {
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]).registered("claude");
     let begin = |client: &mut Client, number: usize| {
-        client.begin_call("send_message", letter("codex", &format!("number {number}.")))
+        client.start_call("send_message", letter("codex", &format!("number {number}.")))
     };
     let mut begun: Vec<i64> = (0..MESSAGES / 2).map(|number| begin(&mut client, number)).collect();
     // While some are answered and some are on their way.
@@ -342,7 +342,7 @@ fn stopped_server_loses_and_repeats_no_message() {
     // The server finds these when it is continued.
     begun.extend((MESSAGES / 2..MESSAGES).map(|number| begin(&mut client, number)));
     for id in begun {
-        let said = client.said(id);
+        let said = client.tool_result(id);
         assert!(!said.failed, "{}", said.text);
     }
     serve.signal(Signal::CONT);
@@ -364,13 +364,13 @@ fn continued_server_retries_no_unknown_call() {
     let asked = sandbox.home().join("asked");
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]);
-    let made = client.begin_call("child_suite", subtool("never"));
+    let made = client.start_call("child_suite", subtool("never"));
     poll::until("the child was asked", || (lines(&asked) == 1).then_some(()));
     stop(&sandbox, &serve);
     // The server has not read this one: it lies in the socket until it is continued.
-    let unread = client.begin_call("child_suite", subtool("never"));
+    let unread = client.start_call("child_suite", subtool("never"));
     for call in [made, unread] {
-        let said = client.said(call);
+        let said = client.tool_result(call);
         assert!(said.failed && said.text.contains("not known"), "{}", said.text);
     }
     assert_eq!(client.call("child_suite", subtool("here")).text, "yes");

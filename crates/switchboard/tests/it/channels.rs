@@ -53,7 +53,7 @@ fn messages(sandbox: &Sandbox) -> Vec<Value> {
 /// Waits for the answer to a message.
 fn answer_to(sandbox: &Sandbox, id: &str) -> Value {
     let answer = || messages(sandbox).into_iter().find(|message| message["metadata"]["in_reply_to"] == id);
-    poll::within(poll::PATIENCE, answer).unwrap_or_else(|| {
+    poll::within(poll::TIMEOUT, answer).unwrap_or_else(|| {
         let log = std::fs::read_to_string(sandbox.file("logs/qc-1-watcher.log")).unwrap_or_default();
         panic!("no answer to {id}; the watcher says:\n{log}")
     })

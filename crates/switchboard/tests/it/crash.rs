@@ -54,7 +54,7 @@ fn rounds(share: usize, with_acks: bool) {
             let moment = Instant::now() + Duration::from_micros(random.u64(0..6_000));
             assert!(!sender.lines_until(moment, &mut lines), "it ended by itself: {}", sender.errors());
             sender.kill();
-            sender.lines_until(Instant::now() + poll::PATIENCE, &mut lines);
+            sender.lines_until(Instant::now() + poll::TIMEOUT, &mut lines);
             if let Some(reader) = &mut reader {
                 assert!(reader.is_running(), "it ended by itself: {}", reader.errors());
                 reader.kill();
@@ -79,7 +79,7 @@ fn watch(folders: &[PathBuf; 2], over: &AtomicBool) -> usize {
         let last = over.load(Ordering::Relaxed);
         for (folder, read) in folders.iter().zip(&mut read) {
             for name in files::message_files(folder) {
-                if !read.contains(&name) && files::whole_json(&folder.join(&name)).is_some() {
+                if !read.contains(&name) && files::read_json_object(&folder.join(&name)).is_some() {
                     read.insert(name);
                 }
             }
@@ -122,7 +122,7 @@ pub(crate) fn check(sandbox: &Sandbox, reported: &[String]) {
         agents.sort();
         for folder in agents {
             for name in files::message_files(&folder) {
-                let file = files::whole_json(&folder.join(&name)).unwrap();
+                let file = files::read_json_object(&folder.join(&name)).unwrap();
                 assert_eq!(format!("{}.json", file["id"].as_str().unwrap()), name);
                 places.entry(file["id"].as_str().unwrap().to_owned()).or_default().push(section);
             }

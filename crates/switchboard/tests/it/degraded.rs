@@ -8,7 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use test_support::mcp::Client;
 use test_support::process::command;
-use test_support::{Ran, Running, Sandbox, files, poll, tools};
+use test_support::{RunOutput, Running, Sandbox, files, poll, tools};
 
 use crate::BINARY;
 use crate::child::Role;
@@ -68,7 +68,7 @@ fn readers(id: &str) -> Vec<Vec<&str>> {
 
 pub(crate) fn read_only_disk(folder: &Path) {
     mount("size=16m", folder);
-    let sandbox = Sandbox::below(BINARY, folder);
+    let sandbox = Sandbox::in_folder(BINARY, folder);
     sandbox.ok(["init", "codex", "claude"]);
     let id = sandbox.send("claude", "codex", "hello");
     let before: Vec<_> = readers(&id).iter().map(|verb| sandbox.run(verb).code).collect();
@@ -94,7 +94,7 @@ pub(crate) fn read_only_disk(folder: &Path) {
 
     let start = |agent| {
         let mut session = sandbox.session(["mcp", "--alone", "--from", agent]);
-        Client::stdio(Running::start_listening(&mut session))
+        Client::stdio(Running::start_with_stdin(&mut session))
     };
     let (mut reader, mut writer) = (start("codex"), start("claude"));
     let read = reader.ok("check_inbox", json!({}));
@@ -128,7 +128,7 @@ fn disk_without_inodes_is_reported_then_delivers() {
 
 pub(crate) fn few_inodes(folder: &Path) {
     mount("size=16m,nr_inodes=300", folder);
-    let sandbox = Sandbox::below(BINARY, folder);
+    let sandbox = Sandbox::in_folder(BINARY, folder);
     sandbox.ok(["init", "codex", "claude"]);
     let id = sandbox.send("claude", "codex", "hello");
     for verb in readers(&id) {
@@ -180,7 +180,7 @@ fn full_ext4_is_detected_by_root() {
 pub(crate) fn full_ext4(folder: &Path) {
     let disk = folder.join("disk");
     tools::run(command(LOOP[0]).args(&LOOP[1..]).arg(folder.join("image")).arg(&disk)).unwrap();
-    let sandbox = Sandbox::below(BINARY, &disk);
+    let sandbox = Sandbox::in_folder(BINARY, &disk);
     sandbox.ok(["init", "codex", "claude"]);
     sandbox.send("claude", "codex", "before");
     let ballast = sandbox.path().join("ballast");
@@ -208,7 +208,7 @@ fn mailbox_disk_is_examined() {
 
 pub(crate) fn mailbox_disks(folder: &Path) {
     mount("size=16m", folder);
-    let sandbox = Sandbox::below(BINARY, folder);
+    let sandbox = Sandbox::in_folder(BINARY, folder);
     sandbox.ok(["init", "codex", "claude"]);
     let inbox = sandbox.file("inbox");
     mount("size=1m,mode=700", &inbox);
@@ -267,7 +267,7 @@ fn serve_without_free_descriptors_resumes() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
     let mut serve = sandbox.serve();
     let start =
-        |agent| Client::stdio(Running::start_listening(&mut sandbox.session(["mcp", "--from", agent])));
+        |agent| Client::stdio(Running::start_with_stdin(&mut sandbox.session(["mcp", "--from", agent])));
     let (mut reader, mut writer) = (start("codex"), start("claude"));
     let task = |text: &str| json!({ "action": "delegate_task", "recipient": "codex", "payload": text });
     writer.ok("send_message", task("before"));
@@ -314,7 +314,7 @@ fn command_with_few_descriptors_names_limit() {
         shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(BINARY);
         shell.args(["send", "codex", &format!("with {limit}"), "--from", "claude"]);
         shell.current_dir(sandbox.path()).env("HOME", sandbox.home());
-        let ran = Ran::of(&mut shell);
+        let ran = RunOutput::of(&mut shell);
         if ran.code == Some(0) || ran.stderr.contains("accepted, but not delivered") {
             reported.push(ran.stdout.trim().to_owned());
         } else {

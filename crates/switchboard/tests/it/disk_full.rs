@@ -38,14 +38,14 @@ fn disk_full_and_freed_needs_no_restart() {
 /// What happens in the namespace that has the small disk.
 pub(crate) async fn inside(folder: &Path) {
     tools::run(command(MOUNT[0]).args(&MOUNT[1..]).arg(folder)).unwrap();
-    let sandbox = Sandbox::below(BINARY, folder);
+    let sandbox = Sandbox::in_folder(BINARY, folder);
     sandbox.ok(["init", "codex", "claude"]);
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 100}}"#);
     let spare = sandbox.path().join("spare.json");
     let dropped = "msg_1763000000000_dropped";
     files::put(&spare, message_file(dropped, "claude", "codex", "dropped", None));
     let mut serve = sandbox.serve();
-    sandbox.take_in_two();
+    sandbox.deliver_two_files();
     let library = Library::open(sandbox.path()).await;
     let mut accepted = Vec::new();
     for number in 0..3 {
@@ -85,7 +85,7 @@ pub(crate) async fn inside(folder: &Path) {
     assert!(sandbox.run(["tail"]).code.is_some_and(|code| code == 0 || code == 3));
 
     std::fs::remove_file(&ballast).unwrap();
-    let deadline = Instant::now() + poll::PATIENCE;
+    let deadline = Instant::now() + poll::TIMEOUT;
     let answer = loop {
         match library.workspace.send(letter("claude", "after".into())).await {
             Ok(answer) => break answer,
@@ -105,7 +105,7 @@ pub(crate) async fn inside(folder: &Path) {
     };
     // A delivery whose outcome could not be noted is tried again when its lease of a minute is over.
     // The door of this very process delivers while this waits, so the wait must let it.
-    let deadline = Instant::now() + LEASE + poll::PATIENCE;
+    let deadline = Instant::now() + LEASE + poll::TIMEOUT;
     while missing() > 0 {
         assert!(Instant::now() < deadline, "{} are missing", missing());
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -6,7 +6,7 @@ mod places;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use test_support::{Ran, Running, poll};
+use test_support::{RunOutput, Running, poll};
 
 use self::party::Party;
 use self::places::Places;
@@ -119,7 +119,7 @@ fn peer_text_is_labelled_for_every_model() {
     let input = json!({ "session_id": "s", "cwd": lab.path(), "hook_event_name": "UserPromptSubmit" });
     let mut hook = lab.command(["hook", "codex", "user-prompt", "--agent", "codex"]);
     let answer: Value =
-        serde_json::from_str(&Ran::with_input(&mut hook, input.to_string().as_bytes()).ok()).unwrap();
+        serde_json::from_str(&RunOutput::with_input(&mut hook, input.to_string().as_bytes()).ok()).unwrap();
     is_labelled(answer["hookSpecificOutput"]["additionalContext"].as_str().unwrap(), "for the hook");
 
     send("to-teller@research", "for the worker");
@@ -142,6 +142,6 @@ fn peer_text_is_labelled_for_every_model() {
     let mut hook = places.office.sandbox.command(["hook", "codex", "user-prompt", "--agent", "qc-1"]);
     let input = json!({ "session_id": "s", "cwd": places.office.sandbox.path(), "hook_event_name": "UserPromptSubmit" });
     let answer: Value =
-        serde_json::from_str(&Ran::with_input(&mut hook, input.to_string().as_bytes()).ok()).unwrap();
+        serde_json::from_str(&RunOutput::with_input(&mut hook, input.to_string().as_bytes()).ok()).unwrap();
     is_labelled(answer["hookSpecificOutput"]["additionalContext"].as_str().unwrap(), "for the hub");
 }

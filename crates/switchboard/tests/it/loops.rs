@@ -2,7 +2,7 @@
 //! are told, and a person lets it go on.
 
 use serde_json::{Value, json};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::{Running, Sandbox, poll, ports};
 
 use crate::BINARY;
@@ -103,7 +103,7 @@ fn loop_over_three_doors_stops() {
 #[test]
 fn bridge_loop_stops_at_first_repeat() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let (mut alice, mut bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
     alice.sandbox.ok(["swarm", "create", "Research"]);
     let link = alice.sandbox.ok(["swarm", "invite"]);
@@ -162,7 +162,7 @@ fn post_over_both_bridges_arrives_once() {
     let test = "post_over_both_bridges_arrives_once";
     let Some(nats) = crate::nats::server(test, test_support::nats::Release::Newest, "") else { return };
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let linked = |hub: &str| json!({ "url": nats.url(), "hub": hub, "presenceSeconds": 4 });
     let bob = Owner::new(&ca, "bob");
     let lab = Owner::linked(&ca, "alice", linked("lab"));

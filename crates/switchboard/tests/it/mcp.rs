@@ -20,7 +20,7 @@ mod work;
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
-use test_support::{Running, Sandbox, Served};
+use test_support::{Running, Sandbox, TestServer};
 
 /// A session with a process of its own, for an agent where one is named.
 pub(crate) fn stdio(sandbox: &Sandbox, agent: Option<&str>) -> Client {
@@ -28,11 +28,11 @@ pub(crate) fn stdio(sandbox: &Sandbox, agent: Option<&str>) -> Client {
     if let Some(agent) = agent {
         command.env("SWITCHBOARD_AGENT_NAME", agent);
     }
-    Client::stdio(Running::start_listening(&mut command))
+    Client::stdio(Running::start_with_stdin(&mut command))
 }
 
 /// A session over each transport, with its name. None has said who it is.
-fn each(sandbox: &Sandbox, served: &Served) -> [(&'static str, Client); 3] {
+fn each(sandbox: &Sandbox, served: &TestServer) -> [(&'static str, Client); 3] {
     [
         ("stdio", stdio(sandbox, None)),
         ("streamable", Client::streamable(served, None)),

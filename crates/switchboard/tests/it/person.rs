@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
-use test_support::{Ran, Running, Sandbox, Served, files, poll};
+use test_support::{RunOutput, Running, Sandbox, TestServer, files, poll};
 
 use crate::terminal::person::Person;
 use crate::{BINARY, workspace};
@@ -35,7 +35,7 @@ fn with_server() -> Sandbox {
     sandbox
 }
 
-fn is_refused(ran: &Ran) {
+fn is_refused(ran: &RunOutput) {
     let says_why = ran.stderr.contains("only a person may") && ran.stderr.contains("hint: ");
     assert!(ran.code == Some(4) && says_why, "{ran:?}");
 }
@@ -43,7 +43,7 @@ fn is_refused(ran: &Ran) {
 /// Runs a program as `switchboard run --name NAME` does; what it printed.
 fn run_as(sandbox: &Sandbox, name: &str, script: &str) -> String {
     let mut command = sandbox.command(["run", "--name", name, "--", "sh", "-c", script]);
-    let ran = Ran::of(command.env("SWITCHBOARD", BINARY).env("ROOT", sandbox.path()));
+    let ran = RunOutput::of(command.env("SWITCHBOARD", BINARY).env("ROOT", sandbox.path()));
     ran.stdout.replace("\r\n", "\n")
 }
 
@@ -51,18 +51,18 @@ fn run_as(sandbox: &Sandbox, name: &str, script: &str) -> String {
 fn agent_environment_grants_no_decision() {
     let sandbox = with_server();
     for args in DECISIONS {
-        is_refused(&Ran::of(sandbox.command(args).env("SWITCHBOARD_AGENT_NAME", "codex")));
+        is_refused(&RunOutput::of(sandbox.command(args).env("SWITCHBOARD_AGENT_NAME", "codex")));
     }
     let marks =
         ["SWITCHBOARD_LAUNCHER", "CLAUDECODE", "CLAUDE_PID", "CODEX_THREAD_ID", "GEMINI_CLI", "AI_AGENT"];
     for mark in marks {
-        is_refused(&Ran::of(sandbox.command(["resume", "--all", "--yes"]).env(mark, "1")));
-        is_refused(&Ran::of(sandbox.command(["send", "codex", "x", "--from", "Human"]).env(mark, "1")));
-        let ran = Ran::of(sandbox.command(["send", "codex", "x"]).env(mark, "1"));
+        is_refused(&RunOutput::of(sandbox.command(["resume", "--all", "--yes"]).env(mark, "1")));
+        is_refused(&RunOutput::of(sandbox.command(["send", "codex", "x", "--from", "Human"]).env(mark, "1")));
+        let ran = RunOutput::of(sandbox.command(["send", "codex", "x"]).env(mark, "1"));
         assert!(ran.code == Some(4) && ran.stderr.contains("--from NAME"), "{mark}: {ran:?}");
-        Ran::of(sandbox.command(["inbox", "codex"]).env(mark, "1")).ok();
+        RunOutput::of(sandbox.command(["inbox", "codex"]).env(mark, "1")).ok();
     }
-    Ran::of(sandbox.command(["send", "codex", "mine", "--from", "claude"]).env("CLAUDECODE", "1")).ok();
+    RunOutput::of(sandbox.command(["send", "codex", "mine", "--from", "claude"]).env("CLAUDECODE", "1")).ok();
     let mail = sandbox.json(["inbox", "codex"]);
     assert_eq!(mail.len(), 1, "{mail:?}");
     assert_eq!((&mail[0]["body"], &mail[0]["from"]), (&json!("mine"), &json!("claude")));
@@ -82,7 +82,7 @@ fn cleared_environment_is_detected_by_ancestors() {
     let mut cleared = sandbox.command(["run", "--name", "claude", "--"]);
     let program =
         ["env", "-i", BINARY, "--workspace", sandbox.path().to_str().unwrap(), "resume", "--all", "--yes"];
-    assert_eq!(Ran::of(cleared.args(program)).code, Some(4));
+    assert_eq!(RunOutput::of(cleared.args(program)).code, Some(4));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn detached_process_retains_its_mark() {
         out.display()
     );
     let mut command = sandbox.command(["run", "--name", "claude", "--", "sh", "-c", &script]);
-    let _running = Running::start_listening(command.env("SWITCHBOARD", BINARY));
+    let _running = Running::start_with_stdin(command.env("SWITCHBOARD", BINARY));
     let code = poll::until("the detached process", || std::fs::read_to_string(&out).ok());
     assert_eq!(code, "code 4\n");
 }
@@ -125,7 +125,7 @@ fn session_holder_child_counts_as_agent() {
             .env("HOME", sandbox.home())
             .env("SWITCHBOARD", BINARY)
             .env("NAME", name);
-        let ran = Ran::of(command.args(["-c", CLIENT]));
+        let ran = RunOutput::of(command.args(["-c", CLIENT]));
         let said: Vec<&str> = ran.stdout.lines().filter_map(|line| line.strip_prefix("code ")).collect();
         assert_eq!(said, codes, "{ran:?}");
         let mail = sandbox.json(["inbox", "codex"]);
@@ -138,7 +138,7 @@ fn session_holder_child_counts_as_agent() {
 #[test]
 fn connected_client_child_counts_as_agent() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let decides = || sandbox.run(["resume", "codex", "--yes"]);
     let nothing_is_stopped = 5;
     assert_eq!(decides().code, Some(nothing_is_stopped), "no session is open: {:?}", decides());
@@ -184,7 +184,7 @@ fn consent_is_needed_off_terminal() {
 fn import_by_agent_trusts_nothing() {
     let sandbox = crate::bare();
     files::put(sandbox.path().join(".mcp.json"), r#"{ "mcpServers": { "notes": { "command": "true" } } }"#);
-    Ran::of(sandbox.command(["init", "--yes"]).env("CLAUDECODE", "1")).ok();
+    RunOutput::of(sandbox.command(["init", "--yes"]).env("CLAUDECODE", "1")).ok();
     let listed = sandbox.json(["suite", "list"]);
     assert_eq!((&listed[0]["name"], &listed[0]["state"]), (&json!("notes"), &json!("new")), "{listed:?}");
 }
@@ -248,7 +248,7 @@ fn two_workspaces_require_explicit_choice() {
     let (one, two) = (workspace(), workspace());
     let root = one.path().to_str().unwrap();
     for args in [&["send", "codex", "x", "--from", "claude"][..], &["mcp"], &["inbox", "codex"]] {
-        let ran = Ran::of(two.command(args).env("SWITCHBOARD_WORKSPACE_ROOT", root));
+        let ran = RunOutput::of(two.command(args).env("SWITCHBOARD_WORKSPACE_ROOT", root));
         let names_both = ran.stderr.contains(root) && ran.stderr.contains(two.path().to_str().unwrap());
         assert!(ran.code == Some(2) && names_both, "{ran:?}");
     }
@@ -256,16 +256,18 @@ fn two_workspaces_require_explicit_choice() {
         json!({ "hook_event_name": "SessionStart", "session_id": "s", "cwd": two.path() }).to_string();
     let mut hook = two.command(["hook", "codex", "session-start", "--agent", "codex"]);
     hook.current_dir(one.path()).env("SWITCHBOARD_WORKSPACE_ROOT", root);
-    let ran = Ran::with_input(&mut hook, input.as_bytes());
+    let ran = RunOutput::with_input(&mut hook, input.as_bytes());
     assert!(ran.code == Some(1) && ran.stderr.contains("SWITCHBOARD_WORKSPACE_ROOT"), "{ran:?}");
 
     let explicit = ["send", "codex", "x", "--from", "claude", "--workspace", root];
-    Ran::of(two.command(explicit).env("SWITCHBOARD_WORKSPACE_ROOT", two.path())).ok();
+    RunOutput::of(two.command(explicit).env("SWITCHBOARD_WORKSPACE_ROOT", two.path())).ok();
     let link = two.home().join("link");
     std::os::unix::fs::symlink(two.path(), &link).unwrap();
-    Ran::of(two.command(["inbox", "codex"]).env("SWITCHBOARD_WORKSPACE_ROOT", &link)).ok();
-    Ran::of(two.command(["inbox", "codex"]).current_dir(two.home()).env("SWITCHBOARD_WORKSPACE_ROOT", &link))
-        .ok();
+    RunOutput::of(two.command(["inbox", "codex"]).env("SWITCHBOARD_WORKSPACE_ROOT", &link)).ok();
+    RunOutput::of(
+        two.command(["inbox", "codex"]).current_dir(two.home()).env("SWITCHBOARD_WORKSPACE_ROOT", &link),
+    )
+    .ok();
 }
 
 #[test]
@@ -280,16 +282,15 @@ fn foreign_environment_names_no_session() {
         "-c",
         "echo \"[$SWITCHBOARD_LAUNCHER]\"; cat",
     ]);
-    let first = Running::start_listening(&mut command);
-    let line =
-        poll::until("the mark", || first.line_within(poll::PATIENCE).filter(|line| line.contains('[')));
+    let first = Running::start_with_stdin(&mut command);
+    let line = poll::until("the mark", || first.line_within(poll::TIMEOUT).filter(|line| line.contains('[')));
     let mark = line.trim().trim_matches(['[', ']']).to_owned();
     let input =
         json!({ "hook_event_name": "SessionStart", "session_id": "s", "cwd": sandbox.path() }).to_string();
     for args in [&["mcp"][..], &["hook", "codex", "session-start", "--agent", "codex"]] {
         let mut daemon = sandbox.command(args);
         daemon.env("SWITCHBOARD_AGENT_NAME", "alpha").env("SWITCHBOARD_LAUNCHER", &mark);
-        let ran = Ran::with_input(&mut daemon, input.as_bytes());
+        let ran = RunOutput::with_input(&mut daemon, input.as_bytes());
         let names_both = ran.stderr.contains("'alpha'") && ran.stderr.contains("daemon_auto_start");
         assert!(ran.code == Some(4) && names_both, "{ran:?}");
     }
@@ -309,7 +310,7 @@ fn codex_shares_no_daemon() {
 fn tools_offer_no_decision_of_persons() {
     let sandbox = workspace();
     let mut client = crate::mcp::stdio(&sandbox, Some("claude"));
-    let listed = client.ask("tools/list", json!({})).unwrap();
+    let listed = client.request("tools/list", json!({})).unwrap();
     let names: Vec<&str> =
         listed["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert!(names.contains(&"send_message"), "{names:?}");

@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use test_support::{Ran, Running, Sandbox};
+use test_support::{RunOutput, Running, Sandbox};
 
 /// Within which a message has to be before a model: two seconds, where the machine has nothing else to do. Beside other
 /// tests it has to be clearly before the 15 s after which a mailbox is looked at without a reason, in the best of a few tries.
@@ -32,10 +32,10 @@ fn said(sandbox: &Sandbox, event: &str) -> Value {
 }
 
 /// Calls a hook as a client does: in another folder, with JSON on stdin.
-fn call(sandbox: &Sandbox, args: &[&str], input: &Value) -> Ran {
+fn call(sandbox: &Sandbox, args: &[&str], input: &Value) -> RunOutput {
     let mut command = sandbox.command([&["hook"], args].concat());
     command.current_dir(sandbox.home());
-    Ran::with_input(&mut command, input.to_string().as_bytes())
+    RunOutput::with_input(&mut command, input.to_string().as_bytes())
 }
 
 /// Starts the one that waits beside an idle session.
@@ -44,9 +44,9 @@ fn wait_beside(sandbox: &Sandbox, session: &str) -> Running {
     input["session_id"] = session.into();
     let mut command = sandbox.command(["hook", "claude", "idle"]);
     command.stdin(Stdio::piped());
-    let mut running = Running::start_listening(&mut command);
-    running.say(&input.to_string()).unwrap();
-    running.say_no_more();
+    let mut running = Running::start_with_stdin(&mut command);
+    running.write_line(&input.to_string()).unwrap();
+    running.close_stdin();
     running
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_core::is_hidden;
-use test_support::{Ran, Sandbox, files, poll};
+use test_support::{RunOutput, Sandbox, files, poll};
 
 use crate::channels::Program;
 use crate::mcp::stdio;
@@ -97,7 +97,7 @@ fn drop_all(sandbox: &Sandbox, to: &str) -> usize {
 fn hook(sandbox: &Sandbox) -> Option<String> {
     let input = json!({ "session_id": "s", "cwd": sandbox.path(), "hook_event_name": "UserPromptSubmit" });
     let mut hook = sandbox.command(["hook", "claude", "user-prompt", "--agent", "claude"]);
-    let answer = Ran::with_input(&mut hook, input.to_string().as_bytes()).ok();
+    let answer = RunOutput::with_input(&mut hook, input.to_string().as_bytes()).ok();
     let answer: Value = serde_json::from_str(&answer).ok()?;
     Some(answer["hookSpecificOutput"]["additionalContext"].as_str().unwrap().to_owned())
 }

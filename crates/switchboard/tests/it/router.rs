@@ -23,7 +23,7 @@ struct Router {
 impl Router {
     fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
         let mut command = sandbox.command([&["router", "--stdio"], args].concat());
-        Self { running: Running::start_listening(&mut command), next: 0 }
+        Self { running: Running::start_with_stdin(&mut command), next: 0 }
     }
 
     /// Sends a command; its id.
@@ -35,7 +35,7 @@ impl Router {
     }
 
     fn send_as(&mut self, id: &str, command: &str, payload: &Value) {
-        self.running.say(&line::command(id, command, payload)).unwrap();
+        self.running.write_line(&line::command(id, command, payload)).unwrap();
     }
 
     fn inject(&mut self, content: &str) -> String {
@@ -62,11 +62,11 @@ fn stdin_end_lets_running_work_finish() {
     let sandbox = workspace();
     let mut router = Router::start(&sandbox, &[]);
     router.send("launch", &json!({ "agent": "echo", "job_id": "j", "echo": { "millis": 100 } }));
-    router.running.say("[]").unwrap();
+    router.running.write_line("[]").unwrap();
     for text in ["one", "two"] {
         router.inject(text);
     }
-    router.running.say_no_more();
+    router.running.close_stdin();
     let (status, lines) = router.running.wait_for_rest(Duration::from_secs(30));
     assert!(status.success());
     let events: Vec<Value> = lines.iter().map(|line| line::event(line)).collect();

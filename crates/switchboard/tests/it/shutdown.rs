@@ -12,7 +12,7 @@ const MESSAGES: usize = 240;
 
 fn session(sandbox: &Sandbox, name: &str, more: &[&str]) -> Client {
     let args = ["mcp"].iter().chain(more).copied();
-    Client::stdio(Running::start_listening(&mut sandbox.session(args))).registered(name)
+    Client::stdio(Running::start_with_stdin(&mut sandbox.session(args))).registered(name)
 }
 
 /// Sends without waiting for answers; the ids of the calls.
@@ -21,7 +21,7 @@ fn begin_sends(client: &mut Client) -> Vec<i64> {
         let text = format!("{number} {}", "x".repeat(500));
         json!({ "recipient": "codex", "action": "status_update", "payload": text })
     };
-    (0..MESSAGES).map(|number| client.begin_call("send_message", send(number))).collect()
+    (0..MESSAGES).map(|number| client.start_call("send_message", send(number))).collect()
 }
 
 fn delivered(sandbox: &Sandbox) -> usize {
@@ -54,7 +54,7 @@ fn session_without_stdin_delivers_what_it_accepted() {
     let calls = begin_sends(&mut client);
     let last = *calls.last().unwrap();
     client.answer(last).unwrap();
-    client.process().say_no_more();
+    client.process().close_stdin();
     assert!(client.process().wait().success());
     assert_all_delivered(&sandbox, MESSAGES);
 }
@@ -81,7 +81,7 @@ fn storm_terminated_serve_delivers_what_it_accepted() {
     for (client, calls) in clients.iter_mut().zip(&calls) {
         // Sessions go on by themselves with the rest.
         client.answer(*calls.last().unwrap()).unwrap();
-        client.process().say_no_more();
+        client.process().close_stdin();
         assert!(client.process().wait().success());
     }
     assert_all_delivered(&sandbox, 4 * MESSAGES);

@@ -7,7 +7,7 @@ use serde_json::json;
 use test_support::fault::Shim;
 use test_support::mcp::Client;
 use test_support::process::{peak_memory, resident_memory};
-use test_support::{Running, Sandbox, Served, files, poll, tools};
+use test_support::{Running, Sandbox, TestServer, files, poll, tools};
 
 use crate::{BINARY, workspace};
 
@@ -20,7 +20,7 @@ fn storm_serve_memory_is_bounded_with_clients() {
     /// Far less than the messages and answers of a round.
     const GROWTH: u64 = 24 << 20;
     let sandbox = Sandbox::with_agents(BINARY, &[]);
-    let mut served = Served::start(&sandbox);
+    let mut served = TestServer::start(&sandbox);
     let process = served.running.id();
     let mut clients: Vec<(String, Client)> = (0..CLIENTS)
         .map(|number| {
@@ -63,13 +63,13 @@ fn clock_steps_and_suspend_delay_nothing() {
     let ahead = sandbox.path().join("ahead");
     let mut command = sandbox.command(["serve", "--port", "0", "--json"]);
     let running = Running::start(shim.step_clock_while(&mut command, 1, &ahead));
-    let mut served = Served::of(&sandbox, running);
+    let mut served = TestServer::of(&sandbox, running);
     let mut reader = Client::streamable(&served, None).registered("codex");
     let mut writer = Client::streamable(&served, None).registered("claude");
     let mut expected = Vec::new();
     for step in 0..4 {
-        let waiting = reader.begin_call("wait_for_message", json!({ "timeout": 600 }));
-        reader.ask("ping", json!({})).unwrap();
+        let waiting = reader.start_call("wait_for_message", json!({ "timeout": 600 }));
+        reader.request("ping", json!({})).unwrap();
         if step % 2 == 0 {
             files::put(&ahead, "");
         } else {
@@ -78,7 +78,7 @@ fn clock_steps_and_suspend_delay_nothing() {
         let text = format!("after step {step}");
         writer
             .ok("send_message", json!({ "recipient": "codex", "action": "status_update", "payload": text }));
-        let waited = reader.said(waiting).ok();
+        let waited = reader.tool_result(waiting).ok();
         assert_eq!(waited["messages"][0]["payload"], text.as_str(), "{waited}");
         expected.push(text);
     }

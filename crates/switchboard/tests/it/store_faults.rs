@@ -28,7 +28,7 @@ async fn deleted_store_accepts_nothing_and_ends_serve() {
         let sandbox = workspace();
         let mut serve = sandbox.serve();
         let mut alone = sandbox.session(["mcp", "--alone", "--from", "claude"]);
-        let mut alone = Client::stdio(Running::start_listening(&mut alone));
+        let mut alone = Client::stdio(Running::start_with_stdin(&mut alone));
         alone.ok(
             "send_message",
             json!({ "action": "delegate_task", "recipient": "codex", "payload": "before" }),
@@ -61,7 +61,7 @@ async fn deleted_store_accepts_nothing_and_ends_serve() {
 fn cut_log_is_recovered_while_serve_runs() {
     let sandbox = workspace();
     let mut serve = sandbox.serve();
-    sandbox.take_in_two();
+    sandbox.deliver_two_files();
     let sent = sandbox.send("claude", "codex", "before");
     let file = sandbox.file(&format!("inbox/codex/{sent}.json"));
     poll::until("the message to be in its mailbox", || file.exists().then_some(()));
@@ -111,7 +111,7 @@ fn overwritten_log_is_recovered_while_serve_runs() {
     for share in shares {
         let sandbox = workspace();
         let mut serve = sandbox.serve();
-        sandbox.take_in_two();
+        sandbox.deliver_two_files();
         let before = delivered(&sandbox, "before");
         overwrite_log(&sandbox, share);
         let after = send_in_the_end(&sandbox, "after", "no agent is named");
@@ -137,7 +137,7 @@ fn overwritten_log_is_recovered_while_serve_runs() {
 fn overwritten_log_is_recovered_after_its_users() {
     let sandbox = workspace();
     let mut serve = sandbox.serve();
-    let mut alone = Running::start_listening(&mut sandbox.session(["mcp", "--alone", "--from", "claude"]));
+    let mut alone = Running::start_with_stdin(&mut sandbox.session(["mcp", "--alone", "--from", "claude"]));
     let before = delivered(&sandbox, "before");
     overwrite_log(&sandbox, |len| len / 2..len);
     poll::until("serve to notice", || serve.errors().contains("cut or overwritten").then_some(()));
@@ -157,7 +157,7 @@ fn session_knows_agents_after_cut_log() {
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 3600000}}"#);
     let mut serve = sandbox.serve();
     let mut session = sandbox.session(["mcp", "--from", "claude"]);
-    let mut session = Client::stdio(Running::start_listening(&mut session));
+    let mut session = Client::stdio(Running::start_with_stdin(&mut session));
     let task = json!({ "action": "delegate_task", "recipient": "codex", "payload": "hello" });
     session.ok("send_message", task.clone());
     OpenOptions::new().write(true).open(sandbox.file("hub.db-wal")).unwrap().set_len(0).unwrap();
@@ -330,7 +330,7 @@ fn stale_server_info_is_not_followed() {
     let doctor = sandbox.run(["doctor"]);
     assert!(doctor.stdout.contains("serves no more"), "{doctor:?}");
     // Clients find `serve` by a socket in the private folder and by its lock; the file's number may be anybody's by now.
-    let info = files::whole_json(&sandbox.file("server_info.json")).unwrap();
+    let info = files::read_json_object(&sandbox.file("server_info.json")).unwrap();
     let stranger = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     stranger.set_nonblocking(true).unwrap();
     let old = info["port"].to_string();
@@ -347,7 +347,7 @@ fn stale_server_info_is_not_followed() {
         sandbox.run_as("claude", verb);
     }
     let mut session =
-        Client::stdio(Running::start_listening(&mut sandbox.session(["mcp", "--from", "codex"])));
+        Client::stdio(Running::start_with_stdin(&mut sandbox.session(["mcp", "--from", "codex"])));
     assert_eq!(session.ok("check_inbox", json!({}))["messages"].as_array().map(Vec::len), Some(1));
     let connected = stranger.accept().map_err(|error| error.kind());
     assert!(matches!(connected, Err(std::io::ErrorKind::WouldBlock)), "{connected:?}");

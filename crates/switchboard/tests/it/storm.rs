@@ -76,7 +76,7 @@ fn storm_of_sixteen_processes_on_one_mailbox() {
     assert_eq!(std::fs::read_dir(&mailbox).unwrap().count(), names.len(), "nothing else is in the mailbox");
     let mut bodies = HashSet::new();
     for name in &names {
-        let file = files::whole_json(&mailbox.join(name)).unwrap();
+        let file = files::read_json_object(&mailbox.join(name)).unwrap();
         assert!(ids.remove(file["id"].as_str().unwrap()), "{name} is in the journal");
         assert!(bodies.insert(file["payload"].as_str().unwrap().to_owned()), "{name} is the only one");
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use test_support::{Ran, Sandbox, files};
+use test_support::{RunOutput, Sandbox, files};
 
 use crate::terminal::person::Person;
 use crate::{BINARY, bare, workspace};
@@ -482,7 +482,7 @@ fn changed_tool_is_approved_without_server_start() {
 #[test]
 fn nothing_is_trusted_without_a_prompt() {
     let sandbox = with_root();
-    let ran = Ran::with_input(&mut sandbox.command(["init"]), b"y\ny\n");
+    let ran = RunOutput::with_input(&mut sandbox.command(["init"]), b"y\ny\n");
     assert_eq!(ran.code, Some(0));
     assert!(states(&sandbox).iter().all(|(_, state)| state == "new"));
 }

@@ -48,7 +48,7 @@ fn wrapped_server_answers_plain_language() {
     // As the child client starts it: a variable that nobody set is empty.
     let mut command = sandbox.command(args);
     command.env("OPENAI_API_KEY", "").env("CODEX_HOME", "/somewhere");
-    let mut client = Client::stdio(Running::start_listening(&mut command));
+    let mut client = Client::stdio(Running::start_with_stdin(&mut command));
     assert_eq!(client.tool_names(), ["natural_language"]);
     let data = client.ok("natural_language", json!({ "query": "remember milk" }));
     let calls =

@@ -39,7 +39,7 @@ fn add(sandbox: &Sandbox, name: &str, command: &[String]) {
 
 /// `switchboard mcp` for a client.
 fn client(sandbox: &Sandbox) -> Client {
-    Client::stdio(Running::start_listening(&mut sandbox.session(["mcp"])))
+    Client::stdio(Running::start_with_stdin(&mut sandbox.session(["mcp"])))
 }
 
 /// A call of a suite's tool.

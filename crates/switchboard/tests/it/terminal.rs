@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, test_kill_process};
 use serde_json::{Value, json};
-use test_support::{Ran, Sandbox, files, poll};
+use test_support::{RunOutput, Sandbox, files, poll};
 
 use self::person::Person;
 use crate::workspace;
@@ -33,7 +33,7 @@ fn scribe(sandbox: &Sandbox) -> Person {
 
 /// The process that is registered for an agent's terminal.
 fn pid_of(sandbox: &Sandbox, agent: &str) -> Option<u32> {
-    let state = files::whole_json(&sandbox.file("state.json"))?;
+    let state = files::read_json_object(&sandbox.file("state.json"))?;
     state["terminals"][agent]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
 }
 
@@ -44,7 +44,7 @@ fn execute(sandbox: &Sandbox, from: &str, text: &str) -> String {
 /// Waits for what is said of an execute message: `executed`, `failed` or `refused`.
 fn result(sandbox: &Sandbox, sender: &str, id: &str, status: &str) -> Value {
     let path = sandbox.file(&format!("outbox/{sender}/{id}.{status}.receipt.json"));
-    poll::until(&format!("{id} to be {status}"), || files::whole_json(&path))
+    poll::until(&format!("{id} to be {status}"), || files::read_json_object(&path))
 }
 
 fn typed(sandbox: &Sandbox) -> String {
@@ -552,7 +552,7 @@ fn run_works_with_pipes() {
     let sandbox = workspace();
     let copy = run("codex", &["sh", "-c", "echo ready; cat > typed; exit 5"]);
     for input in ["one\ntwo\n", "one\nno newline at the end", ""] {
-        let ran = Ran::with_input(&mut sandbox.command(&copy), input.as_bytes());
+        let ran = RunOutput::with_input(&mut sandbox.command(&copy), input.as_bytes());
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(5), ""));
         assert!(ran.stdout.contains("ready"), "{ran:?}");
         assert_eq!(typed(&sandbox), input);
@@ -600,7 +600,7 @@ fn host_reads_input_from_the_bridge() {
     let sandbox = workspace();
     let config = json!({ "terminals": { "bridge": true } });
     sandbox.configure_user(&config.to_string());
-    let mut state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    let mut state = files::read_json_object(&sandbox.file("state.json")).unwrap();
     state["terminals"]["codex"] =
         json!({ "pid": std::process::id(), "purpose": "coding", "status": "active" });
     files::put_by_rename(sandbox.file("state.json"), state.to_string());
@@ -611,7 +611,9 @@ fn host_reads_input_from_the_bridge() {
     let id = execute(&sandbox, "claude", "/make\ttest");
     let bridge = sandbox.file("bridge.json");
     let request = poll::until("a request", || {
-        files::whole_json(&bridge)?["requests"].as_array().and_then(|requests| requests.first().cloned())
+        files::read_json_object(&bridge)?["requests"]
+            .as_array()
+            .and_then(|requests| requests.first().cloned())
     });
     assert_eq!(
         (&request["id"], &request["terminal"], &request["input"]),
@@ -621,7 +623,7 @@ fn host_reads_input_from_the_bridge() {
     files::put_by_rename(&bridge, answer.to_string());
     result(&sandbox, "claude", &id, "executed");
     assert_eq!(serve.terminate().code(), Some(0));
-    assert_eq!(files::whole_json(&bridge).unwrap()["responses"], json!([]));
+    assert_eq!(files::read_json_object(&bridge).unwrap()["responses"], json!([]));
 }
 
 #[test]

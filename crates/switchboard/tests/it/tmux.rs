@@ -80,7 +80,7 @@ fn pane_with_a_question_gets_no_key() {
 
 /// Registers a terminal in a pane, as an editor or a script that owns it writes it down.
 fn register(sandbox: &Sandbox, pane: &str, pid: &str) {
-    let mut state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    let mut state = files::read_json_object(&sandbox.file("state.json")).unwrap();
     let pid: u32 = pid.parse().unwrap();
     state["terminals"]["codex"] =
         json!({ "pid": pid, "purpose": "coding", "pane": pane, "status": "active" });
@@ -105,7 +105,7 @@ fn serve(sandbox: &Sandbox, tmux: &Tmux) -> Running {
 
 fn result(sandbox: &Sandbox, id: &str, status: &str) -> Value {
     let path = sandbox.file(&format!("outbox/claude/{id}.{status}.receipt.json"));
-    poll::until(&format!("{id} to be {status}"), || files::whole_json(&path))
+    poll::until(&format!("{id} to be {status}"), || files::read_json_object(&path))
 }
 
 fn execute(sandbox: &Sandbox, text: &str) -> String {
@@ -171,7 +171,7 @@ fn pane_of_cloned_state_gets_no_key() {
     let (pane, pid) =
         (tmux.ask(&["list-panes", "-F", "#{pane_id}"]), tmux.ask(&["list-panes", "-F", "#{pane_pid}"]));
     let name = |terminal: Value| {
-        let mut state = files::whole_json(&sandbox.file("state.json")).unwrap();
+        let mut state = files::read_json_object(&sandbox.file("state.json")).unwrap();
         state["terminals"]["codex"] = terminal;
         files::put_by_rename(sandbox.file("state.json"), state.to_string());
     };

@@ -19,7 +19,7 @@ fn wake_one_waiter() {
     poll::until("it to wait", || is_listening(waiting.id()).unwrap_or(true).then_some(()));
     assert!(waiting.is_running());
     let id = sandbox.send("claude", "codex", "wake up");
-    let (status, lines) = waiting.wait_for_rest(poll::PATIENCE);
+    let (status, lines) = waiting.wait_for_rest(poll::TIMEOUT);
     assert_eq!((status.code(), lines.len()), (Some(0), 1), "{}", waiting.errors());
     let message: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!(message["native_id"], id.as_str());
@@ -41,7 +41,7 @@ fn wake_every_waiter() {
     }
     let id = sandbox.send("human", "all", "wake up");
     for one in &mut waiting {
-        let (status, lines) = one.wait_for_rest(poll::PATIENCE);
+        let (status, lines) = one.wait_for_rest(poll::TIMEOUT);
         assert_eq!((status.code(), lines.len()), (Some(0), 1), "{}", one.errors());
         assert!(lines[0].contains(&id));
     }
@@ -54,7 +54,7 @@ fn wake_waiter_by_dropped_file() {
         Running::start(&mut sandbox.command(["wait", "--timeout", "60s", "--json", "--from", "codex"]));
     poll::until("it to wait", || is_listening(waiting.id()).unwrap_or(true).then_some(()));
     sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "wake up");
-    let (status, lines) = waiting.wait_for_rest(poll::PATIENCE);
+    let (status, lines) = waiting.wait_for_rest(poll::TIMEOUT);
     assert_eq!((status.code(), lines.len()), (Some(0), 1), "{}", waiting.errors());
     assert!(lines[0].contains("msg_1763000000000_abc"), "{lines:?}");
 }

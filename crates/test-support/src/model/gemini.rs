@@ -60,9 +60,9 @@ impl Api for Gemini {
         Ok(())
     }
 
-    fn say(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()> {
-        for (place, piece) in pieces.iter().enumerate() {
-            if place + 1 == pieces.len() {
+    fn send_text(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()> {
+        for (index, piece) in pieces.iter().enumerate() {
+            if index + 1 == pieces.len() {
                 pause();
             }
             send(stream, &chunk(&json!([{ "text": piece }]), false))?;

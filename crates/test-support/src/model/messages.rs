@@ -61,10 +61,10 @@ impl Api for Messages {
         send_typed(stream, &json!({ "type": "message_start", "message": message }))
     }
 
-    fn say(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()> {
+    fn send_text(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()> {
         start_block(stream, 0, &json!({ "type": "text", "text": "" }))?;
-        for (place, piece) in pieces.iter().enumerate() {
-            if place + 1 == pieces.len() {
+        for (index, piece) in pieces.iter().enumerate() {
+            if index + 1 == pieces.len() {
                 pause();
             }
             send_delta(stream, 0, &json!({ "type": "text_delta", "text": piece }))?;

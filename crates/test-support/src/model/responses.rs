@@ -43,14 +43,14 @@ impl Api for Responses {
         send_typed(stream, &json!({ "type": "response.created", "response": { "id": "r" } }))
     }
 
-    fn say(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()> {
+    fn send_text(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()> {
         let item = |text: &str| {
             let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
             json!({ "type": "message", "role": "assistant", "id": "m", "content": content })
         };
         send_typed(stream, &json!({ "type": "response.output_item.added", "item": item("") }))?;
-        for (place, piece) in pieces.iter().enumerate() {
-            if place + 1 == pieces.len() {
+        for (index, piece) in pieces.iter().enumerate() {
+            if index + 1 == pieces.len() {
                 pause();
             }
             let delta = json!({ "type": "response.output_text.delta", "item_id": "m", "delta": piece });

@@ -37,7 +37,7 @@ pub(super) enum Call {
     Tool { name: String, arguments: Value },
 }
 
-/// What the model does with a request.
+/// Scripted response of the model to a request.
 pub(super) enum Answer {
     Say(String),
     Hold(String),
@@ -58,12 +58,12 @@ pub(super) fn newest_text(items: &[Item]) -> String {
 
 /// Decides the answer to a conversation.
 pub(super) fn plan(items: &[Item]) -> Answer {
-    let place = newest(items);
-    let newest = items.get(place).and_then(Item::text).unwrap_or_default();
-    let results = items[place..].iter().filter(|item| matches!(item, Item::Result)).count();
+    let index = newest(items);
+    let newest = items.get(index).and_then(Item::text).unwrap_or_default();
+    let results = items[index..].iter().filter(|item| matches!(item, Item::Result)).count();
     let lines = lines(newest);
     if lines.is_empty() && newest.contains(NOTIFICATION) {
-        let scripts = items[..place].iter().rev().filter_map(Item::text).map(self::lines);
+        let scripts = items[..index].iter().rev().filter_map(Item::text).map(self::lines);
         let script = scripts.into_iter().find(|lines| !lines.is_empty()).unwrap_or_default();
         let afterwards = script.iter().filter(|line| line.word == "AFTERWARDS");
         let own: Vec<Line> = afterwards.filter_map(|line| parse(line.rest)).collect();

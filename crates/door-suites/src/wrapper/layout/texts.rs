@@ -100,7 +100,8 @@ fn texts_of<'f>(
 fn write(folder: &Dir, file: &Value, is_new: bool) -> Result<(), WrapperError> {
     let text = serde_json::to_string_pretty(file).map_err(|error| bad(folder, &error.to_string()))? + "\n";
     if is_new {
-        if folder.create_new(DESCRIPTIONS_NAME, text.as_bytes(), Durability::Synced)? == Created::AlreadyThere
+        if folder.create_new(DESCRIPTIONS_NAME, text.as_bytes(), Durability::Synced)?
+            == Created::AlreadyExists
         {
             return Err(bad(folder, "appeared just now; try again"));
         }

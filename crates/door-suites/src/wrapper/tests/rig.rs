@@ -85,12 +85,12 @@ impl Rig {
         });
         let folder = Dir::open_root(&root).expect("a root");
         for name in ["repo", ".switchboard", "mcps", "notes"].iter().scan(folder, |folder, name| {
-            *folder = folder.make_subdir(name).expect("a folder");
+            *folder = folder.ensure_subdir(name).expect("a folder");
             Some(folder.clone())
         }) {
             if name.path().ends_with("notes") {
                 let text = format!("{file:#}");
-                name.create_new(".mcp.json", text.as_bytes(), Durability::Later).expect("a file");
+                name.create_new(".mcp.json", text.as_bytes(), Durability::Unsynced).expect("a file");
             }
         }
         let variables =

@@ -99,11 +99,11 @@ async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, T
     // Most machines have at most one of them.
     let Ok(mut child) = spawn.spawn() else { return Ok(false) };
     let fed = async {
-        if let Some(mut stdin) = child.take_stdin() {
+        if let Some(mut stdin) = child.stdin_writer() {
             stdin.write_all(bytes).await?;
         }
         // On a screen without a clipboard manager, the program keeps running to serve the content.
-        child.wait_and_leave().await
+        child.wait_and_detach().await
     };
     match tokio::time::timeout(TIMEOUT, fed).await {
         Ok(Ok(status)) => Ok(status.success()),

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use switchboard_core::{
-    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Name, ResolveError,
+    Address, AgentId, Delivery, DeliveryState, Door, Kind, MessageId, Name, PresenceState, ResolveError,
     sanitize_inline,
 };
 use switchboard_hub::{Accepted, HubError};
@@ -159,11 +159,11 @@ fn report_accepted(
 /// Reads no file: one may be written at this moment, and the sender would wait for that.
 fn presence_note(workspace: &Workspace, accepted: &Delivery) -> &'static str {
     let is_stored = accepted.route.door() == Door::Workspace && !accepted.state.is_final();
-    match workspace.hub().presence(&accepted.agent).awareness {
-        Awareness::Awake | Awareness::Unknown => "",
-        Awareness::Stale => " (no recent heartbeat)",
-        Awareness::Offline if is_stored => " (offline: it waits in the mailbox)",
-        Awareness::Offline => " (offline)",
+    match workspace.hub().presence(&accepted.agent).state {
+        PresenceState::Awake | PresenceState::Unknown => "",
+        PresenceState::Stale => " (no recent heartbeat)",
+        PresenceState::Offline if is_stored => " (offline: it waits in the mailbox)",
+        PresenceState::Offline => " (offline)",
     }
 }
 

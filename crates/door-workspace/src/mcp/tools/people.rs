@@ -5,7 +5,7 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentId, Awareness, Name, label_inline, sanitize_inline, sanitize_value};
+use switchboard_core::{AgentId, Name, PresenceState, label_inline, sanitize_inline, sanitize_value};
 
 use super::ToolContext;
 use crate::error::WorkspaceError;
@@ -227,12 +227,12 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
             |key: &str| record.and_then(|record| state::text(record, key)).map(|text| sanitize_inline(&text));
         let presence = hub.presence(&agent.id);
         // The caller is awake, even without a recorded heartbeat.
-        let awareness = match presence.awareness {
+        let awareness = match presence.state {
             _ if me == Some(&agent.id) => "awake",
-            Awareness::Awake => "awake",
-            Awareness::Stale => "stale",
-            Awareness::Offline => "offline",
-            Awareness::Unknown => "unknown",
+            PresenceState::Awake => "awake",
+            PresenceState::Stale => "stale",
+            PresenceState::Offline => "offline",
+            PresenceState::Unknown => "unknown",
         };
         let status = text("statusState").or_else(|| text("status"));
         let own = claims.iter().filter(|claim| claim.holder == agent.id);

@@ -4,7 +4,7 @@
 //! forward, and again only after they have read the notice.
 
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, Delivery, MessageId, trace};
+use switchboard_core::{AgentId, Delivery, MessageId, resolve_recipients};
 
 use crate::delivery::notice;
 use crate::error::HubError;
@@ -29,7 +29,7 @@ pub(crate) fn notify_refused(
         Ok(None) | Err(HubError::DamagedMessage { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let recipients = trace(&message.to, &message.from, &tx.directory.value).unwrap_or_default();
+    let recipients = resolve_recipients(&message.to, &message.from, &tx.directory.value).unwrap_or_default();
     let recipient = recipients.into_iter().find(|recipient| recipient.agent == delivery.agent);
     let Some(first) = recipient.and_then(|recipient| recipient.forwarded_from) else { return Ok(()) };
     let (to, door, id) = (&delivery.agent, delivery.route.door(), message.id);

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use switchboard_core::{AgentId, DeliveryState, Door, Links, NativeId, Outcome};
+use switchboard_core::{AgentId, DeliveryState, Door, NativeId, Outcome, RoutingRules};
 
 use crate::test_hub::{TestHub, agent_id, config, soon};
 use crate::{Draft, Hub, Part, Peer, Registration};
@@ -10,7 +10,7 @@ const REASON: &str = "the only way to 'bob' is the one the message came by";
 /// A hub with `codex` and `alice`, whose mail is forwarded to a member of a swarm.
 async fn forwarding() -> TestHub {
     let mut hub = TestHub::with(&["codex"]).await;
-    let mut links = Links::default();
+    let mut links = RoutingRules::default();
     links.forward(agent_id("alice"), agent_id("bob@research")).expect("a forward");
     let settings = crate::HubConfig { links: Arc::new(links), ..config(hub.path(), &hub.clock) };
     hub.hub.shut_down().await;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
-use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Planned};
-use switchboard_sys::clock::from_micros;
-use switchboard_sys::owner::Owner;
+use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, PlanEntry};
+use switchboard_sys::clock::timestamp_from_micros;
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use super::stage_handoff;
 use super::state::refuse_damaged;
@@ -21,12 +21,12 @@ pub(crate) fn enqueue(
     message: &Arc<Message>,
     seq: i64,
     number: usize,
-    planned: Planned,
+    planned: PlanEntry,
     decided: Option<(DeliveryState, String)>,
 ) -> Result<Delivery, HubError> {
     let id =
         DeliveryId(rows::delivery_ids(seq)[0].saturating_add(i64::try_from(number).unwrap_or(SPREAD - 1)));
-    let Planned { agent, route, in_place } = planned;
+    let PlanEntry { agent, route, in_place } = planned;
     let door = route.door();
     let at_once = !in_place && decided.is_none() && !tx.waiting.contains(&door);
     let permit = if at_once { tx.doors.permit(door) } else { None };
@@ -136,7 +136,7 @@ fn earliest_due(db: &rusqlite::Connection, door: Door) -> rusqlite::Result<Optio
     db.prepare_cached(
         "SELECT due_at FROM deliveries WHERE door = ?1 AND (state < 2 OR state = 6) ORDER BY due_at LIMIT 1",
     )?
-    .query_row([door.as_str()], |row| row.get(0).map(from_micros))
+    .query_row([door.as_str()], |row| row.get(0).map(timestamp_from_micros))
     .optional()
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn is_abandoned(db: &rusqlite::Connection, door: Door) -> Result<bool
     )?;
     let owners = statement.query_map([door.as_str()], |row| row.get::<_, String>(0))?;
     for owner in owners {
-        if owner?.parse::<Owner>().map_or(true, |owner| owner.is_gone()) {
+        if owner?.parse::<ProcessIdentity>().map_or(true, |owner| owner.has_exited()) {
             return Ok(true);
         }
     }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use switchboard_core::{
     AgentId, Delivery, DeliveryId, DeliveryState, Door, MessageId, Outcome, Route, after_attempt,
 };
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use super::forward_loops;
 use super::lease::lease_duration;
@@ -81,7 +81,7 @@ pub(super) fn record_outcome(
     let jitter = fastrand::f64();
     let retry_as = match outcome {
         // The first delivery to a peer waits for no other, so no success of another would trigger its retry.
-        Outcome::Behind { reason } if is_first_unsent(tx, &delivery)? => {
+        Outcome::Blocked { reason } if is_first_unsent(tx, &delivery)? => {
             &Outcome::Unreachable { reason: reason.clone() }
         }
         outcome => outcome,
@@ -94,12 +94,12 @@ pub(super) fn record_outcome(
             DeliveryState::Queued => None,
             _ => Some(NO_OUTCOME.to_owned()),
         },
-        Outcome::Refused { reason } | Outcome::Unreachable { reason } | Outcome::Behind { reason } => {
+        Outcome::Refused { reason } | Outcome::Unreachable { reason } | Outcome::Blocked { reason } => {
             Some(reason.clone())
         }
     };
     delivery.message = message;
-    if matches!(outcome, Outcome::Behind { .. }) {
+    if matches!(outcome, Outcome::Blocked { .. }) {
         delivery.attempts = delivery.attempts.saturating_sub(1);
         tx.db
             .prepare_cached("UPDATE deliveries SET attempts = ?2 WHERE id = ?1")?
@@ -193,8 +193,8 @@ fn read_delivery(
         }
     }
     let message = MessageId::from_bytes(row.get(0)?);
-    let accepted = switchboard_sys::clock::from_micros(row.get(1)?);
-    let expires = row.get::<_, Option<i64>>(2)?.map(switchboard_sys::clock::from_micros);
+    let accepted = switchboard_sys::clock::timestamp_from_micros(row.get(1)?);
+    let expires = row.get::<_, Option<i64>>(2)?.map(switchboard_sys::clock::timestamp_from_micros);
     Ok(Some((message, accepted, expires, rows::delivery(row, 5, message)?)))
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn release_orphaned(tx: &mut Transaction<'_>) -> Result<(), HubError>
         owners.collect::<rusqlite::Result<_>>()?
     };
     for owner in owners {
-        let gone = owner.parse::<Owner>().map_or(true, |owner| owner.is_gone());
+        let gone = owner.parse::<ProcessIdentity>().map_or(true, |owner| owner.has_exited());
         if gone {
             tx.db.execute(
                 "UPDATE deliveries SET due_at = min(queued_at, ?2) WHERE (state < 2 OR state = 6) AND state = 1 AND owner = ?1",

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use crate::cli::help::examples;
 use crate::commands::inbox::count;
@@ -38,7 +38,7 @@ pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {
             continue;
         }
         let last = newest.map_or_else(String::new, |message| {
-            let when = message.time().map_or_else(String::new, |at| ago(workspace.hub().now(), at));
+            let when = message.time().map_or_else(String::new, |at| format_ago(workspace.hub().now(), at));
             format!(", newest {when} from {}", show::inline(&message.from))
         });
         let archived = match summary.archived {

@@ -3,7 +3,7 @@
 use door_workspace::{Tree, Workspace};
 use switchboard_core::Door;
 use switchboard_hub::Extent;
-use switchboard_sys::disk::{DiskFault, DiskTrouble, probe};
+use switchboard_sys::disk::{DiskFault, DiskFaultKind, probe};
 
 use super::{Check, Status};
 use crate::failure::Failure;
@@ -17,12 +17,14 @@ pub(super) fn check_disk(tree: &Tree) -> Vec<Check> {
     store.iter().chain(&other).map(describe).collect()
 }
 
-fn describe(trouble: &DiskTrouble) -> Check {
-    let hint = match trouble.fault {
-        DiskFault::ReadOnlyMount => "mount it writable; what is there can be read meanwhile",
-        DiskFault::ReadOnlyFolder => "make it writable for this user; what is there can be read meanwhile",
-        DiskFault::NoBytes => "make room on it; everything goes on by itself then",
-        DiskFault::NoInodes => "remove files from it; everything goes on by itself then",
+fn describe(trouble: &DiskFault) -> Check {
+    let hint = match trouble.kind {
+        DiskFaultKind::ReadOnlyMount => "mount it writable; what is there can be read meanwhile",
+        DiskFaultKind::ReadOnlyFolder => {
+            "make it writable for this user; what is there can be read meanwhile"
+        }
+        DiskFaultKind::NoBytes => "make room on it; everything goes on by itself then",
+        DiskFaultKind::NoInodes => "remove files from it; everything goes on by itself then",
     };
     Check::new("disk", Status::Fail, format!("{trouble}; nothing can be sent or delivered")).hint(hint)
 }

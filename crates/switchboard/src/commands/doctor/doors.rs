@@ -9,14 +9,14 @@ use switchboard_hub::Extent;
 use switchboard_mcp::{Liveness, ServerInfo, probe};
 use switchboard_sys::files::Dir;
 use switchboard_sys::platform::{self, Filesystem, OpenFiles};
-use switchboard_sys::socket::place;
+use switchboard_sys::socket::socket_path;
 
 use super::{Check, Status};
 use crate::commands::inbox::count;
 use crate::commands::mcp::SOCKET;
 use crate::commands::suite::typed;
 use crate::config;
-use crate::context::{BROKEN_LINK, Context, broken_links, channel_config};
+use crate::context::{BROKEN_LINK, Context, channel_config, find_broken_rules};
 use crate::failure::{ANOTHER_FOLDER, Failure, chain};
 
 /// From this many files on, listing a channel takes noticeable time.
@@ -70,7 +70,7 @@ fn open_files(pid: u32) -> Option<Check> {
 /// Reports a `serve` that does not respond: a signal, a debugger or its container stopped it.
 pub(super) async fn silent_server(folder: &Path) -> Option<Check> {
     let folder = folder.join(FOLDER);
-    if probe(&place(&folder, SOCKET)).await != Liveness::Silent {
+    if probe(&socket_path(&folder, SOCKET)).await != Liveness::Silent {
         return None;
     }
     let info = Dir::open_root(&folder).ok().and_then(|folder| ServerInfo::read(&folder).ok().flatten());
@@ -118,7 +118,7 @@ pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Ve
 
 /// Reports aliases and forwards (`links`) to an unknown agent, swarm or hub.
 pub(super) async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> {
-    let broken = broken_links(workspace).await?.into_iter();
+    let broken = find_broken_rules(workspace).await?.into_iter();
     Ok(broken.map(|message| Check::new("links", Status::Fail, message).hint(BROKEN_LINK)).collect())
 }
 

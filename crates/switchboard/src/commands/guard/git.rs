@@ -45,7 +45,7 @@ async fn ask(git: Spawn, args: &[&str]) -> Result<Vec<u8>, Failure> {
             .spawn()
             .map_err(|error| failed(crate::failure::chain(&error)))?;
         let (mut said, mut complaint) = (Vec::new(), Vec::new());
-        if let (Some(stdout), Some(stderr)) = (child.take_stdout(), child.take_stderr()) {
+        if let (Some(stdout), Some(stderr)) = (child.stdout_reader(), child.stderr_reader()) {
             let (mut stdout, mut stderr) = (stdout.take(ANSWER), stderr.take(ANSWER));
             let _ = tokio::join!(stdout.read_to_end(&mut said), stderr.read_to_end(&mut complaint));
         }

@@ -28,7 +28,7 @@ pub(super) async fn install(context: &Context) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(anyhow::Error::from)?;
     let kept = match read(&hooks)? {
         Some(text) if !text.contains(MARK) => {
-            if hooks.move_new(NAME, &hooks, BEFORE).map_err(file)? == Moved::AlreadyThere {
+            if hooks.move_new(NAME, &hooks, BEFORE).map_err(file)? == Moved::AlreadyExists {
                 let message = format!("{} is in the way", hooks.path().join(BEFORE).display());
                 return Err(Failure::new("hook", Exit::Failed, message).hint("move it away, then try again"));
             }

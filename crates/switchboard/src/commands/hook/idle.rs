@@ -11,8 +11,8 @@ use std::time::Duration;
 use door_workspace::{PushPolicy, Workspace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use switchboard_core::{AgentId, Door};
-use switchboard_sys::owner::Owner;
 use switchboard_sys::platform::{self, ProcessStart};
+use switchboard_sys::process_identity::ProcessIdentity;
 
 use super::input::Input;
 use super::{Event, Hook, MAX_BYTES, agent, register_if_unknown};
@@ -157,12 +157,12 @@ impl<'w> IdleSlot<'w> {
         let hub = workspace.hub();
         // Notes of dead processes are removed, or each killed session would leave one.
         for (key, name) in hub.notes(Door::Workspace, WAITING).await? {
-            if name.parse::<Owner>().map_or(true, |owner| owner.is_gone()) {
+            if name.parse::<ProcessIdentity>().map_or(true, |owner| owner.has_exited()) {
                 hub.put_note(Door::Workspace, WAITING, key, None).await?;
             }
         }
         let key = format!("{} {}", agent.key(), session.unwrap_or("-"));
-        let name = Owner::this_process().to_string();
+        let name = ProcessIdentity::this_process().to_string();
         hub.put_note(Door::Workspace, WAITING, key.clone(), Some(name.clone())).await?;
         Ok(Self { workspace, key, name })
     }

@@ -173,7 +173,7 @@ fn open(place: &SettingsPath, make: bool) -> Result<Option<Dir>, Failure> {
         let part = part.as_os_str().to_string_lossy();
         folder = match (folder.subdir(&part).map_err(file)?, make) {
             (Some(folder), _) => folder,
-            (None, true) => folder.make_subdir(&part).map_err(file)?,
+            (None, true) => folder.ensure_subdir(&part).map_err(file)?,
             (None, false) => return Ok(None),
         };
     }

@@ -81,7 +81,7 @@ impl Running {
         folder: PathBuf,
         legacy: Option<SocketAddr>,
     ) -> Result<Option<Self>, Failure> {
-        let socket = switchboard_sys::socket::place(workspace.tree().root().path(), SOCKET);
+        let socket = switchboard_sys::socket::socket_path(workspace.tree().root().path(), SOCKET);
         let address = format!("unix:{}", socket.display());
         match Self::start(workspace, folder, Some(&address), Access::default(), legacy).await {
             Ok(running) => Ok(Some(running)),

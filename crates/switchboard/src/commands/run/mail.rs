@@ -8,7 +8,7 @@ use door_workspace::{
     ExecuteRequest, ExecuteResult, Notices, Obstacle, TerminalExecutor, TerminalRegistration, WorkspaceError,
 };
 use switchboard_core::MessageId;
-use switchboard_sys::owner::Owner;
+use switchboard_sys::process_identity::ProcessIdentity;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -43,7 +43,7 @@ pub(super) async fn type_mail(
 ) {
     let workspace = post.workspace().clone();
     let agent = post.agent().clone();
-    let owner = Some(Owner::this_process());
+    let owner = Some(ProcessIdentity::this_process());
     let registration =
         TerminalRegistration { owner, ..TerminalRegistration::new(agent.name.clone(), pid, "agent") };
     if let Err(error) = workspace.register_terminal(registration).await {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use pty_process::{Pty, ReadPty};
 use rustix::process::{Pid, Signal};
 use rustix::termios::{self, OptionalActions};
-use switchboard_sys::guard::Guard;
 use switchboard_sys::process::{Child, Spawn, SpawnError};
+use switchboard_sys::reaper::ReaperClient;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -39,7 +39,7 @@ const STOP_KEY: i32 = Signal::TSTP.as_raw();
 pub(super) struct Session {
     pty: Pty,
     child: Child,
-    guard: Guard,
+    guard: ReaperClient,
     group: Pid,
     /// Duplicate of the pty, for its size and settings.
     control: OwnedFd,
@@ -58,7 +58,7 @@ impl Session {
     pub(super) async fn start(
         command: &[OsString],
         environment: &[(&str, OsString)],
-        guard: Guard,
+        guard: ReaperClient,
     ) -> io::Result<Self> {
         let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
@@ -71,7 +71,7 @@ impl Session {
         for (name, value) in environment {
             spawn = spawn.env(name, value);
         }
-        let child = spawn.start_in_terminal(pts.as_fd(), &guard).await.map_err(SpawnError::into_cause)?;
+        let child = spawn.start_in_terminal(pts.as_fd(), &guard).await.map_err(SpawnError::into_io_error)?;
         let pid = i32::try_from(child.pid()).ok().and_then(Pid::from_raw);
         let group = pid.ok_or_else(|| io::Error::other("the program has no process id"))?;
         let raw = RawMode::set()?;
@@ -109,7 +109,7 @@ impl Session {
         let (mut is_shown, mut is_mailed) = (false, false);
         let status = loop {
             tokio::select! {
-                status = self.child.wait_and_leave() => break status?,
+                status = self.child.wait_and_detach() => break status?,
                 gone = &mut output, if !is_shown => {
                     is_shown = true;
                     watch.borrow_mut().note_end();
@@ -129,7 +129,7 @@ impl Session {
             }
         };
         // Processes that the person left running on purpose continue.
-        self.guard.leave();
+        self.guard.detach();
         // The typed text may have ended the program: its sender is notified before this returns.
         let settled = poll_fn(|cx| {
             if !is_typing.get() || is_mailed {

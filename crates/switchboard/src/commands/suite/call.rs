@@ -4,7 +4,7 @@ use clap::Args;
 use door_suites::{Caller, SuiteError, Suites};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use switchboard_core::nearest;
+use switchboard_core::suggest_similar;
 
 use crate::cli::help::examples;
 use crate::cli::json_error::describe_json_error;
@@ -104,7 +104,7 @@ pub(crate) async fn ask(
             return Err(SuiteError::BadFile { file, problem }.into());
         }
         let names = suites.children();
-        let near = nearest(name, names.iter().map(String::as_str));
+        let near = suggest_similar(name, names.iter().map(String::as_str));
         let hint = match (near.first(), names.is_empty()) {
             (Some(near), _) => format!("did you mean '{near}'?"),
             (None, true) => "`switchboard suite add NAME -- COMMAND` adds one".to_owned(),

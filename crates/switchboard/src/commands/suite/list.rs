@@ -3,7 +3,7 @@
 use door_suites::{ChildSpec, Issue, Overview, Pins, Secrets, TrustState, TrustStore, redact};
 use jiff::SignedDuration;
 use serde_json::json;
-use switchboard_sys::clock::{Clock, ago};
+use switchboard_sys::clock::{Clock, format_ago};
 
 use super::{Workspace, typed};
 use crate::context::Context;
@@ -102,7 +102,8 @@ impl<'l> Line<'l> {
         // A long time after they were fetched, the tools may have changed.
         let now = Clock::system().now();
         let age = self.known.tools.filter(|(_, taken_at)| now.duration_since(*taken_at) > OLD);
-        let age = age.map(|(_, taken_at)| format!(" as of {}", ago(now, taken_at))).unwrap_or_default();
+        let age =
+            age.map(|(_, taken_at)| format!(" as of {}", format_ago(now, taken_at))).unwrap_or_default();
         let listed = self.known.tool.as_deref().unwrap_or("one by one");
         context.printer.line(format_args!("{name} ({listed}, {tools}{age})  {state}"));
         context.printer.line(format_args!("    {}", plain(&self.description)));

@@ -8,7 +8,7 @@ use door_swarm::{OutgoingMessage, Swarms};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use switchboard_hub::Accepted;
-use switchboard_sys::clock::ago;
+use switchboard_sys::clock::format_ago;
 
 use super::{InSwarm, OwnAgent};
 use crate::cli::help::examples;
@@ -202,7 +202,7 @@ pub(super) async fn messages(args: Messages, context: &Context, swarms: &Swarms)
             continue;
         }
         let message = &seen.message;
-        let when = ago(now, message.sent_at);
+        let when = format_ago(now, message.sent_at);
         let (kind, trust) = (&message.kind, message.trust());
         let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
         let mut text = format!("{}{doubt} → {}  {kind}  {when}", message.from, message.to);

@@ -63,7 +63,7 @@ fn watch_exhaustion_falls_back_to_polling() {
     let sandbox = workspace();
     sandbox.configure_user(&json!({ "channels": { "rescanMs": SELDOM } }).to_string());
     post(&sandbox, "codex", "all", "first");
-    let serve = Running::start(shim.deafen(&mut sandbox.command(["serve", "--port", "0"])));
+    let serve = Running::start(shim.disable_file_events(&mut sandbox.command(["serve", "--port", "0"])));
     assert!(serve.line().starts_with("Serving "));
     for number in 1..=2 {
         drop_message(&sandbox, number);
@@ -119,7 +119,7 @@ fn mount_without_events_is_polled() {
             "id": id, "timestamp": now, "session_id": "general", "from": "docs-1", "to": "qc-1", "type": "chat",
             "content": { "text": "what is it?" },
         });
-        let place = mount.behind().join("channels/general");
+        let place = mount.backing_folder().join("channels/general");
         files::put_by_rename(place.join(format!("{id}.json")), dropped.to_string());
         assert_eq!(answer_to(&sandbox, &id)["content"]["text"], "42");
         let text =
@@ -128,7 +128,7 @@ fn mount_without_events_is_polled() {
     }
     assert_eq!(program.runs(), 3);
     // Whoever is on the other side finds the answers there, and the heartbeat.
-    assert_eq!(std::fs::read_dir(mount.behind().join("channels/general")).unwrap().count(), 6);
-    assert!(mount.behind().join("signals/presence/qc-1.json").is_file());
+    assert_eq!(std::fs::read_dir(mount.backing_folder().join("channels/general")).unwrap().count(), 6);
+    assert!(mount.backing_folder().join("signals/presence/qc-1.json").is_file());
     assert!(watch.errors().contains("looking every few seconds"), "{}", watch.errors());
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::json;
-use test_support::{Ran, Sandbox, files, tools};
+use test_support::{RunOutput, Sandbox, files, tools};
 
 use crate::{BINARY, workspace};
 
@@ -118,7 +118,7 @@ fn unmounted_root_loses_no_post() {
             None => command.env_remove(name),
         };
     }
-    let ran = Ran::of(&mut command);
+    let ran = RunOutput::of(&mut command);
     let said = |file: &str| said(&sandbox, file);
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| !line.starts_with("msg-")).collect();
     let expected = ["post 3", "read 3", "doctor 1", "below the mount point: ", "below the mount: 3 files"];
@@ -132,7 +132,7 @@ fn unmounted_root_loses_no_post() {
 }
 
 /// Runs a scenario that mounts file systems; nothing where that is not allowed.
-fn run_mounted(sandbox: &Sandbox, test: &str, scenario: &str) -> Option<Ran> {
+fn run_mounted(sandbox: &Sandbox, test: &str, scenario: &str) -> Option<RunOutput> {
     let mut probe = shell("exec unshare -U -r -m mount -t tmpfs tmpfs mnt");
     probe.current_dir(sandbox.path());
     if let Err(reason) = tools::run(&mut probe) {
@@ -147,7 +147,7 @@ fn run_mounted(sandbox: &Sandbox, test: &str, scenario: &str) -> Option<Ran> {
             None => command.env_remove(name),
         };
     }
-    Some(Ran::of(&mut command))
+    Some(RunOutput::of(&mut command))
 }
 
 fn said(sandbox: &Sandbox, file: &str) -> String {

@@ -17,7 +17,7 @@ fn message_ends_and_its_file_moves() {
     assert!(files::message_files(&sandbox.file("inbox/codex")).is_empty());
     assert_eq!(files::message_files(&sandbox.file("archive/codex")), [format!("{id}.json")]);
     let receipt = sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
-    assert_eq!(files::whole_json(&receipt).unwrap()["status"], "acknowledged");
+    assert_eq!(files::read_json_object(&receipt).unwrap()["status"], "acknowledged");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn agent_is_registered_with_role_and_team() {
     {"doors":["workspace"],"name":"codex","presence":"offline","role":null,"since":null,"status":null,"status_message":null,"team":null,"unread":0}
     {"doors":["workspace"],"name":"gemini","presence":"offline","role":"reviewer","since":null,"status":null,"status_message":null,"team":"backend","unread":1}
     "#);
-    let state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    let state = files::read_json_object(&sandbox.file("state.json")).unwrap();
     assert_eq!(state["chatAgents"]["gemini"]["role"], "reviewer");
     assert_eq!(state["teams"]["backend"]["members"][0], "gemini");
 }

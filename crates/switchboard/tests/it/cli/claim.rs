@@ -1,11 +1,11 @@
 //! `switchboard claim`, `renew` and `release`
 
 use serde_json::json;
-use test_support::{Ran, Sandbox, poll};
+use test_support::{RunOutput, Sandbox, poll};
 
 use crate::{BINARY, workspace};
 
-fn claim(sandbox: &Sandbox, agent: &str, args: &[&str]) -> Ran {
+fn claim(sandbox: &Sandbox, agent: &str, args: &[&str]) -> RunOutput {
     sandbox.run_as(agent, [&["claim", "T-1", "--json"], args].concat())
 }
 
@@ -16,14 +16,14 @@ fn one_of_many_processes_wins() {
     let sandbox = Sandbox::with_agents(BINARY, &names);
     for round in 0..5 {
         let task = format!("task {round}");
-        let ran: Vec<Ran> = std::thread::scope(|scope| {
+        let ran: Vec<RunOutput> = std::thread::scope(|scope| {
             let asking: Vec<_> = names
                 .iter()
                 .map(|name| scope.spawn(|| sandbox.run_as(name, ["claim", &task, "--json"])))
                 .collect();
             asking.into_iter().map(|one| one.join().unwrap()).collect()
         });
-        let winners: Vec<&Ran> = ran.iter().filter(|ran| ran.code == Some(0)).collect();
+        let winners: Vec<&RunOutput> = ran.iter().filter(|ran| ran.code == Some(0)).collect();
         assert_eq!(winners.len(), 1, "{ran:?}");
         let won: serde_json::Value = serde_json::from_str(&winners[0].stdout).unwrap();
         let holder = won["holder"].as_str().unwrap();
@@ -96,7 +96,7 @@ fn malformed_claim_is_a_usage_error() {
 #[test]
 fn claim_renews_for_its_original_duration() {
     let sandbox = workspace();
-    let until = |ran: &Ran| {
+    let until = |ran: &RunOutput| {
         let claim: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         claim["until"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()
     };

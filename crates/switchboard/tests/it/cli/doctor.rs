@@ -2,12 +2,12 @@
 
 use insta::assert_snapshot;
 use test_support::process::{command, without_log};
-use test_support::{Ran, Sandbox, files, tools};
+use test_support::{RunOutput, Sandbox, files, tools};
 
 use crate::workspace;
 
 /// Runs `doctor` and makes sure that it changed nothing.
-fn look(sandbox: &Sandbox) -> Ran {
+fn look(sandbox: &Sandbox) -> RunOutput {
     let before = files::tree(sandbox.path());
     let ran = sandbox.run(["doctor"]);
     let after = files::tree(sandbox.path());
@@ -246,7 +246,7 @@ fn damaged_state_file_is_moved_aside() {
     hint: `switchboard doctor --fix` repairs what can be repaired
     ");
     assert_eq!(sandbox.run(["doctor", "--fix"]).code, Some(0));
-    let state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    let state = files::read_json_object(&sandbox.file("state.json")).unwrap();
     assert!(state["chatAgents"]["codex"].is_object());
     let kept = std::fs::read_dir(sandbox.file("")).unwrap().filter_map(|entry| {
         let entry = entry.unwrap();

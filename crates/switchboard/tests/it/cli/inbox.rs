@@ -178,7 +178,7 @@ fn only_own_reading_marks_as_seen() {
     No messages for codex.
     ");
     let receipt = sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
-    assert_eq!(files::whole_json(&receipt).unwrap()["status"], "seen");
+    assert_eq!(files::read_json_object(&receipt).unwrap()["status"], "seen");
 }
 
 #[test]
@@ -288,12 +288,12 @@ fn message_of_removed_sender_is_readable() {
     for at in 1..=calls {
         let sandbox = template.copy();
         let fault = test_support::fault::Fault::Kill { at };
-        test_support::Ran::of(shim.arm(&mut sandbox.command(args), fault));
+        test_support::RunOutput::of(shim.arm(&mut sandbox.command(args), fault));
         if sandbox.json(["tail"]).first().is_some_and(|message| message["state"] == "in_flight") {
             met += 1;
             assert_eq!(sandbox.json(["inbox", "codex"]).len(), 1, "killed at call {at}");
             let other = template.copy();
-            test_support::Ran::of(shim.arm(&mut other.command(args), fault));
+            test_support::RunOutput::of(shim.arm(&mut other.command(args), fault));
             let fixed = other.ok(["doctor", "--fix"]);
             assert!(!fixed.contains("wait for the workspace door"), "{fixed}");
         }

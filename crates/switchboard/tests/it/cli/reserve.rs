@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
-use test_support::{Ran, Sandbox, files};
+use test_support::{RunOutput, Sandbox, files};
 
 use crate::workspace;
 
@@ -20,7 +20,7 @@ fn repository() -> Sandbox {
 
 /// Runs Git as an agent, or as the person.
 #[expect(clippy::disallowed_methods, reason = "Git is run as a person runs it")]
-fn git(sandbox: &Sandbox, folder: &Path, agent: Option<&str>, args: &[&str]) -> Ran {
+fn git(sandbox: &Sandbox, folder: &Path, agent: Option<&str>, args: &[&str]) -> RunOutput {
     let mut command = Command::new("git");
     command.current_dir(folder).env("HOME", sandbox.home()).env("GIT_CONFIG_NOSYSTEM", "1");
     command
@@ -30,10 +30,10 @@ fn git(sandbox: &Sandbox, folder: &Path, agent: Option<&str>, args: &[&str]) -> 
     if let Some(agent) = agent {
         command.env("SWITCHBOARD_AGENT_NAME", agent);
     }
-    Ran::of(&mut command)
+    RunOutput::of(&mut command)
 }
 
-fn commit(sandbox: &Sandbox, folder: &Path, agent: Option<&str>) -> Ran {
+fn commit(sandbox: &Sandbox, folder: &Path, agent: Option<&str>) -> RunOutput {
     git(sandbox, folder, agent, &["add", "-A"]).ok();
     git(sandbox, folder, agent, &["commit", "-q", "-m", "work"])
 }
@@ -112,7 +112,7 @@ fn worktrees_are_separate_unless_shared() {
     git(&sandbox, sandbox.path(), None, &["worktree", "add", "-q", other.to_str().unwrap()]).ok();
     // A further tree has the workspace of the first one.
     let there = |agent: &str, args: &[&str]| {
-        Ran::of(sandbox.command(args).current_dir(&other).env("SWITCHBOARD_AGENT_NAME", agent))
+        RunOutput::of(sandbox.command(args).current_dir(&other).env("SWITCHBOARD_AGENT_NAME", agent))
     };
     sandbox.run_as("codex", ["reserve", "src/**"]).ok();
     there("claude", &["reserve", "src/a.rs"]).ok();
@@ -131,7 +131,7 @@ fn worktrees_are_separate_unless_shared() {
 #[test]
 fn reservations_are_listed_reported_and_released() {
     let sandbox = workspace();
-    let made = Ran::of(
+    let made = RunOutput::of(
         sandbox.command(["reserve", "SRC/**", "docs/x.md", "--json"]).env("SWITCHBOARD_AGENT_NAME", "codex"),
     );
     assert_eq!(made.ok().lines().count(), 2);

@@ -4,15 +4,15 @@ use std::process::Command;
 
 use insta::assert_snapshot;
 use serde_json::Value;
-use test_support::{Ran, Sandbox, files};
+use test_support::{RunOutput, Sandbox, files};
 
 use crate::workspace;
 
 /// The limit on a body.
 const MIB: usize = 1 << 20;
 
-fn send_bytes(sandbox: &Sandbox, bytes: &[u8]) -> Ran {
-    Ran::with_input(&mut sandbox.command(["send", "codex", "-"]), bytes)
+fn send_bytes(sandbox: &Sandbox, bytes: &[u8]) -> RunOutput {
+    RunOutput::with_input(&mut sandbox.command(["send", "codex", "-"]), bytes)
 }
 
 fn only_body(sandbox: &Sandbox) -> String {
@@ -84,7 +84,7 @@ fn text_comes_from_stdin_by_flag() {
 #[test]
 fn text_comes_from_stdin_by_default() {
     let sandbox = workspace();
-    Ran::with_input(&mut sandbox.command(["send", "codex"]), b"piped").ok();
+    RunOutput::with_input(&mut sandbox.command(["send", "codex"]), b"piped").ok();
     assert_eq!(only_body(&sandbox), "piped");
 }
 
@@ -135,7 +135,7 @@ fn one_million_bytes_arrive_complete() {
     ");
     assert!(only_body(&sandbox) == text);
     let name = &files::message_files(&sandbox.file("inbox/codex"))[0];
-    let file = files::whole_json(&sandbox.file("inbox/codex").join(name)).unwrap();
+    let file = files::read_json_object(&sandbox.file("inbox/codex").join(name)).unwrap();
     assert!(file["payload"] == text.as_str());
 }
 
@@ -343,15 +343,15 @@ fn bad_time_to_live_is_refused() {
     }
     assert!(sandbox.json(["tail"]).is_empty());
     let id = sandbox.ok(["send", "codex", "x", "--ttl", "30m"]);
-    let file = files::whole_json(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
+    let file = files::read_json_object(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
     assert!(file["metadata"]["dispatch"]["expires_at"].is_string(), "{file}");
 }
 
 /// Sends with a time to live that is long enough for the delivery, however busy the machine is: what `send` says, and the
 /// rest of what it prints, once it ends with this code.
-fn delivered_before_it_expires(sandbox: &Sandbox, send: &[&str], code: i32) -> (String, Ran) {
+fn delivered_before_it_expires(sandbox: &Sandbox, send: &[&str], code: i32) -> (String, RunOutput) {
     let tries = ["1s", "5s", "20s"].iter().map(|ttl| sandbox.run([send, &["--ttl", ttl]].concat()));
-    let delivered = |ran: &Ran| ran.code == Some(code) && ran.stderr.contains("codex: delivered");
+    let delivered = |ran: &RunOutput| ran.code == Some(code) && ran.stderr.contains("codex: delivered");
     let ran = tries.into_iter().find(delivered).expect("one of them is delivered in time");
     (ran.stdout.clone(), ran)
 }
@@ -389,7 +389,7 @@ fn metadata_must_be_a_json_object() {
     hint: for example --metadata '{"ticket": 7}'
     "#);
     let id = sandbox.ok(["send", "codex", "x", "--metadata", r#"{"ticket": 7}"#]);
-    let file = files::whole_json(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
+    let file = files::read_json_object(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
     assert_eq!(file["metadata"]["ticket"], 7);
     assert_eq!(sandbox.json(["inbox", "codex"])[0]["metadata"]["ticket"], 7);
 }
@@ -417,7 +417,7 @@ fn wait_prints_the_answer() {
     let mut asking = sandbox.start(["send", "codex", "how many?", "--wait", "--timeout", "60s"]);
     let id = asking.line();
     sandbox.run_as("codex", ["send", "human", "seven", "--reply-to", &id]).ok();
-    let (status, lines) = asking.wait_for_rest(test_support::poll::PATIENCE);
+    let (status, lines) = asking.wait_for_rest(test_support::poll::TIMEOUT);
     assert_eq!(status.code(), Some(0), "{}", asking.errors());
     assert_snapshot!(sandbox.redact(&format!("{id}\n{}", lines.join("\n"))), @"
     [msg-1]
@@ -445,7 +445,7 @@ fn notice_is_no_answer() {
         });
         let id = notice["in_reply_to"].as_str().unwrap();
         sandbox.run_as("codex", ["send", "claude", "seven", "--reply-to", id]).ok();
-        let (status, lines) = asking.wait_for_rest(test_support::poll::PATIENCE);
+        let (status, lines) = asking.wait_for_rest(test_support::poll::TIMEOUT);
         assert_eq!(status.code(), Some(0), "{}", asking.errors());
         let said = lines.join("\n");
         assert!(said.contains("seven") && !said.contains("Not seen yet"), "{first}\n{said}");
@@ -537,7 +537,7 @@ fn file_references_stay_inside_the_workspace() {
 fn every_error_has_one_json_shape() {
     let sandbox = workspace();
     let error = |command: &mut Command| {
-        let ran = Ran::of(command.arg("--json"));
+        let ran = RunOutput::of(command.arg("--json"));
         assert!(ran.stderr.is_empty(), "{ran:?}");
         let value: Value = serde_json::from_str(ran.stdout.trim_end()).unwrap();
         let fields: Vec<&String> = value["error"].as_object().unwrap().keys().collect();

@@ -15,7 +15,7 @@ fn dropped_files_are_ingested_until_terminated() {
     sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "dropped");
     let receipt = sandbox.file("outbox/claude/msg_1763000000000_abc.receipt.json");
     poll::until("the receipt", || receipt.exists().then_some(()));
-    assert_eq!(files::whole_json(&receipt).unwrap()["status"], "delivered");
+    assert_eq!(files::read_json_object(&receipt).unwrap()["status"], "delivered");
     assert_eq!(serve.terminate().code(), Some(0));
     assert_eq!(serve.errors(), "");
     assert_eq!(sandbox.json(["inbox", "codex"])[0]["body"], "dropped");
@@ -123,7 +123,7 @@ fn existing_message_is_never_overwritten() {
     let messages = sandbox.json(["inbox", "codex"]);
     assert_eq!(messages.len(), 1);
     assert_eq!(messages[0]["body"], "the first");
-    let file = files::whole_json(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
+    let file = files::read_json_object(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
     assert_eq!(file["payload"], "the first");
 }
 
@@ -132,7 +132,7 @@ fn moved_workspace_ends_serve_with_error() {
     let sandbox = workspace();
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 50}}"#);
     let mut serve = sandbox.serve();
-    sandbox.take_in_two();
+    sandbox.deliver_two_files();
     files::rename(sandbox.file(""), sandbox.path().join("elsewhere"));
     assert_eq!(serve.wait().code(), Some(1));
     assert_snapshot!(sandbox.redact(&without_log(&serve.errors())), @"

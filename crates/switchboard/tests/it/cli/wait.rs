@@ -48,7 +48,7 @@ fn later_mail_ends_the_wait() {
     let mut command = sandbox.command(["wait", "--timeout", "60s", "--json", "--from", "codex"]);
     let mut waiting = test_support::Running::start(&mut command);
     let id = sandbox.send("claude", "codex", "later");
-    let (status, lines) = waiting.wait_for_rest(test_support::poll::PATIENCE);
+    let (status, lines) = waiting.wait_for_rest(test_support::poll::TIMEOUT);
     assert_eq!((status.code(), lines.len()), (Some(0), 1), "{}", waiting.errors());
     assert_snapshot!(sandbox.redact(&lines[0]), @r#"{"id":"[id-1]","native_id":"[msg-1]","from":"claude","to":"codex","kind":"delegate_task","body":"later","in_reply_to":null,"thread":"[id-1]","sent_at":"[time]","door":"workspace","verified":true,"state":"delivered","seq":1}"#);
     assert!(lines[0].contains(&id));

@@ -1,7 +1,7 @@
 //! Which workspace, and who is asking.
 
 use insta::assert_snapshot;
-use test_support::Ran;
+use test_support::RunOutput;
 
 use crate::{bare, workspace};
 
@@ -44,10 +44,10 @@ fn nearest_parent_folder_is_the_workspace() {
     sandbox.send("claude", "codex", "hello");
     let deep = sandbox.path().join("a/b/c");
     std::fs::create_dir_all(&deep).unwrap();
-    let from_below = Ran::of(sandbox.command(["inbox", "codex", "--json"]).current_dir(&deep));
+    let from_below = RunOutput::of(sandbox.command(["inbox", "codex", "--json"]).current_dir(&deep));
     assert_eq!(from_below.ok().lines().count(), 1);
-    Ran::of(sandbox.command(["init"]).current_dir(sandbox.path().join("a"))).ok();
-    let from_below = Ran::of(sandbox.command(["agents", "--json"]).current_dir(&deep));
+    RunOutput::of(sandbox.command(["init"]).current_dir(sandbox.path().join("a"))).ok();
+    let from_below = RunOutput::of(sandbox.command(["agents", "--json"]).current_dir(&deep));
     assert_eq!(from_below.ok(), "", "the nearer one counts, and it has no agents");
 }
 
@@ -57,13 +57,13 @@ fn variable_and_option_override_the_workspace() {
     other.send("claude", "codex", "hello");
     let root = other.path().to_str().unwrap();
     let by_variable =
-        Ran::of(sandbox.command(["inbox", "codex", "--json"]).env("SWITCHBOARD_WORKSPACE_ROOT", root));
+        RunOutput::of(sandbox.command(["inbox", "codex", "--json"]).env("SWITCHBOARD_WORKSPACE_ROOT", root));
     assert_eq!(by_variable.ok().lines().count(), 1);
     let by_option = sandbox.run(["inbox", "codex", "--json", "--workspace", root]);
     assert_eq!(by_option.stdout, by_variable.stdout);
     let mut both = sandbox.command(["inbox", "codex", "--workspace", root]);
-    assert_eq!(Ran::of(both.env("SWITCHBOARD_WORKSPACE_ROOT", sandbox.path())).code, Some(0));
-    let nowhere = Ran::of(sandbox.command(["inbox"]).env("SWITCHBOARD_WORKSPACE_ROOT", sandbox.path()));
+    assert_eq!(RunOutput::of(both.env("SWITCHBOARD_WORKSPACE_ROOT", sandbox.path())).code, Some(0));
+    let nowhere = RunOutput::of(sandbox.command(["inbox"]).env("SWITCHBOARD_WORKSPACE_ROOT", sandbox.path()));
     assert_snapshot!(sandbox.shown(&nowhere), @"
     exit 5
     --- stderr
@@ -113,5 +113,6 @@ fn sender_precedence_is_option_variable_person() {
 fn empty_variable_counts_as_unset() {
     let sandbox = workspace();
     let mut command = sandbox.command(["inbox", "codex"]);
-    test_support::Ran::of(command.env("SWITCHBOARD_WORKSPACE_ROOT", "").current_dir(sandbox.path())).ok();
+    test_support::RunOutput::of(command.env("SWITCHBOARD_WORKSPACE_ROOT", "").current_dir(sandbox.path()))
+        .ok();
 }

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use serde_json::Value;
-use test_support::{Ran, Sandbox, files};
+use test_support::{RunOutput, Sandbox, files};
 
 use crate::{bare, workspace};
 
@@ -104,7 +104,7 @@ fn workflow_advances_through_its_phases() {
     --- stdout
     PHASE 5 COMPLETE: challenge (1 artifacts validated) (Workflow Auto-Stopped)
     ");
-    let state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    let state = files::read_json_object(&sandbox.file("state.json")).unwrap();
     let skipped = &state["session"]["completedPhases"]["challenge"][1]["skipped"];
     assert_eq!((&skipped["from"], &skipped["reason"]), (&1.into(), &"nothing to review".into()));
     assert_eq!(state["session"]["lastOutcome"], "Completed challenge");
@@ -117,7 +117,7 @@ fn artifacts_resolve_from_a_subfolder() {
     sandbox.ok(["workflow", "start", "accuracy"]);
     for (phase, path) in [("1", "lib.rs"), ("2", "plan.md"), ("3", "../plan.md")] {
         let mut complete = sandbox.command(["workflow", "complete", "accuracy", phase, "--artifact", path]);
-        Ran::of(complete.current_dir(sandbox.path().join("src"))).ok();
+        RunOutput::of(complete.current_dir(sandbox.path().join("src"))).ok();
     }
 }
 
@@ -205,7 +205,7 @@ fn concurrent_processes_complete_phase_once() {
     sandbox.ok([vec!["init"], agents.iter().map(String::as_str).collect()].concat());
     files::put_by_rename(sandbox.path().join("plan.md"), "the plan");
     sandbox.ok(["workflow", "start", "accuracy"]);
-    let first: Vec<Ran> = std::thread::scope(|scope| {
+    let first: Vec<RunOutput> = std::thread::scope(|scope| {
         let running: Vec<_> = agents
             .iter()
             .map(|agent| {
@@ -227,7 +227,7 @@ fn concurrent_processes_complete_phase_once() {
     let refused =
         first.iter().filter(|ran| ran.stderr.contains("phase 1 of 'accuracy' is already completed"));
     assert_eq!(refused.count(), 5, "{first:?}");
-    let state: Value = files::whole_json(&sandbox.file("state.json")).unwrap();
+    let state: Value = files::read_json_object(&sandbox.file("state.json")).unwrap();
     assert_eq!(state["session"]["completedPhases"]["accuracy"].as_array().unwrap().len(), 1);
     for agent in &agents {
         let record = &state["chatAgents"][agent];

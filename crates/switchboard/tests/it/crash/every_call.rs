@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use test_support::fault::{Fault, Shim};
-use test_support::{Ran, Running, Sandbox, files, poll, tools};
+use test_support::{RunOutput, Running, Sandbox, files, poll, tools};
 
 use super::{check, settle};
 use crate::workspace;
@@ -39,10 +39,10 @@ pub(super) fn template(shim: &Shim) -> (Sandbox, usize) {
 }
 
 /// A `send` in a copy of the workspace that meets a fault.
-fn send(shim: &Shim, template: &Sandbox, fault: Fault) -> (Sandbox, Ran) {
+fn send(shim: &Shim, template: &Sandbox, fault: Fault) -> (Sandbox, RunOutput) {
     let sandbox = template.copy();
     let mut command: Command = sandbox.command(ARGS);
-    let ran = Ran::of(shim.arm(&mut command, fault));
+    let ran = RunOutput::of(shim.arm(&mut command, fault));
     (sandbox, ran)
 }
 
@@ -56,7 +56,7 @@ fn killed(fault: impl Fn(usize) -> Fault, test: &str) {
         let (sandbox, ran) = send(&shim, &template, fault(at));
         let reported: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
         for name in files::message_files(&sandbox.file("inbox/codex")) {
-            assert!(files::whole_json(&sandbox.file("inbox/codex").join(name)).is_some());
+            assert!(files::read_json_object(&sandbox.file("inbox/codex").join(name)).is_some());
         }
         if ran.code.is_some() {
             assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -236,13 +236,13 @@ fn failing_under_serve(shim: &Shim, fault: Fault) {
     let mut serve = Running::start(shim.arm_while(&mut sandbox.command(["serve"]), fault, &flag));
     assert!(serve.line().starts_with("Serving "));
     let receipt = |id: &str| sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
-    sandbox.take_in_two();
+    sandbox.deliver_two_files();
     files::put(&flag, "");
     sandbox.drop_file("msg_1763000000003_during", "claude", "codex", "during");
     poll::until("the failure to be noticed", || serve.errors().contains("I/O").then_some(()));
     assert!(!receipt("msg_1763000000003_during").exists());
     std::fs::remove_file(&flag).unwrap();
-    let arrived = poll::within(poll::PATIENCE, || receipt("msg_1763000000003_during").exists().then_some(()));
+    let arrived = poll::within(poll::TIMEOUT, || receipt("msg_1763000000003_during").exists().then_some(()));
     assert!(arrived.is_some(), "not taken in after the disk was well again: {}", serve.errors());
     sandbox.drop_file("msg_1763000000004_after", "claude", "codex", "after");
     poll::until("the last receipt", || receipt("msg_1763000000004_after").exists().then_some(()));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use test_support::fault::Fault;
-use test_support::{Ran, Running, Sandbox, files, poll};
+use test_support::{RunOutput, Running, Sandbox, files, poll};
 
 use super::check;
 use super::every_call::{ARGS, SPREAD, SURVIVORS, shim, template};
@@ -160,7 +160,7 @@ fn crash_power_loss_during_send() {
         let disk = Disk::of(&sandbox);
         let mut command = sandbox.command(ARGS);
         shim.arm(&mut command, Fault::Kill { at });
-        let ran = Ran::of(shim.keep_synced(&mut command, disk.synced.path()));
+        let ran = RunOutput::of(shim.record_syncs(&mut command, disk.synced.path()));
         let reported: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
         disk.lose_power(UNSYNCED[losses % UNSYNCED.len()], &mut random);
         start_again(&sandbox, &reported);
@@ -188,7 +188,7 @@ fn crash_power_loss_during_many_sends() {
         let sandbox = workspace();
         let disk = Disk::of(&sandbox);
         let mut command = Role::Send.command(sandbox.path(), "claude", 100_000);
-        let mut sender = Running::start(shim.keep_synced(&mut command, disk.synced.path()));
+        let mut sender = Running::start(shim.record_syncs(&mut command, disk.synced.path()));
         let wanted = random.usize(1..40);
         let mut lines = Vec::new();
         while lines.iter().filter_map(|line: &String| said(line)).count() <= wanted {
@@ -196,7 +196,7 @@ fn crash_power_loss_during_many_sends() {
         }
         sender.lines_until(Instant::now() + Duration::from_micros(random.u64(0..6_000)), &mut lines);
         sender.kill();
-        sender.lines_until(Instant::now() + poll::PATIENCE, &mut lines);
+        sender.lines_until(Instant::now() + poll::TIMEOUT, &mut lines);
         let ids = lines.iter().filter_map(|line| said(line)).filter(|said| said.starts_with("msg_"));
         let reported: Vec<String> = ids.map(str::to_owned).collect();
         all += reported.len();
@@ -218,7 +218,7 @@ fn crash_power_loss_after_first_send() {
         let mut reported = String::new();
         for args in [&["init", "codex", "claude"][..], &ARGS] {
             let mut command = sandbox.command(args);
-            reported = Ran::of(shim.keep_synced(&mut command, disk.synced.path())).ok();
+            reported = RunOutput::of(shim.record_syncs(&mut command, disk.synced.path())).ok();
         }
         disk.lose_power(unsynced, &mut random);
         start_again(&sandbox, &[reported]);
@@ -239,7 +239,7 @@ fn crash_power_loss_after_channel_post() {
         let disk = Disk::of(&sandbox);
         let mut post =
             sandbox.command(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "hi"]);
-        let id = Ran::of(shim.keep_synced(&mut post, disk.synced.path())).ok();
+        let id = RunOutput::of(shim.record_syncs(&mut post, disk.synced.path())).ok();
         disk.lose_power(unsynced, &mut random);
         let mut serve = sandbox.serve();
         poll::until("the post", || {

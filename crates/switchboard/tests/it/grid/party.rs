@@ -55,7 +55,7 @@ impl<'a> Party<'a> {
     /// One behind each door.
     pub(super) fn all(places: &'a Places) -> [Self; 7] {
         let (lab, office) = (&places.lab, &places.office);
-        let mcp = Running::start_listening(&mut lab.sandbox.session(["mcp"]));
+        let mcp = Running::start_with_stdin(&mut lab.sandbox.session(["mcp"]));
         [
             Self::Mailbox { hub: lab, agent: "codex" },
             Self::Files { hub: lab, agent: "filer", dropped: Cell::new(0) },
@@ -176,7 +176,7 @@ impl<'a> Party<'a> {
             Self::Files { hub, agent, .. } => poll::until(text, || {
                 let mailbox =
                     std::fs::read_dir(hub.sandbox.file(&format!("inbox/{agent}"))).into_iter().flatten();
-                let files = mailbox.filter_map(|entry| files::whole_json(&entry.unwrap().path()));
+                let files = mailbox.filter_map(|entry| files::read_json_object(&entry.unwrap().path()));
                 files.into_iter().find(|file| file["payload"] == text).as_ref().map(of)
             }),
             Self::Session { client } => poll::until(text, || {

@@ -1,7 +1,7 @@
 //! Where the parties of the grid are: two linked hubs of one owner, and the hub of another.
 
 use serde_json::{Value, json};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::nats::{NatsServer, Release};
 use test_support::{Running, Sandbox, ports};
 
@@ -41,7 +41,7 @@ impl Places {
     pub(super) fn start(test: &str) -> Option<Self> {
         let nats = server(test, Release::Newest, "")?;
         let ca = PrivateCa::new();
-        ca.issue_files(&["127.0.0.1"], Life::Long);
+        ca.issue_files(&["127.0.0.1"], Validity::Valid);
         let (port, bobs) = (ports::free_port(), ports::free_port());
         let bob = Sandbox::with_agents(BINARY, &[]);
         bob.configure_user(&json!({ "swarm": swarm(&ca, bobs) }).to_string());

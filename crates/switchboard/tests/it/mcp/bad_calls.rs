@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use test_support::Served;
+use test_support::TestServer;
 use test_support::mcp::Client;
 
 use super::each;
@@ -142,7 +142,7 @@ fn bad_calls_get_actionable_errors() {
 #[test]
 fn bad_calls_never_end_a_session() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
         let mut client = client.registered(name);
         answers(&mut client);
@@ -153,12 +153,12 @@ fn bad_calls_never_end_a_session() {
             json!({ "arguments": {} }),
             json!({ "name": 7 }),
         ] {
-            let error = client.ask("tools/call", params.clone()).unwrap_err();
+            let error = client.request("tools/call", params.clone()).unwrap_err();
             assert_eq!(error["code"], -32602, "{name}: {params}: {error}");
         }
-        let error = client.ask("tools/cal", json!({})).unwrap_err();
+        let error = client.request("tools/cal", json!({})).unwrap_err();
         assert_eq!(error["code"], -32601, "{name}: {error}");
-        let error = client.ask("resources/read", json!({ "uri": "switchboard://nothing" })).unwrap_err();
+        let error = client.request("resources/read", json!({ "uri": "switchboard://nothing" })).unwrap_err();
         assert!(error["message"].as_str().unwrap().contains("resources/list"), "{name}: {error}");
         assert_eq!(client.ok("check_inbox", json!({}))["messages"], json!([]), "{name}");
     }
@@ -212,10 +212,10 @@ fn required(schema: &Value) -> Value {
 #[test]
 fn wrong_types_are_named_in_json_terms() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
         let mut client = client.registered(name);
-        let tools = client.ask("tools/list", json!({})).unwrap()["tools"].clone();
+        let tools = client.request("tools/list", json!({})).unwrap()["tools"].clone();
         let mut count = 0;
         for tool in tools.as_array().unwrap() {
             let (title, schema) = (tool["name"].as_str().unwrap(), &tool["inputSchema"]);

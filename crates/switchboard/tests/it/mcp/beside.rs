@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use test_support::http::Request;
 use test_support::mcp::Client;
-use test_support::{Sandbox, Served, files};
+use test_support::{Sandbox, TestServer, files};
 
 use super::stdio;
 use crate::BINARY;
@@ -35,7 +35,7 @@ fn here() -> Value {
 }
 
 /// A call of the suite as 2026-07-28 has it; what came of it.
-fn stateless(served: &Served, agent: &str, more: Value) -> Value {
+fn stateless(served: &TestServer, agent: &str, more: Value) -> Value {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
@@ -44,7 +44,7 @@ fn stateless(served: &Served, agent: &str, more: Value) -> Value {
     params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
     let response = served
-        .knows(Request::post("/mcp", &body), Some(agent))
+        .authorize(Request::post("/mcp", &body), Some(agent))
         .header("MCP-Protocol-Version", "2026-07-28")
         .header("Mcp-Method", "tools/call")
         .header("Mcp-Name", "child_suite")
@@ -61,7 +61,7 @@ fn stateless(served: &Served, agent: &str, more: Value) -> Value {
 #[test]
 fn paused_call_resumes_only_for_its_agent() {
     let sandbox = with_child();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let paused = stateless(&served, "alice", json!({}));
     let state = &paused["result"]["requestState"];
     assert!(state.is_string(), "{paused}");
@@ -77,12 +77,12 @@ fn paused_call_resumes_only_for_its_agent() {
 #[test]
 fn suite_results_carry_unread_mail() {
     let sandbox = with_child();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, client) in [("stdio", stdio(&sandbox, None)), ("http", Client::streamable(&served, None))] {
         let mut client = client.registered(name);
         let call = |client: &mut Client| {
             let params = json!({ "name": "child_suite", "arguments": here() });
-            client.ask("tools/call", params).unwrap()["content"].clone()
+            client.request("tools/call", params).unwrap()["content"].clone()
         };
         assert_eq!(call(&mut client), json!([{ "type": "text", "text": "yes" }]), "{name}");
         sandbox.send("claude", name, "look here");
@@ -99,14 +99,14 @@ fn flat_tools_are_forwarded_unchanged() {
     let mut client = stdio(&sandbox, None).registered("bob");
     sandbox.send("claude", "bob", "look here");
     let tool = client.tool_names().into_iter().find(|name| name.ends_with("here")).unwrap();
-    let result = client.ask("tools/call", json!({ "name": tool, "arguments": {} })).unwrap();
+    let result = client.request("tools/call", json!({ "name": tool, "arguments": {} })).unwrap();
     assert_eq!(result["content"], json!([{ "type": "text", "text": "yes" }]));
 }
 
 #[test]
 fn workflows_see_the_tools_of_suites() {
     let sandbox = with_child();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let phase = |more: Value| {
         let mut phase = json!({ "id": "only", "instruction": "Do it." });
         phase.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

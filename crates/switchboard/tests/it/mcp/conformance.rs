@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use test_support::process::command;
-use test_support::{Ran, Running, Sandbox, Served, tools};
+use test_support::{RunOutput, Running, Sandbox, TestServer, tools};
 
 use super::token_proxy::TokenProxy;
 use crate::{BINARY, workspace};
@@ -57,7 +57,7 @@ impl Suite {
         let url = format!("http://127.0.0.1:{port}/mcp");
         let mut suite = command(&self.node);
         suite.arg(&self.program).args(["server", "--url", &url]).args(args);
-        let ran = Ran::of(&mut suite);
+        let ran = RunOutput::of(&mut suite);
         let (_, summary) = ran.stdout.split_once("=== SUMMARY ===").unwrap_or_else(|| panic!("{ran:?}"));
         let (summary, _) = summary.split_once("Total:").unwrap();
         summary.lines().filter(|line| !line.is_empty()).map(|line| counted(line).unwrap()).collect()
@@ -127,14 +127,14 @@ fn conformance_of_the_product() {
 }
 
 /// `switchboard serve`, and the port by which a client without the token reaches it.
-fn serve(sandbox: &Sandbox) -> (Served, u16) {
+fn serve(sandbox: &Sandbox) -> (TestServer, u16) {
     let proxy = TokenProxy::bind();
     // The server checks Host and Origin against its own port, and the suite knows that of the proxy.
     let names = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", proxy.port()));
     let origins = names.clone().map(|name| format!("http://{name}"));
     let config = json!({ "http": { "allowedHosts": names, "allowedOrigins": origins } });
     sandbox.configure_user(&config.to_string());
-    let served = Served::start(sandbox);
+    let served = TestServer::start(sandbox);
     let port = proxy.port();
     proxy.start(served.port, &served.token);
     (served, port)

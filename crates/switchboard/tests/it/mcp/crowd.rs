@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
-use test_support::{Sandbox, Served};
+use test_support::{Sandbox, TestServer};
 
 use super::{payloads, stdio, task};
 use crate::BINARY;
@@ -15,7 +15,7 @@ const CLIENTS: usize = 64;
 const ROUNDS: usize = 50;
 
 /// A session of every other transport; half of them say who they are in a header, half by registering.
-fn open(served: &Served, number: usize) -> (String, Client) {
+fn open(served: &TestServer, number: usize) -> (String, Client) {
     let name = format!("client{number:02}");
     let header = (number % 4 < 2).then_some(name.as_str());
     let client = if number.is_multiple_of(2) {
@@ -49,7 +49,7 @@ fn talk_to_oneself(name: &str, client: &mut Client) {
 #[test]
 fn mcp_crowd_of_sixty_four_clients() {
     let sandbox = Sandbox::with_agents(BINARY, &[]);
-    let mut served = Served::start(&sandbox);
+    let mut served = TestServer::start(&sandbox);
     let began = Instant::now();
     thread::scope(|scope| {
         let running: Vec<_> = (0..CLIENTS)
@@ -72,21 +72,21 @@ fn mcp_crowd_of_sixty_four_clients() {
 #[test]
 fn two_clients_use_two_transports() {
     let sandbox = Sandbox::with_agents(BINARY, &[]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut reader = Client::sse(&served, None).registered("reader");
     let mut sender = stdio(&sandbox, None).registered("sender");
     for round in 0..10 {
-        let waiting = reader.begin_call("wait_for_message", json!({ "timeout": 60 }));
+        let waiting = reader.start_call("wait_for_message", json!({ "timeout": 60 }));
         let sent = sender.ok("send_message", task("reader", &format!("round {round}")));
-        let waited = reader.said(waiting).ok();
+        let waited = reader.tool_result(waiting).ok();
         assert_eq!(waited["messages"][0]["id"], sent["id"]);
         let answer = json!({
             "recipient": "sender", "action": "submit_result", "payload": format!("answer {round}"),
             "replyTo": sent["id"],
         });
-        let waiting = sender.begin_call("wait_for_message", json!({ "timeout": 60 }));
+        let waiting = sender.start_call("wait_for_message", json!({ "timeout": 60 }));
         reader.ok("send_message", answer);
-        let answered = sender.said(waiting).ok();
+        let answered = sender.tool_result(waiting).ok();
         assert_eq!(answered["messages"][0]["replyTo"], sent["id"]);
         sender.ok("ack_message", json!({ "ids": [answered["messages"][0]["id"]] }));
         reader.ok("ack_message", json!({ "ids": [sent["id"]] }));

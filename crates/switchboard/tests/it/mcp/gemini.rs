@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use test_support::model::Model;
-use test_support::{Ran, Served, files, gemini, process, tools};
+use test_support::{RunOutput, TestServer, files, gemini, process, tools};
 
 use crate::workspace;
 
@@ -13,7 +13,7 @@ fn gemini_lists_and_calls_tools_over_http() {
         Err(reason) => return tools::skip("gemini_lists_and_calls_tools_over_http", &reason),
     };
     let (sandbox, model) = (workspace(), Model::start());
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     sandbox.send("codex", "claude", "a letter for gemini");
     let headers =
         json!({ "Authorization": format!("Bearer {}", served.token), "switchboard-agent": "claude" });
@@ -25,7 +25,7 @@ fn gemini_lists_and_calls_tools_over_http() {
     let mut command = process::command(node);
     command.current_dir(sandbox.path()).envs(gemini::environment(&model, sandbox.home()));
     command.arg(script).args(["--skip-trust", "-p", "CALL check_inbox {}\nSAY read"]);
-    let ran = Ran::of(&mut command);
+    let ran = RunOutput::of(&mut command);
     assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "read"), "{}", ran.stderr);
     let bodies = model.bodies();
     assert!(bodies[0]["tools"].to_string().contains("send_message"), "{}", bodies[0]["tools"]);

@@ -3,7 +3,7 @@
 use std::net::Shutdown;
 
 use serde_json::{Value, json};
-use test_support::Served;
+use test_support::TestServer;
 use test_support::http::Request;
 use test_support::mcp::{Client, REVISION};
 
@@ -17,13 +17,13 @@ fn wait(seconds: u32, meta: Value) -> Value {
 }
 
 /// A call of `wait_for_message` as 2026-07-28 has it.
-fn stateless_wait(served: &Served, agent: &str) -> Request {
+fn stateless_wait(served: &TestServer, agent: &str) -> Request {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     served
-        .knows(Request::post("/mcp", &wait(600, meta)), Some(agent))
+        .authorize(Request::post("/mcp", &wait(600, meta)), Some(agent))
         .header("MCP-Protocol-Version", "2026-07-28")
         .header("Mcp-Method", "tools/call")
         .header("Mcp-Name", "wait_for_message")
@@ -32,10 +32,10 @@ fn stateless_wait(served: &Served, agent: &str) -> Request {
 #[test]
 fn wait_of_closed_client_consumes_no_mail() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut alice = Client::streamable(&served, None).registered("alice");
     let in_session = |request: Request| {
-        let request = served.knows(request, None).header("MCP-Protocol-Version", REVISION);
+        let request = served.authorize(request, None).header("MCP-Protocol-Version", REVISION);
         request.header("Mcp-Session-Id", alice.session())
     };
     let response = in_session(Request::post("/mcp", &wait(600, json!({})))).send(served.port).unwrap();
@@ -59,7 +59,7 @@ fn wait_of_closed_client_consumes_no_mail() {
 #[test]
 fn sessionless_wait_sends_headers_at_once() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     // The head of the answer is there before there is anything to answer.
     let response = stateless_wait(&served, "codex").send(served.port).unwrap();
     assert_eq!((response.status, response.is_stream()), (200, true));
@@ -72,7 +72,7 @@ fn sessionless_wait_sends_headers_at_once() {
 #[test]
 fn health_answers_while_tools_are_busy() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let waits: Vec<_> = (0..8).map(|_| stateless_wait(&served, "codex").send(served.port).unwrap()).collect();
     let response = Request::new("GET", "/health").send(served.port).unwrap();
     assert_eq!(response.status, 200);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use test_support::http::Request;
 use test_support::mcp::{Client, REVISION};
-use test_support::{Running, Sandbox, Served, poll};
+use test_support::{Running, Sandbox, TestServer, poll};
 
 use super::{each, payloads, stdio, task};
 use crate::BINARY;
@@ -11,9 +11,9 @@ use crate::BINARY;
 const BOB: &str = "switchboard://inbox/bob";
 
 /// A workspace in which `carol` has written to `bob`, whose session is open; with the id of the message.
-fn with_mail_for_bob() -> (Sandbox, Served, Client, String) {
+fn with_mail_for_bob() -> (Sandbox, TestServer, Client, String) {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let bob = Client::sse(&served, None).registered("bob");
     let id = sandbox.send("carol", "bob", "for the eyes of bob: xylophone");
     (sandbox, served, bob, id)
@@ -46,10 +46,10 @@ fn agent_cannot_read_foreign_mail() {
         let found = alice.ok("search_messages", json!({ "query": "xylophone" }));
         assert_eq!(found["messages"], json!([]), "{name}");
         for method in ["resources/read", "resources/subscribe"] {
-            let error = alice.ask(method, json!({ "uri": BOB })).unwrap_err();
+            let error = alice.request(method, json!({ "uri": BOB })).unwrap_err();
             assert!(error["message"].as_str().unwrap().contains("its own inbox only"), "{name}: {error}");
         }
-        let listed = alice.ask("resources/list", json!({})).unwrap().to_string();
+        let listed = alice.request("resources/list", json!({})).unwrap().to_string();
         assert!(!listed.contains(BOB), "{name}: {listed}");
         assert_eq!(alice.ok("check_inbox", json!({}))["messages"], json!([]), "{name}");
     }
@@ -90,7 +90,7 @@ fn name_in_use_is_refused() {
             (!free.call("register_chat_agent", json!({ "name": "dave" })).failed).then_some(())
         });
     }
-    let alone = || Client::stdio(Running::start_listening(&mut sandbox.command(["mcp", "--alone"])));
+    let alone = || Client::stdio(Running::start_with_stdin(&mut sandbox.command(["mcp", "--alone"])));
     let said = register(&mut alone());
     let holder = format!("process {} on ", served.running.id());
     assert!(said.contains("'bob' is in use by ") && said.contains(&holder), "{said}");
@@ -108,7 +108,7 @@ fn name_in_use_is_refused() {
 #[test]
 fn identity_is_the_configured_one() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let id = sandbox.run_as("carol", ["send", "carol", "a note to myself"]).ok();
     let configured = [
         ("stdio", stdio(&sandbox, Some("eve"))),
@@ -137,7 +137,7 @@ fn identity_is_the_configured_one() {
 #[test]
 fn unnamed_session_sends_and_reads_nothing() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, mut client) in each(&sandbox, &served) {
         for (tool, arguments) in [
             ("send_message", task("carol", "anonymous")),
@@ -158,12 +158,12 @@ fn unnamed_session_sends_and_reads_nothing() {
 #[test]
 fn foreign_session_cannot_be_used() {
     let sandbox = Sandbox::with_agents(BINARY, &[]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let streamable = Client::streamable(&served, Some("bob"));
     let sse = Client::sse(&served, Some("bob"));
     let post = |path: &str, session: Option<&str>, agent: Option<&str>| {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
-        let request = served.knows(Request::post(path, &body), agent);
+        let request = served.authorize(Request::post(path, &body), agent);
         let request = match session {
             Some(session) => {
                 request.header("Mcp-Session-Id", session).header("MCP-Protocol-Version", REVISION)
@@ -201,7 +201,7 @@ fn foreign_session_cannot_be_used() {
 #[test]
 fn configured_name_cannot_be_registered_by_others() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut by_env = stdio(&sandbox, Some("eve"));
     by_env.ok("check_inbox", json!({}));
     let mut by_header = Client::streamable(&served, Some("frank"));
@@ -225,7 +225,7 @@ fn configured_name_cannot_be_registered_by_others() {
 #[test]
 fn message_id_resolves_in_own_mailbox() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol", "q", "q2"]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for mailbox in ["q", "q2"] {
         sandbox.drop_file("msg_5_zz", "carol", mailbox, &format!("for {mailbox}"));
         sandbox.ok(["inbox", mailbox]);
@@ -253,7 +253,7 @@ fn message_id_resolves_in_own_mailbox() {
 #[test]
 fn failed_registration_sets_no_identity() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, mut client) in each(&sandbox, &served) {
         let long = "x".repeat(600);
         client.refused("register_chat_agent", json!({ "name": "carl", "interface": long }));

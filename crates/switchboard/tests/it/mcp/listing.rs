@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
-use test_support::{Sandbox, Served, files};
+use test_support::{Sandbox, TestServer, files};
 
 use super::{each, stdio};
 use crate::workspace;
@@ -18,7 +18,7 @@ fn choose(sandbox: &Sandbox, profile: &str) {
 }
 
 fn list(client: &mut Client) -> Value {
-    client.ask("tools/list", json!({})).unwrap()["tools"].clone()
+    client.request("tools/list", json!({})).unwrap()["tools"].clone()
 }
 
 /// What a model is given of the tools, in tokens of o200k: their names, descriptions and schemas.
@@ -37,7 +37,7 @@ fn tool_list_is_stable_across_restarts() {
     let sandbox = workspace();
     let mut first = Value::Null;
     for round in 0..2 {
-        let served = Served::start(&sandbox);
+        let served = TestServer::start(&sandbox);
         for (name, mut client) in each(&sandbox, &served) {
             let before = list(&mut client);
             if first.is_null() {
@@ -78,7 +78,7 @@ fn tool_list_meets_profile_token_budget() {
 fn tool_list_omits_tools_outside_profile() {
     let sandbox = workspace();
     choose(&sandbox, "minimal");
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
         let mut client = client.registered(name);
         assert_eq!(

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use door_workspace::to_native;
 use serde_json::{Value, json};
-use test_support::mcp::Said;
-use test_support::{Sandbox, Served};
+use test_support::mcp::ToolResult;
+use test_support::{Sandbox, TestServer};
 
 use super::stdio;
 use crate::BINARY;
@@ -34,7 +34,7 @@ async fn fill(sandbox: &Sandbox, bodies: Vec<String>) -> Vec<String> {
     ids.into_iter().map(to_native).collect()
 }
 
-fn check_size(said: &Said) {
+fn check_size(said: &ToolResult) {
     assert!(said.text.len() < MOST_BYTES, "{} bytes of text", said.text.len());
     // What a client may show instead is the same once more.
     let data = said.data.to_string().len();
@@ -69,7 +69,7 @@ fn mcp_paging_reaches_each_message_once() {
     }
     assert_eq!(seen, sent);
     // The resource has no cursor; it says that there is more.
-    let read = client.ask("resources/read", json!({ "uri": "switchboard://inbox/codex" })).unwrap();
+    let read = client.request("resources/read", json!({ "uri": "switchboard://inbox/codex" })).unwrap();
     let text = read["contents"][0]["text"].as_str().unwrap();
     assert!(text.len() < MOST_BYTES, "{} bytes", text.len());
     assert_eq!(serde_json::from_str::<Value>(text).unwrap()["more"], true);
@@ -81,7 +81,7 @@ fn mcp_paging_reaches_each_message_once() {
 #[test]
 fn megabyte_payload_is_shown_in_parts() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     // One byte a character, and four: what counts for a model is neither, but both are bounded.
     let bodies = ["0123456789".repeat(100_000), "🦀🐍".repeat(125_000)];
     let mut claude = test_support::mcp::Client::streamable(&served, Some("claude"));

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 use test_support::process::command;
-use test_support::{Ran, Sandbox, Served, tools};
+use test_support::{RunOutput, Sandbox, TestServer, tools};
 
 use crate::{BINARY, bare, workspace};
 
@@ -44,14 +44,14 @@ fn expected() -> Value {
 fn check(mut script: Command, transport: &str, revision: Option<&str>) {
     let sandbox = bare();
     sandbox.ok(["init"]);
-    let mut served = Served::start(&sandbox);
+    let mut served = TestServer::start(&sandbox);
     script.arg(transport);
     match transport {
         "stdio" => script.arg(BINARY).arg(sandbox.path()),
         "http" => script.args([&served.url("/mcp"), &served.token]),
         _ => script.args([&served.url("/sse"), &served.token]),
     };
-    let ran = Ran::of(&mut script);
+    let ran = RunOutput::of(&mut script);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{transport}: {}", ran.stdout);
     let mut saw: Value = serde_json::from_str(&ran.stdout).unwrap();
     // One of the languages writes 15.0.
@@ -117,7 +117,7 @@ impl Inspector {
         let mut inspector = command(&self.node);
         inspector.current_dir(sandbox.path()).env("HOME", sandbox.home()).arg(&self.launcher);
         inspector.arg("--cli").args(target).args(["--format", "json", "--method"]).args(method);
-        let ran = Ran::of(&mut inspector);
+        let ran = RunOutput::of(&mut inspector);
         let said: Value = serde_json::from_str(&ran.ok()).unwrap();
         said["result"].clone()
     }
@@ -132,7 +132,7 @@ fn inspector_lists_and_calls_over_every_transport() {
         }
     };
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let (mcp, sse) = (served.url("/mcp"), served.url("/sse"));
     let bearer = format!("Authorization: Bearer {}", served.token);
     let headers = ["--header", bearer.as_str(), "--header", "Switchboard-Agent: claude"];

@@ -6,7 +6,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 use test_support::http::Request;
 use test_support::mcp::{Client, REVISION};
-use test_support::{Sandbox, Served};
+use test_support::{Sandbox, TestServer};
 
 use super::{stdio, task};
 use crate::workspace;
@@ -45,10 +45,10 @@ fn retry_all(sandbox: &Sandbox, client: &mut Client, count: usize) {
 /// Breaks off after so many tenths of a request's body.
 const BREAKS: [usize; 5] = [0, 3, 9, 10, 10];
 
-fn break_off(served: &Served, request: &Request, body: &Value, tenths: usize) {
+fn break_off(served: &TestServer, request: &Request, body: &Value, tenths: usize) {
     let body = body.to_string();
     let end = body.len() * tenths / 10;
-    let mut connection = request.begin(served.port).unwrap();
+    let mut connection = request.send_head(served.port).unwrap();
     connection.write_all(&body.as_bytes()[..end]).unwrap();
 }
 
@@ -56,7 +56,7 @@ fn break_off(served: &Served, request: &Request, body: &Value, tenths: usize) {
 fn retry_after_broken_connection_is_deduplicated() {
     for transport in ["streamable", "sse"] {
         let sandbox = workspace();
-        let served = Served::start(&sandbox);
+        let served = TestServer::start(&sandbox);
         let mut client = match transport {
             "sse" => Client::sse(&served, Some("claude")),
             _ => Client::streamable(&served, Some("claude")),
@@ -69,7 +69,7 @@ fn retry_after_broken_connection_is_deduplicated() {
                 _ => "/mcp".to_owned(),
             };
             let request = served
-                .knows(Request::post(&path, &body), Some("claude"))
+                .authorize(Request::post(&path, &body), Some("claude"))
                 .header("Mcp-Session-Id", client.session())
                 .header("MCP-Protocol-Version", REVISION);
             break_off(&served, &request, &body, BREAKS[number % BREAKS.len()]);
@@ -114,12 +114,12 @@ fn empty_text_counts_as_absent() {
 #[test]
 fn json_rpc_id_is_no_idempotency_key() {
     let sandbox = workspace();
-    let _served = Served::start(&sandbox);
+    let _served = TestServer::start(&sandbox);
     // Answered by `serve`, to which calls are recognisable, should it end in the middle.
     let mut claude = stdio(&sandbox, Some("claude"));
     for _ in 0..2 {
         let params = json!({ "name": "send_message", "arguments": task("codex", "the same text") });
         claude.send(&json!({ "jsonrpc": "2.0", "id": 7777, "method": "tools/call", "params": params }));
-        assert_eq!(claude.said(7777).ok()["duplicate"], false);
+        assert_eq!(claude.tool_result(7777).ok()["duplicate"], false);
     }
 }

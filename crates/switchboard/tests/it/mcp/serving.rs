@@ -6,16 +6,16 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use test_support::http::Request;
 use test_support::process::command;
-use test_support::{Ran, Running, Sandbox, Served, files, poll, tools};
+use test_support::{RunOutput, Running, Sandbox, TestServer, files, poll, tools};
 
 use super::{stdio, task};
 use crate::{BINARY, workspace};
 
 fn server_info(sandbox: &Sandbox) -> Option<Value> {
-    files::whole_json(&sandbox.file("server_info.json"))
+    files::read_json_object(&sandbox.file("server_info.json"))
 }
 
-fn health(served: &Served) -> Value {
+fn health(served: &TestServer) -> Value {
     let response = Request::new("GET", "/health").send(served.port).unwrap();
     assert_eq!(response.status, 200);
     serde_json::from_str(&response.text().unwrap()).unwrap()
@@ -24,7 +24,7 @@ fn health(served: &Served) -> Value {
 #[test]
 fn server_info_is_announced_and_withdrawn() {
     let sandbox = workspace();
-    let mut served = Served::start(&sandbox);
+    let mut served = TestServer::start(&sandbox);
     let info = server_info(&sandbox).unwrap();
     let started = info["startedAt"].as_str().unwrap();
     assert_eq!(
@@ -54,11 +54,11 @@ fn server_info_is_announced_and_withdrawn() {
 #[test]
 fn stale_server_info_is_replaced() {
     let sandbox = workspace();
-    let mut killed = Served::start(&sandbox);
+    let mut killed = TestServer::start(&sandbox);
     killed.running.kill();
     let left = server_info(&sandbox).expect("nobody was there to remove it");
     assert_eq!(left["pid"], killed.running.id());
-    let mut next = Served::start(&sandbox);
+    let mut next = TestServer::start(&sandbox);
     let info = server_info(&sandbox).unwrap();
     assert_eq!((&info["pid"], &info["port"]), (&json!(next.running.id()), &json!(next.port)));
     assert_ne!(next.token, killed.token);
@@ -69,7 +69,7 @@ fn stale_server_info_is_replaced() {
 #[test]
 fn doctor_reports_killed_server() {
     let sandbox = workspace();
-    let mut killed = Served::start(&sandbox);
+    let mut killed = TestServer::start(&sandbox);
     let told = || sandbox.ok(["doctor"]);
     assert!(!told().contains("server_info.json"), "it serves");
     killed.running.kill();
@@ -84,7 +84,7 @@ fn doctor_reports_killed_server() {
 #[test]
 fn second_server_names_the_first() {
     let sandbox = workspace();
-    let mut served = Served::start(&sandbox);
+    let mut served = TestServer::start(&sandbox);
     let (info, token) = (server_info(&sandbox), std::fs::read(sandbox.file("auth_token")).unwrap());
     for args in [&["serve"][..], &["serve", "--port", "0"], &["serve", "--port", "0", "--keep-token"]] {
         let ran = sandbox.run(args);
@@ -102,13 +102,13 @@ fn second_server_names_the_first() {
 fn token_is_regenerated_unless_configured() {
     let sandbox = workspace();
     let mode = || sandbox.file("auth_token").metadata().unwrap().permissions().mode() & 0o777;
-    let list = |served: &Served, token: &str| {
+    let list = |served: &TestServer, token: &str| {
         let request = Request::new("GET", "/sse").header("Authorization", &format!("Bearer {token}"));
         request.send(served.port).unwrap().status
     };
     let mut tokens: Vec<String> = Vec::new();
     for args in [&[][..], &[], &["--keep-token"], &[]] {
-        let mut served = Served::with(&sandbox, args);
+        let mut served = TestServer::with(&sandbox, args);
         assert_eq!(mode(), 0o600);
         assert_eq!(list(&served, &served.token), 200);
         if let Some(before) = tokens.last() {
@@ -123,7 +123,7 @@ fn token_is_regenerated_unless_configured() {
     assert!(tokens.iter().all(|token| token.len() >= 43));
     // A file that others can read is not trusted as it is: it is written anew.
     files::chmod(sandbox.file("auth_token"), 0o644);
-    let _served = Served::with(&sandbox, &["--keep-token"]);
+    let _served = TestServer::with(&sandbox, &["--keep-token"]);
     assert_eq!(mode(), 0o600);
 }
 
@@ -131,7 +131,7 @@ fn token_is_regenerated_unless_configured() {
 fn token_is_never_logged() {
     let sandbox = workspace();
     let mut command = sandbox.command(["serve", "--port", "0", "--json"]);
-    let mut served = Served::of(&sandbox, Running::start(command.env("SWITCHBOARD_LOG", "trace")));
+    let mut served = TestServer::of(&sandbox, Running::start(command.env("SWITCHBOARD_LOG", "trace")));
     let mut client = test_support::mcp::Client::streamable(&served, None).registered("claude");
     client.ok("send_message", task("codex", "a task"));
     let in_query = Request::new("GET", &format!("/sse?token={}", served.token)).send(served.port).unwrap();
@@ -155,9 +155,9 @@ fn token_is_never_logged() {
 #[test]
 fn missing_token_is_refused_except_for_health() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
-    let other = Served::start(&workspace());
+    let other = TestServer::start(&workspace());
     for request in [
         Request::post("/mcp", &body),
         Request::new("GET", "/mcp"),
@@ -203,7 +203,7 @@ fn first_free_port_is_used_then_any() {
     }
     let mut six = command("unshare");
     six.args(["-rn", "sh", "-c", SIX, BINARY]).current_dir(sandbox.path()).env("HOME", sandbox.home());
-    let ran = Ran::of(&mut six);
+    let ran = RunOutput::of(&mut six);
     let ports: Vec<u64> = (1..=6)
         .map(|number| {
             let file = |name: &str| {
@@ -231,6 +231,6 @@ fn occupied_port_is_named() {
     drop(taken);
     poll::until("the port to be free", || {
         let mut serve = sandbox.start(["serve", "--port", &port]);
-        serve.line_within(poll::PATIENCE).map(|_| serve.terminate())
+        serve.line_within(poll::TIMEOUT).map(|_| serve.terminate())
     });
 }

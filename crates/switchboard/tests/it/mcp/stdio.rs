@@ -6,7 +6,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use test_support::mcp::Client;
-use test_support::poll::PATIENCE;
+use test_support::poll::TIMEOUT;
 use test_support::process::command;
 use test_support::{Running, Sandbox};
 
@@ -15,15 +15,15 @@ use crate::{BINARY, workspace};
 
 /// Waits until stdout has ended, which is when the last process that had it is gone.
 fn ends_in_time(process: &Running) {
-    assert!(process.lines_until(Instant::now() + PATIENCE, &mut Vec::new()), "it is still there");
+    assert!(process.lines_until(Instant::now() + TIMEOUT, &mut Vec::new()), "it is still there");
 }
 
 /// Leaves a call waiting in a session. Requests are read in order, so that when the second is answered, the
 /// first one has begun.
 fn leave_waiting(client: &mut Client) {
     client.ok("register_chat_agent", json!({ "name": "codex" }));
-    client.begin_call("wait_for_message", json!({ "timeout": 600 }));
-    client.ask("ping", json!({})).unwrap();
+    client.start_call("wait_for_message", json!({ "timeout": 600 }));
+    client.request("ping", json!({})).unwrap();
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn closed_stdin_ends_despite_waiting_call() {
     let mut client = stdio(&sandbox, None);
     leave_waiting(&mut client);
     let process = client.process();
-    process.say_no_more();
+    process.close_stdin();
     ends_in_time(process);
     assert_eq!(process.wait().code(), Some(0), "{}", process.errors());
 }
@@ -53,7 +53,7 @@ fn below_a_shell(sandbox: &Sandbox) -> Client {
     let script = r#"exec 3<&0; sleep 60 <&3 >/dev/null 2>&1 & "$0" mcp <&3 & wait"#;
     let mut shell = command("sh");
     shell.args(["-c", script, BINARY]).current_dir(sandbox.path()).env("HOME", sandbox.home());
-    Client::stdio(Running::start_listening(&mut shell))
+    Client::stdio(Running::start_with_stdin(&mut shell))
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn below_npx(sandbox: &Sandbox, shell: bool) -> Client {
     let mut node = command("node");
     node.args(["-e", script, BINARY, if shell { "yes" } else { "no" }]);
     node.current_dir(sandbox.path()).env("HOME", sandbox.home());
-    Client::stdio(Running::start_listening(&mut node))
+    Client::stdio(Running::start_with_stdin(&mut node))
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn closed_stdin_ends_below_wrapper() {
         let mut client = below_npx(&sandbox, shell);
         leave_waiting(&mut client);
         let wrapper = client.process();
-        wrapper.say_no_more();
+        wrapper.close_stdin();
         ends_in_time(wrapper);
         assert_eq!(wrapper.wait().code(), Some(0), "{}", wrapper.errors());
     }
@@ -123,7 +123,7 @@ fn stdout_has_only_the_protocol() {
         call(5, "no_such_tool", json!({})),
     ];
     for line in &lines {
-        process.say(line).unwrap();
+        process.write_line(line).unwrap();
     }
     let mut answered = Vec::new();
     while answered.len() < 6 {
@@ -134,8 +134,8 @@ fn stdout_has_only_the_protocol() {
     }
     answered.sort_unstable();
     assert_eq!(answered, [None, Some(1), Some(2), Some(3), Some(4), Some(5)]);
-    process.say_no_more();
-    let (status, rest) = process.wait_for_rest(PATIENCE);
+    process.close_stdin();
+    let (status, rest) = process.wait_for_rest(TIMEOUT);
     assert_eq!((status.code(), rest), (Some(0), Vec::new()));
     let log = process.errors();
     assert!(log.contains("TRACE") && log.contains("DEBUG"), "there was something to log: {log}");
@@ -146,9 +146,9 @@ fn results_follow_the_session_revision() {
     let sandbox = workspace();
     let mut client = stdio(&sandbox, None);
     client.ok("register_chat_agent", json!({ "name": "codex" }));
-    let result = client.ask("tools/call", json!({ "name": "check_inbox", "arguments": {} })).unwrap();
+    let result = client.request("tools/call", json!({ "name": "check_inbox", "arguments": {} })).unwrap();
     assert!(result["content"].is_array() && result.get("resultType").is_none(), "{result}");
-    let error = client.ask("tools/call", json!({ "name": "check_inbox", "arguments": [1] })).unwrap_err();
+    let error = client.request("tools/call", json!({ "name": "check_inbox", "arguments": [1] })).unwrap_err();
     assert_eq!(error["code"], -32602, "{error}");
     assert!(error["message"].as_str().is_some_and(|message| message.contains("arguments")), "{error}");
 }
@@ -163,7 +163,7 @@ fn pipelined_sends_retain_their_order() {
         let mut client = stdio(&sandbox, Some("claude"));
         for round in 0..4 {
             let texts: Vec<String> = (0..CALLS).map(|number| format!("{round} {number}")).collect();
-            let send = |text: &String| client.begin_call("send_message", task("codex", text));
+            let send = |text: &String| client.start_call("send_message", task("codex", text));
             let calls: Vec<i64> = texts.iter().map(send).collect();
             for call in calls {
                 client.answer(call).unwrap();

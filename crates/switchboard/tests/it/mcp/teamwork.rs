@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
-use test_support::{Sandbox, Served, files, poll};
+use test_support::{Sandbox, TestServer, files, poll};
 
 use super::stdio;
 use crate::terminal::person::Person;
@@ -13,7 +13,7 @@ fn members_get_message_and_persona() {
     let sandbox = Sandbox::with_agents(BINARY, &[]);
     let persona = "You review. Be kind, be exact.";
     files::put(sandbox.path().join(".agent/personas/roles/reviewer.md"), persona);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut lead = stdio(&sandbox, None).registered("lead");
     lead.ok("create_team", json!({ "id": "crew", "name": "The crew" }));
     let mut members: Vec<Client> =
@@ -54,7 +54,7 @@ fn members_get_message_and_persona() {
     assert!(said.contains("composite"), "{said}");
 }
 
-fn lead_assigns(lead: &mut Client, name: &str, served: &Served) -> Client {
+fn lead_assigns(lead: &mut Client, name: &str, served: &TestServer) -> Client {
     let member = Client::sse(served, None).registered(name);
     lead.ok("assign_to_team", json!({ "agent": name, "team": "team:crew" }));
     member
@@ -63,17 +63,17 @@ fn lead_assigns(lead: &mut Client, name: &str, served: &Served) -> Client {
 #[test]
 fn workflow_from_start_to_end() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut lead = Client::streamable(&served, None).registered("lead");
     let rules = |client: &mut Client| {
-        let read = client.ask("resources/read", json!({ "uri": "switchboard://active-rules" })).unwrap();
+        let read = client.request("resources/read", json!({ "uri": "switchboard://active-rules" })).unwrap();
         read["contents"][0]["text"].as_str().unwrap().to_owned()
     };
     assert!(rules(&mut lead).contains("No active workflow"), "{}", rules(&mut lead));
-    lead.ask("resources/subscribe", json!({ "uri": "switchboard://active-rules" })).unwrap();
+    lead.request("resources/subscribe", json!({ "uri": "switchboard://active-rules" })).unwrap();
     let started = lead.ok("start_workflow", json!({ "name": "Enhance", "initialContext": "the parser" }));
     assert_eq!(started["workflow"], "enhance");
-    assert_eq!(lead.told("notifications/resources/updated")["uri"], "switchboard://active-rules");
+    assert_eq!(lead.notification("notifications/resources/updated")["uri"], "switchboard://active-rules");
     assert!(rules(&mut lead).contains("ENHANCE WORKFLOW ACTIVE"), "{}", rules(&mut lead));
     let said = lead.refused("run_in_terminal", json!({ "name": "codex", "input": "ls" }));
     assert!(said.contains("enhance"), "prohibited by the workflow: {said}");
@@ -107,7 +107,7 @@ fn line_is_typed_into_a_terminal() {
     let sandbox = workspace();
     let mut person = Person::sit_down(&sandbox, &["run", "--name", "term", "--", "cat"]);
     let is_there = || {
-        let state = files::whole_json(&sandbox.file("state.json"))?;
+        let state = files::read_json_object(&sandbox.file("state.json"))?;
         state["terminals"]["term"]["pid"].as_u64()
     };
     poll::until("the terminal to be registered", is_there);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use test_support::mcp::Client;
-use test_support::{Sandbox, Served};
+use test_support::{Sandbox, TestServer};
 
 use super::{each, payloads, stdio, task};
 use crate::workspace;
@@ -15,21 +15,21 @@ const AT_ONCE: Duration = Duration::from_secs(12);
 /// Begins to wait. Requests of a session are taken in order, so that once the second is answered the first
 /// one has begun; over HTTP it may still be on its way, and then finds what has come.
 fn begin(client: &mut Client) -> i64 {
-    let waiting = client.begin_call("wait_for_message", json!({ "timeout": 600 }));
-    client.ask("ping", json!({})).unwrap();
+    let waiting = client.start_call("wait_for_message", json!({ "timeout": 600 }));
+    client.request("ping", json!({})).unwrap();
     waiting
 }
 
 fn wakes(client: &mut Client, waiting: i64, expected: &str) {
     let began = Instant::now();
-    let data = client.said(waiting).ok();
+    let data = client.tool_result(waiting).ok();
     assert!(began.elapsed() < AT_ONCE, "{expected}: after {:?}", began.elapsed());
     assert_eq!(payloads(&data), [expected]);
     assert_eq!(client.call("get_team_roster", json!({})).data.get("unread"), None, "it has been seen");
 }
 
 /// Every way by which mail can come, to one who waits in a session.
-fn check(sandbox: &Sandbox, served: &Served, name: &str, client: Client) {
+fn check(sandbox: &Sandbox, served: &TestServer, name: &str, client: Client) {
     let mut client = client.registered(name);
     let waiting = begin(&mut client);
     sandbox.send("claude", name, "by the command line");
@@ -50,14 +50,14 @@ fn check(sandbox: &Sandbox, served: &Served, name: &str, client: Client) {
     }
     // What is there already is not waited for.
     sandbox.send("claude", name, "before it waited");
-    let waiting = client.begin_call("wait_for_message", json!({ "timeout": 600 }));
+    let waiting = client.start_call("wait_for_message", json!({ "timeout": 600 }));
     wakes(&mut client, waiting, "before it waited");
 }
 
 #[test]
 fn wait_wakes_for_mail_of_any_door() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
         check(&sandbox, &served, name, client);
     }
@@ -75,7 +75,7 @@ fn pipe_wait_needs_no_server() {
 #[test]
 fn wait_reports_progress_and_can_be_cancelled() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut waiting: Vec<(&str, Client, i64)> = each(&sandbox, &served)
         .into_iter()
         .map(|(name, client)| {
@@ -85,7 +85,7 @@ fn wait_reports_progress_and_can_be_cancelled() {
         })
         .collect();
     for (name, client, id) in &mut waiting {
-        let progress = client.told("notifications/progress");
+        let progress = client.notification("notifications/progress");
         assert_eq!(progress["progressToken"], *id, "{name}");
         assert_eq!((progress["progress"].as_f64(), progress["total"].as_f64()), (Some(15.0), Some(600.0)));
         let cancelled = json!({ "requestId": *id, "reason": "enough" });
@@ -100,7 +100,7 @@ fn wait_reports_progress_and_can_be_cancelled() {
 #[test]
 fn wait_ends_at_its_timeout() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
         let mut client = client.registered(name);
         let began = Instant::now();
@@ -113,7 +113,7 @@ fn wait_ends_at_its_timeout() {
 #[test]
 fn every_answer_carries_unread_mail() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     for (name, client) in each(&sandbox, &served) {
         let mut client = client.registered(name);
         sandbox.send("claude", name, "first");

@@ -1,7 +1,7 @@
 //! Claims and reservations through the tools.
 
 use serde_json::json;
-use test_support::Served;
+use test_support::TestServer;
 use test_support::mcp::Client;
 
 use super::stdio;
@@ -10,7 +10,7 @@ use crate::workspace;
 #[test]
 fn task_claim_refuses_second_and_expired_holder() {
     let sandbox = workspace();
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut claude = stdio(&sandbox, None).registered("claude");
     let mut codex = Client::sse(&served, None).registered("codex");
     let won = claude.ok("claim_task", json!({ "task": "T-1", "note": "the parser" }));

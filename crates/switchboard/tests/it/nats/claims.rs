@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use test_support::nats::Release;
-use test_support::{Ran, Sandbox};
+use test_support::{RunOutput, Sandbox};
 
 use super::hub::Linked;
 use super::server;
 
-fn claim(sandbox: &Sandbox, agent: &str, task: &str) -> Ran {
+fn claim(sandbox: &Sandbox, agent: &str, task: &str) -> RunOutput {
     sandbox.run_as(agent, ["claim", task, "--everywhere", "--json"])
 }
 
@@ -32,7 +32,7 @@ fn one_wins(test: &str, release: Release) {
         let task = format!("Task {round}");
         let (here, there) = (&office.sandbox, &home.sandbox);
         let asking = [(here, "a1"), (there, "b1"), (here, "a2"), (there, "b2"), (here, "a3"), (there, "b3")];
-        let ran: Vec<(&str, Ran)> = std::thread::scope(|scope| {
+        let ran: Vec<(&str, RunOutput)> = std::thread::scope(|scope| {
             let asked: Vec<_> = asking
                 .iter()
                 .map(|(hub, agent)| scope.spawn(|| (*agent, claim(hub, agent, &task))))

@@ -74,7 +74,7 @@ impl Linked {
     /// Waits until the receipt of a message has this state for one agent.
     pub(crate) fn wait_for_state(&self, id: &str, agent: &str, state: &str) {
         let mut last = Value::Null;
-        let found = poll::within(poll::PATIENCE, || {
+        let found = poll::within(poll::TIMEOUT, || {
             last = self.sandbox.json(["receipt", id]).remove(0);
             let deliveries = last["deliveries"].as_array().unwrap();
             deliveries.iter().any(|d| d["agent"] == agent && d["state"] == state).then_some(())

@@ -189,7 +189,7 @@ fn hubs_have_one_consumer_each() {
     let _deep = watch(&hubs[1], "docs-1", "deep");
     wait_for_reader(&hubs[0], "docs-1@office", "deep");
     let mut last = 0;
-    let settled = poll::within(poll::PATIENCE, || {
+    let settled = poll::within(poll::TIMEOUT, || {
         last = runtime().block_on(consumers(&server.url()));
         (last == hubs.len()).then_some(())
     });

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustix::process::{Pid, Signal, kill_process};
 use test_support::model::Model;
 use test_support::process::command;
-use test_support::{Ran, Sandbox, claude, poll, tools};
+use test_support::{RunOutput, Sandbox, claude, poll, tools};
 
 use super::state;
 use crate::terminal::person::Person;
@@ -38,7 +38,7 @@ fn real_claude_in_print_mode_ends() {
     let id = sandbox.send("codex", "claude", "the first letter");
     let mut claude = command(&program);
     claude.current_dir(sandbox.path()).envs(claude::environment(&model, sandbox.home()));
-    let ran = Ran::of(claude.args(print_args("SAY hello there")));
+    let ran = RunOutput::of(claude.args(print_args("SAY hello there")));
     assert_eq!(ran.ok(), "hello there");
     assert_eq!(state(&sandbox, &id), "seen");
     // No hook of ours keeps it, with any entry point and output format.
@@ -48,7 +48,7 @@ fn real_claude_in_print_mode_ends() {
         claude.current_dir(sandbox.path()).envs(claude::environment(&model, sandbox.home()));
         claude.env("CLAUDE_CODE_ENTRYPOINT", entrypoint).env("CLAUDE_CODE_SESSION_ATTENDED", attended);
         claude.args(["--output-format", "stream-json", "--verbose"]);
-        let printed = Ran::of(claude.args(print_args("SAY hello again"))).ok();
+        let printed = RunOutput::of(claude.args(print_args("SAY hello again"))).ok();
         assert!(printed.contains(r#""result":"hello again""#), "{entrypoint}: {printed}");
         assert_eq!(state(&sandbox, &id), "seen", "{entrypoint}");
     }
@@ -70,7 +70,7 @@ fn real_claude_retains_launcher_name() {
     );
     let mut run = sandbox.command(["run", "--name", "reviewer", "--"]);
     run.arg(&program).args(print_args(&prompt)).envs(claude::environment(&model, sandbox.home()));
-    let ran = Ran::of(&mut run);
+    let ran = RunOutput::of(&mut run);
     assert!(ran.stdout.contains("done"), "{ran:?}");
     assert_eq!((state(&sandbox, &mine).as_str(), state(&sandbox, &other).as_str()), ("seen", "delivered"));
     assert_eq!(std::fs::read_to_string(sandbox.path().join("code")).unwrap(), "code 4\n");

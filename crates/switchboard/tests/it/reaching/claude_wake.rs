@@ -22,12 +22,12 @@ fn idle_claude_session_wakes_once() {
     let texts: Vec<String> = (0..2).map(|number| format!("letter number {number} for you")).collect();
     for text in &texts {
         // The one that waits beside the session has begun, at the start and after each turn.
-        poll::within(poll::PATIENCE, || sandbox.ok(["agents"]).contains("idle").then_some(()))
+        poll::within(poll::TIMEOUT, || sandbox.ok(["agents"]).contains("idle").then_some(()))
             .unwrap_or_else(|| panic!("never idle; shown was {:?}", person.shown()));
         let asked = model.requests().len();
         let id = sandbox.send("codex", "claude", text);
         let is_asked = || model.requests()[asked..].iter().any(|request| request.to_string().contains(text));
-        poll::within(poll::PATIENCE, || is_asked().then_some(()))
+        poll::within(poll::TIMEOUT, || is_asked().then_some(()))
             .unwrap_or_else(|| panic!("the model was not asked; shown was {:?}", person.shown()));
         assert_eq!(state(&sandbox, &id), "seen");
     }

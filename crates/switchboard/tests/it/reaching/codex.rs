@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 use test_support::model::Model;
-use test_support::{Ran, codex, poll, process, tools};
+use test_support::{RunOutput, codex, poll, process, tools};
 
 use super::{SOON, state};
 use crate::workspace;
@@ -66,7 +66,7 @@ fn real_codex_sees_mail_by_installed_hooks() {
     let mut command = process::command(&program);
     command.current_dir(sandbox.path()).env("HOME", sandbox.home()).env("CODEX_HOME", &home);
     command.args(["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"]);
-    let ran = Ran::of(command.args(model.codex_args()).arg("SAY hello"));
+    let ran = RunOutput::of(command.args(model.codex_args()).arg("SAY hello"));
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     assert_eq!(state(&sandbox, &first), "seen");
     let said = model.requests().iter().map(Value::to_string).collect::<String>();

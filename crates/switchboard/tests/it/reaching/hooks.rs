@@ -67,7 +67,7 @@ fn idle_session_wakes_at_once() {
             said.starts_with("Switchboard mail") && said.contains(&format!("wake up {number}")),
             "{said}"
         );
-        assert_eq!((state(&sandbox, &id).as_str(), waiting.line_within(poll::PATIENCE)), ("seen", None));
+        assert_eq!((state(&sandbox, &id).as_str(), waiting.line_within(poll::TIMEOUT)), ("seen", None));
     }
     assert!(took.iter().any(|time| *time < SOON), "{took:?}");
 }
@@ -175,7 +175,7 @@ fn session_in_second_worktree_sees_mail() {
     let git = |args: &[&str]| {
         let mut git = test_support::process::command("git");
         git.current_dir(sandbox.path()).env("HOME", sandbox.home()).args(args);
-        test_support::Ran::of(&mut git).ok();
+        test_support::RunOutput::of(&mut git).ok();
     };
     git(&["init", "-q"]);
     git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]);

@@ -9,13 +9,13 @@ use crate::workspace;
 /// Starts the waiter with these variables of the client; its input stays open.
 fn wait_with(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Running {
     let mut command = sandbox.command(["hook", "claude", "idle"]);
-    Running::start_listening(command.envs(variables.iter().copied()))
+    Running::start_with_stdin(command.envs(variables.iter().copied()))
 }
 
 /// Tells the waiter what a client tells it, and closes its input.
 fn tell(sandbox: &Sandbox, waiter: &mut Running) {
-    waiter.say(&said(sandbox, "Stop").to_string()).unwrap();
-    waiter.say_no_more();
+    waiter.write_line(&said(sandbox, "Stop").to_string()).unwrap();
+    waiter.close_stdin();
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn waiter_ends_at_once_in_print_mode() {
 #[test]
 fn waiter_ends_with_its_client() {
     let sandbox = workspace();
-    let mut client = Running::start_listening(&mut command("cat"));
+    let mut client = Running::start_with_stdin(&mut command("cat"));
     let pid = client.id().to_string();
     let variables = [("CLAUDE_CODE_ENTRYPOINT", "cli"), ("CLAUDE_PID", pid.as_str())];
     let mut waiter = wait_with(&sandbox, &variables);
@@ -56,7 +56,7 @@ fn waiter_ends_with_its_client() {
 #[test]
 fn waiter_wakes_attended_client() {
     let sandbox = workspace();
-    let client = Running::start_listening(&mut command("cat"));
+    let client = Running::start_with_stdin(&mut command("cat"));
     let pid = client.id().to_string();
     let variables = [
         ("CLAUDE_CODE_ENTRYPOINT", "cli"),

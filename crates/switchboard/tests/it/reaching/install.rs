@@ -187,7 +187,7 @@ fn moved_settings_are_found() {
     std::fs::create_dir_all(&codex).unwrap();
     let mut install = sandbox.command(["install", "claude", "codex", "--user"]);
     let install = install.env("CLAUDE_CONFIG_DIR", &claude).env("CODEX_HOME", &codex);
-    let said = test_support::Ran::of(install).ok();
+    let said = test_support::RunOutput::of(install).ok();
     for file in [
         claude.join(".claude.json"),
         claude.join("settings.json"),

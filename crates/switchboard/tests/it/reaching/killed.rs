@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use test_support::fault::{Fault, Shim};
-use test_support::{Ran, Sandbox, files, tools};
+use test_support::{RunOutput, Sandbox, files, tools};
 
 use crate::workspace;
 
@@ -60,7 +60,7 @@ fn killed(shim: &Shim, template: &Sandbox, verb: &str, fault: fn(usize) -> Fault
     for at in 1..=calls + SURVIVORS {
         let sandbox = template.copy();
         let (_, copies_before) = beside(&sandbox);
-        let ran = Ran::of(shim.arm(&mut sandbox.command(args), fault(at)));
+        let ran = RunOutput::of(shim.arm(&mut sandbox.command(args), fault(at)));
         let (_, copies) = beside(&sandbox);
         for ((now, old), new) in texts(&sandbox).iter().zip(&old).zip(&new) {
             assert!(now == old || now == new, "{verb} at {at}: {now:?}");

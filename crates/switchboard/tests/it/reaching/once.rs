@@ -44,7 +44,7 @@ fn concurrent_readers_show_each_message_once() {
             let is_shown = |text: &String| shown.iter().any(|shown| shown.contains(text.as_str()));
             let left: Vec<&String> = texts.iter().filter(|text| !is_shown(text)).collect();
             let all = || left.iter().all(|text| beside.errors().contains(text.as_str())).then_some(());
-            poll::within(poll::PATIENCE, all);
+            poll::within(poll::TIMEOUT, all);
             shown.push(beside.errors());
             shown
         });

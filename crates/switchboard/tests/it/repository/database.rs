@@ -1,6 +1,6 @@
 //! A `hub.db` that came with a clone, a copy or a backup.
 
-use test_support::{Ran, Sandbox, files};
+use test_support::{RunOutput, Sandbox, files};
 
 use crate::{BINARY, bare, workspace};
 
@@ -11,10 +11,10 @@ fn planted() -> Sandbox {
     sandbox
 }
 
-fn hook(sandbox: &Sandbox) -> Ran {
+fn hook(sandbox: &Sandbox) -> RunOutput {
     let input = format!(r#"{{"session_id":"s","cwd":"{}"}}"#, sandbox.path().display());
     let mut command = sandbox.command(["hook", "claude", "session-start", "--agent", "claude"]);
-    Ran::with_input(&mut command, input.as_bytes())
+    RunOutput::with_input(&mut command, input.as_bytes())
 }
 
 fn aside(sandbox: &Sandbox) -> Vec<String> {
@@ -116,7 +116,7 @@ fn moved_workspace_needs_nothing() {
     let moved = sandbox.path().with_file_name("moved");
     rustix::fs::rename(sandbox.path(), &moved).unwrap();
     let mut command = sandbox.command(["inbox", "claude", "--json", "--workspace", moved.to_str().unwrap()]);
-    let ran = Ran::of(command.current_dir(&moved));
+    let ran = RunOutput::of(command.current_dir(&moved));
     assert!(ran.ok().contains(r#""verified":true"#) && ran.stderr.is_empty(), "{ran:?}");
     rustix::fs::rename(&moved, sandbox.path()).unwrap();
 }

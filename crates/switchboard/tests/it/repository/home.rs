@@ -1,6 +1,6 @@
 //! Folders of the user: without them nothing is written anywhere else.
 
-use test_support::{Ran, Sandbox, files};
+use test_support::{RunOutput, Sandbox, files};
 
 use crate::{BINARY, workspace};
 
@@ -26,7 +26,7 @@ fn relative_home_is_refused() {
     for name in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         let sandbox = Sandbox::bare(BINARY);
         for verb in VERBS {
-            let ran = Ran::of(sandbox.command(verb).env(name, "rel"));
+            let ran = RunOutput::of(sandbox.command(verb).env(name, "rel"));
             assert_eq!(ran.code, Some(1), "{name} {verb:?}: {ran:?}");
             assert!(
                 ran.stderr.contains(&format!("{name} is 'rel', which is not an absolute path")),
@@ -47,7 +47,7 @@ fn decisions_of_repository_do_not_count() {
     sandbox.ok(["suite", "trust", "notes", "--yes"]);
     // The repository brings a home in which it is trusted.
     files::copy_tree(&sandbox.home().join(".config"), &sandbox.path().join("rel/.config"));
-    let ran = Ran::of(sandbox.command(["suite", "list"]).env("HOME", "rel"));
+    let ran = RunOutput::of(sandbox.command(["suite", "list"]).env("HOME", "rel"));
     assert!(ran.code == Some(1) && ran.stdout.is_empty(), "{ran:?}");
 }
 
@@ -62,7 +62,7 @@ fn missing_home_is_named() {
                 None => command.env_remove("HOME"),
             };
             // The key of the database has another place then; the real home of the user is none for it.
-            Ran::of(command.env("XDG_CONFIG_HOME", sandbox.home()))
+            RunOutput::of(command.env("XDG_CONFIG_HOME", sandbox.home()))
         };
         run(&["init", "codex"]).ok();
         run(&["send", "codex", "hi"]).ok();
@@ -84,9 +84,9 @@ fn missing_home_is_named() {
 fn unwritable_home_is_named() {
     let sandbox = Sandbox::bare(BINARY);
     // No user can write there, not even root.
-    let ran = Ran::of(sandbox.command(["init"]).env("HOME", "/proc"));
+    let ran = RunOutput::of(sandbox.command(["init"]).env("HOME", "/proc"));
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("/proc/.config/switchboard/hub.key cannot be used"), "{ran:?}");
-    let ran = Ran::of(sandbox.command(["install", "claude", "--user"]).env("HOME", "/proc"));
+    let ran = RunOutput::of(sandbox.command(["install", "claude", "--user"]).env("HOME", "/proc"));
     assert!(ran.code == Some(1) && ran.stderr.contains("/proc/"), "{ran:?}");
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::chown;
 
 use serde_json::json;
-use test_support::Ran;
+use test_support::RunOutput;
 
 use crate::workspace;
 
@@ -20,7 +20,7 @@ fn workspace_of_another_user_is_refused() {
     let below = sandbox.path().join("a/b");
     std::fs::create_dir_all(&below).unwrap();
     let mut command = sandbox.command(["inbox", "codex"]);
-    let ran = Ran::of(command.current_dir(&below));
+    let ran = RunOutput::of(command.current_dir(&below));
     assert_eq!(ran.code, Some(4), "{ran:?}");
     assert!(ran.stderr.contains("belongs to another user (uid 65534)"), "{ran:?}");
     assert!(ran.stderr.contains("trustedWorkspaces"), "{ran:?}");
@@ -31,7 +31,7 @@ fn workspace_of_another_user_is_refused() {
     assert_eq!(sandbox.run(["inbox", "codex"]).code, Some(4));
     std::fs::remove_file(sandbox.path().join("switchboard.config.json")).unwrap();
     // By `sudo` it is one's own; the key is the one of that user, who has none here.
-    let ran = Ran::of(sandbox.command(["suite", "list"]).env("SUDO_UID", ANOTHER.to_string()));
+    let ran = RunOutput::of(sandbox.command(["suite", "list"]).env("SUDO_UID", ANOTHER.to_string()));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     sandbox.configure_user(&trusting);
     assert_eq!(sandbox.run(["inbox", "codex"]).code, Some(0));

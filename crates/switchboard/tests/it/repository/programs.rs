@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use test_support::process::command;
-use test_support::{Ran, Sandbox, files, tools};
+use test_support::{RunOutput, Sandbox, files, tools};
 
 use crate::{BINARY, bare, workspace};
 
@@ -50,12 +50,12 @@ fn repository_programs_do_not_run() {
 }
 
 /// Runs the binary with this search path.
-fn with_path(sandbox: &Sandbox, path: &str, args: &[&str]) -> Ran {
-    Ran::of(sandbox.command(args).env("PATH", path))
+fn with_path(sandbox: &Sandbox, path: &str, args: &[&str]) -> RunOutput {
+    RunOutput::of(sandbox.command(args).env("PATH", path))
 }
 
 fn server(sandbox: &Sandbox) -> Value {
-    files::whole_json(&sandbox.path().join(".mcp.json")).unwrap()["mcpServers"]["switchboard"].clone()
+    files::read_json_object(&sandbox.path().join(".mcp.json")).unwrap()["mcpServers"]["switchboard"].clone()
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn wrapped_server_names_program_on_path() {
     let file = sandbox.file("mcps/notes/.mcp.json");
     for (path, program) in [(on_path.as_str(), "switchboard"), ("/usr/bin:/bin", BINARY)] {
         with_path(&sandbox, path, &["suite", "wrap", "notes"]).ok();
-        assert_eq!(files::whole_json(&file).unwrap()["command"]["cmd"], program);
+        assert_eq!(files::read_json_object(&file).unwrap()["command"]["cmd"], program);
         let folder = files::tree(sandbox.file("mcps"));
         let has_path = folder.values().any(|entry| String::from_utf8_lossy(&entry.content).contains(BINARY));
         assert_eq!(has_path, program == BINARY, "{folder:?}");

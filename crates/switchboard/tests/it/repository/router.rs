@@ -9,7 +9,7 @@ use test_support::{Sandbox, files, poll};
 
 use crate::workspace;
 
-fn launch(sandbox: &Sandbox) -> test_support::Ran {
+fn launch(sandbox: &Sandbox) -> test_support::RunOutput {
     sandbox.run(["worker", "launch", "--agent", "echo", "--prompt", "secret words", "--env", "TOKEN=hunter2"])
 }
 
@@ -48,7 +48,7 @@ fn endpoint_file_with_changed_address_is_rejected() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let path = sandbox.file("router.json");
-    let own = poll::until("a signpost", || files::whole_json(&path));
+    let own = poll::until("a signpost", || files::read_json_object(&path));
     sandbox.ok(["worker", "list"]);
     let mut changed = own.clone();
     changed["listen"] = "192.0.2.1:9".into();

@@ -1,7 +1,7 @@
 //! Variables that servers need, and those that every program is given.
 
 use serde_json::{Value, json};
-use test_support::{Ran, Sandbox, files};
+use test_support::{RunOutput, Sandbox, files};
 
 use crate::{bare, workspace};
 
@@ -29,9 +29,9 @@ fn suite_without_its_variable_is_listed() {
         json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }),
     ];
     let input: String = lines.iter().flat_map(|line| [line.to_string(), "\n".to_owned()]).collect();
-    let tools = Ran::with_input(&mut sandbox.command(["mcp"]), input.as_bytes()).ok();
+    let tools = RunOutput::with_input(&mut sandbox.command(["mcp"]), input.as_bytes()).ok();
     assert!(tools.contains("github_suite") && tools.contains("needs the variable GITHUB_TOKEN"), "{tools}");
-    let ran = Ran::of(sandbox.command(["suite", "list"]).env("GITHUB_TOKEN", "x"));
+    let ran = RunOutput::of(sandbox.command(["suite", "list"]).env("GITHUB_TOKEN", "x"));
     assert!(!ran.ok().contains("needs the variable"), "{ran:?}");
 }
 
@@ -44,7 +44,7 @@ fn init_forwards_needed_variables() {
     } });
     files::put(sandbox.path().join(".mcp.json"), servers.to_string());
     sandbox.ok(["init"]);
-    let written = files::whole_json(&sandbox.path().join(".mcp.json")).unwrap();
+    let written = files::read_json_object(&sandbox.path().join(".mcp.json")).unwrap();
     let env = &written["mcpServers"]["switchboard"]["env"];
     assert_eq!(*env, json!({ "GITHUB_TOKEN": "${GITHUB_TOKEN}", "NOTES_HOST": "${NOTES_HOST:-}" }));
 }
@@ -68,7 +68,7 @@ fn child_has_proxy_and_certificates() {
     ] {
         command.env(name, value);
     }
-    let ran = Ran::of(&mut command);
+    let ran = RunOutput::of(&mut command);
     assert!(!format!("{ran:?}").contains("hunter2"), "{ran:?}");
     let seen = std::fs::read_to_string(sandbox.path().join("seen")).unwrap();
     for name in ["HTTPS_PROXY=", "no_proxy=", "SSL_CERT_FILE=", "NODE_EXTRA_CA_CERTS="] {

@@ -17,7 +17,7 @@ struct Client {
 impl Client {
     fn to(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(test_support::poll::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(test_support::poll::TIMEOUT)).unwrap();
         Self { stream: BufReader::new(stream) }
     }
 

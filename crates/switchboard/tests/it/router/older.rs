@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use test_support::{Ran, Running, Sandbox, files, poll, ports};
+use test_support::{RunOutput, Running, Sandbox, files, poll, ports};
 
 use super::line;
 use super::verbs::ASKING;
@@ -42,7 +42,7 @@ struct Older {
 impl Older {
     fn to(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(poll::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(poll::TIMEOUT)).unwrap();
         Self { stream: BufReader::new(stream) }
     }
 
@@ -210,7 +210,7 @@ fn processes_of_other_users_need_a_token() {
     let sandbox = workspace();
     sandbox.configure_user(SETTING);
     let (router, address) = listening(&sandbox);
-    let run = |args: &[&str]| Ran::of(python().args(["-c", SCRIPT, &address]).args(args)).ok();
+    let run = |args: &[&str]| RunOutput::of(python().args(["-c", SCRIPT, &address]).args(args)).ok();
     assert!(run(&["swarm_list", "{}"]).contains("\"swarm_list\""));
     assert!(run(&["swarm_list", "{}", "65534"]).contains("say hello with a token first"));
     assert!(router.errors().contains("another user"), "{}", router.errors());
@@ -238,9 +238,9 @@ fn older_client_answers_approvals_as_person_alone() {
     let answer = answer.to_string();
     let mut client = python();
     client.args(["-c", SCRIPT, &address, "approve_execution", &answer]);
-    let refused = Ran::of(client.env("SWITCHBOARD_AGENT_NAME", "claude")).ok();
+    let refused = RunOutput::of(client.env("SWITCHBOARD_AGENT_NAME", "claude")).ok();
     assert!(refused.contains("only a person may answer"), "{refused}");
-    let resolved = Ran::of(client.env_remove("SWITCHBOARD_AGENT_NAME")).ok();
+    let resolved = RunOutput::of(client.env_remove("SWITCHBOARD_AGENT_NAME")).ok();
     let resolved = line::event(&resolved);
     assert_eq!(
         (&resolved["event"], &resolved["data"]["approved"]),

@@ -68,7 +68,7 @@ fn killed_router_runs_each_injection_once() {
     router.send("subscribe", &json!({ "from_seq": 0 }));
     let mut story = Story::default();
     let mut seqs = BTreeSet::new();
-    let until = Instant::now() + poll::PATIENCE;
+    let until = Instant::now() + poll::TIMEOUT;
     while story.acks.is_empty() || story.ends.len() < story.acks.len() {
         assert!(Instant::now() < until, "{story:?}");
         let event = router.next();
@@ -83,7 +83,7 @@ fn killed_router_runs_each_injection_once() {
         story.take(&event);
     }
     // Whatever is in the journal has come back by now.
-    router.running.say_no_more();
+    router.running.close_stdin();
     let (_, lines) = router.running.wait_for_rest(Duration::from_secs(30));
     for line in &lines {
         story.take(&line::event(line));
@@ -112,12 +112,12 @@ fn interrupted_flood_resumes_in_order() {
         }
         router.next_of("turn_complete");
         router.running.signal(signal);
-        router.running.wait_for_rest(poll::PATIENCE);
+        router.running.wait_for_rest(poll::TIMEOUT);
         let mut router = Router::start(&sandbox, &[]);
         router.send("subscribe", &json!({ "from_seq": 0 }));
         router.next_of("subscribed");
-        router.running.say_no_more();
-        let (_, lines) = router.running.wait_for_rest(poll::PATIENCE);
+        router.running.close_stdin();
+        let (_, lines) = router.running.wait_for_rest(poll::TIMEOUT);
         let (mut story, mut answers) = (Story::default(), Vec::new());
         for event in lines.iter().map(|line| line::event(line)) {
             story.take(&event);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use test_support::{Ran, Sandbox, files, poll};
+use test_support::{RunOutput, Sandbox, files, poll};
 
 use super::line;
 use crate::workspace;
@@ -50,7 +50,7 @@ fn status(sandbox: &Sandbox, job: &str) -> Value {
     sandbox.json(["worker", "status", job]).remove(0)
 }
 
-fn is_refused(ran: &Ran, code: i32, part: &str) {
+fn is_refused(ran: &RunOutput, code: i32, part: &str) {
     assert!(ran.code == Some(code) && ran.stderr.contains(part), "{ran:?}");
 }
 
@@ -73,7 +73,7 @@ fn approval_is_never_given_unseen() {
     let socket = sandbox.file("router.sock");
     let mut client = test_support::process::command("python3");
     client.args(["-c", SOCKET_CLIENT, socket.to_str().unwrap(), id]).env("SWITCHBOARD_AGENT_NAME", "claude");
-    let answers = Ran::of(&mut client).ok();
+    let answers = RunOutput::of(&mut client).ok();
     assert_eq!(answers.matches("only a person may").count(), 2, "{answers}");
     assert!(sandbox.ok(["worker", "approve", id, "--yes"]).contains("accept"));
     is_refused(&sandbox.run(["worker", "approve", id, "--yes"]), 5, "`switchboard worker approve` lists");
@@ -195,7 +195,7 @@ fn job_follower_sees_router_end() {
     sandbox.ok(["worker", "inject", &job, "hello", "--wait"]);
     while line::event(&attached.line())["event"] != "turn_complete" {}
     assert!(serve.terminate().success());
-    let (status, lines) = attached.wait_for_rest(poll::PATIENCE);
+    let (status, lines) = attached.wait_for_rest(poll::TIMEOUT);
     assert_eq!(status.code(), Some(3), "{lines:?}");
     is_refused(&sandbox.run(["worker", "logs", "nobody"]), 5, "no log of nobody/0");
 }
@@ -258,7 +258,7 @@ fn launch_inherits_variables_and_reports_limits() {
     let _serve = sandbox.serve();
     let mut command =
         sandbox.command(["worker", "launch", "--agent", "command", "--env", "FOO", "--", "printenv", "FOO"]);
-    let job = Ran::of(command.env("FOO", "from here")).ok();
+    let job = RunOutput::of(command.env("FOO", "from here")).ok();
     assert_eq!(sandbox.ok(["worker", "inject", &job, "x", "--wait"]), "from here");
     let job = launch(&sandbox, &["command", "--input", "argument", "--", "echo", "said:"]);
     assert_eq!(sandbox.ok(["worker", "inject", &job, "hello", "--wait"]), "said: hello");

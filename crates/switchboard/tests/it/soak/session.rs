@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use test_support::mcp::REVISION;
-use test_support::{Ran, Running, Sandbox, poll};
+use test_support::{RunOutput, Running, Sandbox, poll};
 
 /// The process of a session, as long as it may be killed or asked to end.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Target {
     }
 
     /// Runs a program to its end, which may be that it is killed.
-    pub(super) fn run(&self, command: &mut Command) -> Ran {
+    pub(super) fn run(&self, command: &mut Command) -> RunOutput {
         let streams = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = streams.spawn().unwrap();
         self.set(Some(child.id()));
@@ -54,7 +54,7 @@ impl Target {
             out.read_to_string(&mut stdout).unwrap();
         });
         self.set(None);
-        Ran { code: child.wait().unwrap().code(), stdout, stderr }
+        RunOutput { code: child.wait().unwrap().code(), stdout, stderr }
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) enum Heard {
 impl<'s> Session<'s> {
     /// Starts a process and says who is there; nothing where it is killed meanwhile.
     pub(super) fn open(sandbox: &Sandbox, agent: &str, target: &'s Target) -> Option<Self> {
-        let running = Running::start_listening(&mut sandbox.session(["mcp"]));
+        let running = Running::start_with_stdin(&mut sandbox.session(["mcp"]));
         target.set(Some(running.id()));
         let mut session = Self { running, target, is_ending: false, last: 0, kept: VecDeque::new() };
         let about = json!({ "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } });
@@ -88,7 +88,7 @@ impl<'s> Session<'s> {
         session.answer(id)?.ok()?;
         session.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         // The session before may not be known to be gone yet.
-        let registered = poll::within(poll::PATIENCE, || {
+        let registered = poll::within(poll::TIMEOUT, || {
             let id = session.call("register_chat_agent", &json!({ "name": agent, "interface": "soak" }));
             match session.answer(id) {
                 None => Some(None),
@@ -102,7 +102,7 @@ impl<'s> Session<'s> {
 
     fn say(&mut self, message: &Value) {
         // One that is gone is noticed when it is listened to.
-        let _ = self.running.say(&message.to_string());
+        let _ = self.running.write_line(&message.to_string());
     }
 
     fn ask(&mut self, method: &str, params: &Value) -> u64 {
@@ -156,7 +156,7 @@ impl<'s> Session<'s> {
     pub(super) fn end_if_asked(&mut self) {
         if !self.is_ending && self.target.0.lock().unwrap().is_asked_to_end {
             self.is_ending = true;
-            self.running.say_no_more();
+            self.running.close_stdin();
         }
     }
 
@@ -176,7 +176,7 @@ impl<'s> Session<'s> {
     pub(super) fn close(mut self) {
         self.target.set(None);
         self.is_ending = true;
-        self.running.say_no_more();
+        self.running.close_stdin();
         self.must_have_ended_well();
     }
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use switchboard_hub::{Hub, HubConfig};
 use switchboard_sys::clock::Clock;
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::nats::{NatsServer, Release};
 use test_support::{Running, Sandbox, poll, ports};
 
@@ -92,7 +92,7 @@ impl Stage {
     pub(super) fn start(test: &str) -> Option<Self> {
         let nats = server(test, Release::Newest, "")?;
         let ca = PrivateCa::new();
-        ca.issue_files(&["127.0.0.1"], Life::Long);
+        ca.issue_files(&["127.0.0.1"], Validity::Valid);
         let (port, peers_port) = (ports::free_port(), ports::free_port());
         let lab = Arc::new(hub("lab", Some(&nats), BOXES, Some(swarm(&ca, port))));
         let office = Arc::new(hub("office", Some(&nats), FAR, None));

@@ -268,11 +268,11 @@ fn mail_files(sandbox: &Sandbox) -> BTreeMap<(&'static str, String, String, Stri
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let key = match parts[..] {
             ["inbox" | "archive", agent, name] if name.starts_with("msg_") => {
-                let file = files::whole_json(path).unwrap();
+                let file = files::read_json_object(path).unwrap();
                 ("inbox", text(&file["sender"]), agent.to_owned(), text(&file["payload"]))
             }
             ["channels", CHANNEL, name] if name.starts_with("msg-") => {
-                let file = files::whole_json(path).unwrap();
+                let file = files::read_json_object(path).unwrap();
                 ("channels", text(&file["from"]), text(&file["to"]), text(&file["content"]["text"]))
             }
             _ => return,
@@ -290,7 +290,7 @@ pub(super) fn nothing_is_left_over(stage: Stage) {
         all_have_ended(&sandbox);
         let mut serve = sandbox.serve();
         let mut half_written = Vec::new();
-        let put_away = poll::within(poll::PATIENCE, || {
+        let put_away = poll::within(poll::TIMEOUT, || {
             half_written = files_like(&sandbox, |name| name.starts_with(".tmp-"));
             half_written.is_empty().then_some(())
         });
@@ -312,7 +312,7 @@ pub(super) fn nothing_is_left_over(stage: Stage) {
 fn all_have_ended(sandbox: &Sandbox) {
     let root = sandbox.path().parent().unwrap();
     let mut left = Vec::new();
-    let ended = poll::within(poll::PATIENCE, || {
+    let ended = poll::within(poll::TIMEOUT, || {
         left = processes_of(root);
         left.is_empty().then_some(())
     });

@@ -9,7 +9,7 @@ use super::{add, be_patient, call, fixture, npm, sandbox};
 
 /// `switchboard mcp` for a client that answers questions.
 fn able(sandbox: &Sandbox) -> Client {
-    Client::stdio_able(Running::start_listening(&mut sandbox.session(["mcp"])), capabilities())
+    Client::stdio_with_capabilities(Running::start_with_stdin(&mut sandbox.session(["mcp"])), capabilities())
 }
 
 fn capabilities() -> Value {
@@ -27,9 +27,9 @@ fn concurrent_calls_query_their_client() {
     let mut client = able(&sandbox);
     // The first call comes right behind the client's introduction, and the others while it is on its way.
     let begun: Vec<i64> =
-        (0..3).map(|_| client.begin_call("asker_suite", call("roots/list", json!({})))).collect();
+        (0..3).map(|_| client.start_call("asker_suite", call("roots/list", json!({})))).collect();
     for number in 0..3 {
-        let params = client.asked("roots/list", roots(&number.to_string()));
+        let params = client.answer_request("roots/list", roots(&number.to_string()));
         assert_eq!(params["_meta"]["switchboard/server"], "asker");
     }
     let mut told: Vec<Value> = begun
@@ -40,13 +40,13 @@ fn concurrent_calls_query_their_client() {
     assert_eq!(told, ["file:///0", "file:///1", "file:///2"]);
 
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
-    client.asked("roots/list", roots("later"));
+    client.answer_request("roots/list", roots("later"));
 }
 
 /// Calls a tool that asks for something first, and answers what it asks.
 fn asking(client: &mut Client, name: &str, arguments: &Value, asks: &str, answer: &Value) -> Value {
-    let id = client.begin("tools/call", json!({ "name": name, "arguments": arguments }));
-    client.asked(asks, answer.clone());
+    let id = client.start_request("tools/call", json!({ "name": name, "arguments": arguments }));
+    client.answer_request(asks, answer.clone());
     client.answer(id).unwrap()
 }
 
@@ -59,17 +59,17 @@ fn everything_tools_reach_their_client() {
     let sandbox = sandbox();
     be_patient(&sandbox);
     add(&sandbox, "everything", &server);
-    let direct = Running::start_listening(command(&server[0]).args(&server[1..]));
-    let mut direct = Client::stdio_able(direct, capabilities());
+    let direct = Running::start_with_stdin(command(&server[0]).args(&server[1..]));
+    let mut direct = Client::stdio_with_capabilities(direct, capabilities());
     let mut through = able(&sandbox);
     // It asks for the roots once, of its own accord, and shows what it then knows.
-    direct.asked("roots/list", roots("x"));
+    direct.answer_request("roots/list", roots("x"));
     let known = json!({ "name": "everything_suite", "arguments": call("get-roots-list", json!({})) });
-    let id = through.begin("tools/call", known);
-    through.asked("roots/list", roots("x"));
+    let id = through.start_request("tools/call", known);
+    through.answer_request("roots/list", roots("x"));
     let (ours, theirs) = (
         through.answer(id).unwrap(),
-        direct.ask("tools/call", json!({ "name": "get-roots-list", "arguments": {} })).unwrap(),
+        direct.request("tools/call", json!({ "name": "get-roots-list", "arguments": {} })).unwrap(),
     );
     assert!(ours.to_string().contains("file:///x") || ours == theirs, "{ours}");
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use test_support::Served;
+use test_support::TestServer;
 use test_support::mcp::Client;
 
 use super::{add, call, fixture, sandbox};
@@ -16,7 +16,7 @@ const CALLS: usize = 100;
 fn hundred_hosts_share_one_server() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
-    let mut served = Served::start(&sandbox);
+    let mut served = TestServer::start(&sandbox);
     let began = Instant::now();
     thread::scope(|scope| {
         let running: Vec<_> = (0..HOSTS)
@@ -40,7 +40,7 @@ fn ask(host: usize, client: &mut Client) {
         let sent = json!({ "host": host, "call": number });
         let arguments = call("echo", sent.clone());
         let result =
-            client.ask("tools/call", json!({ "name": "echo_suite", "arguments": arguments })).unwrap();
+            client.request("tools/call", json!({ "name": "echo_suite", "arguments": arguments })).unwrap();
         assert_eq!(result["structuredContent"], sent);
     }
 }

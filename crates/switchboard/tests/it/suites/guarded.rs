@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use test_support::Served;
+use test_support::TestServer;
 use test_support::files::put;
 use test_support::mcp::Client;
 
@@ -29,21 +29,21 @@ fn cyclic_schema_is_harmless() {
     lists(&sandbox, "odd", &json!({ "tools": [{ "name": "t", "inputSchema": schema }] }));
     let mut client = client(&sandbox);
     let said =
-        client.ask("tools/call", json!({ "name": "odd_suite", "arguments": { "action": "introspect" } }));
+        client.request("tools/call", json!({ "name": "odd_suite", "arguments": { "action": "introspect" } }));
     let text = said.unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(text.starts_with("t(x?: string|"), "{text}");
     let called = json!({ "name": "odd_suite", "arguments": call("t", json!({ "x": [["a"], 7] })) });
-    assert_eq!(client.ask("tools/call", called).unwrap()["isError"], true);
+    assert_eq!(client.request("tools/call", called).unwrap()["isError"], true);
 }
 
 #[test]
 fn proxy_loop_is_detected_under_serve() {
     let sandbox = sandbox();
     add(&sandbox, "me", &[BINARY.to_owned(), "mcp".to_owned()]);
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut client = Client::streamable(&served, None);
     let inner = call("me_suite", json!({ "action": "introspect" }));
-    let said = client.ask("tools/call", json!({ "name": "me_suite", "arguments": inner })).unwrap();
+    let said = client.request("tools/call", json!({ "name": "me_suite", "arguments": inner })).unwrap();
     assert!(said.to_string().contains("this workspace again"), "{said}");
 }
 
@@ -51,16 +51,17 @@ fn proxy_loop_is_detected_under_serve() {
 fn server_logs_reach_the_calling_client() {
     let sandbox = sandbox();
     add(&sandbox, "flood", &fixture("flood.py"));
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let (mut one, mut other) = (Client::streamable(&served, None), Client::streamable(&served, None));
     let introspect = json!({ "name": "flood_suite", "arguments": { "action": "introspect" } });
-    other.ask("tools/call", introspect).unwrap();
-    one.ask("tools/call", json!({ "name": "flood_suite", "arguments": call("echo", json!({})) })).unwrap();
-    assert_eq!(one.told("notifications/message")["data"], "flooded");
-    other.ask("ping", json!({})).unwrap();
-    assert_eq!(other.told_within("notifications/message", Duration::ZERO), None);
+    other.request("tools/call", introspect).unwrap();
+    one.request("tools/call", json!({ "name": "flood_suite", "arguments": call("echo", json!({})) }))
+        .unwrap();
+    assert_eq!(one.notification("notifications/message")["data"], "flooded");
+    other.request("ping", json!({})).unwrap();
+    assert_eq!(other.notification_within("notifications/message", Duration::ZERO), None);
 
-    one.ask("logging/setLevel", json!({ "level": "error" })).unwrap();
+    one.request("logging/setLevel", json!({ "level": "error" })).unwrap();
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn flat_tools_retain_server_annotations() {
         ("resources/list", "resources", vec![resource]),
         ("resources/templates/list", "resourceTemplates", vec![template]),
     ] {
-        let list = client.ask(method, json!({})).unwrap();
+        let list = client.request(method, json!({})).unwrap();
         for item in expected {
             assert!(list[member].as_array().unwrap().contains(&item), "{method}: {item} in {list}");
         }

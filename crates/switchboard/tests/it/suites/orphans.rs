@@ -42,7 +42,7 @@ fn stubborn(sandbox: &Sandbox, pids: &Path) {
 /// Starts all children of a workspace, one after the other.
 fn start_all(client: &mut Client) {
     let begun: Vec<i64> = (0..CHILDREN)
-        .map(|number| client.begin_call(&format!("s{number}_suite"), call("here", json!({}))))
+        .map(|number| client.start_call(&format!("s{number}_suite"), call("here", json!({}))))
         .collect();
     for id in begun {
         client.answer(id).unwrap();
@@ -68,8 +68,8 @@ fn disconnected_host_leaves_no_server() {
     start_all(&mut client);
     let all =
         poll::until("all have written", || Some(numbers(&pids)).filter(|all| all.len() == 2 * CHILDREN));
-    client.process().say_no_more();
-    let left = poll::within(poll::PATIENCE, || Some(alive(&all)).filter(Vec::is_empty));
+    client.process().close_stdin();
+    let left = poll::within(poll::TIMEOUT, || Some(alive(&all)).filter(Vec::is_empty));
     assert!(left.is_some(), "there are still {:?}", alive(&all));
 }
 
@@ -91,7 +91,7 @@ fn killed_host_leaves_no_server() {
         } else {
             // In the middle of it.
             for number in 0..CHILDREN {
-                client.begin_call(&format!("s{number}_suite"), call("here", json!({})));
+                client.start_call(&format!("s{number}_suite"), call("here", json!({})));
             }
             let some = (round % 10) * 2;
             poll::within(Duration::from_millis(200), || {
@@ -102,7 +102,7 @@ fn killed_host_leaves_no_server() {
     }
     let all = numbers(&pids);
     assert!(all.len() > rounds * CHILDREN, "only {} processes were started", all.len());
-    let left = poll::within(poll::PATIENCE, || Some(alive(&numbers(&pids))).filter(Vec::is_empty));
+    let left = poll::within(poll::TIMEOUT, || Some(alive(&numbers(&pids))).filter(Vec::is_empty));
     assert!(left.is_some(), "left over: {:?}", alive(&numbers(&pids)));
 }
 
@@ -111,7 +111,7 @@ fn server_stderr_is_readable() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("chatty.py"));
     let _ = client(&sandbox)
-        .ask("tools/call", json!({ "name": "echo_suite", "arguments": { "action": "introspect" } }));
+        .request("tools/call", json!({ "name": "echo_suite", "arguments": { "action": "introspect" } }));
     let logs = sandbox.ok(["suite", "logs", "echo"]);
     assert!(!logs.trim().is_empty());
 }

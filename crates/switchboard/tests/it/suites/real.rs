@@ -58,12 +58,12 @@ fn everything_answers_identically_through_its_suite() {
     let sandbox = sandbox();
     add(&sandbox, "everything", &server);
     let mut through = client(&sandbox);
-    let mut direct = Client::stdio(Running::start_listening(command(&server[0]).args(&server[1..])));
+    let mut direct = Client::stdio(Running::start_with_stdin(command(&server[0]).args(&server[1..])));
     let mut listed = direct.tool_names();
     for (tool, args) in calls() {
-        let theirs = direct.ask("tools/call", json!({ "name": tool, "arguments": args }));
-        let ours =
-            through.ask("tools/call", json!({ "name": "everything_suite", "arguments": call(tool, args) }));
+        let theirs = direct.request("tools/call", json!({ "name": tool, "arguments": args }));
+        let ours = through
+            .request("tools/call", json!({ "name": "everything_suite", "arguments": call(tool, args) }));
         let (theirs, ours) =
             (theirs.map(|result| stable(tool, result)), ours.map(|result| stable(tool, result)));
         assert_eq!(ours, theirs, "{tool}");
@@ -89,9 +89,11 @@ fn server_sees_only_its_environment() {
         command.env(secret, "hunter2");
     }
     command.env("OPENAI_API_KEY", "sk-declared");
-    let mut through = Client::stdio(Running::start_listening(&mut command));
-    let result = through
-        .ask("tools/call", json!({ "name": "everything_suite", "arguments": call("get-env", json!({})) }));
+    let mut through = Client::stdio(Running::start_with_stdin(&mut command));
+    let result = through.request(
+        "tools/call",
+        json!({ "name": "everything_suite", "arguments": call("get-env", json!({})) }),
+    );
     let result = result.unwrap();
     let env: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(env["DECLARED"], "sk-declared");
@@ -149,7 +151,7 @@ fn official_servers_work_through_a_suite() {
     for (name, _, tool, args, expected) in servers {
         let suite = format!("{name}_suite");
         let result =
-            through.ask("tools/call", json!({ "name": suite, "arguments": call(tool, args) })).unwrap();
+            through.request("tools/call", json!({ "name": suite, "arguments": call(tool, args) })).unwrap();
         let text = result["content"][0]["text"].as_str().unwrap_or_default();
         assert!(result["isError"] != true && text.contains(expected), "{name}: {result}");
     }

@@ -64,7 +64,7 @@ impl Stage {
             add(&sandbox, &format!("s{number}"), &["sh".to_owned(), script.clone(), pids]);
         }
         // Without a shell between: signals are for the host itself.
-        let client = Client::stdio(Running::start_listening(&mut sandbox.command(["mcp"])));
+        let client = Client::stdio(Running::start_with_stdin(&mut sandbox.command(["mcp"])));
         Self { sandbox, client }
     }
 
@@ -88,7 +88,7 @@ impl Stage {
         let before = self.pids(server).len();
         // A call may still reach the old one and fail with it; one after that starts the new one.
         poll::until("a new one answers", || {
-            let begun = self.client.begin_call(&format!("s{server}_suite"), call("here", json!({})));
+            let begun = self.client.start_call(&format!("s{server}_suite"), call("here", json!({})));
             let _ = self.client.answer(begun);
             (self.pids(server).len() > before).then_some(())
         });
@@ -99,7 +99,7 @@ impl Stage {
 
     fn start_all(&mut self) -> BTreeSet<u32> {
         let begun: Vec<i64> = (0..SERVERS)
-            .map(|server| self.client.begin_call(&format!("s{server}_suite"), call("here", json!({}))))
+            .map(|server| self.client.start_call(&format!("s{server}_suite"), call("here", json!({}))))
             .collect();
         for id in begun {
             self.client.answer(id).unwrap();
@@ -114,7 +114,7 @@ fn alive(pids: &BTreeSet<u32>) -> Vec<u32> {
 }
 
 fn assert_gone(pids: &BTreeSet<u32>) {
-    let left = poll::within(poll::PATIENCE, || Some(alive(pids)).filter(Vec::is_empty));
+    let left = poll::within(poll::TIMEOUT, || Some(alive(pids)).filter(Vec::is_empty));
     assert!(left.is_some(), "there are still {:?}", alive(pids));
 }
 
@@ -142,7 +142,7 @@ fn end_host(end: impl Fn(&mut Client)) {
 
 #[test]
 fn storm_host_loses_its_stdin() {
-    end_host(|client| client.process().say_no_more());
+    end_host(|client| client.process().close_stdin());
 }
 
 #[test]

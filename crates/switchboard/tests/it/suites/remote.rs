@@ -30,12 +30,12 @@ fn everything_works_over_streamable_http_and_sse() {
         ]);
         let mut through = client(&sandbox);
         let echo = json!({ "name": "remote_suite", "arguments": call("echo", json!({ "message": mode })) });
-        let said = through.ask("tools/call", echo).unwrap();
+        let said = through.request("tools/call", echo).unwrap();
         assert_eq!(said["content"][0]["text"], format!("Echo: {mode}"), "{said}");
         let image = json!({ "name": "remote_suite", "arguments": call("get-tiny-image", json!({})) });
-        assert_eq!(through.ask("tools/call", image).unwrap()["content"][1]["type"], "image", "{mode}");
+        assert_eq!(through.request("tools/call", image).unwrap()["content"][1]["type"], "image", "{mode}");
         let introspect = json!({ "name": "remote_suite", "arguments": { "action": "introspect" } });
-        let listed = through.ask("tools/call", introspect).unwrap();
+        let listed = through.request("tools/call", introspect).unwrap();
         assert!(listed["content"][0]["text"].as_str().unwrap().contains("get-sum(a: number, b: number)"));
         drop(running);
     }

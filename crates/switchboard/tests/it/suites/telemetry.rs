@@ -3,7 +3,7 @@
 use serde_json::json;
 use test_support::http::Request;
 use test_support::mcp::Client;
-use test_support::{Running, Served};
+use test_support::{Running, TestServer};
 
 use super::{add, call, client, fixture, sandbox};
 
@@ -11,14 +11,14 @@ use super::{add, call, client, fixture, sandbox};
 fn calls_are_counted_for_prometheus() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
-    let served = Served::start(&sandbox);
+    let served = TestServer::start(&sandbox);
     let mut client = Client::streamable(&served, None);
     for _ in 0..3 {
         client
-            .ask("tools/call", json!({ "name": "echo_suite", "arguments": call("echo", json!({})) }))
+            .request("tools/call", json!({ "name": "echo_suite", "arguments": call("echo", json!({})) }))
             .unwrap();
     }
-    let asked = served.knows(Request::new("GET", "/metrics"), None).send(served.port).unwrap();
+    let asked = served.authorize(Request::new("GET", "/metrics"), None).send(served.port).unwrap();
     let text = asked.text().unwrap();
     assert!(text.contains("echo") && text.lines().any(|line| line.ends_with(" 3")), "{text}");
     let stranger = Request::new("GET", "/metrics").send(served.port).unwrap();
@@ -30,9 +30,11 @@ fn durations_are_logged() {
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
     let mut command = sandbox.session(["mcp", "-v"]);
-    let mut client = Client::stdio(Running::start_listening(&mut command));
-    client.ask("tools/call", json!({ "name": "echo_suite", "arguments": call("echo", json!({})) })).unwrap();
-    client.process().say_no_more();
+    let mut client = Client::stdio(Running::start_with_stdin(&mut command));
+    client
+        .request("tools/call", json!({ "name": "echo_suite", "arguments": call("echo", json!({})) }))
+        .unwrap();
+    client.process().close_stdin();
     assert!(client.process().wait().success());
     let log = client.process().errors();
     for span in ["suite_call", "child_start", "child_request"] {
@@ -48,7 +50,7 @@ fn changes_apply_while_a_client_listens() {
     let mut client = client(&sandbox);
     assert!(client.tool_names().contains(&"one_suite".to_owned()));
     add(&sandbox, "two", &fixture("echo.py"));
-    client.told("notifications/tools/list_changed");
+    client.notification("notifications/tools/list_changed");
     let names = client.tool_names();
     let suites: Vec<&String> = names.iter().filter(|name| name.ends_with("_suite")).collect();
     assert_eq!(suites, ["one_suite", "two_suite"]);

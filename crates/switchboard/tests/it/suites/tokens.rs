@@ -35,7 +35,7 @@ fn suite_costs_a_tenth_of_the_tokens() {
     }
     sandbox.ok(["suite", "warm"]);
     let mut client = client(&sandbox);
-    let tools = client.ask("tools/list", json!({})).unwrap();
+    let tools = client.request("tools/list", json!({})).unwrap();
     let is_suite = |tool: &&Value| {
         let name = tool["name"].as_str().unwrap();
         name.ends_with("_suite") || name == "switchboard_tools"
@@ -46,7 +46,7 @@ fn suite_costs_a_tenth_of_the_tokens() {
     let mut introspected = 0;
     for name in ["everything", "memory", "filesystem", "git"] {
         let params = json!({ "name": format!("{name}_suite"), "arguments": { "action": "introspect" } });
-        let result = client.ask("tools/call", params).unwrap();
+        let result = client.request("tools/call", params).unwrap();
         introspected += count(result["content"][0]["text"].as_str().unwrap());
     }
     println!("listed {listed}, introspected {introspected}");

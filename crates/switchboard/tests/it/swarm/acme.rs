@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_https::{Client, ClientSettings, Limits, Url};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::pebble::Pebble;
 use test_support::ports::free_port;
 use test_support::{files, poll, tools};
@@ -37,7 +37,7 @@ fn meets_and_talks(test: &str, by_http: bool) {
         Err(reason) => return tools::skip(test, &reason),
     };
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let both = believed(&pebble, &ca);
     let endpoint = if by_http {
         "https://localhost:PORT/swarm".to_owned()

@@ -1,14 +1,14 @@
 //! Several agents of one hub, each in swarms on its own.
 
 use serde_json::Value;
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 
 use super::owner::Owner;
 
 #[test]
 fn agents_of_one_hub_are_separate_members() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let (home, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
     let endpoint = format!("https://127.0.0.1:{}/ann/swarm", home.port);
     let made = home.json(&["swarm", "init", "--agent", "ann", "--endpoint", &endpoint]).remove(0);

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::tools;
 
 use super::owner::Owner;
@@ -15,7 +15,7 @@ const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x
 /// An authority, and programs in the manner of the Python implementation; nothing where that is missing.
 fn begin<const N: usize>(test: &str, names: [&str; N]) -> Option<(PrivateCa, [Plain; N])> {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let started: Result<Vec<Plain>, String> =
         names.iter().map(|name| Plain::start(&ca, name, "/swarm")).collect();
     match started {

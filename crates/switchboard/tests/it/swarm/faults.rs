@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::{Value, json};
 use switchboard_sys::clock::Clock;
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::{poll, tools};
 
 use super::owner::{Owner, files, id};
@@ -22,7 +22,7 @@ impl Attack {
     /// Nothing where the member's program cannot be had.
     fn begin(test: &str, change: impl FnOnce(&mut Value)) -> Option<Self> {
         let ca = PrivateCa::new();
-        ca.issue_files(&["127.0.0.1"], Life::Long);
+        ca.issue_files(&["127.0.0.1"], Validity::Valid);
         let mut mallory = match Plain::start(&ca, "mallory", "/swarm") {
             Ok(mallory) => mallory,
             Err(reason) => {
@@ -276,7 +276,7 @@ fn concurrent_duplicates_count_once() {
 #[test]
 fn hostile_master_claims_are_rejected() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let mut evil = match Plain::start(&ca, "evil", "/swarm") {
         Ok(evil) => evil,
         Err(reason) => return tools::skip("hostile_master_claims_are_rejected", &reason),
@@ -332,11 +332,11 @@ fn hostile_master_claims_are_rejected() {
 #[test]
 fn expired_peer_certificate_defers_delivery() {
     let ca = PrivateCa::new();
-    let (cert, _) = ca.issue_files(&["127.0.0.1"], Life::Long);
+    let (cert, _) = ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let alice = Owner::new(&ca, "alice");
     let folder = cert.parent().unwrap();
     let own = [folder.join("bob.pem"), folder.join("bob.key")];
-    ca.issue(&["127.0.0.1"], Life::Over, 7).write(&own[0], &own[1]);
+    ca.issue(&["127.0.0.1"], Validity::Expired, 7).write(&own[0], &own[1]);
     let bob = Owner::configured("bob", "https://127.0.0.1:PORT/swarm", |port| {
         let mut section = files(&ca, &ca.file(), port);
         (section["cert"], section["key"]) = (json!(own[0]), json!(own[1]));
@@ -350,7 +350,7 @@ fn expired_peer_certificate_defers_delivery() {
         delivery.to_string().contains("certificate").then_some(delivery)
     });
     assert_ne!(delivery["state"], "delivered", "{delivery}");
-    ca.issue(&["127.0.0.1"], Life::Long, 8).write(&own[0], &own[1]);
+    ca.issue(&["127.0.0.1"], Validity::Valid, 8).write(&own[0], &own[1]);
     bob.gets("bob", "in confidence");
 }
 

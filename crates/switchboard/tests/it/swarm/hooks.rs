@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::http::Request;
 use test_support::ports::free_port;
 
@@ -57,7 +57,7 @@ fn address() -> (String, mpsc::Receiver<(String, Value)>) {
 #[test]
 fn github_event_reaches_swarm_and_owner() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let hooks = free_port();
     let alice = Owner::configured("alice", "https://127.0.0.1:PORT/swarm", |port| {
         let mut section = files(&ca, &ca.file(), port);

@@ -1,7 +1,7 @@
 //! With agents of another program: joins without a signature, rosters in the flat form, HTTP/1.1 alone, and little checked.
 
 use serde_json::{Value, json};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::{poll, tools};
 
 use super::owner::{Owner, id};
@@ -9,7 +9,7 @@ use super::plain::{Plain, answered};
 
 fn authority() -> PrivateCa {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     ca
 }
 

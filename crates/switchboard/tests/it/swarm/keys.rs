@@ -7,7 +7,7 @@ use crate::BINARY;
 /// What `doctor` says of the swarms.
 fn told(sandbox: &Sandbox) -> Vec<(String, String, String)> {
     let mut command = sandbox.command(["doctor", "--json"]);
-    let ran = test_support::Ran::of(&mut command);
+    let ran = test_support::RunOutput::of(&mut command);
     let text = |check: &serde_json::Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
     ran.stdout
         .lines()
@@ -50,7 +50,7 @@ fn key_in_workspace_warns() {
     let within = |args: &[&str]| {
         let mut command = sandbox.command(args);
         command.env("SWARM_HOME", &home);
-        test_support::Ran::of(&mut command)
+        test_support::RunOutput::of(&mut command)
     };
     within(&["swarm", "init", "--agent", "alice", "--endpoint", "https://alice.example.com/swarm"]).ok();
     let told = within(&["doctor"]);

@@ -1,7 +1,7 @@
 //! Three owners from the first invite to the last word, and what is said when something is wrong.
 
 use serde_json::Value;
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::{Sandbox, poll};
 
 use super::owner::{Owner, id};
@@ -10,7 +10,7 @@ use crate::BINARY;
 #[test]
 fn three_processes_join_talk_and_leave() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let (alice, mut bob, carol) =
         (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     alice.ok(&["swarm", "create", "Research"]);

@@ -1,7 +1,7 @@
 //! A master that is down stops joins and kicks, and nothing else.
 
 use serde_json::Value;
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::poll;
 
 use super::owner::Owner;
@@ -9,7 +9,7 @@ use super::owner::Owner;
 #[test]
 fn members_continue_without_their_master() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let (mut alice, bob, carol) =
         (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     alice.ok(&["swarm", "create", "Research"]);
@@ -70,7 +70,7 @@ fn members_continue_without_their_master() {
 #[test]
 fn sender_can_wait_for_offline_peer() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let (mut alice, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
     alice.ok(&["swarm", "create", "Research"]);
     bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
@@ -96,7 +96,7 @@ fn sender_can_wait_for_offline_peer() {
     let question = alice.gets("alice", "are you back?");
     let id = question["id"].as_str().unwrap();
     alice.ok(&["--from", "alice", "send", "bob@research", "I am", "--reply-to", id]);
-    let (status, lines) = asking.wait_for_rest(poll::PATIENCE);
+    let (status, lines) = asking.wait_for_rest(poll::TIMEOUT);
     assert!(status.success() && lines.join("\n").contains("I am"), "{lines:?} {}", asking.errors());
 }
 
@@ -104,7 +104,7 @@ fn sender_can_wait_for_offline_peer() {
 #[test]
 fn swarm_continues_during_master_transfer() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let (alice, mut bob, carol) =
         (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     alice.ok(&["swarm", "create", "Research"]);

@@ -5,14 +5,14 @@ use std::path::Path;
 use serde_json::{Value, json};
 use test_support::ca::PrivateCa;
 use test_support::ports::free_port;
-use test_support::{Running, Sandbox, Served, poll};
+use test_support::{Running, Sandbox, TestServer, poll};
 
 use crate::BINARY;
 
 pub(super) struct Owner {
     pub(super) sandbox: Sandbox,
     pub(super) port: u16,
-    pub(super) served: Option<Served>,
+    pub(super) served: Option<TestServer>,
     /// What `serve` is told beside the settings.
     args: Vec<String>,
 }
@@ -59,7 +59,7 @@ impl Owner {
     pub(super) fn serve(&mut self) {
         let mut command = self.sandbox.command(["serve", "--port", "0", "--json"]);
         command.args(&self.args);
-        self.served = Some(Served::of(&self.sandbox, Running::start(&mut command)));
+        self.served = Some(TestServer::of(&self.sandbox, Running::start(&mut command)));
     }
 
     pub(super) fn stop(&mut self) {

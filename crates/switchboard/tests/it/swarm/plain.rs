@@ -22,7 +22,7 @@ impl Plain {
         script.arg(SCRIPT).args([agent, &port.to_string()]);
         script.args([folder.join("cert.pem"), folder.join("key.pem"), ca.file()]);
         script.arg(format!("https://127.0.0.1:{port}{endpoint}"));
-        let mut running = Running::start_listening(&mut script);
+        let mut running = Running::start_with_stdin(&mut script);
         poll::until("the agent to listen", || {
             assert!(running.is_running(), "it ended: {}", running.errors());
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok().then_some(())
@@ -33,7 +33,7 @@ impl Plain {
     /// Has it do something; what came of it.
     pub(super) fn ask(&mut self, what: &str, mut arguments: Value) -> Value {
         arguments["do"] = what.into();
-        self.running.say(&arguments.to_string()).unwrap();
+        self.running.write_line(&arguments.to_string()).unwrap();
         serde_json::from_str(&self.running.line()).unwrap()
     }
 

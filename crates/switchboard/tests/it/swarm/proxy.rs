@@ -1,7 +1,7 @@
 //! Behind a real nginx, with the configuration that the documentation gives.
 
 use serde_json::{Value, json};
-use test_support::ca::{Life, PrivateCa};
+use test_support::ca::{PrivateCa, Validity};
 use test_support::http::Request;
 use test_support::nginx::{Nginx, documented};
 use test_support::ports::free_port;
@@ -13,8 +13,8 @@ use crate::BINARY;
 /// Two owners, one of them behind nginx, as `settings` or the arguments of `serve` say.
 fn meets_and_talks(test: &str, settings: impl FnOnce(u16) -> Value, args: &[&str]) {
     let (front, back) = (PrivateCa::new(), PrivateCa::new());
-    front.issue_files(&["localhost"], Life::Long);
-    back.issue_files(&["127.0.0.1"], Life::Long);
+    front.issue_files(&["localhost"], Validity::Valid);
+    back.issue_files(&["127.0.0.1"], Validity::Valid);
     let both = back.file().with_file_name("both.pem");
     let pem = [&front, &back].map(|ca| std::fs::read_to_string(ca.file()).unwrap()).concat();
     test_support::files::put(&both, pem);

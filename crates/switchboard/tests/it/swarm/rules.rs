@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use switchboard_sys::clock::Clock;
-use test_support::ca::{Life, PrivateCa};
-use test_support::{Ran, Sandbox, tools};
+use test_support::ca::{PrivateCa, Validity};
+use test_support::{RunOutput, Sandbox, tools};
 
 use super::owner::{Owner, files};
 use super::plain::{Plain, answered};
@@ -15,7 +15,7 @@ const KEYS: [&str; 2] =
 
 fn authority() -> PrivateCa {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     ca
 }
 
@@ -190,8 +190,8 @@ fn state(sandbox: &Sandbox, date: &str, members: &[(&str, &str)]) -> String {
     .to_string()
 }
 
-fn import(sandbox: &Sandbox, args: &[&str], state: &str) -> Ran {
-    Ran::with_input(&mut sandbox.command([&["swarm", "import", "-"], args].concat()), state.as_bytes())
+fn import(sandbox: &Sandbox, args: &[&str], state: &str) -> RunOutput {
+    RunOutput::with_input(&mut sandbox.command([&["swarm", "import", "-"], args].concat()), state.as_bytes())
 }
 
 fn members(sandbox: &Sandbox) -> Vec<(String, String)> {

@@ -1,8 +1,8 @@
 //! Attempts to take a member's place: its endpoint, its id or its key; and the honest ways to move.
 
 use serde_json::{Value, json};
-use test_support::ca::{Life, PrivateCa};
-use test_support::{Ran, poll, tools};
+use test_support::ca::{PrivateCa, Validity};
+use test_support::{RunOutput, poll, tools};
 
 use super::owner::Owner;
 use super::plain::{Plain, answered};
@@ -10,7 +10,7 @@ use super::plain::{Plain, answered};
 /// Alice, who leads a swarm, and a peer in the manner of the existing Python implementation; nothing where it is missing.
 fn begin(test: &str, peer: &str) -> Option<(PrivateCa, Owner, Plain)> {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let plain = match Plain::start(&ca, peer, "/swarm") {
         Ok(plain) => plain,
         Err(reason) => {
@@ -306,7 +306,7 @@ fn unsigned_owner_recovers_its_key() {
     alice.serve();
     let exported = alice.ok(&["swarm", "export"]);
     let mut import = alice.sandbox.command(["swarm", "import", "-", "--replace"]);
-    Ran::with_input(&mut import, exported.as_bytes()).ok();
+    RunOutput::with_input(&mut import, exported.as_bytes()).ok();
     assert_eq!(member(&alice, "pat")["contested_with"], json!(["mallory"]));
     assert!(
         alice.json(&["inbox", "alice"]).iter().any(|m| m["body"].to_string().contains("name the same key"))
@@ -372,7 +372,7 @@ fn unsigned_owner_recovers_its_key() {
 #[test]
 fn squatter_at_lenient_master_blocks_none() {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let started = |agent: &str| Plain::start(&ca, agent, "/swarm");
     let (mut pat, mut mallory) = match (started("pat"), started("mallory")) {
         (Ok(pat), Ok(mallory)) => (pat, mallory),

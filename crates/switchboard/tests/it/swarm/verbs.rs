@@ -1,14 +1,14 @@
 //! The verbs that a person has beyond talking: approval, invites, mutes, files, keys and the end.
 
 use serde_json::Value;
-use test_support::ca::{Life, PrivateCa};
-use test_support::{Ran, poll};
+use test_support::ca::{PrivateCa, Validity};
+use test_support::{RunOutput, poll};
 
 use super::owner::Owner;
 
 fn authority() -> PrivateCa {
     let ca = PrivateCa::new();
-    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca.issue_files(&["127.0.0.1"], Validity::Valid);
     ca
 }
 
@@ -151,7 +151,7 @@ fn files_notices_and_pending_mail_arrive() {
     // What is known already stays as it is.
     let exported = bob.ok(&["swarm", "export"]);
     let mut import = bob.sandbox.command(["swarm", "import", "-"]);
-    let again = Ran::with_input(&mut import, exported.as_bytes());
+    let again = RunOutput::with_input(&mut import, exported.as_bytes());
     assert!(again.ok().contains("0 swarms"), "{}", again.stdout);
 }
 

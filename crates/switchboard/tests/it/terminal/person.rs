@@ -88,13 +88,13 @@ impl Person {
 
     /// Looks until a text is on the screen.
     pub(crate) fn until_shown(&self, text: &str) {
-        poll::within(poll::PATIENCE, || self.shown().contains(text).then_some(()))
+        poll::within(poll::TIMEOUT, || self.shown().contains(text).then_some(()))
             .unwrap_or_else(|| panic!("'{text}' was never shown; shown was {:?}", self.shown()));
     }
 
     /// Waits until the binary has ended by itself and everything it showed was seen.
     pub(crate) fn end(&mut self) -> ExitStatus {
-        let ended = poll::within(poll::PATIENCE, || self.child.try_wait().unwrap());
+        let ended = poll::within(poll::TIMEOUT, || self.child.try_wait().unwrap());
         let ended = ended.unwrap_or_else(|| panic!("it still runs; shown was {:?}", self.shown()));
         // The last one at the terminal has gone, so that reading it ends.
         if let Some(looking) = self.looking.take() {

@@ -1,4 +1,4 @@
-//! A connection whose client must read what it is sent, sooner or later.
+//! Write timeout for TCP connections, against clients that do not read (slow readers).
 
 use std::io;
 use std::pin::Pin;
@@ -9,24 +9,24 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// A TCP stream on which a write that waits for too long fails.
+/// TCP stream with a write timeout.
 ///
-/// A client that leaves its answer unread would hold its place, its session and what waits for it, for ever.
+/// Without it a client that never reads its response would occupy its permit, its session and its queue for ever.
 #[derive(Debug)]
-pub struct Patient {
+pub struct WriteTimeout {
     stream: TcpStream,
     limit: Duration,
-    /// Runs while the client takes nothing.
+    /// Timer that runs while the client reads nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    /// A stream whose client may leave a write waiting for so long.
+impl WriteTimeout {
+    /// Wraps a stream; a write that is blocked for `limit` fails.
     pub fn new(stream: TcpStream, limit: Duration) -> Self {
         Self { stream, limit, stalled: None }
     }
 
-    /// Passes on what a write came to; one that has been waiting for too long fails.
+    /// Returns the result of a write, or a timeout error if it has been blocked for too long.
     fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
@@ -39,7 +39,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeout {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -49,7 +49,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeout {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

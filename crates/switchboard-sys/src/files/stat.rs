@@ -1,47 +1,47 @@
-//! What tells one state of a file or directory from another.
+//! Stat values, by which changes of files and directories are detected.
 
 use rustix::fs::Stat;
 
 use super::kind;
 
-/// A file's content with the stamp that the file had before it was read.
+/// Content of a file with the file's stat from before the read.
 ///
-/// A file that changes during or after the reading shows another stamp.
+/// If the file changes during or after the read, its stat differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
-    /// What the file holds.
+    /// The content.
     pub bytes: Vec<u8>,
-    /// Which file it was.
-    pub stamp: FileStamp,
+    /// Stat of the file before it was read.
+    pub stat: FileStat,
 }
 
-/// What tells one state of a file from another without reading it.
+/// Stat of a file, by which a change is detected without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileStamp {
-    /// The file's number in its file system.
+pub struct FileStat {
+    /// Inode number.
     pub inode: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// When its content last changed, in nanoseconds since 1970.
+    /// Modification time of the content, in nanoseconds since 1970.
     pub mtime_ns: i128,
-    /// The user that it belongs to.
+    /// Owner of the file.
     pub uid: u32,
-    /// Whether it is a regular file, rather than a directory, link, pipe, socket or device.
+    /// True for a regular file; false for a directory, symbolic link, pipe, socket or device.
     pub is_regular: bool,
 }
 
-/// What tells one state of a directory from another without listing it.
+/// Stat of a directory, by which a change is detected without listing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DirStamp {
-    /// The directory's number in its file system.
+pub struct DirStat {
+    /// Inode number.
     pub inode: u64,
-    /// When a name in it last changed, in nanoseconds since 1970.
+    /// Modification time of its entries, in nanoseconds since 1970.
     pub mtime_ns: i128,
-    /// When it or its attributes last changed, in nanoseconds since 1970; nobody can set this back.
+    /// Change time of its entries or attributes, in nanoseconds since 1970; unlike `mtime_ns` no program can set it.
     pub ctime_ns: i128,
 }
 
-impl FileStamp {
+impl FileStat {
     pub(super) fn of(stat: &Stat) -> Self {
         Self {
             inode: stat.st_ino,
@@ -53,7 +53,7 @@ impl FileStamp {
     }
 }
 
-impl DirStamp {
+impl DirStat {
     pub(super) fn of(stat: &Stat) -> Self {
         Self {
             inode: stat.st_ino,
@@ -63,7 +63,7 @@ impl DirStamp {
     }
 }
 
-/// One number for a file time, whose parts differ in width between systems.
+/// Combines the parts of a file time, whose integer types differ between systems.
 fn nanoseconds(seconds: impl Into<i128>, nanoseconds: impl Into<i128>) -> i128 {
     seconds.into() * 1_000_000_000 + nanoseconds.into()
 }

@@ -1,7 +1,7 @@
-//! Who holds a lease or a lock: one process, told apart from every other.
+//! Identity of the process that holds a lease or a lock.
 //!
-//! What a process holds can be taken over as soon as that process is gone, without waiting for a
-//! time-out. For that, its [`Owner`] is written down beside what it holds.
+//! The lease of a process that has exited can be taken over at once, without waiting for a timeout. For that, the holder
+//! records its [`ProcessIdentity`] in the lease.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,80 +9,79 @@ use std::sync::LazyLock;
 
 use crate::platform::{self, ProcessStart};
 
-/// A running process, as others can find it again: `host/pid/started`.
+/// Identity of a process, unique across hosts and pid reuse: `host/pid/started`.
 ///
-/// The host is the machine's name, and inside a container or sandbox also the number of its pid
-/// namespace, because only there does the pid mean this process.
+/// The host is the machine's name and, in a container or sandbox, the number of its pid namespace, because the pid is
+/// valid only there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owner {
+pub struct ProcessIdentity {
     host: String,
     pid: u32,
     started: ProcessStart,
 }
 
-/// A text that is not `host/pid/started`.
+/// Error of parsing a process identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an owner: expected `host/pid/started`")]
-pub struct ParseOwnerError {
+pub struct ParseProcessIdentityError {
     text: String,
 }
 
-impl Owner {
-    /// The process that runs this code.
+impl ProcessIdentity {
+    /// Returns the identity of the current process.
     pub fn this_process() -> Self {
         let pid = std::process::id();
         let started = platform::process_started(pid).unwrap_or_else(|| ProcessStart::from_text(""));
         Self { host: this_host().to_owned(), pid, started }
     }
 
-    /// The host that the process runs on, as its own owner text names it.
+    /// Returns the host of the process, in the form of [`this_host`].
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The process id, which means something only on that host.
+    /// Returns the process id, which is valid only on that host.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Whether the process runs on this machine, where its pid can be looked up.
+    /// True if the process runs on this host, where its pid can be looked up.
     pub fn is_on_this_host(&self) -> bool {
         self.host == this_host()
     }
 
-    /// Whether this process is known to have ended.
+    /// True if this process is known to have exited.
     ///
-    /// Of a process on another host, or in another container, nothing is known, and the answer is
-    /// `false`: whoever waits for it has to go by time.
-    pub fn is_gone(&self) -> bool {
+    /// False for a process on another host or in another container, of which nothing is known: the caller has to use a
+    /// timeout.
+    pub fn has_exited(&self) -> bool {
         self.host == this_host()
             && platform::process_started(self.pid).is_none_or(|started| !started.may_equal(&self.started))
     }
 
     /// True if a signal or a debugger is known to have stopped this process.
     pub fn is_stopped(&self) -> bool {
-        self.is_on_this_host() && !self.is_gone() && platform::is_process_stopped(self.pid) == Some(true)
+        self.is_on_this_host() && !self.has_exited() && platform::is_process_stopped(self.pid) == Some(true)
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for ProcessIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.host, self.pid, self.started)
     }
 }
 
-impl FromStr for Owner {
-    type Err = ParseOwnerError;
+impl FromStr for ProcessIdentity {
+    type Err = ParseProcessIdentityError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse(text).ok_or_else(|| ParseOwnerError { text: text.to_owned() })
+        parse(text).ok_or_else(|| ParseProcessIdentityError { text: text.to_owned() })
     }
 }
 
-/// The host part of the owners on this machine, in this pid namespace.
+/// Returns the host part of identities on this machine, in this pid namespace.
 ///
-/// It stays the same for as long as this process runs, even where a machine is renamed with every
-/// network that it joins.
+/// It is constant while this process runs, even on a machine that is renamed with every network that it joins.
 pub fn this_host() -> &'static str {
     static HOST: LazyLock<String> = LazyLock::new(|| {
         let name: String = platform::host_name().chars().filter(|&letter| is_plain(letter)).collect();
@@ -94,19 +93,23 @@ pub fn this_host() -> &'static str {
     &HOST
 }
 
-fn parse(text: &str) -> Option<Owner> {
+fn parse(text: &str) -> Option<ProcessIdentity> {
     let mut parts = text.split('/');
     let (host, pid, started) = (parts.next()?, parts.next()?, parts.next()?);
     let pid = pid.parse().ok().filter(|&pid| pid != 0)?;
     let is_whole = parts.next().is_none() && host.chars().chain(started.chars()).all(is_plain);
-    is_whole.then(|| Owner { host: host.to_owned(), pid, started: ProcessStart::from_text(started) })
+    is_whole.then(|| ProcessIdentity {
+        host: host.to_owned(),
+        pid,
+        started: ProcessStart::from_text(started),
+    })
 }
 
-/// Whether a character can stand in an owner's parts: the text is one line, split at slashes.
+/// True for a character that is allowed in a part of an identity: the text is one line, split at slashes.
 fn is_plain(letter: char) -> bool {
     letter != '/' && !letter.is_whitespace() && !letter.is_control()
 }
 
 #[cfg(test)]
-#[path = "owner_tests.rs"]
+#[path = "process_identity_tests.rs"]
 mod tests;

@@ -1,14 +1,14 @@
-//! What is wrong with a value, for people who write JSON and not Rust.
+//! serde errors in JSON terms, for people who write JSON and not Rust.
 
-/// What a reader of JSON says of a value that does not fit, with the words of JSON in place of those of Rust.
-pub fn in_json_words(problem: &str) -> String {
-    let Some((found, expected)) = problem.split_once(", expected ") else { return problem.to_owned() };
+/// Rewords a serde error: "map" becomes "an object", "u64" becomes "a whole number, 0 or more".
+pub fn reword_serde_error(error: &str) -> String {
+    let Some((found, expected)) = error.split_once(", expected ") else { return error.to_owned() };
     let found = match found {
         "invalid type: map" => "invalid type: an object",
         "invalid type: sequence" => "invalid type: a list",
         found => found,
     };
-    let (expected, place) = match expected.find(" at line ") {
+    let (expected, position) = match expected.find(" at line ") {
         Some(at) => expected.split_at(at),
         None => (expected, ""),
     };
@@ -19,7 +19,7 @@ pub fn in_json_words(problem: &str) -> String {
         expected if expected.starts_with("struct ") => "an object",
         expected => expected,
     };
-    format!("{found}, expected {expected}{place}")
+    format!("{found}, expected {expected}{position}")
 }
 
 #[cfg(test)]
@@ -27,8 +27,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_has_to_know_rust() {
-        for (problem, told) in [
+    fn serde_errors_use_json_terms() {
+        for (error, reworded) in [
             (
                 "invalid type: string \"5\", expected u64",
                 "invalid type: string \"5\", expected a whole number, 0 or more",
@@ -44,7 +44,7 @@ mod tests {
             ),
             ("EOF while parsing a value", "EOF while parsing a value"),
         ] {
-            assert_eq!(in_json_words(problem), told);
+            assert_eq!(reword_serde_error(error), reworded);
         }
     }
 }

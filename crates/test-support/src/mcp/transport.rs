@@ -1,4 +1,4 @@
-//! The three ways to a server.
+//! The three MCP transports.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -12,13 +12,13 @@ use super::REVISION;
 use crate::http::{Request, Response};
 use crate::poll;
 use crate::process::Running;
-use crate::served::Served;
+use crate::test_server::TestServer;
 
 /// More messages than this unread and the server waits.
 const UNREAD: usize = 4096;
 
 /// One of the transports.
-pub(super) enum Link {
+pub(super) enum Transport {
     /// Lines on the pipes of a process.
     Stdio(Running),
     /// `/mcp`, or `/sse` with `/messages`.
@@ -29,7 +29,7 @@ pub(super) enum Link {
 pub(super) struct Http {
     port: u16,
     /// A request with the token and the agent, for others to be made of.
-    known: Box<dyn Fn(Request) -> Request + Send>,
+    authorized: Box<dyn Fn(Request) -> Request + Send>,
     kind: Kind,
     session: String,
     received: Receiver<Value>,
@@ -43,18 +43,18 @@ enum Kind {
     Sse,
 }
 
-impl Link {
+impl Transport {
     pub(super) fn stdio(process: Running) -> Self {
         Self::Stdio(process)
     }
 
-    pub(super) fn streamable(server: &Served, agent: Option<&str>) -> Self {
+    pub(super) fn streamable(server: &TestServer, agent: Option<&str>) -> Self {
         Self::Http(Http::new(server, agent, Kind::Streamable))
     }
 
-    pub(super) fn sse(server: &Served, agent: Option<&str>) -> Self {
+    pub(super) fn sse(server: &TestServer, agent: Option<&str>) -> Self {
         let mut http = Http::new(server, agent, Kind::Sse);
-        let response = (http.known)(Request::new("GET", "/sse")).send(http.port).unwrap();
+        let response = (http.authorized)(Request::new("GET", "/sse")).send(http.port).unwrap();
         assert_eq!(response.status, 200);
         http.stream = Some(response.connection().unwrap());
         let mut events = response.events();
@@ -88,7 +88,7 @@ impl Link {
 
     pub(super) fn send(&mut self, message: &Value) {
         match self {
-            Self::Stdio(process) => process.say(&message.to_string()).unwrap(),
+            Self::Stdio(process) => process.write_line(&message.to_string()).unwrap(),
             Self::Http(http) => http.send(message),
         }
     }
@@ -103,7 +103,7 @@ impl Link {
             assert_eq!(response.status, 200);
             http.stream = Some(response.connection().unwrap());
             let sender = http.sender.clone();
-            thread::spawn(move || hand_on(response, &sender));
+            thread::spawn(move || forward_messages(response, &sender));
         }
     }
 
@@ -120,7 +120,7 @@ impl Link {
         }
     }
 
-    /// What is known of the other side, for a test that fails.
+    /// Describes the other side, for the panic of a failing test.
     pub(super) fn state(&self) -> String {
         match self {
             Self::Stdio(process) => format!("stderr: {}", process.errors()),
@@ -130,16 +130,16 @@ impl Link {
 }
 
 impl Http {
-    fn new(server: &Served, agent: Option<&str>, kind: Kind) -> Self {
+    fn new(server: &TestServer, agent: Option<&str>, kind: Kind) -> Self {
         let (sender, received) = sync_channel(UNREAD);
         let (token, agent) = (server.token.clone(), agent.map(str::to_owned));
-        let known = move |request: Request| request.known(&token, agent.as_deref());
+        let authorized = move |request: Request| request.authorized(&token, agent.as_deref());
         let (port, session) = (server.port, String::new());
-        Self { port, known: Box::new(known), kind, session, received, sender, stream: None }
+        Self { port, authorized: Box::new(authorized), kind, session, received, sender, stream: None }
     }
 
     fn in_session(&self, request: Request) -> Request {
-        let request = (self.known)(request);
+        let request = (self.authorized)(request);
         if self.session.is_empty() {
             return request;
         }
@@ -149,7 +149,7 @@ impl Http {
     fn send(&mut self, message: &Value) {
         if let Kind::Sse = self.kind {
             let path = format!("/messages?sessionId={}", self.session);
-            let response = (self.known)(Request::post(&path, message)).send(self.port).unwrap();
+            let response = (self.authorized)(Request::post(&path, message)).send(self.port).unwrap();
             let status = response.status;
             assert_eq!(status, 202, "{:?}", response.text());
             return;
@@ -159,21 +159,21 @@ impl Http {
         if message["method"] == "initialize" {
             let response = request.send(port).unwrap();
             response.header("mcp-session-id").unwrap_or_default().clone_into(&mut self.session);
-            hand_on(response, &sender);
+            forward_messages(response, &sender);
         } else if message.get("id").is_none() {
             assert_eq!(request.send(port).unwrap().status, 202);
         } else {
             // Each request has a connection of its own, because its answer may take long.
             thread::spawn(move || match request.send(port) {
-                Ok(response) => hand_on(response, &sender),
+                Ok(response) => forward_messages(response, &sender),
                 Err(error) => drop(sender.send(json!({ "not sent": error.to_string() }))),
             });
         }
     }
 }
 
-/// Hands on every message of an answer. What is no message is kept as well, for a test that fails.
-fn hand_on(response: Response, sender: &SyncSender<Value>) {
+/// Forwards every message of a response. Anything else is forwarded as well, for the panic of a failing test.
+fn forward_messages(response: Response, sender: &SyncSender<Value>) {
     if response.is_stream() {
         for event in response.events().filter(|event| !event.data.is_empty()) {
             if sender.send(serde_json::from_str(&event.data).unwrap()).is_err() {
@@ -192,11 +192,11 @@ fn hand_on(response: Response, sender: &SyncSender<Value>) {
     let _ = sender.send(message);
 }
 
-impl Drop for Link {
+impl Drop for Transport {
     /// Ends a process as a client does, so that its name is free when this returns.
     fn drop(&mut self) {
         if let Self::Stdio(process) = self {
-            process.say_no_more();
+            process.close_stdin();
             // One that hangs is killed.
             poll::within(Duration::from_secs(5), || (!process.is_running()).then_some(()));
         }

@@ -1,4 +1,4 @@
-//! A reaper: runs one program and kills all that is left of it.
+//! A reaper: runs one program and kills all of its descendants.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,31 +14,31 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::wire::{self, Event, Request};
 use super::{
-    KILL_LIMIT, KILL_PAUSE, Rest, Streams, children, collect, command, kill, pid, read_request, terminal,
-    watch_over,
+    KILL_LIMIT, KILL_PAUSE, Rest, Streams, become_supervisor, children, command, kill, pid, read_request,
+    reap, terminal,
 };
 use crate::platform;
+use crate::reaper::wire::{self, Event, Request};
 
-/// How long a program may take to end after its terminal has hung up.
+/// Grace period for a program after its terminal has hung up.
 const HANGUP_LIMIT: Duration = Duration::from_secs(3);
 
-/// A program and what descends from it.
+/// A program and its descendants.
 struct Program {
     control: UnixStream,
-    /// The program's own process, until it is collected. It leads a process group.
+    /// The program's own process, until it is reaped. It leads a process group.
     leader: Option<Pid>,
     group: Pid,
-    /// Those that were sent SIGTERM, once the host asks for that.
+    /// Processes that were sent SIGTERM, once the host requests termination.
     asked: Option<HashSet<Pid>>,
-    /// Whether orphans become children of this process.
+    /// True if orphans become children of this process.
     is_subreaper: bool,
 }
 
-/// Runs the program of the request that is next on the socket.
+/// Reads a request from the socket and runs its program.
 pub(super) async fn run(mut control: UnixStream, streams: Streams) -> io::Result<()> {
-    let is_subreaper = watch_over()?;
+    let is_subreaper = become_supervisor()?;
     let has_terminal = matches!(streams, Streams::Terminal(_));
     let mut root = root_lifeline()?;
     let mut ended = signal(SignalKind::child())?;
@@ -51,27 +51,27 @@ pub(super) async fn run(mut control: UnixStream, streams: Streams) -> io::Result
         }
     };
     let mut program = Program { control, leader: Some(leader), group: leader, asked: None, is_subreaper };
-    program.tell(Event::Started(leader.as_raw_pid())).await;
+    program.report(Event::Started(leader.as_raw_pid())).await;
     let (mut byte, mut nothing) = ([0], [0]);
-    let mut is_left = false;
+    let mut is_detached = false;
     loop {
         tokio::select! {
             _ = ended.recv() => {
-                if program.collect().await {
+                if program.reap().await {
                     return Ok(());
                 }
             }
-            read = program.control.read(&mut byte), if !is_left => match read {
+            read = program.control.read(&mut byte), if !is_detached => match read {
                 Ok(1..) => match byte[0] {
                     wire::TERMINATE => program.terminate(),
-                    wire::LEAVE => is_left = true,
+                    wire::DETACH => is_detached = true,
                     wire::KILL => break,
                     _ => {}
                 },
                 Ok(0) | Err(_) => break,
             },
-            // A person's own program goes on without the root.
-            _ = root.read(&mut nothing), if !is_left && !has_terminal => break,
+            // A program in the person's terminal continues without the root.
+            _ = root.read(&mut nothing), if !is_detached && !has_terminal => break,
         }
     }
     if has_terminal {
@@ -81,7 +81,7 @@ pub(super) async fn run(mut control: UnixStream, streams: Streams) -> io::Result
     Ok(())
 }
 
-/// The pipe that ends with the root: it is this process's stdout, to which nothing is written.
+/// Returns the pipe that closes when the root exits: it is this process's stdout, and nothing is written to it.
 fn root_lifeline() -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(io::stdout().as_fd().try_clone_to_owned()?)
 }
@@ -96,14 +96,14 @@ fn start(request: &Request, streams: Streams) -> io::Result<Pid> {
 }
 
 impl Program {
-    /// Collects all that have ended. True when nothing is left of the program.
-    async fn collect(&mut self) -> bool {
+    /// Reaps all exited processes. True if none of the program's processes remain.
+    async fn reap(&mut self) -> bool {
         let mut ended = Vec::new();
-        let rest = collect(|pid, status| ended.push((pid, status)));
+        let rest = reap(|pid, status| ended.push((pid, status)));
         for (pid, status) in ended {
             if self.leader == Some(pid) {
                 self.leader = None;
-                self.tell(Event::Ended(status.as_raw())).await;
+                self.report(Event::Ended(status.as_raw())).await;
             }
             if let Some(asked) = &mut self.asked {
                 asked.remove(&pid);
@@ -115,7 +115,7 @@ impl Program {
         rest == Rest::None && !self.has_stray_group()
     }
 
-    /// True where orphans do not come to this process and there are some in the program's group.
+    /// True if this process does not adopt orphans and some remain in the program's group.
     fn has_stray_group(&self) -> bool {
         !self.is_subreaper && rustix::process::test_kill_process_group(self.group).is_ok()
     }
@@ -135,17 +135,17 @@ impl Program {
         }
     }
 
-    /// Gives a program whose terminal has hung up time to end, which a person may have set it up to do with care.
+    /// Waits for a program whose terminal has hung up to exit, because it may save its state first.
     async fn wait_for_hangup(&mut self, ended: &mut Signals) {
         let wait = async {
             while self.leader.is_some() && ended.recv().await.is_some() {
-                self.collect().await;
+                self.reap().await;
             }
         };
         let _ = timeout(HANGUP_LIMIT, wait).await;
     }
 
-    /// Kills the program and all that descends from it: parents first, then those that have lost theirs.
+    /// Kills the program and its descendants: parents first, then their orphans.
     async fn kill(&mut self) {
         self.asked = None;
         if !self.is_subreaper {
@@ -155,14 +155,14 @@ impl Program {
             let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         }
         let until = Instant::now() + KILL_LIMIT;
-        while !self.collect().await && Instant::now() < until {
+        while !self.reap().await && Instant::now() < until {
             children().into_iter().for_each(kill);
             sleep(KILL_PAUSE).await;
         }
     }
 
-    /// Tells the host, if there is one.
-    async fn tell(&mut self, event: Event) {
+    /// Reports an event to the host, if it still runs.
+    async fn report(&mut self, event: Event) {
         if let Err(error) = self.control.write_all(&event.encode()).await {
             tracing::debug!(%error, ?event, "the host does not listen");
         }

@@ -7,16 +7,16 @@ use crate::process::Running;
 use crate::sandbox::Sandbox;
 
 /// A server that runs, and what a client has to know of it. Ends with this value.
-pub struct Served {
+pub struct TestServer {
     /// The process.
     pub running: Running,
     /// Where it listens.
     pub port: u16,
-    /// What opens it.
+    /// Its token.
     pub token: String,
 }
 
-impl Served {
+impl TestServer {
     /// Starts `serve` on a port that the system chooses.
     pub fn start(sandbox: &Sandbox) -> Self {
         Self::with(sandbox, &[])
@@ -42,7 +42,7 @@ impl Served {
     }
 
     /// A request with the token, and with the name of an agent where there is one.
-    pub fn knows(&self, request: Request, agent: Option<&str>) -> Request {
-        request.known(&self.token, agent)
+    pub fn authorize(&self, request: Request, agent: Option<&str>) -> Request {
+        request.authorized(&self.token, agent)
     }
 }

@@ -23,21 +23,21 @@ setsid sh -c "$stay" &
 ( env -i "$(command -v setsid)" "$(command -v sh)" -c "PATH=$PATH; $stay" & )
 "#;
 
-fn guard() -> Guard {
+fn guard() -> ReaperClient {
     // Beside the test binary, in `examples`: Cargo builds it with the tests.
     let test = std::env::current_exe().expect("the test has a path");
     let target = test.parent().and_then(|deps| deps.parent()).expect("it is in a target folder");
-    Guard::new(PathBuf::from(target).join("examples").join("reaper"), [""; 0])
+    ReaperClient::new(PathBuf::from(target).join("examples").join("reaper"), [""; 0])
 }
 
-async fn start(guard: &Guard, script: &str) -> Child {
+async fn start(guard: &ReaperClient, script: &str) -> Child {
     Spawn::new("sh").args(["-c", script]).start(Some(guard)).await.expect("the shell starts")
 }
 
 /// Starts a script below a reaper and returns its pid and those that it writes.
-async fn start_with(guard: &Guard, script: &str, count: usize) -> (Child, BTreeSet<u32>) {
+async fn start_with(guard: &ReaperClient, script: &str, count: usize) -> (Child, BTreeSet<u32>) {
     let mut child = start(guard, script).await;
-    let mut lines = BufReader::new(child.take_stdout().expect("stdout is piped")).lines();
+    let mut lines = BufReader::new(child.stdout_reader().expect("stdout is piped")).lines();
     let mut pids = BTreeSet::from([child.pid()]);
     for _ in 0..count {
         let line = lines.next_line().await.expect("stdout is readable").expect("a line");
@@ -69,19 +69,19 @@ async fn program_below_a_reaper_reads_writes_and_ends() {
     let guard = guard();
     let spawn = Spawn::new("sh").args(["-c", "cat; echo $SEEN >&2; exit 7"]).env("SEEN", "yes");
     let mut child = spawn.start(Some(&guard)).await.expect("the shell starts");
-    let mut stdin = child.take_stdin().expect("stdin is piped");
+    let mut stdin = child.stdin_writer().expect("stdin is piped");
     stdin.write_all(b"hello").await.expect("it reads");
     drop(stdin);
     let (mut out, mut err) = (String::new(), String::new());
-    child.take_stdout().expect("stdout").read_to_string(&mut out).await.expect("text");
-    child.take_stderr().expect("stderr").read_to_string(&mut err).await.expect("text");
+    child.stdout_reader().expect("stdout").read_to_string(&mut out).await.expect("text");
+    child.stderr_reader().expect("stderr").read_to_string(&mut err).await.expect("text");
     assert_eq!((out.as_str(), err.as_str()), ("hello", "yes\n"));
     assert_eq!(child.wait().await.expect("it ends").code(), Some(7));
     assert_eq!(child.wait().await.expect("the answer stays").code(), Some(7));
 }
 
 #[tokio::test]
-async fn status_of_a_program_that_ends_at_once_is_told() {
+async fn status_of_short_lived_program_is_reported() {
     let guard = guard();
     for _ in 0..50 {
         let status = start(&guard, "exit 3").await.wait().await.expect("it ends");
@@ -90,27 +90,27 @@ async fn status_of_a_program_that_ends_at_once_is_told() {
 }
 
 #[tokio::test]
-async fn missing_program_is_named_below_a_reaper_too() {
+async fn missing_program_is_named_below_reaper() {
     let error =
         Spawn::new("no-such-program").cwd("/").start(Some(&guard())).await.expect_err("there is none");
     assert_eq!(error.to_string(), "cannot start `no-such-program` in /");
-    assert_eq!(error.into_cause().kind(), io::ErrorKind::NotFound);
+    assert_eq!(error.into_io_error().kind(), io::ErrorKind::NotFound);
 }
 
 #[tokio::test]
-async fn long_arguments_and_variables_arrive_whole() {
+async fn long_arguments_and_variables_arrive_complete() {
     let long = "x".repeat(100 << 10);
     let spawn = Spawn::new("sh").args(["-c", "printf %s \"$1$LONG\"", "sh", &long]).env("LONG", &long);
     let mut child = spawn.start(Some(&guard())).await.expect("the shell starts");
     let mut out = String::new();
-    child.take_stdout().expect("stdout").read_to_string(&mut out).await.expect("text");
+    child.stdout_reader().expect("stdout").read_to_string(&mut out).await.expect("text");
     assert_eq!(out.len(), 200 << 10);
     assert!(child.wait().await.expect("it ends").success());
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn p12_nothing_detached_outlives_its_program() {
+async fn detached_descendants_are_killed_with_program() {
     let guard = guard();
     for round in 0..20 {
         let stays = format!("{DETACH} while :; do sleep 1000 > /dev/null; done");
@@ -140,7 +140,7 @@ async fn p12_nothing_detached_outlives_its_program() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn p12_killed_reaper_and_killed_root_take_their_programs_along() {
+async fn killed_reaper_or_root_kills_programs() {
     let guard = guard();
     for round in 0..20 {
         let stays = format!("{DETACH} while :; do sleep 1000 > /dev/null; done");
@@ -162,7 +162,7 @@ async fn detached_processes_get_sigterm_before_they_are_killed() {
         r#"setsid sh -c 'trap "echo saved; exit" TERM; echo ready; while :; do sleep 0.01; done' & wait"#;
     let guard = guard();
     let mut child = start(&guard, script).await;
-    let mut lines = BufReader::new(child.take_stdout().expect("stdout is piped")).lines();
+    let mut lines = BufReader::new(child.stdout_reader().expect("stdout is piped")).lines();
     assert_eq!(lines.next_line().await.expect("readable").as_deref(), Some("ready"));
     let stop = tokio::spawn(child.stop(Duration::from_millis(500)));
     assert_eq!(lines.next_line().await.expect("readable").as_deref(), Some("saved"));
@@ -170,7 +170,7 @@ async fn detached_processes_get_sigterm_before_they_are_killed() {
 }
 
 #[tokio::test]
-async fn process_of_others_is_not_touched() {
+async fn unrelated_process_is_not_killed() {
     let other = Spawn::new("sleep").args(["1000"]).spawn().expect("it starts");
     let guard = guard();
     let (child, pids) = start_with(&guard, DETACH, 3).await;

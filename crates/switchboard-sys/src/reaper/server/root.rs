@@ -1,4 +1,4 @@
-//! The root: starts reapers and kills what one leaves behind that was itself killed.
+//! The root: starts reapers, and kills the orphans of a reaper that was killed.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,11 +11,12 @@ use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
-use super::{KILL_LIMIT, KILL_PAUSE, Rest, children, collect, kill, own_process, pid, watch_over, wire};
+use super::{KILL_LIMIT, KILL_PAUSE, Rest, become_supervisor, children, kill, own_process, pid, reap};
+use crate::reaper::wire;
 
 pub(super) struct Root {
     control: UnixStream,
-    /// What each reaper has as its stdout: a pipe that ends with this process.
+    /// Stdout of each reaper: a pipe that closes when this process exits.
     lifeline: OwnedFd,
     _held: OwnedFd,
     /// The reapers, each with a copy of its control socket.
@@ -28,35 +29,35 @@ impl Root {
         Ok(Self { control, lifeline: lifeline.into(), _held: held.into(), reapers: HashMap::new() })
     }
 
-    /// Starts reapers until the host ends, and then waits until nothing is left of their programs.
+    /// Starts reapers until the host exits, and then waits until none of their programs remain.
     pub(super) async fn run(mut self) -> io::Result<()> {
-        watch_over()?;
+        become_supervisor()?;
         let mut ended = signal(SignalKind::child())?;
-        let mut is_left = false;
+        let mut is_detached = false;
         loop {
             tokio::select! {
-                _ = ended.recv() => drop(self.collect().await),
+                _ = ended.recv() => drop(self.reap().await),
                 message = wire::receive(&self.control) => match message {
                     Ok(Some((wire::START, mut fds))) => {
                         if let Some(control) = fds.pop()
                             && let Err(error) = self.start(control)
                         {
-                            // The host sees that the socket is closed.
+                            // The host detects the closed socket.
                             tracing::warn!(%error, "a reaper cannot be started");
                         }
                     }
-                    Ok(Some((wire::LEAVE, _))) => is_left = true,
+                    Ok(Some((wire::DETACH, _))) => is_detached = true,
                     Ok(Some(_)) => {}
                     Ok(None) | Err(_) => break,
                 },
             }
         }
-        if is_left {
+        if is_detached {
             return Ok(());
         }
-        // The reapers see the end of the host as well and have their time to kill.
+        // The reapers detect the exit of the host as well and get time to kill their programs.
         let until = Instant::now() + KILL_LIMIT;
-        while self.collect().await == Rest::Some && Instant::now() < until {
+        while self.reap().await == Rest::Some && Instant::now() < until {
             sleep(KILL_PAUSE).await;
         }
         self.reapers.clear();
@@ -72,10 +73,10 @@ impl Root {
         Ok(())
     }
 
-    /// Collects those that have ended. What a reaper left behind is killed before its host hears that it is gone.
-    async fn collect(&mut self) -> Rest {
+    /// Reaps exited reapers. The orphans of a reaper are killed before its host learns that it has exited.
+    async fn reap(&mut self) -> Rest {
         let mut gone = Vec::new();
-        let rest = collect(|pid, _| gone.extend(self.reapers.remove(&pid)));
+        let rest = reap(|pid, _| gone.extend(self.reapers.remove(&pid)));
         if !gone.is_empty() && rest == Rest::Some {
             self.kill_orphans().await;
         }
@@ -93,8 +94,8 @@ impl Root {
             }
             orphans.into_iter().for_each(kill);
             sleep(KILL_PAUSE).await;
-            // The orphans of a reaper that ends meanwhile are found by the next round.
-            collect(|pid, _| gone.extend(self.reapers.remove(&pid)));
+            // The next round finds the orphans of a reaper that exits meanwhile.
+            reap(|pid, _| gone.extend(self.reapers.remove(&pid)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Programs that have a terminal of their own: they lead its session, which only they themselves can begin.
+//! Programs in their own terminal: they lead its session, which only the process itself can start.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,18 +10,18 @@ use rustix::process::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
-use super::wire::{self, Request};
 use super::{command, own_process, pid, read_request};
+use crate::reaper::wire::{self, Request};
 
-/// Starts a process that becomes the program, and returns when it has.
+/// Starts a process that becomes the program by `exec`, and returns once it has.
 pub(super) fn start(request: &Request, terminal: &OwnedFd) -> io::Result<Pid> {
     let (mut ours, theirs) = StdUnixStream::pair()?;
     let child = own_process(theirs.into())?.spawn()?;
     wire::send(ours.as_fd(), wire::BECOME, &[terminal.as_fd()])?;
     let bytes = request.encode()?;
-    ours.write_all(&wire::length(bytes.len())?)?;
+    ours.write_all(&wire::encode_length(bytes.len())?)?;
     ours.write_all(&bytes)?;
-    // The other end is closed when the process has become the program; before, it says why that fails.
+    // `exec` closes the other end; before that, an error number means that it failed.
     let mut answer = Vec::new();
     ours.read_to_end(&mut answer)?;
     match answer.first_chunk() {
@@ -30,14 +30,14 @@ pub(super) fn start(request: &Request, terminal: &OwnedFd) -> io::Result<Pid> {
     }
 }
 
-/// Makes this process the leader of a session with the terminal, and then the program.
+/// Makes this process the leader of a session with the terminal, and then replaces it by the program.
 pub(super) async fn become_program(mut control: UnixStream, terminal: OwnedFd) -> io::Result<()> {
     let request = read_request(&mut control).await?;
     let error = replace(&request, terminal).err().and_then(|error| error.raw_os_error());
     control.write_all(&error.unwrap_or_default().to_be_bytes()).await
 }
 
-/// Returns only where it fails.
+/// Replaces this process by the program; returns only on failure.
 fn replace(request: &Request, terminal: OwnedFd) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::ioctl_tiocsctty(&terminal)?;
