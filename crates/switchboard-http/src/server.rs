@@ -13,7 +13,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use switchboard_sys::patient::Patient;
+use switchboard_sys::write_timeout::WriteTimeout;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
@@ -52,7 +52,7 @@ pub trait Handshake: Send + Sync + 'static {
     /// Performs the handshake; `None` if no requests follow it.
     fn accept(
         &self,
-        stream: Patient,
+        stream: WriteTimeout,
     ) -> impl Future<Output = io::Result<Option<(Self::Stream, HttpVersion)>>> + Send;
 }
 
@@ -61,9 +61,9 @@ pub trait Handshake: Send + Sync + 'static {
 pub struct Plain;
 
 impl Handshake for Plain {
-    type Stream = Patient;
+    type Stream = WriteTimeout;
 
-    async fn accept(&self, stream: Patient) -> io::Result<Option<(Patient, HttpVersion)>> {
+    async fn accept(&self, stream: WriteTimeout) -> io::Result<Option<(WriteTimeout, HttpVersion)>> {
         Ok(Some((stream, HttpVersion::Http1)))
     }
 }
@@ -164,7 +164,7 @@ impl Server {
     }
 
     async fn serve_connection(&self, handshake: &impl Handshake, stream: TcpStream, peer: IpAddr) {
-        let stream = Patient::new(stream, self.limits.write_timeout);
+        let stream = WriteTimeout::new(stream, self.limits.write_timeout);
         let shaken = tokio::select! {
             () = self.closing.cancelled() => return,
             shaken = timeout(self.limits.handshake_timeout, handshake.accept(stream)) => shaken,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use switchboard_http::{Handshake, HttpVersion};
-use switchboard_sys::patient::Patient;
+use switchboard_sys::write_timeout::WriteTimeout;
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -24,10 +24,13 @@ pub(crate) struct Tls {
 }
 
 impl Handshake for Tls {
-    type Stream = TlsStream<Patient>;
+    type Stream = TlsStream<WriteTimeout>;
 
     /// Performs the TLS handshake with a client; `None` if an ACME server has completed its challenge.
-    async fn accept(&self, stream: Patient) -> io::Result<Option<(TlsStream<Patient>, HttpVersion)>> {
+    async fn accept(
+        &self,
+        stream: WriteTimeout,
+    ) -> io::Result<Option<(TlsStream<WriteTimeout>, HttpVersion)>> {
         let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
         let is_challenge = is_challenge(&hello.client_hello());
         match &self.challenge {
