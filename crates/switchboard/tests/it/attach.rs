@@ -1,4 +1,4 @@
-//! `switchboard mcp` where `serve` runs: it answers, and sessions go on without it when it ends or is stopped.
+//! `switchboard mcp` attached to `serve`: `serve` answers, and sessions continue when it ends or is stopped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,7 +14,7 @@ use test_support::{Running, Sandbox, poll};
 
 use crate::BINARY;
 
-/// A server that notes its process, answers `here` at once, and `never` not at all.
+/// An MCP server that records its process id, answers `here` at once and `never` not at all.
 const CHILD: &str = r#"
 echo $$ >> "$1"
 while read -r line; do
@@ -65,7 +65,7 @@ fn agents_share_one_set_of_servers() {
     let mut alone = mcp(&sandbox, &["--alone"]);
     assert_eq!(alone.call("child_suite", subtool("here")).text, "yes");
     assert_eq!(lines(&sandbox.home().join("pids")), 2);
-    // Each of them is somebody else, and a name has one session.
+    // Each session registers another agent, because a name has one session.
     clients[0].call("register_chat_agent", json!({ "name": "claude" })).ok();
     clients[1].call("register_chat_agent", json!({ "name": "codex" })).ok();
     clients[2].refused("register_chat_agent", json!({ "name": "claude" }));
@@ -80,7 +80,7 @@ fn session_continues_after_server_ends() {
         let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
         let mut serve = sandbox.serve();
         let mut client = mcp(&sandbox, &[]).registered("claude");
-        // Somebody who is asked for mail has to be, by the new server, the one who registered with the old one.
+        // The new server must know the agent that registered with the old one, or it refuses to wait for its mail.
         let waiting = client.start_call("wait_for_message", json!({ "timeout": 25 }));
         client.ok("send_message", letter("codex", "before"));
         serve.signal(signal);
@@ -107,14 +107,14 @@ fn killed_server_loses_and_repeats_no_message() {
     let begun: Vec<i64> = (0..MESSAGES)
         .map(|number| client.start_call("send_message", letter("codex", &format!("number {number}."))))
         .collect();
-    // While some are answered, some are on their way and some are still in a pipe.
+    // At this moment some calls are answered, some are in flight and some are still in a pipe.
     client.answer(begun[MESSAGES / 4]).unwrap();
     serve.kill();
     for id in begun.into_iter().enumerate().filter(|(place, _)| *place != MESSAGES / 4).map(|(_, id)| id) {
         let said = client.tool_result(id);
         assert!(!said.failed, "{}", said.text);
     }
-    // Accepted is not yet delivered.
+    // An accepted message may not be delivered yet.
     let inbox = poll::until("all messages in the mailbox", || {
         let inbox = sandbox.run_as("codex", ["inbox", "--limit", "1000"]).ok();
         (inbox.matches("number ").count() >= MESSAGES).then_some(inbox)
@@ -139,7 +139,7 @@ fn call_of_unknown_outcome_is_not_retried() {
     assert_eq!(lines(&asked), 1);
 }
 
-/// X7: a call that waits for mail ends with the session that made it, also where `serve` would go on to answer it.
+/// A call that waits for mail ends with its session, although `serve` could still answer it.
 #[test]
 fn killed_session_consumes_no_later_mail() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
@@ -148,25 +148,25 @@ fn killed_session_consumes_no_later_mail() {
     for number in 0..8 {
         client.start_call("wait_for_message", json!({ "timeout": 1000 }));
         client.process().kill();
-        client = again(&sandbox, "claude");
+        client = next_session(&sandbox, "claude");
         let text = format!("number {number}.");
         sandbox.send("codex", "claude", &text);
         let said = client.call("wait_for_message", json!({ "timeout": 60 })).text;
         assert!(said.contains(&text), "{said}");
     }
-    // What comes while nobody is there is kept for whoever is next, and so is what was claimed.
+    // Mail that arrives between two sessions waits for the next session; claims persist as well.
     let claimed = client.ok("claim_task", json!({ "task": "T-7" }));
     client.process().kill();
     sandbox.send("codex", "claude", "while you were away");
-    client = again(&sandbox, "claude");
+    client = next_session(&sandbox, "claude");
     let said = client.call("wait_for_message", json!({ "timeout": 60 })).text;
     assert!(said.contains("while you were away") && !said.contains("number"), "{said}");
     let renewed = json!({ "task": "T-7", "fence": claimed["fence"] });
     assert!(!client.call("renew_claim", renewed).failed);
 }
 
-/// The next session of an agent whose last one was killed.
-fn again(sandbox: &Sandbox, agent: &str) -> Client {
+/// Opens the next session of an agent whose last session was killed.
+fn next_session(sandbox: &Sandbox, agent: &str) -> Client {
     let mut client = mcp(sandbox, &[]);
     poll::until("the name to be free again", || {
         let said = client.call("register_chat_agent", json!({ "name": agent }));
@@ -175,12 +175,12 @@ fn again(sandbox: &Sandbox, agent: &str) -> Client {
     client
 }
 
-/// Where `serve` answers sessions.
+/// Path of the socket on which `serve` answers sessions.
 fn session_socket(sandbox: &Sandbox) -> PathBuf {
     socket::socket_path(&sandbox.path().join(".switchboard"), "mcp.sock")
 }
 
-/// Greets `serve` as a session of a version; what it answers, or nothing where it hangs up.
+/// Sends `serve` the handshake of a session of this version; returns the answer, or `None` if it hangs up.
 fn greet(sandbox: &Sandbox, version: &str) -> Option<Value> {
     let mut stream = UnixStream::connect(session_socket(sandbox)).unwrap();
     let hello =
@@ -191,7 +191,7 @@ fn greet(sandbox: &Sandbox, version: &str) -> Option<Value> {
     (!answer.is_empty()).then(|| serde_json::from_str(&answer).unwrap())
 }
 
-/// D2: another version of the program may have other tools, so `serve` answers sessions of its own alone.
+/// Another version of the program may have other tools, so `serve` answers only sessions of its own version.
 #[test]
 fn serve_refuses_session_of_other_version() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
@@ -202,7 +202,7 @@ fn serve_refuses_session_of_other_version() {
     assert_eq!(greet(&sandbox, env!("CARGO_PKG_VERSION")), Some(json!({ "attached": true })));
 }
 
-/// D2: a session beside a `serve` of another version works by itself.
+/// A session works standalone if the running `serve` has another version.
 #[test]
 fn session_runs_standalone_without_matching_serve() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
@@ -221,8 +221,8 @@ fn session_runs_standalone_without_matching_serve() {
     });
 }
 
-/// Stops `serve` at a moment when it has no transaction open: nothing can be written as long as a process is stopped that
-/// has one.
+/// Stops `serve` at a moment without an open transaction: no process can write while a stopped one has a transaction
+/// open.
 fn stop(sandbox: &Sandbox, serve: &Running) {
     poll::until("a moment between two transactions", || {
         serve.signal(Signal::STOP);
@@ -244,18 +244,17 @@ fn is_write_locked(sandbox: &Sandbox) -> bool {
     db.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
 }
 
-/// Waits until a session has noticed that its server is silent.
-fn goes_on_alone(client: &mut Client) {
-    poll::until("the session to go on by itself", || {
+/// Waits until a session has detected that its server does not answer.
+fn wait_until_standalone(client: &mut Client) {
+    poll::until("the session to continue standalone", || {
         client.process().errors().contains("continues in its own process").then_some(())
     });
 }
 
-/// Waits until `serve` answers a new session, and so has done all that it found when it was continued.
-fn answers_again(sandbox: &Sandbox, agent: &str) -> Client {
-    poll::until("serve to answer again", || {
-        (!sandbox.ok(["doctor"]).contains("switchboard serve")).then_some(())
-    });
+/// Waits until `serve` answers a new session, which means that it has handled everything it found when it was
+/// continued.
+fn wait_until_served(sandbox: &Sandbox, agent: &str) -> Client {
+    poll::until("serve to answer", || (!sandbox.ok(["doctor"]).contains("switchboard serve")).then_some(()));
     let mut client = mcp(sandbox, &[]).registered(agent);
     client.ok("send_message", letter("codex", "serve answers"));
     client
@@ -272,15 +271,15 @@ fn idle_session_detects_stopped_server() {
     let mut client = mcp(&sandbox, &[]).registered("claude");
     stop(&sandbox, &serve);
     let start = Instant::now();
-    goes_on_alone(&mut client);
-    // 4.5 s by itself; the rest is for a machine that is busy.
+    wait_until_standalone(&mut client);
+    // The timeout is 4.5 s; the rest is for a busy machine.
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     client.ok("send_message", letter("codex", "on my own"));
     assert!(sandbox.run_as("codex", ["inbox"]).ok().contains("on my own"));
-    // The name is still this session's, while the server is stopped and afterwards.
+    // The session retains its name while the server is stopped and afterwards.
     mcp(&sandbox, &["--alone"]).refused("register_chat_agent", json!({ "name": "claude" }));
     serve.signal(Signal::CONT);
-    let mut other = answers_again(&sandbox, "gemini");
+    let mut other = wait_until_served(&sandbox, "gemini");
     other.refused("register_chat_agent", json!({ "name": "claude" }));
     mcp(&sandbox, &[]).refused("register_chat_agent", json!({ "name": "claude" }));
     client.ok("send_message", letter("codex", "still on my own"));
@@ -292,7 +291,7 @@ fn idle_session_detects_stopped_server() {
 
 #[test]
 fn continued_server_consumes_no_session_mail() {
-    // A client whose agent is configured has no lease on a name: what fences the server off is the connection alone.
+    // A client with a configured agent has no lease on a name: only the closed connection fences the server off.
     for is_configured in [false, true] {
         let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
         let serve = sandbox.serve();
@@ -304,14 +303,15 @@ fn continued_server_consumes_no_session_mail() {
         let waiting = client.start_call("wait_for_message", json!({ "timeout": 600 }));
         client.ok("send_message", letter("codex", "before"));
         stop(&sandbox, &serve);
-        goes_on_alone(&mut client);
+        wait_until_standalone(&mut client);
         sandbox.send("codex", "claude", "while you were stopped");
         let said = client.tool_result(waiting);
         assert!(said.text.contains("while you were stopped"), "{}", said.text);
-        // The call that waits in the server finds this when it is continued; its client would never be shown it.
+        // The waiting call in the server finds this message when the server is continued; its client would never see
+        // it.
         sandbox.send("codex", "claude", "for the one who went on");
         serve.signal(Signal::CONT);
-        let mut other = answers_again(&sandbox, "gemini");
+        let mut other = wait_until_served(&sandbox, "gemini");
         let said = text_of_wait(&mut client);
         assert!(said.contains("for the one who went on"), "{said}");
         for number in 0..3 {
@@ -320,7 +320,7 @@ fn continued_server_consumes_no_session_mail() {
             let said = text_of_wait(&mut client);
             assert!(said.contains(&text) && !said.contains("stopped"), "{said}");
         }
-        // Others are served as before.
+        // Other agents are served as before.
         sandbox.send("codex", "gemini", "and you?");
         assert!(text_of_wait(&mut other).contains("and you?"));
     }
@@ -336,18 +336,18 @@ fn stopped_server_loses_and_repeats_no_message() {
         client.start_call("send_message", letter("codex", &format!("number {number}.")))
     };
     let mut begun: Vec<i64> = (0..MESSAGES / 2).map(|number| begin(&mut client, number)).collect();
-    // While some are answered and some are on their way.
+    // At this moment some calls are answered and some are in flight.
     client.answer(begun.remove(0)).unwrap();
     stop(&sandbox, &serve);
-    // The server finds these when it is continued.
+    // The server finds these calls when it is continued.
     begun.extend((MESSAGES / 2..MESSAGES).map(|number| begin(&mut client, number)));
     for id in begun {
         let said = client.tool_result(id);
         assert!(!said.failed, "{}", said.text);
     }
     serve.signal(Signal::CONT);
-    answers_again(&sandbox, "gemini");
-    // At its end it has finished all that it had begun.
+    wait_until_served(&sandbox, "gemini");
+    // At its end the server has finished every call that it started.
     assert!(serve.terminate().success());
     let inbox = poll::until("all messages in the mailbox", || {
         let inbox = sandbox.run_as("codex", ["inbox", "--limit", "1000"]).ok();
@@ -367,7 +367,7 @@ fn continued_server_retries_no_unknown_call() {
     let made = client.start_call("child_suite", subtool("never"));
     poll::until("the child was asked", || (lines(&asked) == 1).then_some(()));
     stop(&sandbox, &serve);
-    // The server has not read this one: it lies in the socket until it is continued.
+    // The server has not read this call: it stays in the socket until the server is continued.
     let unread = client.start_call("child_suite", subtool("never"));
     for call in [made, unread] {
         let said = client.tool_result(call);
@@ -396,7 +396,7 @@ fn session_starts_despite_stopped_server() {
         "{doctor}"
     );
     serve.signal(Signal::CONT);
-    answers_again(&sandbox, "gemini");
+    wait_until_served(&sandbox, "gemini");
     client.refused("register_chat_agent", json!({ "name": "gemini" }));
     client.ok("send_message", letter("codex", "still here"));
 }

@@ -1,26 +1,26 @@
-//! Channels from outside: posts by many processes, watchers that are killed, presence, other doors.
+//! Channels from outside: posts by many processes, killed watchers, presence, other doors.
 
-mod altered;
 mod archive;
 mod config;
 mod crowd;
 mod detection;
 mod mounts;
 mod presence;
+mod tampering;
 mod verbs;
 mod watching;
 
 use serde_json::Value;
 use test_support::{Sandbox, poll};
 
-/// A program that answers, as a watcher's command: it notes each run and prints the answer.
+/// A program as a watcher's command: it records each run and prints the answer.
 pub(crate) struct Program {
     path: std::path::PathBuf,
     runs: std::path::PathBuf,
 }
 
 impl Program {
-    /// A shell script; what it is asked lies in `prompt` beside it.
+    /// Creates a shell script; its input is stored in the file `prompt` in the same folder.
     pub(crate) fn new(sandbox: &Sandbox, name: &str, script: &str) -> Self {
         use std::os::unix::fs::PermissionsExt;
         let path = sandbox.path().join(name);
@@ -45,7 +45,7 @@ fn post(sandbox: &Sandbox, agent: &str, to: &str, text: &str) -> String {
     sandbox.ok(["channel", "post", "--agent", agent, "--channel", "general", "--to", to, "--text", text])
 }
 
-/// The messages of `general`, in order.
+/// Returns the messages of `general`, in order.
 fn messages(sandbox: &Sandbox) -> Vec<Value> {
     sandbox.json(["channel", "read", "--channel", "general", "--all"])
 }

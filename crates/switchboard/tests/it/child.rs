@@ -1,6 +1,6 @@
-//! Processes that are this very test binary in another role: users of the library, writers of files.
+//! Child processes that run this test binary in another role: users of the library, writers of files.
 //!
-//! A test starts them by running the test [`child`] alone, with the role in a variable.
+//! A test starts them by running only the test [`child`], with the role in a variable.
 
 use std::env;
 use std::io::Write;
@@ -20,29 +20,29 @@ const FOLDER: &str = "SWITCHBOARD_TEST_FOLDER";
 const NAME: &str = "SWITCHBOARD_TEST_NAME";
 const COUNT: &str = "SWITCHBOARD_TEST_COUNT";
 
-/// How a child's own lines begin; the test runner's lines do not.
+/// Prefix of a child's own output lines; the test runner's lines do not have it.
 const MARK: &str = "> ";
 
-/// What a child does.
+/// Task of a child process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Sends through the library and says each accepted id.
+    /// Sends through the library and prints each accepted id.
     Send,
-    /// Acknowledges everything that waits.
+    /// Acknowledges all unread mail.
     Acknowledge,
-    /// Drops files, written under another name and renamed.
+    /// Drops files, written under a temporary name and renamed.
     DropRenamed,
-    /// Drops files, written in place and in pieces.
+    /// Drops files, written in place and in parts.
     DropInPlace,
-    /// Fills its disk and frees it again.
+    /// Fills its disk and frees it.
     FillDisk,
-    /// Makes its disk read-only and writable again.
+    /// Makes its disk read-only and then writable.
     ReadOnlyDisk,
     /// Uses up the inodes of its disk.
     FewInodes,
     /// Fills an ext4 file system.
     FullExt4,
-    /// Has the mailboxes on disks of their own.
+    /// Mounts a disk for each mailbox.
     MailboxDisks,
 }
 
@@ -59,12 +59,12 @@ impl Role {
         Self::MailboxDisks,
     ];
 
-    /// This test binary in this role. It works in `folder` as `name`, `count` times.
+    /// Builds a command that runs this test binary in this role, in `folder` as `name`, `count` times.
     pub(crate) fn command(self, folder: &Path, name: &str, count: usize) -> Command {
         self.command_under(process::command(env::current_exe().unwrap()), folder, name, count)
     }
 
-    /// The same, with the arguments that lead here added to a command that runs this test binary.
+    /// Adds the arguments of this role to a command that runs this test binary.
     pub(crate) fn command_under(
         self,
         mut command: Command,
@@ -79,7 +79,7 @@ impl Role {
     }
 }
 
-/// What a child said, if this line is one of its own.
+/// Returns the text of a line that a child printed, or `None` for a line of the test runner.
 pub(crate) fn said(line: &str) -> Option<&str> {
     line.strip_prefix(MARK)
 }
@@ -89,7 +89,7 @@ fn say(text: &str) {
     writeln!(out, "{MARK}{text}").and_then(|()| out.flush()).unwrap();
 }
 
-/// A workspace that this process has open, and whose deliveries it works off.
+/// A workspace that this process has open and whose deliveries it runs.
 pub(crate) struct Library {
     pub(crate) workspace: Workspace,
     door: JoinHandle<()>,
@@ -115,7 +115,7 @@ impl Library {
     }
 }
 
-/// A letter to `codex`.
+/// Creates a message to `codex`.
 pub(crate) fn letter(from: &str, body: String) -> OutgoingMessage {
     OutgoingMessage::new(
         AgentId::local(Name::parse(from).unwrap()),
@@ -125,14 +125,14 @@ pub(crate) fn letter(from: &str, body: String) -> OutgoingMessage {
     )
 }
 
-/// Does nothing, unless another test started this process to do something.
+/// Does nothing, unless another test started this process with a role.
 #[test]
 fn child() {
     let Ok(role) = env::var(ROLE) else { return };
     let role = Role::ALL.into_iter().find(|known| format!("{known:?}") == role).unwrap();
     let folder = PathBuf::from(env::var_os(FOLDER).unwrap());
     let (name, count) = (env::var(NAME).unwrap(), env::var(COUNT).unwrap().parse().unwrap());
-    // The runner has begun a line and not ended it.
+    // The test runner has printed the start of a line without a line break.
     println!();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match role {

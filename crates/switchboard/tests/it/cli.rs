@@ -1,4 +1,4 @@
-//! What each verb answers: exit code, stdout, stderr.
+//! Exit code, stdout and stderr of each verb.
 
 mod ack;
 mod agents;
@@ -21,5 +21,5 @@ mod team;
 mod thread;
 mod usage;
 mod wait;
-mod whereabouts;
 mod workflow;
+mod workspace_lookup;

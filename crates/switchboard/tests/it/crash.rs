@@ -1,4 +1,4 @@
-//! Killed at any moment: what was accepted is there once, and nothing is ever half there.
+//! Processes killed at any moment: accepted messages are there once, and no file is partial.
 
 mod every_call;
 mod power_loss;
@@ -13,7 +13,7 @@ use test_support::{Running, Sandbox, files, poll};
 use crate::BINARY;
 use crate::child::{Role, said};
 
-/// Rounds of the first random test, and twice those of the second; `SWITCHBOARD_CRASH_ROUNDS` asks for more.
+/// Rounds of the first random test, and twice those of the second; `SWITCHBOARD_CRASH_ROUNDS` sets another number.
 const ROUNDS: usize = 200;
 
 #[test]
@@ -26,7 +26,7 @@ fn crash_during_acknowledgement_by_other_process() {
     rounds(2, true);
 }
 
-/// The rounds divided by `share`.
+/// Runs the rounds divided by `share`.
 fn rounds(share: usize, with_acks: bool) {
     let rounds =
         std::env::var("SWITCHBOARD_CRASH_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap()) / share;
@@ -45,7 +45,7 @@ fn rounds(share: usize, with_acks: bool) {
                 Running::start(&mut Role::Send.command(sandbox.path(), &format!("sender{round}"), 100_000));
             let mut reader =
                 with_acks.then(|| Running::start(&mut Role::Acknowledge.command(sandbox.path(), "codex", 0)));
-            // Mostly after a few sends, now and then while it is still starting.
+            // Mostly after a few sends, sometimes during the start.
             let wanted = random.usize(0..8);
             let mut lines = Vec::new();
             while wanted > 0 && lines.iter().filter_map(|line: &String| said(line)).count() <= wanted {
@@ -72,7 +72,7 @@ fn rounds(share: usize, with_acks: bool) {
     check(&sandbox, &reported);
 }
 
-/// Reads every message file as soon as it is visible; a partial one panics. Returns how many there were.
+/// Reads every message file as soon as it is visible and returns their number; a partial one panics.
 fn watch(folders: &[PathBuf; 2], over: &AtomicBool) -> usize {
     let mut read: [HashSet<String>; 2] = Default::default();
     loop {
@@ -91,7 +91,7 @@ fn watch(folders: &[PathBuf; 2], over: &AtomicBool) -> usize {
     }
 }
 
-/// Opens the workspace again and lets it finish what the killed ones left.
+/// Opens the workspace and lets it finish the work of the killed processes.
 pub(crate) fn settle(sandbox: &Sandbox) {
     let mut serve = sandbox.serve();
     let pending = || {
@@ -99,11 +99,11 @@ pub(crate) fn settle(sandbox: &Sandbox) {
         tail.iter()
             .any(|message| matches!(message["state"].as_str(), Some("queued" | "in_flight" | "retrying")))
     };
-    poll::until("what was left to be delivered", || (!pending()).then_some(()));
+    poll::until("the remaining messages to be delivered", || (!pending()).then_some(()));
     assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
 }
 
-/// Every reported id is in the journal and in mailbox or archive, everything there is there once.
+/// Checks that every reported id is in the journal and in mailbox or archive, and that each message is there once.
 pub(crate) fn check(sandbox: &Sandbox, reported: &[String]) {
     let journal = sandbox.json(["tail", "-n", "1000000"]);
     let mut journaled = HashSet::new();
@@ -111,7 +111,7 @@ pub(crate) fn check(sandbox: &Sandbox, reported: &[String]) {
     for message in &journal {
         let text = |field: &str| message[field].as_str().unwrap().to_owned();
         assert!(journaled.insert(text("native_id")), "{message} is in the journal twice");
-        // Notices of the hub say the same of different messages; on a slow machine they come during the test.
+        // Notices of the hub have the same text for different messages; on a slow machine they arrive during the test.
         let is_new = text("from") == "switchboard" || bodies.insert((text("from"), text("body")));
         assert!(is_new, "{message} was accepted twice");
     }

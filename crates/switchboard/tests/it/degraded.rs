@@ -1,5 +1,5 @@
-//! A disk that cannot be written, mounted for one test alone: what is there can be read, and everything goes on by itself
-//! once the disk can be written again.
+//! A disk that cannot be written, mounted for one test: stored mail is readable, and writing resumes without help once
+//! the disk is writable.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use test_support::{RunOutput, Running, Sandbox, files, poll, tools};
 use crate::BINARY;
 use crate::child::Role;
 
-/// Runs a role of this test binary in a namespace of its own, in which it may mount.
+/// Runs a role of this test binary in its own namespace, in which it may mount.
 fn in_namespace(test: &str, role: Role) {
     let folder = TempDir::with_prefix("switchboard-mount-").unwrap();
     let mut probe = command("unshare");
@@ -41,13 +41,14 @@ fn remount(options: &str, folder: &Path) {
     tools::run(command("mount").args(["-o", options]).arg(folder)).unwrap();
 }
 
-/// F5: a file system that is open for writing cannot be remounted; `crash/every_call.rs` has the writes of a running `serve` fail.
+/// A file system with files open for writing cannot be remounted; `crash/every_call.rs` makes the writes of a running
+/// `serve` fail.
 #[test]
 fn read_only_disk_serves_reads_and_recovers() {
     in_namespace("read_only_disk_serves_reads_and_recovers", Role::ReadOnlyDisk);
 }
 
-/// Every verb that reads, with a message in the journal.
+/// Returns every verb that reads, with a message in the journal.
 fn readers(id: &str) -> Vec<Vec<&str>> {
     vec![
         vec!["inbox", "codex"],
@@ -120,7 +121,7 @@ pub(crate) fn read_only_disk(folder: &Path) {
     assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
 }
 
-/// F4: inodes.
+/// Mail is accepted without free inodes and delivered once there are some.
 #[test]
 fn disk_without_inodes_is_reported_then_delivers() {
     in_namespace("disk_without_inodes_is_reported_then_delivers", Role::FewInodes);
@@ -161,7 +162,7 @@ pub(crate) fn few_inodes(folder: &Path) {
 
 const LOOP: [&str; 3] = ["mount", "-o", "loop"];
 
-/// F4: ext4 keeps blocks that root cannot use either. Only root may mount it.
+/// Ext4 reserves blocks that root cannot use either. Only root may mount it.
 #[test]
 fn full_ext4_is_detected_by_root() {
     let folder = TempDir::with_prefix("switchboard-ext4-").unwrap();
@@ -200,7 +201,7 @@ pub(crate) fn full_ext4(folder: &Path) {
     tools::run(command("umount").arg(&disk)).unwrap();
 }
 
-/// F4, F5: mailboxes on other disks than the store.
+/// Mailboxes are on other disks than the store.
 #[test]
 fn mailbox_disk_is_examined() {
     in_namespace("mailbox_disk_is_examined", Role::MailboxDisks);
@@ -237,7 +238,7 @@ pub(crate) fn mailbox_disks(folder: &Path) {
     };
     delivered("codex", 5);
 
-    // No probe looks at the disk of a single mailbox: the delivery that failed tells.
+    // No probe checks the disk of a single mailbox: the failed delivery reports it.
     let mailbox = inbox.join("claude");
     mount("size=1m,mode=700,nr_inodes=1", &mailbox);
     let accepted = sandbox.run_as("codex", ["send", "claude", "waits for an inode"]);
@@ -247,7 +248,7 @@ pub(crate) fn mailbox_disks(folder: &Path) {
     delivered("claude", 2);
 }
 
-/// The numbers of the files that a process has open.
+/// Returns the numbers of the files that a process has open.
 fn descriptors(process: u32) -> Vec<u64> {
     let entries = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
@@ -258,7 +259,7 @@ fn set_file_limit(process: u32, limit: u64) {
     tools::run(command("prlimit").args(["--pid", &process.to_string(), &limit])).unwrap();
 }
 
-/// F4: no descriptor is left. Clients that are connected read on; what is accepted is delivered once a file can be opened.
+/// No descriptor is free. Connected clients can read; accepted mail is delivered once a file can be opened.
 #[test]
 fn serve_without_free_descriptors_resumes() {
     if !Path::new("/proc/self/fd").exists() {
@@ -276,7 +277,7 @@ fn serve_without_free_descriptors_resumes() {
     let doctor = sandbox.run(["doctor"]);
     assert!(doctor.code == Some(0) && !doctor.stdout.contains("open files"), "{doctor:?}");
 
-    // The lowest were opened first and stay open; a limit that was lowered closes none.
+    // The lowest descriptors were opened first and stay open; a lowered limit closes none.
     let limit = 10;
     let used = descriptors(of_serve);
     assert!((0..limit).all(|number| used.contains(&number)), "{used:?}");
@@ -304,7 +305,7 @@ fn serve_without_free_descriptors_resumes() {
     assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
 }
 
-/// F4: a command that may open too few files says so, and reports nothing that is not there.
+/// A command that may open too few files reports that, and claims no success.
 #[test]
 fn command_with_few_descriptors_names_limit() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
@@ -326,7 +327,7 @@ fn command_with_few_descriptors_names_limit() {
         }
     }
     reported.push(sandbox.send("claude", "codex", "enough"));
-    // One that could not be delivered at once is retried after a pause.
+    // A delivery that failed at once is retried after a pause.
     let mut serve = sandbox.serve();
     poll::until("every reported message to be in the mailbox, and no other", || {
         let there = sandbox.json(["inbox", "codex"]);

@@ -1,4 +1,4 @@
-//! A disk that is really full: a small one, mounted for this test alone.
+//! A disk that is really full: a small one, mounted for this test.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::BINARY;
 use crate::child::{Library, Role, letter};
 use crate::crash::check;
 
-/// How long a delivery stays with a process that did not say what became of it.
+/// How long a delivery is leased to a process that did not report an outcome.
 const LEASE: Duration = Duration::from_mins(1);
 
 const MOUNT: [&str; 6] = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs"];
@@ -35,7 +35,7 @@ fn disk_full_and_freed_needs_no_restart() {
     println!("{}", lines.join("\n"));
 }
 
-/// What happens in the namespace that has the small disk.
+/// The part of the test that runs in the namespace with the small disk.
 pub(crate) async fn inside(folder: &Path) {
     tools::run(command(MOUNT[0]).args(&MOUNT[1..]).arg(folder)).unwrap();
     let sandbox = Sandbox::in_folder(BINARY, folder);
@@ -56,7 +56,7 @@ pub(crate) async fn inside(folder: &Path) {
 
     let ballast = sandbox.path().join("ballast");
     fill(&ballast);
-    // A little room first: the last that are accepted find no room for their file.
+    // Frees a little space: the last accepted messages find no space for their file.
     let length = std::fs::metadata(&ballast).unwrap().len();
     OpenOptions::new().write(true).open(&ballast).unwrap().set_len(length - (256 << 10)).unwrap();
     let mut refusal = None;
@@ -95,7 +95,7 @@ pub(crate) async fn inside(folder: &Path) {
     accepted.push(to_native(answer.id));
     library.workspace.hub().wait_until_settled(answer.id).await.unwrap();
     accepted.push(sandbox.send("claude", "codex", "from the command line"));
-    poll::until("the dropped file to be taken in", || {
+    poll::until("the dropped file to be ingested", || {
         (sandbox.run(["receipt", dropped]).code == Some(0)).then_some(())
     });
     accepted.push(dropped.to_owned());
@@ -103,8 +103,8 @@ pub(crate) async fn inside(folder: &Path) {
         let there = files::message_files(&sandbox.file("inbox/codex"));
         accepted.iter().filter(|id| !there.contains(&format!("{id}.json"))).count()
     };
-    // A delivery whose outcome could not be noted is tried again when its lease of a minute is over.
-    // The door of this very process delivers while this waits, so the wait must let it.
+    // A delivery whose outcome could not be stored is retried when its lease of a minute ends. This process runs the
+    // door that delivers, so the wait must not block it.
     let deadline = Instant::now() + LEASE + poll::TIMEOUT;
     while missing() > 0 {
         assert!(Instant::now() < deadline, "{} are missing", missing());

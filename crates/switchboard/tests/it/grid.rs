@@ -1,22 +1,22 @@
-//! From every door to every door, and back: one id, one history, one conversation.
+//! Messages between all doors, and replies: one id, one history, one conversation.
 
+mod hubs;
 mod party;
-mod places;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use test_support::{RunOutput, Running, poll};
 
+use self::hubs::GridHubs;
 use self::party::Party;
-use self::places::Places;
 
-/// What every text of another owner is called before a model.
+/// Label of every text of another owner before a model.
 const LABEL: &str = "untrusted: from another owner";
 
 #[test]
 fn grid_delivers_between_all_doors() {
-    let Some(places) = Places::start("grid_delivers_between_all_doors") else { return };
+    let Some(places) = GridHubs::start("grid_delivers_between_all_doors") else { return };
     let parties = Party::all(&places);
     let lab = &places.lab.sandbox;
     let tail = lab.start(["tail", "-f", "-n", "1000", "--json"]);
@@ -29,7 +29,7 @@ fn grid_delivers_between_all_doors() {
             let got = recipient.get(&text);
             recipient.answer(&got, &answer);
             sender.get(&answer);
-            // One conversation, whichever way its messages went.
+            // One conversation, whichever doors its messages used.
             let thread = conversation(lab, &text);
             let bodies: Vec<&str> = thread.iter().filter_map(|message| message["body"].as_str()).collect();
             assert_eq!(bodies, [&text, &answer], "{thread:?}");
@@ -56,7 +56,7 @@ fn grid_delivers_between_all_doors() {
     shows_each_once(&tail, told, last);
 }
 
-/// The conversation that begins with a text, once it has an answer.
+/// Returns the conversation that starts with a text, once it has an answer.
 fn conversation(sandbox: &test_support::Sandbox, text: &str) -> Vec<Value> {
     let first = poll::until(text, || {
         sandbox.json(["search", text]).into_iter().find(|message| message["body"] == text)
@@ -68,7 +68,7 @@ fn conversation(sandbox: &test_support::Sandbox, text: &str) -> Vec<Value> {
     })
 }
 
-/// Whoever follows the journal sees each of these once before the last one.
+/// Checks that a follower of the journal sees each of these messages once before the last one.
 fn shows_each_once(tail: &Running, told: Vec<String>, last: &str) {
     let mut shown: BTreeMap<String, usize> = told.into_iter().map(|text| (text, 0)).collect();
     loop {
@@ -85,10 +85,10 @@ fn shows_each_once(tail: &Running, told: Vec<String>, last: &str) {
     assert!(shown.is_empty(), "{shown:?}");
 }
 
-/// X1 and X3: what a peer writes is labelled wherever a model is shown it, and its tags are none.
+/// Text of a peer is labelled wherever a model sees it, and its tags are disarmed.
 #[test]
 fn peer_text_is_labelled_for_every_model() {
-    let Some(places) = Places::start("peer_text_is_labelled_for_every_model") else { return };
+    let Some(places) = GridHubs::start("peer_text_is_labelled_for_every_model") else { return };
     let parties = Party::all(&places);
     let lab = &places.lab.sandbox;
     let prompt = lab.path().join("watched");
@@ -136,7 +136,7 @@ fn peer_text_is_labelled_for_every_model() {
     });
     is_labelled(&shown, "for the watcher");
 
-    // Another hub of the same owner is told likewise.
+    // Another hub of the same owner labels it as well.
     send("to-qc-1@research", "for the hub");
     places.office.wait_for_mail("qc-1", &format!("for the hub {evil}"));
     let mut hook = places.office.sandbox.command(["hook", "codex", "user-prompt", "--agent", "qc-1"]);

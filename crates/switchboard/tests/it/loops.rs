@@ -1,5 +1,5 @@
-//! Agents that answer each other by themselves stop within the limits, whichever doors are between them; those concerned
-//! are told, and a person lets it go on.
+//! Agents that answer each other stop within the limits, over any doors; sender, recipient and person are notified, and
+//! the person can resume them.
 
 use serde_json::{Value, json};
 use test_support::ca::{PrivateCa, Validity};
@@ -7,10 +7,10 @@ use test_support::{Running, Sandbox, poll, ports};
 
 use crate::BINARY;
 
-/// The longest chain of replies between agents, as it is by default.
+/// Longest chain of replies between agents, by default.
 const HOPS: usize = 8;
 
-/// A watcher of `general` that answers everything with the same words.
+/// Starts a watcher of `general` that answers everything with the same text.
 fn watch(sandbox: &Sandbox, agent: &str, answer: &str) -> Running {
     let program = format!("cat > /dev/null; echo '{answer}'");
     let watch =
@@ -19,7 +19,7 @@ fn watch(sandbox: &Sandbox, agent: &str, answer: &str) -> Running {
     watch
 }
 
-/// Waits until something is stopped that was not before; all that is.
+/// Waits until a message is stopped that is not in `before`; returns all stopped ones.
 fn wait_for_stop(sandbox: &Sandbox, before: &[Value]) -> Vec<Value> {
     poll::until("something to be stopped", || {
         let stopped = sandbox.json(["resume"]);
@@ -28,13 +28,13 @@ fn wait_for_stop(sandbox: &Sandbox, before: &[Value]) -> Vec<Value> {
     })
 }
 
-/// The messages that agents have written, without those of the hub itself and of the person.
+/// Returns the messages of agents, without those of the hub itself and of the person.
 fn of_agents(sandbox: &Sandbox) -> Vec<Value> {
     let all = sandbox.json(["tail", "-n", "1000"]);
     all.into_iter().filter(|message| message["from"] != "switchboard" && message["from"] != "human").collect()
 }
 
-/// That nothing more is said: a message to a further watcher is answered, and nothing else has come.
+/// Checks that agents are quiet: a message to another watcher is answered, and nothing else has arrived.
 fn is_quiet(sandbox: &Sandbox, said: usize) {
     let marker = watch(sandbox, "marker", "marked");
     let asked = sandbox.json(["send", "marker", "are they quiet?"]);
@@ -56,11 +56,11 @@ fn mutual_mentions_of_watchers_stop() {
     ];
     sandbox.ok(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "@qc-1 begin"]);
     let stopped = wait_for_stop(&sandbox, &[]);
-    // The first message, its chain of answers, and the one that is stopped.
+    // The first message, its chain of answers, and the stopped one.
     let said = of_agents(&sandbox).len();
     assert!(said <= HOPS + 2, "{said}: {stopped:?}");
     is_quiet(&sandbox, said);
-    // The person is told once, and the one who was stopped is told where it reads.
+    // The person gets one notice, and the stopped agent gets one where it reads.
     let writer = stopped[0]["from"].as_str().unwrap().to_owned();
     let told = sandbox.json(["inbox"]);
     let notices: Vec<&Value> = told.iter().filter(|message| message["from"] == "switchboard").collect();
@@ -69,7 +69,7 @@ fn mutual_mentions_of_watchers_stop() {
     let posts = sandbox.json(["channel", "read", "--channel", "general", "--all"]);
     let word = |post: &&Value| post["from"] == "switchboard" && post["to"] == writer.as_str();
     assert_eq!(posts.iter().filter(word).count(), 1, "{posts:#?}");
-    // A person lets it go on, and it stops again.
+    // The person resumes the loop, and it stops at the limit a second time.
     sandbox.ok(["resume", "--all", "--yes"]);
     wait_for_stop(&sandbox, &stopped);
     let more = of_agents(&sandbox).iter().filter(|message| message["from"] != "marker").count();
@@ -77,7 +77,7 @@ fn mutual_mentions_of_watchers_stop() {
     drop(watchers);
 }
 
-/// A mailbox whose mail goes on to a worker, the worker, and a watcher in a channel.
+/// A mailbox forwarded to a worker, the worker, and a watcher in a channel form the loop.
 #[test]
 fn loop_over_three_doors_stops() {
     let sandbox = Sandbox::with_agents(BINARY, &["claude"]);
@@ -99,7 +99,7 @@ fn loop_over_three_doors_stops() {
     drop(watcher);
 }
 
-/// X2: channels that both sides join to a swarm, and mail that both sides send on to each other.
+/// Both sides join their channels to a swarm, and both forward mail to each other.
 #[test]
 fn bridge_loop_stops_at_first_repeat() {
     let ca = PrivateCa::new();
@@ -123,14 +123,14 @@ fn bridge_loop_stops_at_first_repeat() {
             "here I am",
         ]);
     }
-    // A post goes to the other side once, and does not come back.
+    // A post is relayed to the other side once, and does not come back.
     let text = "said in the channel";
     alice.sandbox.ok(["channel", "post", "--agent", "dana", "--channel", "general", "--text", text]);
     let times = |owner: &Owner| {
         owner.sandbox.json(["tail", "-n", "1000"]).iter().filter(|message| message["body"] == text).count()
     };
-    poll::until("the other side to hear of it", || (times(&bob) > 0).then_some(()));
-    // Mail for each of the two goes on to the other one: what comes back is not taken in.
+    poll::until("the post to reach the other side", || (times(&bob) > 0).then_some(()));
+    // Mail for each agent is forwarded to the other one: a returning copy is rejected.
     alice.send_on("alice", "bob@research");
     bob.send_on("bob", "alice@research");
     for text in ["round and round", "and round again"] {
@@ -146,7 +146,7 @@ fn bridge_loop_stops_at_first_repeat() {
         let rounds = alice.sandbox.json(["search", text]);
         assert_eq!(rounds.iter().filter(|message| message["from"] != "switchboard").count(), 1, "{rounds:?}");
     }
-    // The sender has receipts. The person is told once, and what to look at.
+    // The sender has receipts. The person gets one notice that names what to check.
     let told = alice.sandbox.json(["inbox"]);
     let notices: Vec<&Value> = told.iter().filter(|message| message["from"] == "switchboard").collect();
     assert_eq!(notices.len(), 1, "{told:?}");
@@ -155,8 +155,8 @@ fn bridge_loop_stops_at_first_repeat() {
     assert_eq!((times(&alice), times(&bob)), (1, 1));
 }
 
-/// X2: two hubs of one owner that are linked, and both of which have a channel that the same swarm reads along. A post
-/// goes over both bridges and reaches everybody once.
+/// Two linked hubs of one owner each have a channel that the same swarm reads. A post crosses both bridges and reaches
+/// every reader once.
 #[test]
 fn post_over_both_bridges_arrives_once() {
     let test = "post_over_both_bridges_arrives_once";
@@ -187,7 +187,7 @@ fn post_over_both_bridges_arrives_once() {
         let is_reader = |agent: &Value| agent["name"] == known;
         poll::until(known, || owner.sandbox.json(["agents"]).iter().any(is_reader).then_some(()));
     }
-    // Who reads which channel is told a moment later than who there is.
+    // Interest in channels is announced a moment after presence.
     poll::until("both hubs to know each other's readers", || {
         let leads = |owner: &Owner, to: &str| owner.sandbox.ok(["route", "#general"]).contains(to);
         (leads(&lab, "olga@office") && leads(&office, "alice@lab")).then_some(())
@@ -198,11 +198,11 @@ fn post_over_both_bridges_arrives_once() {
         let all = owner.sandbox.json(["tail", "-n", "1000"]);
         all.into_iter().filter(|message| message["body"] == text).collect()
     };
-    // What the office is to do with it is done when its delivery to the lab, over the swarm, is.
+    // The office is done with the post when its delivery to the lab, over the swarm, is done.
     let post = poll::until("the post over the link", || {
         said(&office).into_iter().find(|message| message["door"] == "nats")
     });
-    let receipt = poll::until("the office to be done with it", || {
+    let receipt = poll::until("the office to finish it", || {
         let receipt = office.sandbox.json(["receipt", post["id"].as_str().unwrap()]).remove(0);
         let is_done = |delivery: &Value| delivery["state"] != "queued" && delivery["state"] != "in_flight";
         receipt["deliveries"].as_array().unwrap().iter().all(is_done).then_some(receipt)
@@ -212,12 +212,12 @@ fn post_over_both_bridges_arrives_once() {
     assert_eq!(got, ["alice@research", "olga"], "bob has it from the lab: {receipt}");
     poll::until("bob to have it", || (!said(&bob).is_empty()).then_some(()));
     assert_eq!((said(&bob).len(), said(&lab).len()), (1, 1), "{:?} {:?}", said(&bob), said(&lab));
-    // Whichever bridge is quicker: what the swarm brings after the link is not taken in again.
+    // Whichever bridge is quicker: the copy from the swarm is a duplicate of the one from the link.
     let at_office = said(&office);
     assert!(at_office.len() == 1 || at_office[0]["door"] == "swarm", "{at_office:?}");
 }
 
-/// An owner whose channel the swarm reads along.
+/// An owner whose channel a swarm reads.
 struct Owner {
     sandbox: Sandbox,
     settings: Value,
@@ -229,7 +229,7 @@ impl Owner {
         Self::start(ca, agent, None)
     }
 
-    /// One whose hub is linked with others.
+    /// Creates an owner whose hub is linked with others.
     fn linked(ca: &PrivateCa, agent: &str, nats: Value) -> Self {
         Self::start(ca, agent, Some(nats))
     }
@@ -255,7 +255,7 @@ impl Owner {
         Self { sandbox, settings, serve }
     }
 
-    /// From now on mail for an agent goes to another.
+    /// Forwards mail for an agent to another from now on.
     fn send_on(&mut self, from: &str, to: &str) {
         self.serve.terminate();
         self.settings["links"]["forwards"] = json!({ from: to });
@@ -264,11 +264,11 @@ impl Owner {
     }
 }
 
-/// A triangle: somebody with a mailbox writes to a worker, the worker to somebody in a channel, that one to the first
-/// again. Each answers the message before, as it came to it by its door.
+/// A triangle: an agent with a mailbox writes to a worker, the worker to an agent in a channel, that one to the first.
+/// Each answers the message that it received by its door.
 #[test]
 fn triangle_loop_stops_within_second_round() {
-    /// The worker: finds the message below the header of its prompt, and writes the next step.
+    /// The worker: finds the message below the header of its prompt, and writes the next one.
     const TELLER: &str = r#"
 read -r header
 read -r step
@@ -292,7 +292,7 @@ id=$("$SWITCHBOARD" --json search "$step" | sed -n 's/^{"id":"\([^"]*\)".*/\1/p'
         let (step, last) = (steps.len(), steps.last().unwrap());
         let (id, text) = (last["id"].as_str().unwrap(), format!("step{step}"));
         match step % 3 {
-            // The worker does so by itself.
+            // The worker answers without help.
             1 => {}
             2 => {
                 let post = ["channel", "post", "--agent", "dana", "--channel", "general", "--to", "codex"];

@@ -1,4 +1,4 @@
-//! The binary and the crates behind it, from outside: what a person, a script or another program meets.
+//! The binary and the crates behind it, from outside: as a person, a script or another program uses them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -42,12 +42,12 @@ use test_support::Sandbox;
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_switchboard");
 
-/// An empty folder.
+/// Creates an empty folder.
 fn bare() -> Sandbox {
     Sandbox::bare(BINARY)
 }
 
-/// A workspace with the agents `codex` and `claude`.
+/// Creates a workspace with the agents `codex` and `claude`.
 fn workspace() -> Sandbox {
     Sandbox::with_agents(BINARY, &["codex", "claude"])
 }

@@ -1,20 +1,20 @@
-//! MCP from outside: the built binary, real pipes and sockets, and the clients that others have written.
+//! MCP from outside: the built binary, real pipes and sockets, and clients of other authors.
 
 mod bad_calls;
-mod beside;
 mod conformance;
 mod crowd;
+mod disconnect;
 mod gemini;
-mod gone;
 mod identity;
-mod listing;
 mod paging;
-mod peers;
 mod retry;
+mod sdk_clients;
 mod serving;
 mod stdio;
+mod suite_tools;
 mod teamwork;
 mod token_proxy;
+mod tool_list;
 mod waiting;
 mod work;
 
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use test_support::mcp::Client;
 use test_support::{Running, Sandbox, TestServer};
 
-/// A session with a process of its own, for an agent where one is named.
+/// Starts a session with its own process, for the given agent if there is one.
 pub(crate) fn stdio(sandbox: &Sandbox, agent: Option<&str>) -> Client {
     let mut command = sandbox.session(["mcp"]);
     if let Some(agent) = agent {
@@ -31,7 +31,7 @@ pub(crate) fn stdio(sandbox: &Sandbox, agent: Option<&str>) -> Client {
     Client::stdio(Running::start_with_stdin(&mut command))
 }
 
-/// A session over each transport, with its name. None has said who it is.
+/// Opens a session over each transport, with the transport's name. None has registered an agent.
 fn each(sandbox: &Sandbox, served: &TestServer) -> [(&'static str, Client); 3] {
     [
         ("stdio", stdio(sandbox, None)),
@@ -40,12 +40,12 @@ fn each(sandbox: &Sandbox, served: &TestServer) -> [(&'static str, Client); 3] {
     ]
 }
 
-/// A task for somebody, as `send_message` takes it.
+/// Returns the arguments of `send_message` for a task.
 fn task(recipient: &str, payload: &str) -> Value {
     json!({ "recipient": recipient, "action": "delegate_task", "payload": payload })
 }
 
-/// The payloads of the messages that a tool showed.
+/// Returns the payloads of the messages in a tool's result.
 fn payloads(data: &Value) -> Vec<&str> {
     data["messages"].as_array().unwrap().iter().map(|message| message["payload"].as_str().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! Who is a person: agents' processes decide nothing in the person's place and keep their own names.
+//! Who counts as a person: processes of agents make no decision of the person and retain their own names.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ use test_support::{RunOutput, Running, Sandbox, TestServer, files, poll};
 use crate::terminal::person::Person;
 use crate::{BINARY, workspace};
 
-/// Verbs by which a person decides, with the consent that a script gives.
+/// Verbs by which a person decides, with the consent flag of scripts.
 const DECISIONS: [&[&str]; 13] = [
     &["resume", "--all", "--yes"],
     &["resume", "codex", "--yes"],
@@ -26,7 +26,7 @@ const DECISIONS: [&[&str]; 13] = [
     &["send", "codex", "hello", "--from", "human"],
 ];
 
-/// A workspace with a server that nobody has trusted.
+/// Creates a workspace with an untrusted server.
 fn with_server() -> Sandbox {
     let sandbox = workspace();
     let folder = sandbox.file("mcps/notes");
@@ -40,7 +40,7 @@ fn is_refused(ran: &RunOutput) {
     assert!(ran.code == Some(4) && says_why, "{ran:?}");
 }
 
-/// Runs a program as `switchboard run --name NAME` does; what it printed.
+/// Runs a program as `switchboard run --name NAME` does; returns its output.
 fn run_as(sandbox: &Sandbox, name: &str, script: &str) -> String {
     let mut command = sandbox.command(["run", "--name", name, "--", "sh", "-c", script]);
     let ran = RunOutput::of(command.env("SWITCHBOARD", BINARY).env("ROOT", sandbox.path()));
@@ -99,7 +99,7 @@ fn detached_process_retains_its_mark() {
     assert_eq!(code, "code 4\n");
 }
 
-/// A client that holds an MCP session and runs commands beside it, without any variable of ours.
+/// A client that holds an MCP session and runs commands, without any Switchboard variable.
 const CLIENT: &str = r#"
 mkfifo in out
 env $NAME "$SWITCHBOARD" mcp < in > out 2> /dev/null &
@@ -216,7 +216,7 @@ fn session_retains_launcher_name() {
     ];
     let lines: Vec<String> = calls.iter().map(ToString::to_string).collect();
     files::put(sandbox.path().join("calls"), lines.join("\n") + "\n");
-    // As a client starts the server of its settings: with the name that `install` wrote, and without ours.
+    // As a client starts the server of its settings: with the name that `install` wrote, and without our variables.
     let script = r#"mkfifo out; (cat calls; read go < out2) | env -i HOME="$HOME" SWITCHBOARD_AGENT_NAME=claude "$SWITCHBOARD" --workspace "$ROOT" mcp > out & 
         exec 4< out; read a <&4; read b <&4; echo "$b"; echo > out2; wait"#;
     let script = format!("mkfifo out2; {script}");

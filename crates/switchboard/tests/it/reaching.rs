@@ -1,14 +1,14 @@
-//! Mail reaches the model: by the hooks of each client, in a worker, and the person by a program of theirs.
+//! Mail reaches the model: by the hooks of each client, in a worker, and the person by a notify program.
 
 mod claude;
 mod claude_wake;
 mod codex;
+mod exactly_once;
 mod hooks;
 mod idle;
 mod install;
-mod killed;
+mod interrupted_install;
 mod notify;
-mod once;
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use test_support::{RunOutput, Running, Sandbox};
 
-/// Within which a message has to be before a model: two seconds, where the machine has nothing else to do. Beside other
-/// tests it has to be clearly before the 15 s after which a mailbox is looked at without a reason, in the best of a few tries.
+/// Time within which a message must reach a model: two seconds on an idle machine. Next to other tests it must be
+/// clearly below the 15 s of the periodic poll of a mailbox, in the best of a few tries.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What a client says on a hook's stdin.
+/// Returns the input that a client writes to a hook's stdin.
 fn said(sandbox: &Sandbox, event: &str) -> Value {
     json!({
         "session_id": "11111111-1111-7111-8111-111111111111",
@@ -38,7 +38,7 @@ fn call(sandbox: &Sandbox, args: &[&str], input: &Value) -> RunOutput {
     RunOutput::with_input(&mut command, input.to_string().as_bytes())
 }
 
-/// Starts the one that waits beside an idle session.
+/// Starts the waiter of an idle session.
 fn wait_beside(sandbox: &Sandbox, session: &str) -> Running {
     let mut input = said(sandbox, "Stop");
     input["session_id"] = session.into();
@@ -50,7 +50,7 @@ fn wait_beside(sandbox: &Sandbox, session: &str) -> Running {
     running
 }
 
-/// The state of a message's only delivery.
+/// Returns the state of a message's only delivery.
 fn state(sandbox: &Sandbox, id: &str) -> String {
     let receipt = &sandbox.json(["receipt", id])[0];
     receipt["deliveries"][0]["state"].as_str().unwrap().to_owned()

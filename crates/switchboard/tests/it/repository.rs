@@ -1,4 +1,4 @@
-//! What a repository may decide, and what it may not: files that came with a clone.
+//! What a repository may decide, and what it may not: files of a clone.
 
 mod database;
 mod home;

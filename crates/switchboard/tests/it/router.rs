@@ -1,10 +1,10 @@
-//! The router as a process: driven over its pipes, killed in the middle, and beside `serve`.
+//! The router as a process: driven over its pipes, killed during work, and next to `serve`.
 
 mod claude;
-mod line;
+mod legacy_client;
 mod network;
-mod older;
 mod recovery;
+mod schema;
 mod verbs;
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Router {
         Self { running: Running::start_with_stdin(&mut command), next: 0 }
     }
 
-    /// Sends a command; its id.
+    /// Sends a command; returns its id.
     fn send(&mut self, command: &str, payload: &Value) -> String {
         self.next += 1;
         let id = format!("r{}", self.next);
@@ -35,7 +35,7 @@ impl Router {
     }
 
     fn send_as(&mut self, id: &str, command: &str, payload: &Value) {
-        self.running.write_line(&line::command(id, command, payload)).unwrap();
+        self.running.write_line(&schema::command(id, command, payload)).unwrap();
     }
 
     fn inject(&mut self, content: &str) -> String {
@@ -43,10 +43,10 @@ impl Router {
     }
 
     fn next(&self) -> Value {
-        line::event(&self.running.line())
+        schema::event(&self.running.line())
     }
 
-    /// The next event of a kind.
+    /// Returns the next event of a kind.
     fn next_of(&self, kind: &str) -> Value {
         loop {
             let event = self.next();
@@ -69,7 +69,7 @@ fn stdin_end_lets_running_work_finish() {
     router.running.close_stdin();
     let (status, lines) = router.running.wait_for_rest(Duration::from_secs(30));
     assert!(status.success());
-    let events: Vec<Value> = lines.iter().map(|line| line::event(line)).collect();
+    let events: Vec<Value> = lines.iter().map(|line| schema::event(line)).collect();
     let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
     assert_eq!((of("command_rejected"), of("inject_ack"), of("turn_complete")), (1, 2, 2));
     let answers: Vec<&Value> = events
@@ -84,11 +84,11 @@ fn stdin_end_lets_running_work_finish() {
 #[test]
 fn signal_ends_workers_and_reports_it() {
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP] {
-        ends_workers_and_tells_of_it(signal);
+        ends_workers_and_reports_it(signal);
     }
 }
 
-fn ends_workers_and_tells_of_it(signal: rustix::process::Signal) {
+fn ends_workers_and_reports_it(signal: rustix::process::Signal) {
     let sandbox = workspace();
     let mut router = Router::start(&sandbox, &[]);
     let program = json!(["sh", "-c", "sleep 1000 & echo $!; wait"]);
@@ -101,7 +101,7 @@ fn ends_workers_and_tells_of_it(signal: rustix::process::Signal) {
     assert!(status.success());
     let ends: Vec<Value> = lines
         .iter()
-        .map(|line| line::event(line))
+        .map(|line| schema::event(line))
         .filter(|event| event["event"] == "turn_complete")
         .collect();
     assert_eq!((ends.len(), &ends[0]["data"]["status"]), (1, &json!("interrupted")));
@@ -109,7 +109,7 @@ fn ends_workers_and_tells_of_it(signal: rustix::process::Signal) {
     assert!(rustix::process::test_kill_process(pid).is_err(), "it outlives the router");
 }
 
-/// X10: what `--wait` has printed is not shown again, however soon the answer came.
+/// `--wait` marks the answer that it prints as seen, however soon the answer arrived.
 #[test]
 fn awaited_answer_is_marked_seen() {
     let sandbox = workspace();
@@ -141,7 +141,7 @@ fn command_line_verbs_drive_serve_router() {
     assert_eq!(status["nodes"][1]["turns"], 2);
     assert!(sandbox.ok(["worker"]).contains("parrot-1"));
     assert_eq!(awareness(&sandbox, "parrot-1").0, "awake");
-    // From another door, and back.
+    // From another door, and the answer to it.
     let sent = sandbox.run_as("claude", ["send", &format!("job:{job}/0"), "what do you think?"]);
     assert!(!sent.stderr.contains("offline"), "{}", sent.stderr);
     sent.ok();
@@ -160,7 +160,7 @@ fn command_line_verbs_drive_serve_router() {
     assert!(attached.contains("hello") && attached.contains("the job is over"), "{attached}");
 }
 
-/// What `who` says of an agent.
+/// Returns the state of an agent in `who`.
 fn awareness(sandbox: &Sandbox, agent: &str) -> (String, Option<String>) {
     let row = sandbox.json(["who", agent]).remove(0);
     (row["presence"].as_str().unwrap().to_owned(), row["status"].as_str().map(str::to_owned))
@@ -179,7 +179,7 @@ fn node_is_awake_until_router_is_killed() {
     assert_eq!(awareness(&sandbox, "parrot").0, "offline");
 }
 
-/// X4: what a worker does with the command line it does as the agent that it is, and not as the person.
+/// A worker uses the command line as its own agent, and not as the person.
 #[test]
 fn worker_on_command_line_is_no_person() {
     let sandbox = workspace();

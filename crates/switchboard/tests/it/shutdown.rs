@@ -1,4 +1,5 @@
-//! A polite end delivers what was accepted, and what a killed process left is delivered by the next command.
+//! A terminated process delivers what it accepted, and the next command delivers what a killed process left
+//! undelivered.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -15,8 +16,8 @@ fn session(sandbox: &Sandbox, name: &str, more: &[&str]) -> Client {
     Client::stdio(Running::start_with_stdin(&mut sandbox.session(args))).registered(name)
 }
 
-/// Sends without waiting for answers; the ids of the calls.
-fn begin_sends(client: &mut Client) -> Vec<i64> {
+/// Sends without waiting for answers; returns the ids of the calls.
+fn start_sends(client: &mut Client) -> Vec<i64> {
     let send = |number: usize| {
         let text = format!("{number} {}", "x".repeat(500));
         json!({ "recipient": "codex", "action": "status_update", "payload": text })
@@ -28,14 +29,14 @@ fn delivered(sandbox: &Sandbox) -> usize {
     files::message_files(&sandbox.file("inbox").join("codex")).len()
 }
 
-/// The messages in the journal for `codex`, without notices of the hub.
+/// Returns the messages in the journal for `codex`, without notices of the hub.
 fn accepted(sandbox: &Sandbox) -> Vec<Value> {
     let mut journal = sandbox.json(["tail", "-n", "1000000"]);
     journal.retain(|message| message["from"] != "switchboard");
     journal
 }
 
-/// Checks that all that was accepted was delivered when the last process ended.
+/// Checks that every accepted message was delivered when the last process ended.
 fn assert_all_delivered(sandbox: &Sandbox, at_least: usize) {
     let files = delivered(sandbox);
     let accepted = accepted(sandbox);
@@ -51,7 +52,7 @@ fn assert_all_delivered(sandbox: &Sandbox, at_least: usize) {
 fn session_without_stdin_delivers_what_it_accepted() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let mut client = session(&sandbox, "claude", &["--alone"]);
-    let calls = begin_sends(&mut client);
+    let calls = start_sends(&mut client);
     let last = *calls.last().unwrap();
     client.answer(last).unwrap();
     client.process().close_stdin();
@@ -63,7 +64,7 @@ fn session_without_stdin_delivers_what_it_accepted() {
 fn terminated_session_delivers_what_it_accepted() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let mut client = session(&sandbox, "claude", &["--alone"]);
-    let calls = begin_sends(&mut client);
+    let calls = start_sends(&mut client);
     client.answer(calls[MESSAGES / 2]).unwrap();
     client.process().signal(Signal::TERM);
     assert!(client.process().wait().success());
@@ -75,11 +76,11 @@ fn storm_terminated_serve_delivers_what_it_accepted() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let mut serve = sandbox.serve();
     let mut clients: Vec<_> = ["one", "two", "three", "four"].map(|name| session(&sandbox, name, &[])).into();
-    let calls: Vec<_> = clients.iter_mut().map(begin_sends).collect();
+    let calls: Vec<_> = clients.iter_mut().map(start_sends).collect();
     clients[0].answer(calls[0][MESSAGES / 2]).unwrap();
     assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
     for (client, calls) in clients.iter_mut().zip(&calls) {
-        // Sessions go on by themselves with the rest.
+        // Sessions continue standalone with the remaining calls.
         client.answer(*calls.last().unwrap()).unwrap();
         client.process().close_stdin();
         assert!(client.process().wait().success());
@@ -91,16 +92,16 @@ fn storm_terminated_serve_delivers_what_it_accepted() {
 fn storm_next_command_delivers_what_a_killed_session_left() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let mut left_over = 0;
-    // Once may be too late: then all was delivered.
+    // The kill may come after the last delivery, hence several rounds.
     for round in 1..=10 {
         let name = format!("claude{round}");
         let mut client = session(&sandbox, &name, &["--alone"]);
-        let calls = begin_sends(&mut client);
+        let calls = start_sends(&mut client);
         client.answer(calls[MESSAGES / 2]).unwrap();
         client.process().kill();
         let before = delivered(&sandbox);
         poll::until("a command that delivers the rest", || {
-            // Any command does, also one that only reads.
+            // Any command delivers, also one that only reads.
             sandbox.ok(["who"]);
             let accepted = accepted(&sandbox);
             accepted.iter().all(|message| message["state"] == "delivered").then_some(())

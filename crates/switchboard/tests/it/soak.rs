@@ -1,7 +1,8 @@
-//! Twenty agents on every kind of door, while processes are killed, restarted politely and stopped for seconds: nothing is
-//! lost, nothing is shown twice, nothing is left over.
+//! Soak test: twenty agents on every kind of door, while processes are killed, terminated and stopped for seconds. No
+//! message is lost or shown twice, and no process or file remains.
 //!
-//! Twenty seconds here; `SWITCHBOARD_SOAK_SECONDS=600` is the long form, `SWITCHBOARD_SOAK_SEED` repeats its dice.
+//! Twenty seconds here; `SWITCHBOARD_SOAK_SECONDS=600` is the long form, `SWITCHBOARD_SOAK_SEED` repeats its random
+//! numbers.
 
 mod cast;
 mod ledger;
@@ -19,11 +20,11 @@ use self::ledger::Ledger;
 use self::stage::Stage;
 use self::verdict::Problems;
 
-/// How long messages are written.
+/// Variable for how long messages are written.
 const SECONDS: &str = "SWITCHBOARD_SOAK_SECONDS";
 const SEED: &str = "SWITCHBOARD_SOAK_SEED";
 
-/// Time between two disturbances in the long form, and in the short one, which would see too few of them.
+/// Time between two disturbances in the long form; the short one would see too few of them.
 const KILL_EVERY: Duration = Duration::from_secs(10);
 const KILL_SOON: Duration = Duration::from_secs(3);
 
@@ -44,7 +45,7 @@ fn soak_storm_of_twenty_agents_while_everything_is_killed() -> Result<(), Proble
     let sandboxes = stage.sandboxes().map(Clone::clone);
     let cast = Cast::new(sandboxes.each_ref().map(|sandbox| &**sandbox), &ledger, dice.fork());
     let settled = std::thread::scope(|scope| {
-        // Also where something goes wrong: all who play are waited for.
+        // Also on failure: all agents are joined.
         let _curtain = Curtain(&cast);
         let playing = cast.play(scope);
         disturb(&mut stage, &cast, &mut dice, time);
@@ -63,11 +64,11 @@ fn soak_storm_of_twenty_agents_while_everything_is_killed() -> Result<(), Proble
     );
     settled?;
     verdict::nothing_is_lost_or_twice(&stage, &ledger)?;
-    verdict::nothing_is_left_over(stage);
+    verdict::assert_nothing_remains(stage);
     Ok(())
 }
 
-/// Falls at the end of the play.
+/// Ends the agents when dropped.
 struct Curtain<'c, 's>(&'c Cast<'s>);
 
 impl Drop for Curtain<'_, '_> {
@@ -77,21 +78,21 @@ impl Drop for Curtain<'_, '_> {
     }
 }
 
-/// Disturbs a process every now and then, and restarts the server between the hubs twice.
+/// Disturbs a process at intervals, and restarts the NATS server twice.
 fn disturb(stage: &mut Stage, cast: &Cast<'_>, dice: &mut Rng, time: Duration) {
     let (start, every) = (Instant::now(), if time > KILL_EVERY * 6 { KILL_EVERY } else { KILL_SOON });
     let mut restarts = [time / 3, time * 2 / 3].into_iter().peekable();
     let mut next = start + every;
     while start.elapsed() < time {
         let pause = next.saturating_duration_since(Instant::now());
-        // Time itself is the event here: what is disturbed must not depend on what happens.
+        // Here elapsed time is the event: the disturbances must not depend on what happens.
         std::thread::park_timeout(pause.min(Duration::from_millis(200)));
         if restarts.next_if(|at| start.elapsed() >= *at).is_some() {
             stage.restart_nats();
         }
         if Instant::now() >= next {
             stage.disturb_one(cast, dice);
-            // A process that was stopped for seconds leaves the next one its time.
+            // After a stop of seconds, the next disturbance waits for its full interval.
             next = (next + every).max(Instant::now());
         }
     }

@@ -1,4 +1,4 @@
-//! A `serve` that runs for long: its memory, and its clock.
+//! Memory and clock of a `serve` that runs for long.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use test_support::{Running, Sandbox, TestServer, files, poll, tools};
 
 use crate::{BINARY, workspace};
 
-/// D4: `bench growth` measures the same with a million messages.
+/// `bench growth` measures the same with a million messages.
 #[test]
 fn storm_serve_memory_is_bounded_with_clients() {
     const CLIENTS: usize = 200;
@@ -50,8 +50,8 @@ fn storm_serve_memory_is_bounded_with_clients() {
     assert_eq!(served.running.terminate().code(), Some(0), "{}", served.running.errors());
 }
 
-/// D5: the wall clock is set a day ahead and back, and the machine sleeps. No wait ends early, no message waits or changes its
-/// place.
+/// The wall clock is set a day ahead and back, and the machine sleeps. No wait ends early, no message waits or changes
+/// its position.
 #[test]
 fn clock_steps_and_suspend_delay_nothing() {
     let test = "clock_steps_and_suspend_delay_nothing";
@@ -87,7 +87,7 @@ fn clock_steps_and_suspend_delay_nothing() {
     sandbox.drop_file(asleep, "claude", "codex", "while it slept");
     served.running.signal(Signal::CONT);
     let receipt = sandbox.file(&format!("outbox/claude/{asleep}.receipt.json"));
-    poll::until("the dropped file to be taken in", || receipt.exists().then_some(()));
+    poll::until("the dropped file to be ingested", || receipt.exists().then_some(()));
     expected.push("while it slept".to_owned());
     let inbox = sandbox.json(["inbox", "codex", "--from", "codex"]);
     let bodies: Vec<&str> = inbox.iter().map(|line| line["body"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! What others do to the store while it is in use: deleted, cut, copied.
+//! Other programs change the store while it is in use: delete, truncate, copy it.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -13,17 +13,17 @@ use test_support::{Running, Sandbox, files, message_file, poll, tools};
 use crate::BINARY;
 use crate::child::{Library, letter};
 
-/// What `.backup` of the program `sqlite3` does, and docs/workspace.md recommends.
+/// As `.backup` of the program `sqlite3` does, which docs/workspace.md recommends.
 const BACKUP: &str = "import sqlite3, sys\nsqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))";
 
 fn workspace() -> Sandbox {
     Sandbox::with_agents(BINARY, &["codex", "claude"])
 }
 
-/// What is accepted after the store was deleted would be gone with the last process that has it open.
+/// A message accepted after the store was deleted would be lost with the last process that has it open.
 #[tokio::test]
 async fn deleted_store_accepts_nothing_and_ends_serve() {
-    // All of it, and what `git clean -xfd` takes where the folder itself is tracked.
+    // All of it, and what `git clean -xfd` removes where the folder itself is tracked.
     for is_all in [true, false] {
         let sandbox = workspace();
         let mut serve = sandbox.serve();
@@ -36,7 +36,7 @@ async fn deleted_store_accepts_nothing_and_ends_serve() {
         let library = Library::open(sandbox.path()).await;
         library.workspace.send(letter("claude", "before".into())).await.unwrap();
         if is_all {
-            // A process may make a file between the listing of the folder and its removal.
+            // A process may create a file between the listing of the folder and its removal.
             poll::until("the folder to be removed", || std::fs::remove_dir_all(sandbox.file("")).ok());
         } else {
             for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
@@ -79,7 +79,7 @@ fn cut_log_is_recovered_while_serve_runs() {
     assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
 }
 
-/// Overwrites a part of the log with garbage, and leaves it as long as it is.
+/// Overwrites a part of the log with garbage without changing its length.
 fn overwrite_log(sandbox: &Sandbox, share: impl Fn(u64) -> std::ops::Range<u64>) {
     let log = OpenOptions::new().write(true).open(sandbox.file("hub.db-wal")).unwrap();
     let range = share(log.metadata().unwrap().len());
@@ -87,7 +87,7 @@ fn overwrite_log(sandbox: &Sandbox, share: impl Fn(u64) -> std::ops::Range<u64>)
     log.write_all_at(&garbage, range.start).unwrap();
 }
 
-/// A message that was delivered.
+/// Sends a message and waits for its delivery.
 fn delivered(sandbox: &Sandbox, text: &str) -> String {
     let sent = sandbox.send("claude", "codex", text);
     let file = sandbox.file(&format!("inbox/codex/{sent}.json"));
@@ -95,8 +95,8 @@ fn delivered(sandbox: &Sandbox, text: &str) -> String {
     sent
 }
 
-/// Sends until it is accepted: a command that has the store open keeps `serve` from recovering it. Each refusal is
-/// temporary and says none of these words.
+/// Retries a send until it is accepted: a command that has the store open prevents `serve` from recovering it. Each
+/// refusal is temporary and contains none of these texts.
 fn send_in_the_end(sandbox: &Sandbox, text: &str, not_said: &str) -> String {
     poll::until("a message to be accepted", || {
         let ran = sandbox.run_as("claude", ["send", "codex", text]);
@@ -132,7 +132,7 @@ fn overwritten_log_is_recovered_while_serve_runs() {
     }
 }
 
-/// Two processes keep each other from recovering the log. The next one does, and says so.
+/// Two processes prevent each other from recovering the log. The next process recovers it and reports that.
 #[test]
 fn overwritten_log_is_recovered_after_its_users() {
     let sandbox = workspace();
@@ -150,7 +150,7 @@ fn overwritten_log_is_recovered_after_its_users() {
     assert!(sandbox.ok(["tail"]).contains(&before));
 }
 
-/// The mailboxes are scanned too seldom to wait for that.
+/// Mailboxes are scanned too seldom to wait for a scan.
 #[test]
 fn session_knows_agents_after_cut_log() {
     let sandbox = workspace();
@@ -200,7 +200,7 @@ fn doctor_repairs_damaged_digest_and_native_id() {
     }
 }
 
-/// D9: what was not examined is not called sound.
+/// `doctor` does not report unexamined messages as intact.
 #[tokio::test]
 async fn doctor_examines_newest_and_full_examines_all() {
     let sandbox = workspace();
@@ -230,7 +230,7 @@ async fn doctor_examines_newest_and_full_examines_all() {
     assert_eq!(sandbox.run(["doctor"]).code, Some(1), "a new one is");
 }
 
-/// D8: the copy is one moment of a workspace that goes on, with the same ids and read states elsewhere.
+/// The copy is a consistent snapshot of a running workspace, with the same ids and read states elsewhere.
 #[test]
 fn running_workspace_backup_is_adopted_elsewhere() {
     let sandbox = workspace();
@@ -279,7 +279,7 @@ fn running_workspace_backup_is_adopted_elsewhere() {
     elsewhere.ok(["audit", "verify"]);
 }
 
-/// F10: the size is checked before a file is read, and depth and repeated keys while it is.
+/// The size is checked before a file is read; depth and repeated keys are checked during the read.
 #[test]
 fn hostile_files_stay_unmoved() {
     let sandbox = workspace();
@@ -306,7 +306,7 @@ fn hostile_files_stay_unmoved() {
     );
     sandbox.drop_file("msg_1763000000006_fine", "claude", "codex", "fine");
     let mut serve = sandbox.serve();
-    poll::until("the fine file to be taken in", || {
+    poll::until("the valid file to be ingested", || {
         sandbox.file("outbox/claude/msg_1763000000006_fine.receipt.json").exists().then_some(())
     });
     let inbox = sandbox.json(["inbox", "codex"]);
@@ -318,8 +318,8 @@ fn hostile_files_stay_unmoved() {
     assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
 }
 
-/// F19: `server_info.json` of a dead server, with a process id and a port that another program has now. No command and no
-/// session connects to it, so the token goes nowhere.
+/// `server_info.json` of a dead server has a process id and a port that another program has now. No command and no
+/// session connects to it, so the token is not disclosed.
 #[test]
 fn stale_server_info_is_not_followed() {
     let sandbox = workspace();
@@ -329,7 +329,8 @@ fn stale_server_info_is_not_followed() {
     assert!(sandbox.file("server_info.json").exists());
     let doctor = sandbox.run(["doctor"]);
     assert!(doctor.stdout.contains("serves no more"), "{doctor:?}");
-    // Clients find `serve` by a socket in the private folder and by its lock; the file's number may be anybody's by now.
+    // Clients find `serve` by a socket in the private folder and by its lock; the process id of the file may have been
+    // reused.
     let info = files::read_json_object(&sandbox.file("server_info.json")).unwrap();
     let stranger = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     stranger.set_nonblocking(true).unwrap();

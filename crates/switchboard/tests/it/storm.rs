@@ -1,4 +1,4 @@
-//! Many processes at once: nothing is lost, nothing twice, nothing overwritten, order kept.
+//! Many processes at once: no message is lost, duplicated or overwritten, and order holds.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::BINARY;
 use crate::child::{Library, Role};
 
 const SENDS: usize = 500;
-/// For a machine on which other things run as well.
+/// Time for a machine that is busy with other work.
 const LIMIT: Duration = Duration::from_mins(3);
 
 #[test]
@@ -42,7 +42,7 @@ fn storm_of_sixteen_processes_on_one_mailbox() {
         let library = Library::open(sandbox.path()).await;
         let mut counted = 0;
         let all = tokio::time::timeout(LIMIT, async {
-            // Counted now and then, and not read: the test must leave the intake its time.
+            // Counts at intervals without reading: the test must not slow the intake.
             while counted < expected {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 counted = usize::try_from(library.workspace.hub().health().await.unwrap().messages).unwrap();
@@ -64,7 +64,7 @@ fn storm_of_sixteen_processes_on_one_mailbox() {
         by_sender.entry(name.to_owned()).or_default().push(number.parse().unwrap());
         assert!(ids.insert(door_workspace::native_id(message)), "{} twice", message.id);
     }
-    // In the order of the journal, every sender's numbers are complete, each once, and in order.
+    // In journal order, every sender's numbers are complete, each once, and in order.
     let in_order: Vec<usize> = (0..SENDS).collect();
     for (_, name) in &roles {
         assert_eq!(by_sender.remove(name).as_ref(), Some(&in_order), "{name}");

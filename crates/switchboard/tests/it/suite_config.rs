@@ -33,7 +33,7 @@ fn states(sandbox: &Sandbox) -> Vec<(String, String)> {
     lines.iter().map(|line| (text(&line["name"]), text(&line["state"]))).collect()
 }
 
-/// What a snapshot can hold: also without the date of backups and the place of the binary.
+/// Normalizes output for a snapshot: also without the date of backups and the path of the binary.
 fn shown(sandbox: &Sandbox, args: &[&str]) -> String {
     let text = sandbox.show(args.iter().copied()).replace(BINARY, "[binary]");
     let dated = |word: &str| {
@@ -192,7 +192,7 @@ fn client_servers_are_trusted_and_settings_unchanged() {
     --- stderr
     error: the field 'from' is 'emacs', but must be one of claude-code, claude-desktop, cursor, vscode, codex, gemini, windsurf, zed
     ");
-    // Who an agent is has nothing to do with whose settings are read.
+    // The agent does not decide whose settings are read.
     sandbox.run_as("codex", ["init", "--json"]).ok();
 }
 
@@ -289,7 +289,7 @@ fn server_added_by_person_is_trusted() {
     assert_eq!(states(&sandbox), []);
 }
 
-/// W5: letters that look like those of a command are made visible before a person agrees; JSON has them exactly.
+/// Lookalike characters in a command are made visible before a person agrees; JSON has them unchanged.
 #[test]
 fn trust_shows_lookalike_characters() {
     let sandbox = workspace();

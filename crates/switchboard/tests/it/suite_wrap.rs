@@ -1,5 +1,5 @@
-//! A server behind a wrapper, as a person wraps it and a client asks it: the built binary, a real server, and a
-//! program that answers for a model.
+//! A server behind a wrapper, as a person wraps it and a client calls it: the built binary, a real server, and a
+//! program that answers as the model.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use test_support::{Running, Sandbox, files};
 
 use crate::workspace;
 
-/// Uses a tool when it is first asked, and then says what came of it.
+/// Calls a tool in its first turn, and then reports the result.
 const MODEL: &str = r#"
 import os, sys
 assert "OPENAI_API_KEY" not in os.environ and os.environ["CODEX_HOME"] == "/somewhere"
@@ -32,7 +32,7 @@ fn wrapped_server_answers_plain_language() {
     let command: Value = json!(["python3", "-c", MODEL]);
     sandbox
         .configure_user(&json!({ "suites": { "notes": { "wrapper": { "command": command } } } }).to_string());
-    // A workspace does not choose the program, whatever its file says.
+    // A workspace file cannot choose the program.
     let theirs = json!({ "suites": { "notes": { "wrapper": { "command": ["sh", "-c", "exit 1"] } } } });
     files::put(sandbox.path().join("switchboard.config.json"), theirs.to_string());
     let warned = sandbox.run(["suite", "wrap", "notes"]);
@@ -45,7 +45,7 @@ fn wrapped_server_answers_plain_language() {
         serde_json::from_slice(&std::fs::read(sandbox.file("mcps/notes/.mcp.json")).unwrap()).unwrap();
     let args: Vec<&str> =
         file["command"]["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
-    // As the child client starts it: a variable that nobody set is empty.
+    // As the child client starts it: an unset variable is empty.
     let mut command = sandbox.command(args);
     command.env("OPENAI_API_KEY", "").env("CODEX_HOME", "/somewhere");
     let mut client = Client::stdio(Running::start_with_stdin(&mut command));

@@ -1,12 +1,12 @@
-//! Suites from outside: the built binary in front of real MCP servers, as a client and a person meet them.
+//! Suites from outside: the built binary in front of real MCP servers, as clients and people use them.
 
-mod asking;
+mod client_requests;
 mod crowd;
 mod first_use;
-mod guarded;
+mod isolation;
 mod orphans;
 mod real;
-mod reaped;
+mod reaper;
 mod remote;
 mod telemetry;
 mod tokens;
@@ -19,12 +19,12 @@ use test_support::{Running, Sandbox, tools};
 
 use crate::BINARY;
 
-/// A workspace without agents.
+/// Creates a workspace without agents.
 fn sandbox() -> Sandbox {
     Sandbox::with_agents(BINARY, &[])
 }
 
-/// Leaves servers time to start: Node and Python take long on a machine that is busy.
+/// Raises the start timeout of servers: Node and Python start slowly on a busy machine.
 fn be_patient(sandbox: &Sandbox) {
     let config = json!({ "timeouts": { "childSpawnMs": 60_000 } });
     test_support::files::put(sandbox.path().join("switchboard.config.json"), config.to_string());
@@ -37,23 +37,23 @@ fn add(sandbox: &Sandbox, name: &str, command: &[String]) {
     sandbox.ok(args);
 }
 
-/// `switchboard mcp` for a client.
+/// Starts `switchboard mcp` for a client.
 fn client(sandbox: &Sandbox) -> Client {
     Client::stdio(Running::start_with_stdin(&mut sandbox.session(["mcp"])))
 }
 
-/// A call of a suite's tool.
+/// Builds a call of a suite's tool.
 fn call(subtool: &str, args: Value) -> Value {
     json!({ "action": "call", "subtool": subtool, "args": args })
 }
 
-/// A fixture of the crate behind it: a small server in Python.
+/// Returns the command of a fixture of the suite crate: a small server in Python.
 fn fixture(name: &str) -> Vec<String> {
     let file = format!("{}/../door-suites/fixtures/children/{name}", env!("CARGO_MANIFEST_DIR"));
     vec!["python3".to_owned(), file]
 }
 
-/// How an official server from npm is started.
+/// Returns the command that starts an official server from npm.
 fn npm(name: &str, args: &[&str]) -> Result<Vec<String>, String> {
     let package = format!("@modelcontextprotocol/server-{name}");
     let program = tools::installed(&format!("npm/{package}"))?
@@ -66,7 +66,7 @@ fn npm(name: &str, args: &[&str]) -> Result<Vec<String>, String> {
     ))
 }
 
-/// How an official server from PyPI is started.
+/// Returns the command that starts an official server from PyPI.
 fn pypi(name: &str, args: &[&str]) -> Result<Vec<String>, String> {
     let program = tools::installed(&format!("pypi/{name}"))?.join("bin").join(name);
     Ok(command(program, args.iter().copied()))

@@ -1,4 +1,4 @@
-//! Owners with a hub each, in processes of their own, over real TLS.
+//! Owners with one hub each, in their own processes, over real TLS.
 
 mod acme;
 mod agents;
@@ -7,7 +7,7 @@ mod faults;
 mod hooks;
 mod interop;
 mod keys;
-mod life;
+mod lifecycle;
 mod master;
 mod owner;
 mod plain;

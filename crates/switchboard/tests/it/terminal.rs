@@ -15,7 +15,7 @@ use test_support::{RunOutput, Sandbox, files, poll};
 use self::person::Person;
 use crate::workspace;
 
-/// Writes every line it reads to the file `typed`, and says when it is ready.
+/// Writes every line it reads to the file `typed`, and reports when it is ready.
 const SCRIBE: [&str; 3] =
     ["sh", "-c", "echo ready; while IFS= read -r line; do printf '%s\\n' \"$line\" >> typed; done"];
 
@@ -23,7 +23,7 @@ fn run<'a>(name: &'a str, command: &[&'a str]) -> Vec<&'a str> {
     [&["run", "--name", name, "--"], command].concat()
 }
 
-/// A person at a terminal in which the scribe runs for `codex`, and the post is taken.
+/// Starts a terminal in which the scribe runs for `codex`, and waits until mail is typed.
 fn scribe(sandbox: &Sandbox) -> Person {
     let person = Person::sit_down(sandbox, &run("codex", &SCRIBE));
     person.until_shown("ready");
@@ -31,7 +31,7 @@ fn scribe(sandbox: &Sandbox) -> Person {
     person
 }
 
-/// The process that is registered for an agent's terminal.
+/// Returns the process id that is registered for an agent's terminal.
 fn pid_of(sandbox: &Sandbox, agent: &str) -> Option<u32> {
     let state = files::read_json_object(&sandbox.file("state.json"))?;
     state["terminals"][agent]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
@@ -41,7 +41,7 @@ fn execute(sandbox: &Sandbox, from: &str, text: &str) -> String {
     sandbox.run_as(from, ["send", "codex", text, "--kind", "execute"]).ok()
 }
 
-/// Waits for what is said of an execute message: `executed`, `failed` or `refused`.
+/// Waits for the status of an execute message: `executed`, `failed` or `refused`.
 fn result(sandbox: &Sandbox, sender: &str, id: &str, status: &str) -> Value {
     let path = sandbox.file(&format!("outbox/{sender}/{id}.{status}.receipt.json"));
     poll::until(&format!("{id} to be {status}"), || files::read_json_object(&path))
@@ -51,7 +51,7 @@ fn typed(sandbox: &Sandbox) -> String {
     std::fs::read_to_string(sandbox.path().join("typed")).unwrap_or_default()
 }
 
-/// Waits until the scribe has written down so many lines.
+/// Waits until the scribe has recorded this number of lines.
 fn lines(sandbox: &Sandbox, count: usize) -> Vec<String> {
     poll::until(&format!("{count} lines"), || {
         let lines: Vec<String> = typed(sandbox).lines().map(str::to_owned).collect();
@@ -63,8 +63,8 @@ fn is_running(pid: u32) -> bool {
     Pid::from_raw(i32::try_from(pid).unwrap()).is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
-/// A program with an input field, in Python: it shows `prompt`, notes every key in the file `keys`, and after a key
-/// that is no paste shows an input field. `echo` is what it does with a paste.
+/// Returns a Python program with an input field: it shows `prompt`, records every key in the file `keys`, and after a
+/// key that is no paste shows an input field. `echo` is its reaction to a paste.
 fn fake(sandbox: &Sandbox, prompt: &str, echo: &str) -> String {
     let path = sandbox.path().join("fake.py");
     let script = include_str!("terminal/fake.py").replace("@PROMPT@", prompt).replace("@ECHO@", echo);
@@ -84,12 +84,12 @@ fn field(sandbox: &Sandbox, prompt: &str) -> Person {
     fake_field(sandbox, prompt, "echo")
 }
 
-/// The keys that the program with an input field has read.
+/// Returns the keys that the program with an input field has read.
 fn keys(sandbox: &Sandbox) -> String {
     std::fs::read_to_string(sandbox.path().join("keys")).unwrap_or_default()
 }
 
-/// Waits until the receipt says why a message is not typed yet.
+/// Waits until the receipt states why a message is not typed yet; returns the reason.
 fn waits(sandbox: &Sandbox, id: &str) -> String {
     poll::until("a reason", || {
         let terminal = sandbox.json(["receipt", id])[0]["terminal"].clone();
@@ -157,7 +157,7 @@ fn mail_before_the_run_is_never_typed() {
     assert_eq!(lines(&sandbox, 1), ["new"]);
     assert!(prepared.exists());
     drop(person);
-    // Nor does the next run type what this one did not.
+    // The next run does not type it either.
     let person = scribe(&sandbox);
     let last = execute(&sandbox, "claude", "last");
     result(&sandbox, "claude", &last, "executed");
@@ -316,7 +316,7 @@ fn starting_program_gets_nothing() {
     assert_eq!(waits(&sandbox, &id), "the program does not take input now");
     assert!(!person.shown().contains("too early"), "{}", person.shown());
     files::put(sandbox.path().join("go"), "");
-    // Now there is a field, but it swallows the text: that is not `executed` either.
+    // Now there is an input field, but it swallows the text: that is not `executed` either.
     person.until_shown("> ");
     let reason = poll::until("the paste to be missed", || {
         Some(waits(&sandbox, &id)).filter(|reason| reason.contains("did not appear"))
@@ -410,7 +410,7 @@ fn run_can_be_stopped_and_continued() {
     let person = scribe(&sandbox);
     poll::until("raw mode", || (person.settings() != before).then_some(()));
     person.signal(Signal::TSTP);
-    poll::until("the terminal to be given back", || (person.settings() == before).then_some(()));
+    poll::until("the terminal to be restored", || (person.settings() == before).then_some(()));
     person.signal(Signal::CONT);
     poll::until("raw mode again", || (person.settings() != before).then_some(()));
     person.types("still here\r");
@@ -440,7 +440,7 @@ fn signals_are_forwarded_to_the_program() {
         assert_eq!(person.end().code(), Some(9), "{name}");
         assert!(person.shown().contains("heard"), "{name}");
     }
-    // Ctrl-C in raw mode is a key like any other, and the program's own terminal makes the signal of it.
+    // Ctrl-C in raw mode is an ordinary key, and the program's own terminal turns it into a signal.
     let program = "trap 'exit 8' INT; echo ready; while :; do read -r -t 0.2 line; done";
     let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "-c", program]));
     person.until_shown("ready");
@@ -465,13 +465,13 @@ fn killed_run_leaves_nothing_running() {
     person.signal(Signal::KILL);
     person.end();
     assert_eq!(presence(), "offline", "whatever has become of its program by now");
-    poll::until("the program to be gone", || (!is_running(leader)).then_some(()));
-    poll::until("its child to be gone", || (!is_running(child)).then_some(()));
-    // And nothing stands in the way of the next run.
+    poll::until("the program to end", || (!is_running(leader)).then_some(()));
+    poll::until("its child to end", || (!is_running(child)).then_some(()));
+    // Nothing prevents the next run.
     let _person = scribe(&sandbox);
 }
 
-/// As the terminal of an agent does with its commands: another session, no parent, no environment.
+/// Detaches as an agent's terminal does with its commands: another session, no parent, no environment.
 const DETACH: &str = r#"( env -i "$(command -v setsid)" "$(command -v sh)" -c 'trap "" HUP TERM; echo detached=$$; exec '"$(command -v sleep)"' 1000' & ); echo ready;"#;
 
 fn detached(person: &Person) -> u32 {
@@ -494,7 +494,7 @@ fn detached_processes_end_when_run_is_killed() {
         assert!(is_running(child));
         person.signal(Signal::KILL);
         person.end();
-        poll::until("the detached process to be gone", || (!is_running(child)).then_some(()));
+        poll::until("the detached process to end", || (!is_running(child)).then_some(()));
     }
 }
 
@@ -606,7 +606,7 @@ fn host_reads_input_from_the_bridge() {
     files::put_by_rename(sandbox.file("state.json"), state.to_string());
     drop_execute(&sandbox, "msg_1763000000000_old", "old");
     let mut serve = sandbox.serve();
-    // That the old one is refused shows that from now on the terminal is served.
+    // The refusal of the old message shows that the terminal is served from now on.
     result(&sandbox, "claude", "msg_1763000000000_old", "refused");
     let id = execute(&sandbox, "claude", "/make\ttest");
     let bridge = sandbox.file("bridge.json");

@@ -1,4 +1,4 @@
-//! Mail that `serve` types into a tmux pane, with a real tmux on a socket of its own.
+//! Mail that `serve` types into a tmux pane, with a real tmux on its own socket.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,13 +9,13 @@ use test_support::{Running, Sandbox, files, poll, tools};
 
 use crate::workspace;
 
-/// A tmux server that ends with this value.
+/// A tmux server that ends when this value is dropped.
 struct Tmux {
     sockets: tempfile::TempDir,
 }
 
 impl Tmux {
-    /// Starts a server with one pane, in which `program` runs; none where there is no tmux.
+    /// Starts a server with one pane that runs `program`; `None` without tmux.
     fn start(test: &str, folder: &Path, program: &str) -> Option<Self> {
         if let Err(reason) = tools::run(command("tmux").arg("-V")) {
             tools::skip(test, &reason);
@@ -56,7 +56,7 @@ impl Drop for Tmux {
     }
 }
 
-/// Shows a question that acts on one key, and notes the keys; then an input field.
+/// Shows a question that acts on one key and records the keys; then shows an input field.
 const DIALOG: &str = "stty raw -echo; printf '\\033[?2004hRun it? (y/n) '; head -c 1 > key; \
     printf '\\r\\n\\033[?2004l$ '; stty sane; exec cat > typed";
 
@@ -78,7 +78,7 @@ fn pane_with_a_question_gets_no_key() {
     assert_eq!(std::fs::read_to_string(sandbox.path().join("key")).unwrap(), "n");
 }
 
-/// Registers a terminal in a pane, as an editor or a script that owns it writes it down.
+/// Registers a terminal in a pane, as the editor or script that owns it does.
 fn register(sandbox: &Sandbox, pane: &str, pid: &str) {
     let mut state = files::read_json_object(&sandbox.file("state.json")).unwrap();
     let pid: u32 = pid.parse().unwrap();
@@ -87,7 +87,7 @@ fn register(sandbox: &Sandbox, pane: &str, pid: &str) {
     files::put_by_rename(sandbox.file("state.json"), state.to_string());
 }
 
-/// Starts `serve` for a workspace with a registered pane, and waits until it serves that.
+/// Starts `serve` for a workspace with a registered pane, and waits until it serves the pane.
 fn serve(sandbox: &Sandbox, tmux: &Tmux) -> Running {
     let config = json!({ "terminals": { "tmux": true } });
     sandbox.configure_user(&config.to_string());
@@ -97,7 +97,7 @@ fn serve(sandbox: &Sandbox, tmux: &Tmux) -> Running {
     files::put_by_rename(sandbox.file(&format!("inbox/codex/{old}.json")), dropped.to_string());
     let mut serve = sandbox.command(["serve"]);
     let serve = Running::start(serve.env("TMUX_TMPDIR", tmux.sockets.path()));
-    // That the old one is refused shows that from now on the terminal is served.
+    // The refusal of the old message shows that the terminal is served from now on.
     let told = result(sandbox, old, "refused");
     assert!(told["error"].as_str().unwrap().starts_with("it was dropped as a file"), "{told}");
     serve
@@ -157,7 +157,7 @@ fn unusable_pane_fails_with_reason() {
     assert_eq!(reason, "the program does not take input now");
     tmux.ask(&["send-keys", "-t", "work:0.0", "-X", "cancel"]);
     result(&sandbox, &id, "executed");
-    // A number that no process has: somebody else may be in the pane by now.
+    // No process has this id: another process may be in the pane by now.
     register(&sandbox, "work:0.0", &i32::MAX.to_string());
     let id = execute(&sandbox, "x");
     let error = result(&sandbox, &id, "failed")["error"].as_str().unwrap().to_owned();
@@ -175,7 +175,7 @@ fn pane_of_cloned_state_gets_no_key() {
         state["terminals"]["codex"] = terminal;
         files::put_by_rename(sandbox.file("state.json"), state.to_string());
     };
-    // A repository can write down a pane and any process number, but not that of the pane's process.
+    // A repository can contain a pane and any process id, but not that of the pane's process.
     let us = std::process::id();
     name(json!({ "purpose": "coding", "pane": pane, "status": "active" }));
     let _serve = serve(&sandbox, &tmux);

@@ -1,10 +1,10 @@
-//! A message wakes the one who waits for it in another process.
+//! A message wakes a waiter in another process.
 
 use test_support::{Running, poll};
 
 use crate::workspace;
 
-/// Whether a process watches files, by which it hears of mail at once; unknown where there is no `/proc`.
+/// True if a process watches files, which reports mail at once; `None` without `/proc`.
 fn is_listening(pid: u32) -> Option<bool> {
     let handles = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let links = handles.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());

@@ -1,4 +1,4 @@
-//! Many posts at once.
+//! Concurrent posts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -8,7 +8,7 @@ use test_support::Running;
 use super::messages;
 use crate::workspace;
 
-/// Four processes of one agent, each with a thousand posts: nothing lost, nothing twice, everyone's order kept.
+/// Four processes of one agent, each with a thousand posts: none lost, none duplicated, order per sender.
 #[test]
 fn storm_of_four_processes_of_agent() {
     const EACH: usize = 1000;

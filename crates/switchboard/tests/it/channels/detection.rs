@@ -1,4 +1,4 @@
-//! How changes are noticed where events do not tell everything.
+//! How changes are detected where file events are incomplete.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use test_support::{Running, Sandbox, files, poll, tools};
 use super::{Program, answer_to, post};
 use crate::workspace;
 
-/// Looks of the clock alone are an hour apart.
+/// An hour between two periodic polls.
 const SELDOM: u64 = 3_600_000;
 
 fn drop_message(sandbox: &Sandbox, number: usize) {
@@ -26,7 +26,7 @@ fn journaled(sandbox: &Sandbox) -> usize {
     sandbox.json(["tail", "-n", "100000"]).len()
 }
 
-/// The system keeps 16,384 events for a program that does not read them, and drops what comes then.
+/// The system queues 16,384 events for a program that does not read them, and drops later ones.
 #[test]
 fn storm_of_events_overflows_the_queue() {
     const FILES: usize = 6000;
@@ -40,7 +40,7 @@ fn storm_of_events_overflows_the_queue() {
     drop_message(&sandbox, FILES);
     poll::until("the first file", || (journaled(&sandbox) == 2).then_some(()));
     serve.signal(rustix::process::Signal::STOP);
-    // Making, writing and closing a file are three events and more.
+    // Creating, writing and closing a file are at least three events.
     for number in 0..FILES {
         drop_message(&sandbox, number);
     }
@@ -94,7 +94,7 @@ fn polling_alone_wakes_watchers_and_readers() {
     assert_eq!((text(), text()), ("what is it?".into(), "42".into()));
 }
 
-/// A real mount on which nobody is told what others change behind it.
+/// A real mount that reports no changes made on its other side.
 #[test]
 fn mount_without_events_is_polled() {
     let test = "mount_without_events_is_polled";
@@ -127,7 +127,7 @@ fn mount_without_events_is_polled() {
         assert_eq!((text(), text()), ("what is it?".into(), "42".into()));
     }
     assert_eq!(program.runs(), 3);
-    // Whoever is on the other side finds the answers there, and the heartbeat.
+    // Users on the other side find the answers there, and the heartbeat.
     assert_eq!(std::fs::read_dir(mount.backing_folder().join("channels/general")).unwrap().count(), 6);
     assert!(mount.backing_folder().join("signals/presence/qc-1.json").is_file());
     assert!(watch.errors().contains("looking every few seconds"), "{}", watch.errors());

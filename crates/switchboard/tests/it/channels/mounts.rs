@@ -1,4 +1,4 @@
-//! Channels on a mount that comes and goes.
+//! Channels on a mount that is unmounted and remounted.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use test_support::{RunOutput, Sandbox, files, tools};
 
 use crate::{BINARY, workspace};
 
-/// A post to a folder that has become read-only, in a mount namespace of its own.
+/// A post to a folder that has become read-only, in its own mount namespace.
 const READ_ONLY: &str = r#"
 set -eu
 mount -t tmpfs tmpfs mnt
@@ -32,7 +32,7 @@ wait $serve || true
 umount mnt
 "#;
 
-/// A folder that is read-only at its first use and is unmounted then.
+/// A folder that is read-only at its first use and is then unmounted.
 const READ_ONLY_AT_FIRST: &str = r#"
 set -eu
 mount -t tmpfs -o ro tmpfs mnt
@@ -52,8 +52,8 @@ wait $serve || true
 echo "below the mount point: $(ls -A mnt)"
 "#;
 
-/// The whole scenario, in a mount namespace of its own where that can be had. Elsewhere the folder is moved away, which looks
-/// the same. Only conditions are waited for.
+/// The complete scenario, in its own mount namespace if possible. Otherwise the folder is moved away, which looks the
+/// same. It waits for conditions only.
 const SCENARIO: &str = r#"
 set -eu
 if mount --bind disk mnt 2> /dev/null; then
@@ -106,7 +106,7 @@ fn shell(script: &str) -> Command {
 fn unmounted_root_loses_no_post() {
     let sandbox = workspace();
     shared(&sandbox);
-    // Without root it takes a user namespace as well, which not every system allows.
+    // Without root it needs a user namespace as well, which not every system allows.
     let way = "unshare -m true && exec unshare -m sh -c \"$SCENARIO\"; \
         unshare -U -r -m true && exec unshare -U -r -m sh -c \"$SCENARIO\"; exec sh -c \"$SCENARIO\"";
     let like = sandbox.command([""; 0]);
@@ -119,19 +119,23 @@ fn unmounted_root_loses_no_post() {
         };
     }
     let ran = RunOutput::of(&mut command);
-    let said = |file: &str| said(&sandbox, file);
+    let output = |file: &str| output_file(&sandbox, file);
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| !line.starts_with("msg-")).collect();
     let expected = ["post 3", "read 3", "doctor 1", "below the mount point: ", "below the mount: 3 files"];
-    assert_eq!(lines, expected, "{ran:?}\n{}", said("watch.err"));
-    assert!(said("post.err").contains("it has no signals/folder; is it mounted?"), "{}", said("post.err"));
+    assert_eq!(lines, expected, "{ran:?}\n{}", output("watch.err"));
     assert!(
-        said("doctor.out").contains("is not the one that was used here before"),
+        output("post.err").contains("it has no signals/folder; is it mounted?"),
         "{}",
-        said("doctor.out")
+        output("post.err")
+    );
+    assert!(
+        output("doctor.out").contains("is not the one that was used here before"),
+        "{}",
+        output("doctor.out")
     );
 }
 
-/// Runs a scenario that mounts file systems; nothing where that is not allowed.
+/// Runs a scenario that mounts file systems; `None` where mounting is not allowed.
 fn run_mounted(sandbox: &Sandbox, test: &str, scenario: &str) -> Option<RunOutput> {
     let mut probe = shell("exec unshare -U -r -m mount -t tmpfs tmpfs mnt");
     probe.current_dir(sandbox.path());
@@ -150,7 +154,7 @@ fn run_mounted(sandbox: &Sandbox, test: &str, scenario: &str) -> Option<RunOutpu
     Some(RunOutput::of(&mut command))
 }
 
-fn said(sandbox: &Sandbox, file: &str) -> String {
+fn output_file(sandbox: &Sandbox, file: &str) -> String {
     std::fs::read_to_string(sandbox.path().join(file)).unwrap_or_default()
 }
 
@@ -160,10 +164,16 @@ fn post_to_read_only_root_is_written_later() {
     shared(&sandbox);
     let test = "post_to_read_only_root_is_written_later";
     let Some(ran) = run_mounted(&sandbox, test, READ_ONLY) else { return };
-    let said = |file: &str| said(&sandbox, file);
-    assert_eq!(ran.stdout, "post 3\nlate posts: 1\n", "{ran:?}\n{}\n{}", said("post.err"), said("serve.err"));
-    assert!(said("post.err").contains("do not post it again"), "{}", said("post.err"));
-    assert!(!said("read_only.json").contains("\"delivered\""), "{}", said("read_only.json"));
+    let output = |file: &str| output_file(&sandbox, file);
+    assert_eq!(
+        ran.stdout,
+        "post 3\nlate posts: 1\n",
+        "{ran:?}\n{}\n{}",
+        output("post.err"),
+        output("serve.err")
+    );
+    assert!(output("post.err").contains("do not post it again"), "{}", output("post.err"));
+    assert!(!output("read_only.json").contains("\"delivered\""), "{}", output("read_only.json"));
 }
 
 #[test]
@@ -175,7 +185,13 @@ fn bare_mount_point_stays_untouched() {
     let expected =
         ["read-only 3", "unmounted 3", "watch 3", "below the mount point: ", "below the mount point: "];
     let lines: Vec<&str> = ran.stdout.lines().collect();
-    assert_eq!(lines, expected, "{ran:?}\n{}\n{}", said(&sandbox, "post.err"), said(&sandbox, "serve.err"));
+    assert_eq!(
+        lines,
+        expected,
+        "{ran:?}\n{}\n{}",
+        output_file(&sandbox, "post.err"),
+        output_file(&sandbox, "serve.err")
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn post_is_a_file_and_reaches_doors() {
         message["content"],
         serde_json::json!({ "text": "please look", "code": null, "artifacts": [] })
     );
-    // codex reads its mailbox, and answers there; the answer stands in the channel.
+    // codex reads its mailbox and answers there; the answer appears in the channel.
     let mail = sandbox.json(["inbox", "codex"]).remove(0);
     assert_eq!((&mail["body"], &mail["door"]), (&"please look".into(), &"channels".into()));
     let reply_to = mail["id"].as_str().unwrap().to_owned();

@@ -31,7 +31,7 @@ fn watcher_answer_reaches_person_mailbox() {
     drop(watch);
 }
 
-/// Killed while its program runs, a watcher answers after the restart, once.
+/// A watcher killed while its program runs answers after the restart, once.
 #[test]
 fn crash_of_watcher_during_answer() {
     let sandbox = workspace();
@@ -42,10 +42,10 @@ fn crash_of_watcher_during_answer() {
         std::fs::read_to_string(sandbox.path().join("pid")).ok()?.trim().parse::<u32>().ok()
     });
     first.kill();
-    // Its program goes with it, and does not go on beside the next one.
-    poll::until("the program to be ended", || (!is_running(pid)).then_some(()));
+    // Its program ends with it, and does not run on next to the next watcher.
+    poll::until("the program to end", || (!is_running(pid)).then_some(()));
     files::put(sandbox.path().join("go"), "");
-    // Somebody else posts meanwhile, which is not lost either.
+    // Another sender posts meanwhile; that post is not lost either.
     let missed = post(&sandbox, "human", "all", "@qc-1 and this?");
     let second = watch(&sandbox, &program);
     assert_eq!(answer_to(&sandbox, &asked)["content"]["text"], "42");
@@ -55,8 +55,8 @@ fn crash_of_watcher_during_answer() {
     drop(second);
 }
 
-/// Killed at any call to the file system between the end of its program and the posted answer, a watcher has answered
-/// once after the restart.
+/// A watcher killed at any file system call between the end of its program and the posted answer has answered once
+/// after the restart.
 #[test]
 fn crash_of_watcher_at_every_call() {
     const WORKERS: usize = 6;
@@ -80,7 +80,7 @@ fn crash_of_watcher_at_every_call() {
     assert!(survived > 10, "the shim does not see the program's calls");
 }
 
-/// Whether the watcher was killed before its answer was to be read. In any case there is one in the end.
+/// True if the watcher was killed before its answer was readable. In either case there is one answer at the end.
 fn is_killed_and_answers_once(shim: &Shim, at: usize) -> bool {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "[ -e over ] || touch ended\necho 42");
@@ -99,11 +99,11 @@ fn is_killed_and_answers_once(shim: &Shim, at: usize) -> bool {
     // From here on nothing is killed.
     files::put(sandbox.path().join("over"), "");
     std::fs::remove_file(&ended).unwrap();
-    // That a further question is answered shows that the first is done with.
+    // The answer to another question shows that the first one is finished.
     let next = post(&sandbox, "human", "qc-1", "and now?");
     let mut second = None;
     poll::until("both answers", || {
-        // One that was killed in the middle of a write is gone only when the disk is done with it.
+        // A process killed during a write ends only when the disk has finished it.
         if second.is_none() && !first.is_running() {
             second = Some(watch(&sandbox, &program));
         }
@@ -139,7 +139,7 @@ fn watcher_without_program_names_missing_setting() {
     ");
 }
 
-/// Whether a process runs; one that has ended and is not waited for does not.
+/// True if a process runs; an ended one that is not reaped counts as ended.
 fn is_running(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
@@ -197,7 +197,8 @@ fn missing_program_starts_no_watcher() {
     assert!(!sandbox.file("signals/presence/qc-1.json").exists(), "it never looked awake");
 }
 
-/// The spec's defaults: a failed call posts nothing, and a text that begins with the agent's id is for the agent.
+/// Defaults of the specification: a failed call posts nothing, and a text that starts with the agent's id is for the
+/// agent.
 #[test]
 fn failed_answer_shows_in_receipt() {
     let sandbox = workspace();
@@ -215,7 +216,7 @@ fn failed_answer_shows_in_receipt() {
     drop(watch);
 }
 
-/// Without a time limit, the sender would wait forever.
+/// Without a timeout, the sender would wait forever.
 #[test]
 fn waiting_sender_gets_the_failure() {
     let sandbox = workspace();

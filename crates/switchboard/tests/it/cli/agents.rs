@@ -156,7 +156,7 @@ fn agents_and_who_agree_on_watchers() {
     };
     test_support::poll::until("the watcher to be awake", || (presence("who") == "awake").then_some(()));
     assert_eq!(presence("agents"), "awake");
-    // It has a mailbox as well, which the watcher does not look at; whoever writes there is told.
+    // It has a mailbox as well, which the watcher does not read; a sender to it gets a notice.
     let told = sandbox.run(["send", "codex", "are you there?"]).stderr;
     let expected =
         "codex: delivered; its watcher answers in a channel: `switchboard send '#general' \"@codex …\"`\n";
@@ -179,7 +179,7 @@ fn agents_and_who_agree_on_watchers() {
     assert_eq!((unread("agents"), unread("who")), (0.into(), 0.into()), "seen, though not acknowledged");
 }
 
-/// X8: an agent that was there is retired, one that never was is unknown.
+/// A removed agent is retired, one that never existed is unknown.
 #[test]
 fn removed_agent_differs_from_unknown_one() {
     let sandbox = workspace();

@@ -53,7 +53,7 @@ fn edited_and_removed_entries_are_named() {
     }
 }
 
-/// However the journal was lost: where all of it comes from files, it says so.
+/// A journal that was rebuilt from files reports that, however it was lost.
 #[test]
 fn rebuilt_journal_reports_its_start() {
     for damage in [None, Some("no database at all\n".repeat(500)), Some(String::new())] {

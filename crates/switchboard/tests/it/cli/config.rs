@@ -112,7 +112,7 @@ fn reply_chain_stops_at_configured_limit() {
         last = ran.ok();
     }
     assert_eq!(codes.last(), Some(&Some(4)), "{codes:?}");
-    assert!(!sandbox.json(["inbox", "human"]).is_empty(), "the person is told");
+    assert!(!sandbox.json(["inbox", "human"]).is_empty(), "the person gets a notice");
 }
 
 #[test]

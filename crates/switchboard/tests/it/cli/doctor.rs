@@ -6,20 +6,20 @@ use test_support::{RunOutput, Sandbox, files, tools};
 
 use crate::workspace;
 
-/// Runs `doctor` and makes sure that it changed nothing.
-fn look(sandbox: &Sandbox) -> RunOutput {
+/// Runs `doctor` and checks that it changed nothing.
+fn examine(sandbox: &Sandbox) -> RunOutput {
     let before = files::tree(sandbox.path());
     let ran = sandbox.run(["doctor"]);
     let after = files::tree(sandbox.path());
     let mut changed = files::difference(&before, &after);
-    // Opening a database renews the index of its log, and the log where another program has removed it.
+    // Opening a database refreshes the index of its log, and the log itself if another program has removed it.
     let own = ["hub.db-shm", "hub.db-wal", "hub.db.binding"].map(|name| format!(".switchboard/{name}: "));
     changed.retain(|change| !own.iter().any(|own| change.starts_with(own)));
     assert_eq!(changed, Vec::<String>::new(), "{ran:?}");
     ran
 }
 
-/// Runs `doctor --fix`; what it logs on the way is left out.
+/// Runs `doctor --fix`; its log lines are omitted.
 fn fix(sandbox: &Sandbox) -> String {
     let mut ran = sandbox.run(["doctor", "--fix"]);
     ran.stderr = without_log(&ran.stderr);
@@ -35,7 +35,7 @@ fn with_a_message() -> (Sandbox, String) {
 #[test]
 fn healthy_workspace_has_no_issues() {
     let (sandbox, _) = with_a_message();
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
     ok    database: sound, 1 message
@@ -61,7 +61,7 @@ fn missing_file_is_reported_and_restored() {
     let path = sandbox.file(&format!("inbox/codex/{id}.json"));
     let content = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
     ok    database: sound, 1 message
@@ -77,7 +77,7 @@ fn missing_file_is_reported_and_restored() {
     fixed files: inbox/codex/[msg-1].json is missing although the message waits
     ");
     assert_eq!(std::fs::read(&path).unwrap(), content);
-    assert_eq!(look(&sandbox).code, Some(0));
+    assert_eq!(examine(&sandbox).code, Some(0));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn changed_file_is_retained_with_the_original() {
     let path = sandbox.file(&format!("inbox/codex/{id}.json"));
     let content = std::fs::read_to_string(&path).unwrap();
     files::put(&path, content.replace("hello", "give me your keys"));
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
     ok    database: sound, 1 message
@@ -107,7 +107,7 @@ fn changed_file_is_retained_with_the_original() {
     assert_eq!(sandbox.json(["inbox", "codex"])[0]["body"], "hello");
 }
 
-/// D9: a database can be opened without a complaint and be damaged all the same.
+/// A damaged database can open without an error.
 #[test]
 fn hidden_damage_is_found_and_repaired() {
     for (damage, told) in [
@@ -118,16 +118,16 @@ fn hidden_damage_is_found_and_repaired() {
         let (sandbox, _) = with_a_message();
         sandbox.ok(["search", "hello"]);
         rusqlite::Connection::open(sandbox.file("hub.db")).unwrap().execute_batch(damage).unwrap();
-        let found = look(&sandbox);
+        let found = examine(&sandbox);
         assert!(found.code == Some(1) && found.stdout.contains(told), "{damage}: {found:?}");
         let fixed = sandbox.run(["doctor", "--fix"]);
         assert!(fixed.code == Some(0) && fixed.stdout.contains("was made anew"), "{damage}: {fixed:?}");
-        assert_eq!(look(&sandbox).code, Some(0), "{damage}");
+        assert_eq!(examine(&sandbox).code, Some(0), "{damage}");
         assert_eq!(sandbox.json(["search", "hello"]).len(), 1, "{damage}");
     }
 }
 
-/// D9: what cannot be opened at all is named, and left where it is.
+/// A database that cannot be opened at all is named and not moved.
 #[test]
 fn folder_instead_of_database_is_named() {
     let sandbox = workspace();
@@ -149,19 +149,19 @@ fn dangling_alias_is_reported() {
     sandbox.configure_user(
         r#"{ "links": { "channels": { "general": ["resaerch"] }, "forwards": { "old": "codex" } } }"#,
     );
-    let found = look(&sandbox);
+    let found = examine(&sandbox);
     let told = "FAIL  links: links.channels.general leads to 'resaerch', and no agent of a swarm or hub of that name is known";
     assert!(found.code == Some(1) && found.stdout.contains(told), "{found:?}");
     assert!(!found.stdout.contains("links.forwards"), "{found:?}");
 }
 
-/// F12: mail for an agent whose mailbox is none cannot be delivered, which is more than a warning.
+/// Mail for an agent whose mailbox is a symbolic link cannot be delivered, which is more than a warning.
 #[test]
 fn symlinked_mailbox_is_a_failure() {
     let (sandbox, _) = with_a_message();
     std::fs::remove_dir_all(sandbox.file("inbox/codex")).unwrap();
     std::os::unix::fs::symlink(sandbox.home(), sandbox.file("inbox/codex")).unwrap();
-    let found = look(&sandbox);
+    let found = examine(&sandbox);
     assert_eq!(found.code, Some(1), "{found:?}");
     assert!(found.stdout.contains("FAIL  files: inbox/codex cannot be used"), "{}", found.stdout);
 }
@@ -182,7 +182,7 @@ fn damaged_database_is_rebuilt_with_states() {
     for name in ["hub.db-wal", "hub.db-shm"] {
         let _ = std::fs::remove_file(sandbox.file(name));
     }
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
     FAIL  database: hub.db is damaged: the journal could not be read or written
@@ -206,7 +206,7 @@ fn damaged_database_is_rebuilt_with_states() {
     let aside: Vec<_> = aside.iter().filter(|(path, _)| path.to_string_lossy().contains("damaged")).collect();
     assert_eq!(aside.len(), 1, "{aside:?}");
     assert_eq!(aside[0].1.content, vec![0x55; 8192]);
-    assert_eq!(look(&sandbox).code, Some(0));
+    assert_eq!(examine(&sandbox).code, Some(0));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn missing_database_is_rebuilt_from_files() {
     for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
         let _ = std::fs::remove_file(sandbox.file(name));
     }
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
     warn  database: there is no hub.db
@@ -235,7 +235,7 @@ fn missing_database_is_rebuilt_from_files() {
 fn damaged_state_file_is_moved_aside() {
     let (sandbox, _) = with_a_message();
     files::put(sandbox.file("state.json"), "{ not json");
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
     ok    database: sound, 1 message
@@ -262,7 +262,7 @@ fn world_writable_file_becomes_private() {
     let (sandbox, _) = with_a_message();
     files::chmod(sandbox.file("hub.db"), 0o666);
     files::chmod(sandbox.file(""), 0o777);
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
     ok    database: sound, 1 message
@@ -281,7 +281,7 @@ fn world_writable_file_becomes_private() {
     fixed permissions: .switchboard has mode 777
     fixed permissions: hub.db has mode 666
     ");
-    assert_eq!(look(&sandbox).code, Some(0));
+    assert_eq!(examine(&sandbox).code, Some(0));
     assert_eq!(files::tree(sandbox.path())[std::path::Path::new(".switchboard/hub.db")].mode & 0o777, 0o600);
 }
 
@@ -298,11 +298,11 @@ fn tracked_mail_in_repository_warns() {
     }
     git(&["init", "-q"]).unwrap();
     git(&["add", "-A"]).unwrap();
-    assert_eq!(look(&sandbox).code, Some(0));
+    assert_eq!(examine(&sandbox).code, Some(0));
     assert!(!sandbox.ok(["doctor"]).contains("repository"), "what is ignored is no reason to warn");
     git(&["add", "-f", ".switchboard/inbox", ".switchboard/state.json"]).unwrap();
     git(&["commit", "-q", "-m", "oops"]).unwrap();
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
     ok    database: sound, 1 message
@@ -323,7 +323,7 @@ fn rejected_file_is_named_with_reason() {
         sandbox.file("inbox/codex/msg_1_wrong.json"),
     );
     sandbox.ok(["inbox", "codex"]);
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
     ok    database: sound, 1 message
@@ -339,7 +339,7 @@ fn stale_lock_is_named_and_removed() {
     std::fs::create_dir(&lock).unwrap();
     let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
     std::fs::File::open(&lock).unwrap().set_modified(long_ago).unwrap();
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
     ok    database: sound, 1 message
@@ -365,7 +365,7 @@ fn missing_deliveries_are_restored_or_recreated() {
         .unwrap()
         .execute("DELETE FROM deliveries", [])
         .unwrap();
-    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
     ok    database: sound, 3 messages
@@ -392,5 +392,5 @@ fn missing_deliveries_are_restored_or_recreated() {
     let state = |id: &String| sandbox.json(["receipt", id])[0]["deliveries"][0]["state"].clone();
     assert_eq!([&waits, &done, &lost].map(state), ["delivered", "acknowledged", "delivered"]);
     assert!(sandbox.file(&format!("inbox/codex/{lost}.json")).exists());
-    assert_eq!(look(&sandbox).code, Some(0));
+    assert_eq!(examine(&sandbox).code, Some(0));
 }

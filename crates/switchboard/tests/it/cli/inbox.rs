@@ -40,7 +40,7 @@ fn json_has_exactly_the_documented_fields() {
     "#);
     let message = &sandbox.json(["inbox", "codex"])[0];
     let mut fields: Vec<&str> = message.as_object().unwrap().keys().map(String::as_str).collect();
-    // More fields may follow, none is renamed.
+    // More fields may follow; none is renamed.
     assert!(fields.contains(&"seq"));
     fields.retain(|field| *field != "seq");
     let promised = [
@@ -242,7 +242,7 @@ fn malformed_file_stays_and_is_mentioned() {
     assert_eq!(std::fs::read(&path).unwrap(), b"{");
 }
 
-/// X3: an agent that reads by the command line is shown what others wrote as a tool would show it.
+/// An agent that reads by the command line sees foreign text as a tool would show it.
 #[test]
 fn foreign_text_is_labelled_for_agents() {
     let sandbox = workspace();
@@ -257,7 +257,7 @@ fn foreign_text_is_labelled_for_agents() {
         let shown = without_mark(&sandbox.run_as("claude", args).ok());
         assert!(shown.ends_with(expected), "{args:?} {shown}");
     }
-    // A person has no use for frames, and a program reads what was written, with the label beside it.
+    // A person needs no frames, and a program reads the original text, with the label in a field.
     let read = sandbox.ok(["thread", id]);
     assert!(read.contains("(untrusted: from another owner)") && read.ends_with(evil), "{read}");
     let line = &sandbox.run_as("claude", ["thread", id, "--json"]).ok();
@@ -268,14 +268,14 @@ fn foreign_text_is_labelled_for_agents() {
     assert!(sandbox.run_as("claude", ["thread", &ours]).ok().ends_with("> Vec<u8>"));
 }
 
-/// A text with the random marks of its frames redacted.
+/// Redacts the random marks of a text's frames.
 fn without_mark(text: &str) -> String {
     let mut parts = text.split("untrusted-");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| format!("{text}untrusted-MARK{}", &part[15..]))
 }
 
-/// Its sender was killed between the journal and the mailbox, and nobody else is there.
+/// The sender was killed between journal and mailbox, and no other process runs.
 #[test]
 fn message_of_removed_sender_is_readable() {
     let Ok(shim) = test_support::fault::Shim::get(std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))) else {

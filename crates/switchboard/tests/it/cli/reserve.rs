@@ -8,7 +8,7 @@ use test_support::{RunOutput, Sandbox, files};
 
 use crate::workspace;
 
-/// A workspace in a repository of Git.
+/// Creates a workspace in a Git repository.
 fn repository() -> Sandbox {
     let sandbox = workspace();
     git(&sandbox, sandbox.path(), None, &["init", "-q", "-b", "main"]).ok();
@@ -47,7 +47,7 @@ fn hook_stops_commit_to_reserved_files() {
     let sandbox = repository();
     sandbox.run_as("codex", ["reserve", "src/", "--note", "rewriting it"]).ok();
     files::put(sandbox.path().join("src/a.rs"), "two\n");
-    // Nothing asks before the hook is there.
+    // Without the hook, commits are not checked.
     git(&sandbox, sandbox.path(), None, &["add", "-A"]).ok();
     let ran = sandbox.run_as("claude", ["guard"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -61,7 +61,7 @@ fn hook_stops_commit_to_reserved_files() {
         assert!(ran.stderr.contains(problem), "{}", ran.stderr);
     }
     commit(&sandbox, sandbox.path(), Some("codex")).ok();
-    // Also what is removed or renamed is somebody's.
+    // A removed or renamed file is reserved as well.
     git(&sandbox, sandbox.path(), None, &["mv", "src/a.rs", "b.rs"]).ok();
     assert_eq!(commit(&sandbox, sandbox.path(), Some("claude")).code, Some(1));
     sandbox.run_as("codex", ["reserve", "--release"]).ok();
@@ -88,7 +88,7 @@ fn previous_hook_runs_and_is_restored() {
     assert_eq!(std::fs::read_to_string(hook(&sandbox)).unwrap(), before);
     assert_eq!(sandbox.run(["guard", "uninstall"]).code, Some(5));
 
-    // A folder of hooks that is part of the repository is left alone.
+    // A hooks folder that is part of the repository stays untouched.
     git(&sandbox, sandbox.path(), None, &["config", "core.hooksPath", ".hooks"]).ok();
     let ran = sandbox.run(["guard", "install"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -110,7 +110,7 @@ fn worktrees_are_separate_unless_shared() {
     sandbox.ok(["guard", "install"]);
     let other = sandbox.path().parent().unwrap().join("other");
     git(&sandbox, sandbox.path(), None, &["worktree", "add", "-q", other.to_str().unwrap()]).ok();
-    // A further tree has the workspace of the first one.
+    // A second worktree shares the workspace of the first one.
     let there = |agent: &str, args: &[&str]| {
         RunOutput::of(sandbox.command(args).current_dir(&other).env("SWITCHBOARD_AGENT_NAME", agent))
     };

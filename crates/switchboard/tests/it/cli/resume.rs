@@ -1,11 +1,11 @@
-//! `switchboard resume`, and what is stopped before it
+//! `switchboard resume`, and the stop before it
 
 use serde_json::{Value, json};
 use test_support::{Sandbox, files};
 
 use crate::workspace;
 
-/// Nine replies, the last of which is stopped; its id.
+/// Sends nine replies, the last of which is stopped; returns its id.
 fn storm(sandbox: &Sandbox) -> String {
     let mut last = sandbox.send("claude", "codex", "start");
     let pair = [("codex", "claude"), ("claude", "codex")];

@@ -1,4 +1,4 @@
-//! `switchboard route`: where a message would go, and why.
+//! `switchboard route`: where a message would be delivered, and why.
 
 use insta::assert_snapshot;
 
@@ -65,7 +65,7 @@ fn route_through_aliases_and_doors() {
         mailbox:codex  not taken: another way comes first
       → channel:general  taken: the message is written to that channel
     ");
-    // What is forwarded is read once, by the one who gets it.
+    // Forwarded mail is read once, by the agent that receives it.
     let id = sandbox.send("claude", "old-bot", "for whoever reads your mail");
     assert!(sandbox.ok(["receipt", &id]).contains("codex by mailbox:codex"));
     assert!(sandbox.run_as("codex", ["inbox"]).ok().contains("for whoever reads your mail"));

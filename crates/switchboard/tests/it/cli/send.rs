@@ -347,8 +347,8 @@ fn bad_time_to_live_is_refused() {
     assert!(file["metadata"]["dispatch"]["expires_at"].is_string(), "{file}");
 }
 
-/// Sends with a time to live that is long enough for the delivery, however busy the machine is: what `send` says, and the
-/// rest of what it prints, once it ends with this code.
+/// Sends with a time to live that is long enough for the delivery on a busy machine; returns the first line of `send`,
+/// and the remaining lines once it ends with this code.
 fn delivered_before_it_expires(sandbox: &Sandbox, send: &[&str], code: i32) -> (String, RunOutput) {
     let tries = ["1s", "5s", "20s"].iter().map(|ttl| sandbox.run([send, &["--ttl", ttl]].concat()));
     let delivered = |ran: &RunOutput| ran.code == Some(code) && ran.stderr.contains("codex: delivered");
@@ -427,7 +427,7 @@ fn wait_prints_the_answer() {
     ");
 }
 
-/// What the hub says meanwhile is told, and is no answer.
+/// A notice of the hub during the wait is printed, and is no answer.
 #[test]
 fn notice_is_no_answer() {
     let sandbox = workspace();
@@ -564,7 +564,7 @@ fn every_error_has_one_json_shape() {
     check(&["team", "add", "nothing", "codex"], 5, "unknown_team");
 }
 
-/// X4: what the hub says is believed, so nobody else says it.
+/// Readers trust text of the hub, so no sender may use its name.
 #[test]
 fn hub_sender_name_is_refused() {
     let sandbox = workspace();
@@ -579,7 +579,7 @@ fn hub_sender_name_is_refused() {
     assert_eq!(sandbox.json(["tail"]), Vec::<serde_json::Value>::new());
 }
 
-/// A misspelled link is an error and makes no mailbox. `doctor` reports the same links.
+/// A misspelled alias is an error and creates no mailbox. `doctor` reports the same aliases.
 #[test]
 fn dangling_alias_error_names_it() {
     let sandbox = workspace();

@@ -48,7 +48,7 @@ fn second_serve_names_the_first() {
     {"error":{"code":"already_running","hint":"use the one that runs, or stop it first","message":"process [pid] on [host] already runs `serve` in this workspace"}}
     "#);
     assert!(first.is_running());
-    // One that was killed leaves nothing that stands in the way of the next.
+    // A killed `serve` leaves nothing that blocks the next one.
     first.kill();
     assert_eq!(sandbox.serve().terminate().code(), Some(0));
 }
@@ -94,7 +94,7 @@ fn growing_file_is_ingested_when_complete() {
     for piece in bytes.as_bytes().chunks(bytes.len() / 8 + 1) {
         assert!(!receipt.exists());
         file.write_all(piece).unwrap();
-        // Long enough for a look at every piece, shorter than what counts as given up.
+        // Longer than the scan of each part, shorter than the time after which a partial file is rejected.
         poll::within(std::time::Duration::from_millis(60), || receipt.exists().then_some(()));
     }
     drop(file);
@@ -118,7 +118,7 @@ fn existing_message_is_never_overwritten() {
             .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("conflict"))
             .count()
     };
-    poll::until("the newcomer to be moved aside", || (conflicts() == 1).then_some(()));
+    poll::until("the new file to be moved aside", || (conflicts() == 1).then_some(()));
     assert_eq!(serve.terminate().code(), Some(0));
     let messages = sandbox.json(["inbox", "codex"]);
     assert_eq!(messages.len(), 1);
@@ -141,7 +141,7 @@ fn moved_workspace_ends_serve_with_error() {
     ");
 }
 
-/// W9: there is no way to listen on another address than the loopback one without TLS.
+/// Without TLS, only the loopback address can be configured.
 #[test]
 fn foreign_address_is_refused() {
     let sandbox = workspace();

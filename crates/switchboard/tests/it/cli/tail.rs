@@ -70,7 +70,7 @@ fn removed_message_is_an_expired_cursor() {
     sandbox.send("claude", "codex", "new");
     sandbox.configure_user(r#"{"workspace": {"retention": {"journalDays": 0}}}"#);
     let mut serve = sandbox.serve();
-    test_support::poll::until("the old one to be removed", || {
+    test_support::poll::until("the old file to be removed", || {
         (sandbox.json(["tail"]).len() == 1).then_some(())
     });
     assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());

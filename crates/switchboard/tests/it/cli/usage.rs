@@ -1,4 +1,4 @@
-//! What is wrong with the command line itself.
+//! Errors of the command line itself.
 
 use insta::assert_snapshot;
 

@@ -71,7 +71,7 @@ fn waiting_agent_is_awake() {
     let presence = || sandbox.json(["agents"])[1]["presence"].clone();
     assert_eq!(presence(), "offline");
     let mut waiting = sandbox.start(["wait", "--from", "codex"]);
-    test_support::poll::until("the waiting one to be awake", || (presence() == "awake").then_some(()));
+    test_support::poll::until("the waiting agent to be awake", || (presence() == "awake").then_some(()));
     sandbox.send("claude", "codex", "good morning");
     assert!(waiting.wait().success(), "{}", waiting.errors());
 }

@@ -1,4 +1,4 @@
-//! The same, at every single file call of one `send`, and with a disk that is full or fails from there on.
+//! Crashes at every file call of one `send`, and disks that are full or fail from there on.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,26 +10,26 @@ use test_support::{RunOutput, Running, Sandbox, files, poll, tools};
 use super::{check, settle};
 use crate::workspace;
 
-/// How many of the slow ones run at once.
+/// How many of the slow sends run at once.
 const WORKERS: usize = 16;
 
-/// How many calls fewer or more than another a run may make: what two threads do at once shares a transaction.
+/// How many calls runs may differ by: concurrent work of two threads shares a transaction.
 pub(super) const SPREAD: usize = 20;
 
-/// After so many runs that survived there are no more calls to be killed at.
+/// After this number of surviving runs there are no more calls to be killed at.
 pub(super) const SURVIVORS: usize = 3;
 
-/// What is said of a disk that fails.
+/// Error texts of a failing disk.
 const IO_ERROR: [&str; 3] = ["Input/output error", "I/O error", "unable to open database file"];
 
 pub(super) const ARGS: [&str; 5] = ["send", "codex", "hello", "--from", "claude"];
 
-/// The shim, or nothing where it cannot be had, with the reason printed.
+/// Returns the shim, or prints why it is unavailable and returns `None`.
 pub(super) fn shim(test: &str) -> Option<Shim> {
     Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR"))).map_err(|reason| tools::skip(test, &reason)).ok()
 }
 
-/// One workspace to copy, and how many file calls a `send` in it makes.
+/// Returns a workspace to copy, and how many file calls a `send` in it makes.
 pub(super) fn template(shim: &Shim) -> (Sandbox, usize) {
     let template = workspace();
     let calls = shim.count(&mut template.copy().command(ARGS));
@@ -38,7 +38,7 @@ pub(super) fn template(shim: &Shim) -> (Sandbox, usize) {
     (template, calls)
 }
 
-/// A `send` in a copy of the workspace that meets a fault.
+/// Runs a `send` in a copy of the workspace with an injected fault.
 fn send(shim: &Shim, template: &Sandbox, fault: Fault) -> (Sandbox, RunOutput) {
     let sandbox = template.copy();
     let mut command: Command = sandbox.command(ARGS);
@@ -68,7 +68,7 @@ fn killed(fault: impl Fn(usize) -> Fault, test: &str) {
             continue;
         }
         kills += 1;
-        // Any verb may be the one that opens it again.
+        // Any verb may be the one that opens it after the crash.
         match at % 3 {
             0 => assert_eq!(sandbox.run(["doctor", "--fix"]).code, Some(0), "at {at}"),
             1 => drop(sandbox.ok(["inbox", "codex"])),
@@ -95,17 +95,17 @@ fn crash_within_every_write_of_send() {
     killed(|at| Fault::Tear { at }, "crash_within_every_write_of_send");
 }
 
-/// How a `send` ended that met a bad disk.
+/// How a `send` on a failing disk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Refused,
-    /// The disk failed for good between the commit and the wait for it: nobody can say whether it was sent.
+    /// The disk failed for good between the commit and the wait for it: the outcome is unknown.
     NotKnown,
     AcceptedAndWaiting,
     Delivered,
 }
 
-/// One `send` on a disk that is bad from a call on, and what follows once the disk is well again.
+/// Runs one `send` on a disk that fails from a call on, and checks the state once the disk has recovered.
 fn fails(shim: &Shim, template: &Sandbox, fault: Fault, words: &[&str]) -> End {
     let (sandbox, ran) = send(shim, template, fault);
     let at = format!("{fault:?}: {ran:?}");
@@ -148,7 +148,7 @@ fn fails(shim: &Shim, template: &Sandbox, fault: Fault, words: &[&str]) -> End {
     end
 }
 
-/// How many sends ended in which way, of as many as a send makes file calls.
+/// Number of sends by how they ended, over one run per file call.
 struct Ends {
     refused: usize,
     not_known: usize,
@@ -158,7 +158,7 @@ struct Ends {
 fn failing(fault: fn(usize) -> Fault, words: &[&str], test: &str) -> Option<Ends> {
     let shim = shim(test)?;
     let (template, calls) = template(&shim);
-    // A sender that was accepted waits for its mailbox for some seconds, so many of them wait at once.
+    // An accepted sender waits some seconds for its mailbox, so many of them wait in parallel.
     let next = AtomicUsize::new(1);
     let worker = || {
         let mut ends = Vec::new();
@@ -185,7 +185,7 @@ fn failing(fault: fn(usize) -> Fault, words: &[&str], test: &str) -> Option<Ends
     Some(Ends { refused, not_known, waiting })
 }
 
-/// On a disk that stays bad there are a few calls between the commit and the wait for it, and no more.
+/// On a disk that fails for good, only a few calls are between the commit and the wait for it.
 fn failing_for_good(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
     let Some(ends) = failing(fault, words, test) else { return };
     assert!(ends.refused > 0 && ends.waiting > 0);
@@ -196,7 +196,7 @@ fn failing_for_good(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
 fn crash_free_on_full_disk() {
     failing_for_good(
         |from| Fault::NoSpace { from },
-        // SQLite says of a log or an index that it cannot make only that, not why.
+        // SQLite reports only that it cannot create a log or an index, not why.
         &["No space left on device", "disk is full", "disk I/O error", "unable to open database file"],
         "crash_free_on_full_disk",
     );
@@ -221,14 +221,14 @@ fn crash_free_when_disk_fails_under_hub() {
     failing_under_serve(&shim, Fault::IoError { from: 1 });
 }
 
-/// F5: nothing is acknowledged meanwhile, and `serve` resumes without a restart.
+/// Nothing is acknowledged meanwhile, and `serve` resumes without a restart.
 #[test]
 fn crash_free_when_disk_turns_read_only() {
     let Some(shim) = shim("crash_free_when_disk_turns_read_only") else { return };
     failing_under_serve(&shim, Fault::ReadOnly { from: 1 });
 }
 
-/// Runs a `serve` whose disk fails for a while. SQLite calls any failed write an I/O error.
+/// Runs a `serve` whose disk fails for a while. SQLite reports any failed write as an I/O error.
 fn failing_under_serve(shim: &Shim, fault: Fault) {
     let sandbox = workspace();
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 100}}"#);
@@ -243,7 +243,7 @@ fn failing_under_serve(shim: &Shim, fault: Fault) {
     assert!(!receipt("msg_1763000000003_during").exists());
     std::fs::remove_file(&flag).unwrap();
     let arrived = poll::within(poll::TIMEOUT, || receipt("msg_1763000000003_during").exists().then_some(()));
-    assert!(arrived.is_some(), "not taken in after the disk was well again: {}", serve.errors());
+    assert!(arrived.is_some(), "not ingested after the disk had recovered: {}", serve.errors());
     sandbox.drop_file("msg_1763000000004_after", "claude", "codex", "after");
     poll::until("the last receipt", || receipt("msg_1763000000004_after").exists().then_some(()));
     assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());

@@ -1,8 +1,8 @@
-//! F2: power loss. The disk keeps what was synced; of the rest it keeps nothing, the names alone, or any pages.
+//! Power loss. The disk retains synced data; of unsynced data it retains nothing, only the names, or any pages.
 //!
-//! The process is killed, then each file of the workspace is put into a state that the disk may have after a power failure. Names
-//! that were removed stay removed, and folders that were made stay. No `serve` has noted the boot in these workspaces, so that the next one compares all files
-//! with the journal, as it does after a boot.
+//! The process is killed, then each file of the workspace is put into a state that the disk may have after a power
+//! failure. Removed names stay removed, and created folders stay. No `serve` has recorded the boot in these workspaces,
+//! so the next one compares all files with the journal, as it does after a boot.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -21,20 +21,20 @@ use crate::BINARY;
 use crate::child::{Role, said};
 use crate::workspace;
 
-/// Rounds with many sends; `SWITCHBOARD_CRASH_ROUNDS` asks for more.
+/// Rounds with many sends; `SWITCHBOARD_CRASH_ROUNDS` sets another number.
 const ROUNDS: usize = 12;
 
 /// A file system writes pages of this size, in any order.
 const PAGE: usize = 4096;
 
-/// What the disk keeps of writes that were not synced.
+/// What the disk retains of writes that were not synced.
 #[derive(Debug, Clone, Copy)]
 enum Unsynced {
     /// Nothing: a file is there only if its folder was synced.
     Lost,
     /// The name: a file that was never synced is empty.
     NameOnly,
-    /// Any of the pages: the others hold what was synced, or zeros.
+    /// Any of the pages: the others have the synced content, or zeros.
     AnyPages,
 }
 
@@ -43,14 +43,14 @@ const UNSYNCED: [Unsynced; 3] = [Unsynced::Lost, Unsynced::NameOnly, Unsynced::A
 /// A workspace whose disk is about to lose power.
 struct Disk<'s> {
     sandbox: &'s Sandbox,
-    /// The content of each file by inode number, as it was at first.
+    /// The original content of each file, by inode number.
     before: HashMap<u64, Vec<u8>>,
-    /// Where the shim keeps the content as of the last sync.
+    /// Where the shim stores the content as of the last sync.
     synced: TempDir,
 }
 
 impl<'s> Disk<'s> {
-    /// All that is there now is on disk.
+    /// Starts with everything that exists now on disk.
     fn of(sandbox: &'s Sandbox) -> Self {
         let mut disk = Self::empty(sandbox);
         for (path, inode) in disk.files() {
@@ -59,13 +59,13 @@ impl<'s> Disk<'s> {
         disk
     }
 
-    /// Nothing of what is there now is on disk.
+    /// Starts with nothing that exists now on disk.
     fn empty(sandbox: &'s Sandbox) -> Self {
         let before = HashMap::new();
         Self { sandbox, before, synced: TempDir::with_prefix("switchboard-synced-").unwrap() }
     }
 
-    /// The files of the workspace and of its owner, each with its inode number.
+    /// Returns the files of the workspace and of its owner, each with its inode number.
     fn files(&self) -> Vec<(PathBuf, u64)> {
         let mut found = Vec::new();
         for folder in [self.sandbox.path(), self.sandbox.home()] {
@@ -77,19 +77,19 @@ impl<'s> Disk<'s> {
     }
 
     /// True if the disk has the name of a file.
-    fn has_kept_name(&self, path: &Path, inode: u64) -> bool {
+    fn retains_name(&self, path: &Path, inode: u64) -> bool {
         let folder = std::fs::metadata(path.parent().unwrap()).unwrap().ino();
         let line = format!("{inode} {}", path.file_name().unwrap().to_str().unwrap());
         let names = std::fs::read_to_string(self.synced.path().join(folder.to_string())).unwrap_or_default();
         self.before.contains_key(&inode) || names.lines().any(|name| name == line)
     }
 
-    /// Puts each file into a state that the disk may have. In place: a database is known by its inode.
+    /// Puts each file into a state that the disk may have. It writes in place: a database is identified by its inode.
     fn lose_power(&self, unsynced: Unsynced, random: &mut fastrand::Rng) {
         for (path, inode) in self.files() {
             let synced = std::fs::read(self.synced.path().join(inode.to_string())).ok();
             let kept = synced.or_else(|| self.before.get(&inode).cloned());
-            if matches!(unsynced, Unsynced::Lost) && !self.has_kept_name(&path, inode) {
+            if matches!(unsynced, Unsynced::Lost) && !self.retains_name(&path, inode) {
                 std::fs::remove_file(path).unwrap();
                 continue;
             }
@@ -104,13 +104,13 @@ impl<'s> Disk<'s> {
     }
 }
 
-/// The inode number of a regular file.
+/// Returns the inode number of a regular file.
 fn regular(path: &Path) -> Option<u64> {
     let found = std::fs::symlink_metadata(path).ok()?;
     found.is_file().then(|| found.ino())
 }
 
-/// Any of the pages that were written, in a file of either length.
+/// Mixes any of the written pages into the synced content; the result has either length.
 fn mix(kept: &[u8], written: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut mixed = if random.bool() { written.to_vec() } else { kept.to_vec() };
     for (number, page) in mixed.chunks_mut(PAGE).enumerate() {
@@ -123,8 +123,8 @@ fn mix(kept: &[u8], written: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     mixed
 }
 
-/// Starts again after the power failure: each reported message is there once, and no file is partial.
-fn start_again(sandbox: &Sandbox, reported: &[String]) {
+/// Restarts after the power failure and checks that each reported message is there once and no file is partial.
+fn restart(sandbox: &Sandbox, reported: &[String]) {
     let mut serve = sandbox.serve();
     let is_whole = |id: &str| {
         ["inbox", "archive"].iter().any(|section| {
@@ -147,7 +147,7 @@ fn random() -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// F2: at every third file call of one `send`, and after one that was reported. With `SWITCHBOARD_CRASH_ROUNDS`, at every call.
+/// At every third file call of one `send`, and after a reported one. With `SWITCHBOARD_CRASH_ROUNDS`, at every call.
 #[test]
 fn crash_power_loss_during_send() {
     let Some(shim) = shim("crash_power_loss_during_send") else { return };
@@ -163,7 +163,7 @@ fn crash_power_loss_during_send() {
         let ran = RunOutput::of(shim.record_syncs(&mut command, disk.synced.path()));
         let reported: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
         disk.lose_power(UNSYNCED[losses % UNSYNCED.len()], &mut random);
-        start_again(&sandbox, &reported);
+        restart(&sandbox, &reported);
         let found = sandbox.json(["inbox", "codex"]).len();
         assert!(found <= 1 && found >= reported.len(), "at {at}: {found} found, {reported:?} reported");
         present += found;
@@ -177,7 +177,7 @@ fn crash_power_loss_during_send() {
     assert!(survivors > 0 && present >= survivors && present < losses, "{present} of {losses}");
 }
 
-/// F2: at a random moment while one process sends as fast as it can, with its writer ahead of the disk.
+/// At a random moment while one process sends as fast as it can, with its writer ahead of the disk.
 #[test]
 fn crash_power_loss_during_many_sends() {
     let Some(shim) = shim("crash_power_loss_during_many_sends") else { return };
@@ -201,13 +201,13 @@ fn crash_power_loss_during_many_sends() {
         let reported: Vec<String> = ids.map(str::to_owned).collect();
         all += reported.len();
         disk.lose_power(UNSYNCED[round % UNSYNCED.len()], &mut random);
-        start_again(&sandbox, &reported);
+        restart(&sandbox, &reported);
     }
     println!("{all} messages were reported before {rounds} power failures");
     assert!(all >= rounds);
 }
 
-/// F2: right after the first message of a new workspace, with nothing on disk but what the two commands have synced.
+/// Right after the first message of a new workspace; only what the two commands have synced is on disk.
 #[test]
 fn crash_power_loss_after_first_send() {
     let Some(shim) = shim("crash_power_loss_after_first_send") else { return };
@@ -221,7 +221,7 @@ fn crash_power_loss_after_first_send() {
             reported = RunOutput::of(shim.record_syncs(&mut command, disk.synced.path())).ok();
         }
         disk.lose_power(unsynced, &mut random);
-        start_again(&sandbox, &[reported]);
+        restart(&sandbox, &[reported]);
         let foreign = std::fs::read_dir(sandbox.file("")).unwrap().find(|entry| {
             entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().contains("foreign"))
         });
@@ -229,7 +229,7 @@ fn crash_power_loss_after_first_send() {
     }
 }
 
-/// F2: a post is a file first; it is on disk when its id is printed.
+/// A post is a file first; it is on disk when its id is printed.
 #[test]
 fn crash_power_loss_after_channel_post() {
     let Some(shim) = shim("crash_power_loss_after_channel_post") else { return };

@@ -1,4 +1,4 @@
-//! Somebody behind a door, as a test moves it.
+//! A participant behind a door, driven by a test.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use test_support::mcp::Client;
 use test_support::{Running, Sandbox, files, poll};
 
-use super::places::{CHANNEL, Places};
+use super::hubs::{CHANNEL, GridHubs};
 use crate::nats::hub::Linked;
 
-/// Script of the worker: sends where it is told to, says nothing to an answer, and answers everything else. The text of
-/// another agent is quoted below a header, and framed where it is of another owner.
+/// Script of the worker: sends on instruction, does not reply to an answer, and answers everything else. Text of
+/// another agent is quoted below a header, and framed if another owner wrote it.
 pub(super) const WORKER: &str = r#"
 read -r prompt
 case "$prompt" in
@@ -27,21 +27,21 @@ case "$prompt" in
 esac
 "#;
 
-/// A party.
+/// A participant.
 pub(super) enum Party<'a> {
-    /// A mailbox, by the command line.
+    /// A mailbox, used by the command line.
     Mailbox { hub: &'a Linked, agent: &'static str },
-    /// A program that knows of nothing but mailbox folders: it reads its own and drops files into those of others.
+    /// A program that knows only mailbox folders: it reads its own and drops files into those of others.
     Files { hub: &'a Linked, agent: &'static str, dropped: Cell<u32> },
     /// A session over MCP.
     Session { client: RefCell<Client> },
-    /// Somebody who reads and writes a channel.
+    /// An agent that reads and writes a channel.
     Channel { hub: &'a Linked, agent: &'static str },
     /// A node of the router.
     Worker { hub: &'a Linked, job: &'a str },
-    /// Somebody at another hub of the same owner.
+    /// An agent at another hub of the same owner.
     Elsewhere { hub: &'a Linked, agent: &'static str },
-    /// Somebody of another owner.
+    /// An agent of another owner.
     Peer { sandbox: &'a Sandbox, agent: &'static str },
 }
 
@@ -52,8 +52,8 @@ pub(super) struct Got {
 }
 
 impl<'a> Party<'a> {
-    /// One behind each door.
-    pub(super) fn all(places: &'a Places) -> [Self; 7] {
+    /// Returns one participant behind each door.
+    pub(super) fn all(places: &'a GridHubs) -> [Self; 7] {
         let (lab, office) = (&places.lab, &places.office);
         let mcp = Running::start_with_stdin(&mut lab.sandbox.session(["mcp"]));
         [
@@ -79,7 +79,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// The door by which what it writes comes into the lab. A worker uses the command line for that.
+    /// Returns the door by which its messages enter the lab. A worker uses the command line.
     pub(super) fn sends_by(&self) -> &'static str {
         match self {
             Self::Mailbox { .. } | Self::Files { .. } | Self::Session { .. } | Self::Worker { .. } => {
@@ -91,17 +91,17 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// The door by which its answers do.
+    /// Returns the door by which its answers enter the lab.
     pub(super) fn answers_by(&self) -> &'static str {
         if let Self::Worker { .. } = self { "workers" } else { self.sends_by() }
     }
 
-    /// Whether anybody vouches for what it writes: not for a file that lies in a folder.
+    /// True if its sender is verified, which is not so for a dropped file.
     pub(super) fn is_verified(&self) -> bool {
         !matches!(self, Self::Files { .. })
     }
 
-    /// The session of the one that has one.
+    /// Returns its session, if it has one.
     pub(super) fn session(&self) -> Option<&RefCell<Client>> {
         match self {
             Self::Session { client } => Some(client),
@@ -109,7 +109,7 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// What it is called at the lab.
+    /// Returns its name at the lab.
     fn agent(&self) -> &'static str {
         match self {
             Self::Mailbox { agent, .. } | Self::Files { agent, .. } | Self::Channel { agent, .. } => agent,
@@ -120,10 +120,10 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// How another one writes to it.
+    /// Returns the address by which another participant writes to it.
     fn address(&self, writer: &Party<'_>) -> String {
         match (writer, self) {
-            // A hub that is in no swarm asks one that is.
+            // A hub without a swarm writes through a hub that is in one.
             (Party::Elsewhere { .. }, Self::Peer { .. }) => "bobs-desk@lab".to_owned(),
             (Party::Elsewhere { .. }, _) => format!("{}@lab", self.agent()),
             (Party::Peer { .. }, Self::Mailbox { .. } | Self::Session { .. }) => {
@@ -160,7 +160,7 @@ impl<'a> Party<'a> {
 
     /// Waits for a message with this text.
     pub(super) fn get(&self, text: &str) -> Got {
-        // Each door has its own words for it.
+        // Each door names the fields differently.
         let of = |message: &Value| Got {
             id: message["id"].as_str().unwrap().to_owned(),
             from: ["from", "sender"].iter().find_map(|key| message[*key].as_str()).unwrap().to_owned(),
@@ -188,7 +188,7 @@ impl<'a> Party<'a> {
                 let posts = hub.sandbox.json(["channel", "read", "--channel", CHANNEL]);
                 posts.iter().find(|post| post["content"]["text"] == text).map(of)
             }),
-            // It shows nothing: what it got is in the history of its hub, delivered.
+            // A worker shows nothing: its message is in the history of its hub as delivered.
             Self::Worker { hub, .. } => poll::until(text, || {
                 let found = hub.sandbox.json(["search", text]);
                 let is_there = |message: &&Value| message["body"] == text && message["state"] != "queued";
@@ -221,12 +221,12 @@ impl<'a> Party<'a> {
         }
     }
 
-    /// Puts a file into the mailbox of another, or of somebody whose mail goes on to it.
+    /// Drops a file into the mailbox of another agent, or of an alias that forwards to it.
     fn drop_file(&self, to: &str, text: &str, reply_to: Option<&str>) {
         let Self::Files { hub, agent, dropped } = self else { return };
         let folder = match to {
             "bob@research" => "bobs-desk",
-            // As he is known where he wrote to it: a file names no other realm than that of its folder.
+            // The name by which he wrote: a file names no other realm than that of its folder.
             "bob@to-filer" => "bobs-answers",
             "qc-1@office" => "to-qc-1",
             local => local,

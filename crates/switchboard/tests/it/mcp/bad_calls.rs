@@ -1,4 +1,4 @@
-//! Calls that a model gets wrong: each answer says what to do, and the session goes on.
+//! Invalid calls of a model: each error names the fix, and the session continues.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use test_support::mcp::Client;
 use super::each;
 use crate::workspace;
 
-/// A tool, and arguments that it cannot take.
+/// Returns pairs of a tool and invalid arguments.
 fn calls() -> Vec<(&'static str, Value)> {
     let long = "x".repeat(129);
     vec![
@@ -146,7 +146,7 @@ fn bad_calls_never_end_a_session() {
     for (name, client) in each(&sandbox, &served) {
         let mut client = client.registered(name);
         answers(&mut client);
-        // What is no object is not a call at all, and gets the error of the protocol.
+        // Parameters that are no object are no call, and get the protocol's error.
         for params in [
             json!({ "name": "check_inbox", "arguments": [1, 2] }),
             json!({ "name": "check_inbox", "arguments": "all" }),
@@ -164,7 +164,7 @@ fn bad_calls_never_end_a_session() {
     }
 }
 
-/// Some value that an argument takes, by its schema.
+/// Returns a valid value for an argument, by its schema.
 fn good(schema: &Value) -> Value {
     match (schema["enum"].get(0), schema["type"].as_str().unwrap()) {
         (Some(first), _) => first.clone(),
@@ -176,7 +176,7 @@ fn good(schema: &Value) -> Value {
     }
 }
 
-/// Every way in which the argument of a tool can be of the wrong type, at any depth.
+/// Returns values of every wrong type for an argument, at any depth.
 fn wrong(schema: &Value) -> Vec<Value> {
     let kind = schema["type"].as_str().unwrap();
     let mut values: Vec<Value> = match kind {
@@ -200,7 +200,7 @@ fn wrong(schema: &Value) -> Vec<Value> {
     values
 }
 
-/// What has to be given, and nothing else.
+/// Returns the required arguments, and no others.
 fn required(schema: &Value) -> Value {
     let names = schema["required"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap());
     names

@@ -1,6 +1,6 @@
-//! The official conformance suite, against the product and against the server that has the suite's own tools.
+//! The official conformance suite, against the product and against the server with the suite's own tools.
 //!
-//! What must pass where stands in docs/conformance.md, and only there: the tests read its table.
+//! docs/conformance.md alone states what must pass: the tests read its table.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::{BINARY, workspace};
 
 const TABLE: &str = include_str!("../../../../../docs/conformance.md");
 
-/// The revisions of the protocol whose requirements the suite knows.
+/// The protocol revisions that the suite tests.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// What the table says of a scenario.
+/// Expected outcome of a scenario, from the table.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// All its checks pass, but for so many that need a tool of the suite's own.
+    /// All its checks pass, except this number, which need a tool of the suite's own server.
     Passes {
         but: usize,
     },
@@ -38,7 +38,7 @@ impl Suite {
         Self::installed("@modelcontextprotocol/conformance")
     }
 
-    /// The suite as it was last released, which knows no revision after 2025-11-25.
+    /// Returns the last released suite, which tests no revision after 2025-11-25.
     fn released() -> Result<Self, String> {
         Self::installed("conformance-released")
     }
@@ -48,7 +48,7 @@ impl Suite {
         Ok(Self { node: tools::node()?, program: folder.join("dist/index.js") })
     }
 
-    /// Runs everything that a revision requires; checks passed and failed, by scenario.
+    /// Runs all requirements of a revision; returns passed and failed checks by scenario.
     fn run(&self, port: u16, revision: &str) -> BTreeMap<String, (usize, usize)> {
         self.run_with(port, &["--requirements", revision])
     }
@@ -64,7 +64,7 @@ impl Suite {
     }
 }
 
-/// Reads a line such as `✓ tools-list: 3 passed, 0 failed`.
+/// Parses a line such as `✓ tools-list: 3 passed, 0 failed`.
 fn counted(line: &str) -> Option<(String, (usize, usize))> {
     let (name, counts) = line.split_once(' ')?.1.split_once(": ")?;
     let (passed, failed) = counts.split_once(", ")?;
@@ -72,7 +72,7 @@ fn counted(line: &str) -> Option<(String, (usize, usize))> {
     Some((name.to_owned(), (number(passed)?, number(failed)?)))
 }
 
-/// One column of the table, by scenario: 2 is the product, 3 the suite's own server.
+/// Returns one column of the table, by scenario: 2 is the product, 3 the suite's own server.
 fn verdicts(column: usize) -> BTreeMap<String, Verdict> {
     let rows = TABLE.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
@@ -126,10 +126,10 @@ fn conformance_of_the_product() {
     assert_eq!(served.running.terminate().code(), Some(0), "{}", served.running.errors());
 }
 
-/// `switchboard serve`, and the port by which a client without the token reaches it.
+/// Starts `switchboard serve`; returns it with the port for a client without the token.
 fn serve(sandbox: &Sandbox) -> (TestServer, u16) {
     let proxy = TokenProxy::bind();
-    // The server checks Host and Origin against its own port, and the suite knows that of the proxy.
+    // The server checks Host and Origin against its own port, and the suite sends that of the proxy.
     let names = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", proxy.port()));
     let origins = names.clone().map(|name| format!("http://{name}"));
     let config = json!({ "http": { "allowedHosts": names, "allowedOrigins": origins } });
@@ -140,7 +140,7 @@ fn serve(sandbox: &Sandbox) -> (TestServer, u16) {
     (served, port)
 }
 
-/// Behind a suite whose tools are listed one by one, the suite's own server passes what it passes by itself.
+/// With its tools listed flat by a suite, the suite's own server passes the same checks as alone.
 #[test]
 fn conformance_through_a_flat_suite() {
     let found = Suite::find().and_then(|suite| Ok((suite, example()?)));
@@ -170,7 +170,7 @@ fn conformance_of_the_released_suite_through_a_flat_suite() {
     assert!(ran.len() > 25, "{} scenarios", ran.len());
 }
 
-/// A workspace whose only tools are those of a server behind it, under their own names.
+/// Creates a workspace whose only tools are those of a child server, under their own names.
 fn flat(example: &Path) -> Sandbox {
     let sandbox = Sandbox::with_agents(BINARY, &[]);
     let settings = json!({
@@ -195,7 +195,7 @@ fn conformance_of_the_transports_with_the_tools_of_the_suite() {
     check(&suite, u16::try_from(said["port"].as_u64().unwrap()).unwrap(), 3);
 }
 
-/// The suite's own server, which is built with the tests of the whole workspace.
+/// Returns the suite's own server, which is built with the tests of the workspace.
 fn example() -> Result<PathBuf, String> {
     let tests = std::env::current_exe().unwrap();
     let profile = tests.parent().and_then(Path::parent).unwrap();

@@ -1,4 +1,4 @@
-//! Many clients at once: nothing is lost, and no answer reaches the wrong one.
+//! Many clients at once: no message is lost, and no answer reaches the wrong client.
 
 use std::thread;
 use std::time::Instant;
@@ -14,7 +14,7 @@ const CLIENTS: usize = 64;
 /// Each is four calls.
 const ROUNDS: usize = 50;
 
-/// A session of every other transport; half of them say who they are in a header, half by registering.
+/// Opens a session over alternating transports; half of them name the agent in a header, half register it.
 fn open(served: &TestServer, number: usize) -> (String, Client) {
     let name = format!("client{number:02}");
     let header = (number % 4 < 2).then_some(name.as_str());
@@ -27,7 +27,7 @@ fn open(served: &TestServer, number: usize) -> (String, Client) {
     (name, client)
 }
 
-/// Writes to itself, round after round, and must get exactly that.
+/// Writes to itself in rounds, and must receive exactly that.
 fn talk_to_oneself(name: &str, client: &mut Client) {
     for round in 0..ROUNDS {
         let marker = format!("{name} round {round}");

@@ -1,4 +1,4 @@
-//! Whose mail a session may read, and in whose name it may speak.
+//! Whose mail a session may read, and as which agent it may write.
 
 use serde_json::{Value, json};
 use test_support::http::Request;
@@ -10,7 +10,7 @@ use crate::BINARY;
 
 const BOB: &str = "switchboard://inbox/bob";
 
-/// A workspace in which `carol` has written to `bob`, whose session is open; with the id of the message.
+/// Creates a workspace in which `carol` has written to `bob`, whose session is open; returns the id of the message too.
 fn with_mail_for_bob() -> (Sandbox, TestServer, Client, String) {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
     let served = TestServer::start(&sandbox);
@@ -82,7 +82,7 @@ fn name_in_use_is_refused() {
     for mut client in [Client::streamable(&served, None), Client::sse(&served, None)] {
         let said = register(&mut client);
         assert!(said.contains("'bob' is in use by another session"), "{said}");
-        // It is nobody still, and may become somebody else.
+        // The session still has no agent, and may register another one.
         client.ok("register_chat_agent", json!({ "name": "dave" }));
         drop(client);
         let mut free = Client::streamable(&served, None);
@@ -94,7 +94,7 @@ fn name_in_use_is_refused() {
     let said = register(&mut alone());
     let holder = format!("process {} on ", served.running.id());
     assert!(said.contains("'bob' is in use by ") && said.contains(&holder), "{said}");
-    // Once his session is over, anybody may be bob: one user, one machine.
+    // After his session has ended, any session may be bob: one user, one machine.
     drop(bob);
     let mut next = alone();
     poll::until("the name to be free", || {
@@ -118,7 +118,7 @@ fn identity_is_the_configured_one() {
     for (name, mut client) in configured {
         let payload = format!("by {name}");
         client.ok("send_message", task("carol", &payload));
-        // Accepted is not delivered yet.
+        // An accepted message may not be delivered yet.
         let arrived = poll::until("the message", || {
             sandbox.json(["inbox", "carol"]).pop().filter(|last| last["body"] == json!(payload))
         });
@@ -127,7 +127,7 @@ fn identity_is_the_configured_one() {
         assert!(said.contains("speaks for 'eve' and cannot become 'carol'"), "{name}: {said}");
         let said = client.refused("ack_message", json!({ "ids": [id] }));
         assert!(said.contains("no message"), "{name}: {said}");
-        // To say again who one is, is no contradiction.
+        // Registering the same name twice is no conflict.
         client.ok("register_chat_agent", json!({ "name": "eve" }));
     }
     let said = sandbox.run_as("human", ["mcp"]);
@@ -188,7 +188,7 @@ fn foreign_session_cannot_be_used() {
     for (status, answer) in [
         post("/mcp", Some(&guessed(one)), Some("alice")),
         post(&messages(&guessed(other)), None, Some("alice")),
-        // The id of one transport is none of the other's.
+        // A session id of one transport is invalid on the other.
         post("/mcp", Some(other), Some("bob")),
         post(&messages(one), None, Some("bob")),
     ] {
@@ -206,7 +206,7 @@ fn configured_name_cannot_be_registered_by_others() {
     by_env.ok("check_inbox", json!({}));
     let mut by_header = Client::streamable(&served, Some("frank"));
     by_header.ok("check_inbox", json!({}));
-    // A second client of the same agent is its owner's business.
+    // A second client of the same agent is its owner's decision.
     stdio(&sandbox, Some("eve")).ok("check_inbox", json!({}));
     Client::sse(&served, Some("frank")).ok("check_inbox", json!({}));
     for (name, mut thief) in each(&sandbox, &served) {
@@ -216,7 +216,7 @@ fn configured_name_cannot_be_registered_by_others() {
         }
     }
     drop(by_env);
-    poll::until("its name is free once it is gone", || {
+    poll::until("its name to be free", || {
         let said = stdio(&sandbox, None).call("register_chat_agent", json!({ "name": "eve" }));
         (!said.failed).then_some(())
     });
@@ -230,7 +230,7 @@ fn message_id_resolves_in_own_mailbox() {
         sandbox.drop_file("msg_5_zz", "carol", mailbox, &format!("for {mailbox}"));
         sandbox.ok(["inbox", mailbox]);
     }
-    // A word of the sender's own that looks like it is no id of anything.
+    // The sender's own idempotency key is no message id, although it looks like one.
     let mut carol = Client::streamable(&served, Some("carol"));
     let mut forged = task("q2", "under a word that looks like an id");
     forged["idempotencyKey"] = "msg_5_zz".into();

@@ -1,4 +1,4 @@
-//! A mailbox that is far larger than what a model can take at once.
+//! A mailbox that is far larger than a model's context.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,10 @@ use super::stdio;
 use crate::BINARY;
 use crate::child::{Library, letter};
 
-/// More than this and clients cut a result off, at about 25,000 tokens.
+/// Clients truncate a larger result, at about 25,000 tokens.
 const MOST_BYTES: usize = 100_000;
 
-/// Accepts messages for `codex`, many at a time; their native ids in the order of the journal.
+/// Accepts messages for `codex` in batches; returns their native ids in journal order.
 async fn fill(sandbox: &Sandbox, bodies: Vec<String>) -> Vec<String> {
     let library = Library::open(sandbox.path()).await;
     let mut ids = Vec::new();
@@ -36,7 +36,7 @@ async fn fill(sandbox: &Sandbox, bodies: Vec<String>) -> Vec<String> {
 
 fn check_size(said: &ToolResult) {
     assert!(said.text.len() < MOST_BYTES, "{} bytes of text", said.text.len());
-    // What a client may show instead is the same once more.
+    // The structured content, which a client may show instead, is as large.
     let data = said.data.to_string().len();
     assert!(data < MOST_BYTES, "{data} bytes of data");
 }
@@ -82,7 +82,7 @@ fn mcp_paging_reaches_each_message_once() {
 fn megabyte_payload_is_shown_in_parts() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
     let served = TestServer::start(&sandbox);
-    // One byte a character, and four: what counts for a model is neither, but both are bounded.
+    // One byte per character, and four: a model counts neither, but both are bounded.
     let bodies = ["0123456789".repeat(100_000), "🦀🐍".repeat(125_000)];
     let mut claude = test_support::mcp::Client::streamable(&served, Some("claude"));
     for body in &bodies {

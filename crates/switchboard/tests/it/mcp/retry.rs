@@ -1,4 +1,4 @@
-//! A connection that breaks in the middle of a send: the client tries again, and there is one message.
+//! A connection that breaks during a send: the client retries, and there is one message.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -22,7 +22,7 @@ fn call(number: usize) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1000 + number, "method": "tools/call", "params": params })
 }
 
-/// Retries every send twice; each key must stand for one message, whatever became of the first attempt.
+/// Retries every send twice; each key must produce one message, whatever the first attempt did.
 fn retry_all(sandbox: &Sandbox, client: &mut Client, count: usize) {
     let mut ids = BTreeSet::new();
     for number in 0..count {
@@ -35,14 +35,14 @@ fn retry_all(sandbox: &Sandbox, client: &mut Client, count: usize) {
     let found: Vec<&str> = mail.iter().map(|message| message["native_id"].as_str().unwrap()).collect();
     assert_eq!(found.len(), count, "{mail:?}");
     assert_eq!(found.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), ids);
-    // The same key with another text is another message by mistake, and neither is sent.
+    // The same key with another text is a mistake, and the second text is not sent.
     let mut other = keyed(0);
     other["payload"] = "something else".into();
     let said = client.refused("send_message", other);
     assert!(said.contains("idempotencyKey"), "{said}");
 }
 
-/// Breaks off after so many tenths of a request's body.
+/// Breaks off after this number of tenths of a request's body.
 const BREAKS: [usize; 5] = [0, 3, 9, 10, 10];
 
 fn break_off(served: &TestServer, request: &Request, body: &Value, tenths: usize) {
@@ -85,7 +85,7 @@ fn retry_after_killed_process_is_deduplicated() {
     for number in 0..count {
         let mut client = stdio(&sandbox, Some("claude"));
         client.send(&call(number));
-        // Every other one is heard before it is killed.
+        // Every other server answers before it is killed.
         if number % 2 == 1 {
             client.answer(1000 + i64::try_from(number).unwrap()).unwrap();
         }
@@ -115,7 +115,7 @@ fn empty_text_counts_as_absent() {
 fn json_rpc_id_is_no_idempotency_key() {
     let sandbox = workspace();
     let _served = TestServer::start(&sandbox);
-    // Answered by `serve`, to which calls are recognisable, should it end in the middle.
+    // Answered by `serve`, which can deduplicate calls if it ends during one.
     let mut claude = stdio(&sandbox, Some("claude"));
     for _ in 0..2 {
         let params = json!({ "name": "send_message", "arguments": task("codex", "the same text") });

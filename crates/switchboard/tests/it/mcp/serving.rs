@@ -1,4 +1,4 @@
-//! `switchboard serve` and what it leaves in the workspace for clients to find it by.
+//! `switchboard serve`, and the files in the workspace by which clients find it.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -93,7 +93,7 @@ fn second_server_names_the_first() {
     }
     assert_eq!((server_info(&sandbox), std::fs::read(sandbox.file("auth_token")).unwrap()), (info, token));
     assert_eq!(health(&served)["status"], "ok");
-    // Sessions over pipes need no server, and do not mind one.
+    // Sessions over pipes need no server, and work next to one.
     stdio(&sandbox, None).registered("claude").ok("send_message", task("codex", "beside it"));
     assert_eq!(served.running.terminate().code(), Some(0));
 }
@@ -121,7 +121,7 @@ fn token_is_regenerated_unless_configured() {
     assert_eq!(tokens[1], tokens[2]);
     assert!(tokens[0] != tokens[1] && tokens[2] != tokens[3]);
     assert!(tokens.iter().all(|token| token.len() >= 43));
-    // A file that others can read is not trusted as it is: it is written anew.
+    // A token file that other users can read is not trusted and is rewritten.
     files::chmod(sandbox.file("auth_token"), 0o644);
     let _served = TestServer::with(&sandbox, &["--keep-token"]);
     assert_eq!(mode(), 0o600);
@@ -139,7 +139,11 @@ fn token_is_never_logged() {
     let endpoint = in_query.events().next().unwrap().data;
     assert!(endpoint.contains("token="), "who cannot send a header can post as well: {endpoint}");
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
-    assert_eq!(Request::post(&endpoint, &body).send(served.port).unwrap().status, 404, "its stream is gone");
+    assert_eq!(
+        Request::post(&endpoint, &body).send(served.port).unwrap().status,
+        404,
+        "its stream is closed"
+    );
     for path in ["/mcp", "/nowhere", "/sse"] {
         let wrong = format!("{}0", served.token);
         let path = format!("{path}?token={wrong}");
@@ -176,7 +180,7 @@ fn missing_token_is_refused_except_for_health() {
     assert_eq!(health(&served)["status"], "ok");
 }
 
-/// Serves six workspaces, one after the other, in a network of their own.
+/// Serves six workspaces, one after the other, in their own network namespace.
 const SIX: &str = r#"
 pids=
 for n in 1 2 3 4 5 6; do

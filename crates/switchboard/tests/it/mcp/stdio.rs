@@ -13,13 +13,13 @@ use test_support::{Running, Sandbox};
 use super::{stdio, task};
 use crate::{BINARY, workspace};
 
-/// Waits until stdout has ended, which is when the last process that had it is gone.
+/// Waits for the end of stdout, which is when the last process that had it open has ended.
 fn ends_in_time(process: &Running) {
     assert!(process.lines_until(Instant::now() + TIMEOUT, &mut Vec::new()), "it is still there");
 }
 
-/// Leaves a call waiting in a session. Requests are read in order, so that when the second is answered, the
-/// first one has begun.
+/// Starts a waiting call in a session. Requests are read in order, so once the second is answered, the first one has
+/// started.
 fn leave_waiting(client: &mut Client) {
     client.ok("register_chat_agent", json!({ "name": "codex" }));
     client.start_call("wait_for_message", json!({ "timeout": 600 }));
@@ -48,7 +48,7 @@ fn signal_ends_despite_waiting_call() {
     assert_eq!(process.wait().code(), Some(0), "{}", process.errors());
 }
 
-/// A shell that starts the server as its child, beside another child that holds the same stdin.
+/// Starts the server as a child of a shell, next to another child with the same stdin.
 fn below_a_shell(sandbox: &Sandbox) -> Client {
     let script = r#"exec 3<&0; sleep 60 <&3 >/dev/null 2>&1 & "$0" mcp <&3 & wait"#;
     let mut shell = command("sh");
@@ -61,13 +61,13 @@ fn killed_parent_ends_despite_open_pipe() {
     let sandbox = workspace();
     let mut client = below_a_shell(&sandbox);
     leave_waiting(&mut client);
-    // Our end of stdin stays open as well: nothing but the parent's end tells that it is over.
+    // Our end of stdin stays open as well: only the end of the parent shows that the session is over.
     let shell = client.process();
     shell.kill();
     ends_in_time(shell);
 }
 
-/// As `npx` does it: Node, a shell below it, the server below that.
+/// Starts the server as `npx` does: Node, a shell below it, the server below that.
 fn below_npx(sandbox: &Sandbox, shell: bool) -> Client {
     let script = "const [bin, shell] = process.argv.slice(1);
         const child = require('child_process').spawn(bin, ['mcp'], { stdio: 'inherit', shell: shell === 'yes' });
@@ -153,7 +153,7 @@ fn results_follow_the_session_revision() {
     assert!(error["message"].as_str().is_some_and(|message| message.contains("arguments")), "{error}");
 }
 
-/// Calls of one client are journaled in the order in which it made them, however many it makes without waiting.
+/// Calls of one client are journaled in the order in which it sent them, however many it sends without waiting.
 #[test]
 fn pipelined_sends_retain_their_order() {
     const CALLS: usize = 250;

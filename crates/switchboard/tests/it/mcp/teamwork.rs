@@ -1,4 +1,4 @@
-//! Teams, personas, workflows and terminals through the tools, once each from end to end.
+//! Teams, personas, workflows and terminals through the tools, each once from end to end.
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
@@ -93,7 +93,7 @@ fn workflow_from_start_to_end() {
         assert_eq!((&done["phase"], &done["total"]), (&json!(number), &json!(phases)));
     }
     assert!(rules(&mut lead).contains("No active workflow"), "the last phase ends it");
-    // What one process did, another knows.
+    // Another process sees what one process has done.
     let mut other = stdio(&sandbox, None).registered("other");
     let state = other.ok("get_workflow_state", json!({}));
     assert_eq!(state["session"]["status"], "IDLE", "{state}");

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 
-/// A proxy that has its port and does not pass anything on yet.
+/// A proxy that has its port and does not forward anything yet.
 pub(super) struct TokenProxy(TcpListener);
 
 impl TokenProxy {
@@ -16,22 +16,22 @@ impl TokenProxy {
         self.0.local_addr().unwrap().port()
     }
 
-    /// Passes everything on to a port, until the process ends.
+    /// Forwards all connections to a port, until the process ends.
     pub(super) fn start(self, to: u16, token: &str) {
         let header = format!("Authorization: Bearer {token}\r\n");
         thread::spawn(move || {
             for client in self.0.incoming().flatten() {
                 let header = header.clone();
-                // A connection that breaks is between the two at its ends.
-                thread::spawn(move || drop(pass(client, to, &header)));
+                // A broken connection concerns only its two ends.
+                thread::spawn(move || drop(forward(client, to, &header)));
             }
         });
     }
 }
 
-/// Passes one request and its answer. The server is told to close afterwards, so that the next request
-/// comes on another connection, where it gets its header too.
-fn pass(client: TcpStream, to: u16, header: &str) -> io::Result<()> {
+/// Forwards one request and its answer. It tells the server to close afterwards, so that the next request uses another
+/// connection, where it gets its header too.
+fn forward(client: TcpStream, to: u16, header: &str) -> io::Result<()> {
     let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, to))?;
     server.set_nodelay(true)?;
     let mut answers = client.try_clone()?;

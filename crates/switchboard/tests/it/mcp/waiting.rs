@@ -1,4 +1,4 @@
-//! `wait_for_message`: it wakes at once, says meanwhile that it goes on, and can be called off.
+//! `wait_for_message`: it wakes at once, reports progress meanwhile, and can be cancelled.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use test_support::{Sandbox, TestServer};
 use super::{each, payloads, stdio, task};
 use crate::workspace;
 
-/// Below the 15 s after which a mailbox is looked at without a reason, and otherwise as much as a busy machine may take.
+/// Below the 15 s of the periodic poll of a mailbox, and otherwise as much as a busy machine may need.
 const AT_ONCE: Duration = Duration::from_secs(12);
 
-/// Begins to wait. Requests of a session are taken in order, so that once the second is answered the first
-/// one has begun; over HTTP it may still be on its way, and then finds what has come.
-fn begin(client: &mut Client) -> i64 {
+/// Starts to wait. Requests of a session are read in order, so once the second is answered the first one has started;
+/// over HTTP it may still be in flight, and then finds the mail that has arrived.
+fn start_wait(client: &mut Client) -> i64 {
     let waiting = client.start_call("wait_for_message", json!({ "timeout": 600 }));
     client.request("ping", json!({})).unwrap();
     waiting
@@ -28,14 +28,14 @@ fn wakes(client: &mut Client, waiting: i64, expected: &str) {
     assert_eq!(client.call("get_team_roster", json!({})).data.get("unread"), None, "it has been seen");
 }
 
-/// Every way by which mail can come, to one who waits in a session.
+/// Checks every door by which mail can reach a waiter in a session.
 fn check(sandbox: &Sandbox, served: &TestServer, name: &str, client: Client) {
     let mut client = client.registered(name);
-    let waiting = begin(&mut client);
+    let waiting = start_wait(&mut client);
     sandbox.send("claude", name, "by the command line");
     wakes(&mut client, waiting, "by the command line");
 
-    let waiting = begin(&mut client);
+    let waiting = start_wait(&mut client);
     sandbox.drop_file(&format!("msg_1763000000000_{name}"), "claude", name, "by a file");
     wakes(&mut client, waiting, "by a file");
 
@@ -44,11 +44,11 @@ fn check(sandbox: &Sandbox, served: &TestServer, name: &str, client: Client) {
         ("by streamable HTTP", Client::streamable(served, Some("claude"))),
         ("by SSE", Client::sse(served, Some("claude"))),
     ] {
-        let waiting = begin(&mut client);
+        let waiting = start_wait(&mut client);
         other.ok("send_message", task(name, way));
         wakes(&mut client, waiting, way);
     }
-    // What is there already is not waited for.
+    // Existing mail does not start a wait.
     sandbox.send("claude", name, "before it waited");
     let waiting = client.start_call("wait_for_message", json!({ "timeout": 600 }));
     wakes(&mut client, waiting, "before it waited");
@@ -67,7 +67,7 @@ fn wait_wakes_for_mail_of_any_door() {
 fn pipe_wait_needs_no_server() {
     let sandbox = workspace();
     let mut client = stdio(&sandbox, Some("codex"));
-    let waiting = begin(&mut client);
+    let waiting = start_wait(&mut client);
     sandbox.drop_file("msg_1763000000000_alone", "claude", "codex", "nobody serves");
     wakes(&mut client, waiting, "nobody serves");
 }
@@ -80,7 +80,7 @@ fn wait_reports_progress_and_can_be_cancelled() {
         .into_iter()
         .map(|(name, client)| {
             let mut client = client.registered(name);
-            let id = begin(&mut client);
+            let id = start_wait(&mut client);
             (name, client, id)
         })
         .collect();
@@ -90,7 +90,7 @@ fn wait_reports_progress_and_can_be_cancelled() {
         assert_eq!((progress["progress"].as_f64(), progress["total"].as_f64()), (Some(15.0), Some(600.0)));
         let cancelled = json!({ "requestId": *id, "reason": "enough" });
         client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }));
-        // The session goes on, and what comes later was not swallowed by the call that was given up.
+        // The session continues, and the cancelled call consumed no later mail.
         sandbox.send("claude", name, "after it was called off");
         let mail = client.ok("wait_for_message", json!({ "timeout": 60 }));
         assert_eq!(payloads(&mail), ["after it was called off"], "{name}");
@@ -121,7 +121,7 @@ fn every_answer_carries_unread_mail() {
         let said = client.call("get_team_roster", json!({}));
         assert_eq!(said.data["unread"], 2, "{name}");
         assert!(said.text.ends_with("You have 2 unread messages: call check_inbox."), "{}", said.text);
-        // Also where the call itself went wrong.
+        // Also where the call itself fails.
         assert!(client.refused("send_message", json!({})).contains("2 unread"), "{name}");
         let said = client.call("check_inbox", json!({}));
         assert_eq!(said.data.get("unread"), None, "{name}");

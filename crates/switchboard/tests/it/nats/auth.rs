@@ -1,4 +1,4 @@
-//! Servers that want to know who is there, and those that encrypt.
+//! Servers with authentication, and servers with encryption.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use test_support::{files, poll, tools};
 use super::hub::Linked;
 use super::server;
 
-/// The pair of keys that the documentation of NATS has for an example.
+/// The example key pair of the NATS documentation.
 const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
 const PUBLIC: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
 
-/// Two hubs that log in, one that does so wrongly.
+/// Checks two hubs that log in, and one with wrong credentials.
 fn check(url: &str, right: &Value, wrong: &Value, complaint: &str) {
     let lab = Linked::start("lab", url, &["codex"], right.clone());
     let _office = Linked::start("office", url, &["qc-1"], right.clone());
@@ -76,10 +76,10 @@ fn credentials_file_satisfies_operator_server() {
     check(&server.url(), &json!({"creds": right}), &json!({"creds": wrong}), "authorization violation");
 }
 
-/// An operator with an account for hubs, as `nsc` would have made them.
+/// An operator with an account for hubs, as `nsc` creates them.
 struct Authority {
     account: KeyPair,
-    /// What its server has to know.
+    /// Configuration of its server.
     config: String,
 }
 
@@ -107,7 +107,7 @@ impl Authority {
     }
 }
 
-/// The credentials file of a new user of an account.
+/// Returns the credentials file of a new user of an account.
 fn user_of(account: &KeyPair) -> String {
     let user = KeyPair::new_user();
     let rights =
@@ -120,7 +120,7 @@ fn user_of(account: &KeyPair) -> String {
     )
 }
 
-/// What one key says of another, in the form of NATS.
+/// Returns a JWT that one key signs for another, in the NATS format.
 fn jwt(issuer: &KeyPair, subject: &KeyPair, rights: Value) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let claims = json!({
@@ -188,7 +188,7 @@ fn connection_is_encrypted_and_rejects_unknown_certificate() {
     check(&server.url(), &right, &json!({}), "invalid peer certificate");
 }
 
-/// An authority, and a certificate of it for this machine.
+/// Creates an authority, and its certificate for this machine.
 fn certify(folder: &Path) -> Result<(), String> {
     files::put(folder.join("server.ext"), "subjectAltName = IP:127.0.0.1\nbasicConstraints = CA:FALSE\n");
     let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";

@@ -25,7 +25,7 @@ fn two_hubs(test: &str, release: Release) {
     lab.wait_for("qc-1@office");
     office.wait_for("codex@lab");
 
-    // A message to a name that nobody here has, and the answer.
+    // A message to a name that this hub does not have, and the answer.
     let sent = lab.send("codex", &["qc-1", "please look"]);
     assert_eq!(sent["to"], "qc-1@office");
     let id = sent["native_id"].as_str().unwrap();
@@ -41,7 +41,7 @@ fn two_hubs(test: &str, release: Release) {
         assert_eq!(bodies, ["please look", "looks good"], "{}", hub.name);
     }
 
-    // Names that both have; the people; everyone.
+    // Names that both hubs have; the people; everyone.
     lab.send("claude", &["codex@office", "to your codex"]);
     office.wait_for_mail("codex", "to your codex");
     office.send("qc-1", &["human@lab", "a question"]);
@@ -55,7 +55,7 @@ fn two_hubs(test: &str, release: Release) {
     // A team across hubs.
     office.sandbox.ok(["team", "create", "backend"]);
     office.sandbox.ok(["team", "add", "backend", "qc-1"]);
-    poll::until("lab to hear of the team", || {
+    poll::until("lab to know the team", || {
         lab.sandbox
             .json(["agents"])
             .iter()
@@ -71,7 +71,7 @@ fn two_hubs(test: &str, release: Release) {
     }
     wait_for_reader(&lab, "qc-1@office", "general");
     lab.sandbox.ok(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "shall we?"]);
-    poll::until("the post to stand in the other channel", || {
+    poll::until("the post to be in the other channel", || {
         let posts = office.sandbox.json(["channel", "read", "--channel", "general"]);
         posts.iter().any(|post| post.to_string().contains("shall we?")).then_some(())
     });
@@ -79,7 +79,7 @@ fn two_hubs(test: &str, release: Release) {
     // Presence, and its end.
     let watch = ["watch", "--agent", "qc-1", "--channel", "general", "--", "true"];
     let _watcher = office.sandbox.start(watch);
-    poll::until("qc-1 to be awake over there", || {
+    poll::until("qc-1 to be awake there", || {
         (lab.presence("qc-1@office").as_deref() == Some("awake")).then_some(())
     });
     let mut office = office;

@@ -1,4 +1,4 @@
-//! Channels and watchers between linked hubs, with a folder each and with one for both.
+//! Channels and watchers between linked hubs, with one folder each and with a shared one.
 
 use serde_json::{Value, json};
 use test_support::nats::Release;
@@ -35,7 +35,7 @@ fn mention_is_answered_by_remote_watcher() {
     post(&lab, "codex", "I am here");
     for (hub, agent) in [(&lab, "qc-1@office"), (&office, "codex@lab")] {
         hub.wait_for(agent);
-        poll::until(&format!("{} to hear where {agent} reads", hub.name), || {
+        poll::until(&format!("{} to know where {agent} reads", hub.name), || {
             (hub.sandbox.json(["who", agent])[0]["channel"] == "general").then_some(())
         });
     }
@@ -45,7 +45,7 @@ fn mention_is_answered_by_remote_watcher() {
     assert_eq!(program.runs(), 1);
 }
 
-/// Each of two linked hubs sees what the other writes twice: as a file, and by the link.
+/// Each of two linked hubs receives the other's posts twice: as a file, and by the link.
 #[test]
 fn shared_folder_has_each_post_once() {
     let test = "shared_folder_has_each_post_once";
@@ -65,14 +65,14 @@ fn shared_folder_has_each_post_once() {
     lab.send("claude", &["#general", "news"]);
     post(&lab, "ann", "@bob what is it?");
     wait_for_post(&office, "42");
-    // What is written to groups comes in the order in which it was written, so all else has come before this.
+    // Messages to groups arrive in the order in which they were sent, so all others have arrived before this one.
     for (from, agent, to, reader) in [(&lab, "claude", &office, "qc-1"), (&office, "qc-1", &lab, "claude")] {
         from.send(agent, &["all", "that is all"]);
         to.wait_for_mail(reader, "that is all");
     }
     let text = |post: &Value| post["content"]["text"].as_str().unwrap().to_owned();
     let mut texts: Vec<String> = posts(&lab).iter().map(text).collect();
-    // That lies in the channel as well, for those who have no mailbox.
+    // That message is in the channel as well, for agents without a mailbox.
     texts.retain(|text| text != "that is all");
     texts.sort();
     assert_eq!(texts, ["42", "@bob what is it?", "hello", "hi there", "news"]);
@@ -88,8 +88,8 @@ fn shared_folder_has_each_post_once() {
     }
 }
 
-/// Which of the two comes first, the file or what the link brings, is a matter of luck: a question to an agent of the other
-/// hub, its answer and what is said to all have to arrive either way.
+/// Either the file or the copy of the link arrives first, by chance: a question to an agent of the other hub, its
+/// answer and messages to all must arrive in both cases.
 #[test]
 fn shared_folder_question_has_one_answer() {
     const ROUNDS: usize = 30;
@@ -105,7 +105,7 @@ fn shared_folder_question_has_one_answer() {
     let watch =
         office.sandbox.start(["watch", "--agent", "bob", "--channel", "general", "--", program.path()]);
     watch.line();
-    // To all: to answer the asker by name, time after time, would be a storm to be stopped.
+    // To all: answering the sender by name each time would be stopped as a reply loop.
     let answers = |hub: &Linked, question: &str| {
         let is_answer = |post: &Value| post["metadata"]["in_reply_to"] == question && post["to"] == "all";
         posts(hub).into_iter().filter(is_answer).count()
@@ -188,13 +188,13 @@ fn post_to_remote_agent_shows_waiting() {
     assert!(doctor.stdout.contains("files and journal agree"), "{}", doctor.stdout);
 }
 
-/// A channel looks the same on every hub, whoever a post in it is for.
+/// A channel has the same posts on every hub, whoever they are addressed to.
 #[test]
 fn post_to_agent_appears_in_every_hub() {
     let test = "post_to_agent_appears_in_every_hub";
     let Some(server) = server(test, Release::Oldest, "") else { return };
     let lab = Linked::start("lab", &server.url(), &["codex", "amy"], json!({}));
-    // With a mailbox beside its watcher: what is said in the channel is answered there.
+    // An agent with a mailbox and a watcher: the watcher answers posts in the channel.
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
     let attic = Linked::start("attic", &server.url(), &[], json!({}));
     let program = |hub: &Linked, answer| Program::new(&hub.sandbox, "program", answer);
@@ -212,7 +212,7 @@ fn post_to_agent_appears_in_every_hub() {
         for (other, agent) in hubs.into_iter().filter(|(other, _)| other.name != hub.name) {
             let agent = format!("{agent}@{}", other.name);
             hub.wait_for(&agent);
-            poll::until(&format!("{} to hear where {agent} reads", hub.name), || {
+            poll::until(&format!("{} to know where {agent} reads", hub.name), || {
                 (hub.sandbox.json(["who", &agent])[0]["channel"] == "general").then_some(())
             });
         }
@@ -233,7 +233,7 @@ fn post_to_agent_appears_in_every_hub() {
     assert_eq!(looked["from"], "qc-1@office");
     assert_eq!(wait_for_post(&attic, "please look, and @docs-1 note it")["to"], "qc-1@office");
     assert_eq!(wait_for_post(&attic, "between us")["to"], "amy@lab");
-    // What is written to groups comes in the order in which it was written, so a second one would be there before this.
+    // Messages to groups arrive in the order in which they were sent, so a duplicate would be there before this one.
     for (hub, agent) in hubs {
         post(hub, agent, &format!("that is all from {agent}"));
     }
@@ -243,7 +243,7 @@ fn post_to_agent_appears_in_every_hub() {
         }
         let mut texts: Vec<String> =
             posts(hub).iter().map(|post| post["content"]["text"].as_str().unwrap().to_owned()).collect();
-        // That was said before anybody elsewhere was known to read the channel.
+        // Posted before it was known that an agent elsewhere reads the channel.
         texts.retain(|text| text != "I am here" && !text.starts_with("that is all"));
         texts.sort();
         let expected = ["between us", "looked", "noted", "please look, and @docs-1 note it", "when you come"];
@@ -258,7 +258,7 @@ fn post_to_agent_appears_in_every_hub() {
     lab.wait_for_state(question["id"].as_str().unwrap(), "qc-1@office", "acknowledged");
 }
 
-/// Old files that a hub finds are history there, and news nowhere.
+/// A hub takes old files that it finds for history and relays them to no other hub.
 #[test]
 fn channel_history_is_not_relayed() {
     let test = "channel_history_is_not_relayed";
@@ -268,7 +268,7 @@ fn channel_history_is_not_relayed() {
     post(&office, "qc-1", "I am here");
     post(&lab, "codex", "I am here as well");
     lab.wait_for("qc-1@office");
-    poll::until("lab to hear where qc-1 reads", || {
+    poll::until("lab to know where qc-1 reads", || {
         (lab.sandbox.json(["who", "qc-1@office"])[0]["channel"] == "general").then_some(())
     });
     let id = "msg-20200111-163315-codex-4c78";
@@ -277,7 +277,7 @@ fn channel_history_is_not_relayed() {
         "type": "chat", "content": { "text": "long ago" },
     });
     files::put(lab.sandbox.file(&format!("channels/general/{id}.json")), old.to_string());
-    poll::until("lab to take it in", || {
+    poll::until("lab to ingest it", || {
         lab.sandbox
             .json(["tail", "-n", "100"])
             .iter()

@@ -21,7 +21,7 @@ fn one_hub_wins_over_the_newest_server() {
     one_wins("one_hub_wins_over_the_newest_server", Release::Newest);
 }
 
-/// Of agents in two hubs that claim one task at once, one wins; and then the next.
+/// Checks that one of several agents in two hubs wins a task, and then the next one.
 fn one_wins(test: &str, release: Release) {
     let Some(server) = server(test, release, "") else { return };
     let office = Linked::start("office", &server.url(), &["a1", "a2", "a3"], json!({}));

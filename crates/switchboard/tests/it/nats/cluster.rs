@@ -26,7 +26,7 @@ fn crash_killed_leader_keeps_order_of_burst() {
     });
 }
 
-/// The hub finds the other servers, although its settings name only the one that is gone.
+/// The hub finds the other servers, although its settings name only the killed one.
 #[test]
 fn crash_killed_own_server_keeps_order_of_burst() {
     let test = "crash_killed_own_server_keeps_order_of_burst";
@@ -63,7 +63,7 @@ async fn kill_in_burst(servers: &mut [NatsServer; 3], killed: usize, mut lab: Li
     assert_eq!(in_stream(&other, "switchboard.lab.hub.office.message").await, 2 * BURST);
 }
 
-/// The number of the server that leads the stream.
+/// Returns the number of the server that leads the stream.
 async fn leader(url: &str) -> usize {
     let context = jetstream::new(async_nats::connect(url).await.unwrap());
     let named = async {

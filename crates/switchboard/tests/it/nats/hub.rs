@@ -1,4 +1,4 @@
-//! A linked hub as a test has it: a workspace, its `serve`, and its journal.
+//! A linked hub for tests: a workspace, its `serve`, and its journal.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use test_support::{Running, Sandbox, poll};
 
 use crate::BINARY;
 
-/// For a cluster that elects a leader on a machine on which other things run.
+/// For a cluster that elects a leader on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_mins(2);
 
 /// A workspace whose hub is linked.
@@ -23,12 +23,12 @@ pub(crate) struct Linked {
 }
 
 impl Linked {
-    /// A hub that serves, with these agents.
+    /// Starts a hub that serves, with these agents.
     pub(crate) fn start(name: &'static str, url: &str, agents: &[&str], more: Value) -> Self {
         Self::start_with(name, url, agents, more, json!({}))
     }
 
-    /// The same with further sections of the settings.
+    /// Does the same with more sections of settings.
     pub(crate) fn start_with(
         name: &'static str,
         url: &str,
@@ -45,27 +45,27 @@ impl Linked {
         Self { name, sandbox, serve }
     }
 
-    /// Ends `serve` at once and starts it again.
+    /// Kills `serve` and restarts it.
     pub(crate) fn kill_and_restart(&mut self) {
         self.serve.take().unwrap().kill();
         self.serve = Some(self.sandbox.serve());
     }
 
-    /// Waits until an address leads to somebody.
+    /// Waits until an address resolves.
     pub(crate) fn wait_for(&self, agent: &str) {
-        poll::until(&format!("{} to hear of {agent}; {}", self.name, self.errors()), || {
+        poll::until(&format!("{} to know {agent}; {}", self.name, self.errors()), || {
             let agents = self.sandbox.json(["agents"]);
             agents.iter().any(|known| known["name"] == agent).then_some(())
         });
     }
 
-    /// What a presence listing says of an agent.
+    /// Returns an agent's state in the presence list.
     pub(crate) fn presence(&self, agent: &str) -> Option<String> {
         let known = self.sandbox.json(["who"]).into_iter().find(|known| known["name"] == agent)?;
         known["presence"].as_str().map(str::to_owned)
     }
 
-    /// Sends as an agent; the message's id.
+    /// Sends as an agent; returns the message's id.
     pub(crate) fn send(&self, from: &str, args: &[&str]) -> Value {
         let ran = self.sandbox.run([&["--json", "--from", from, "send"], args].concat());
         serde_json::from_str(&ran.ok()).unwrap()
@@ -82,7 +82,7 @@ impl Linked {
         assert!(found.is_some(), "{agent} should have {state}: {last}; {}", self.errors());
     }
 
-    /// Waits until a message with this text waits for an agent.
+    /// Waits until an agent has an unread message with this text.
     pub(crate) fn wait_for_mail(&self, agent: &str, body: &str) -> Value {
         poll::until(&format!("'{body}' for {agent} at {}; {}", self.name, self.errors()), || {
             let mail = self.sandbox.json(["inbox", agent, "--limit", "1000"]);
@@ -94,7 +94,7 @@ impl Linked {
         self.serve.as_ref().map(Running::errors).unwrap_or_default()
     }
 
-    /// The hub, as one more process opens it.
+    /// Opens the hub in this process.
     pub(crate) async fn hub(&self) -> Hub {
         Hub::open(HubConfig::new(self.sandbox.file(""))).await.unwrap()
     }
@@ -123,7 +123,7 @@ async fn write_long(hub: &Hub, from: &str, to: &str, numbers: Range<usize>, text
     ids
 }
 
-/// The numbers of messages in a journal, in its order.
+/// Returns the numbers of messages in a journal, in its order.
 pub(crate) async fn numbers(hub: &Hub) -> Vec<usize> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
@@ -139,7 +139,7 @@ pub(crate) async fn numbers(hub: &Hub) -> Vec<usize> {
     }
 }
 
-/// How often each numbered message is in a journal.
+/// Returns how often each numbered message is in a journal.
 pub(crate) async fn numbered(hub: &Hub) -> BTreeMap<usize, usize> {
     let mut counts = BTreeMap::new();
     for number in numbers(hub).await {
@@ -155,7 +155,7 @@ pub(crate) async fn assert_in_order(hub: &Hub, expected: Range<usize>) {
     assert!(found == expected.collect::<Vec<_>>(), "{} messages, which break at {breaks:?}", found.len());
 }
 
-/// Waits until a journal has all of so many messages, and says how often each.
+/// Waits until a journal has this number of messages; returns how often it has each.
 pub(crate) async fn wait_for_all(hub: &Hub, expected: usize) -> BTreeMap<usize, usize> {
     let all = async {
         let mut changes = hub.changes();
@@ -169,7 +169,7 @@ pub(crate) async fn wait_for_all(hub: &Hub, expected: usize) -> BTreeMap<usize, 
     counts
 }
 
-/// Waits until every one of these messages was taken by the other hub.
+/// Waits until the other hub has accepted each of these messages.
 pub(crate) async fn wait_for_receipts(hub: &Hub, ids: &[MessageId]) {
     let mut changes = hub.changes();
     for id in ids {
@@ -186,7 +186,7 @@ pub(crate) async fn wait_for_receipts(hub: &Hub, ids: &[MessageId]) {
     }
 }
 
-/// How many messages the stream has for a subject.
+/// Returns how many messages the stream has for a subject.
 pub(crate) async fn in_stream(url: &str, subject: &str) -> usize {
     let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
     let stream = context.get_stream("switchboard_messages").await.unwrap();
@@ -194,7 +194,7 @@ pub(crate) async fn in_stream(url: &str, subject: &str) -> usize {
     counts.try_fold(0, |sum, (_, count)| std::future::ready(Ok(sum + count))).await.unwrap()
 }
 
-/// Waits until the stream has more than so many messages from lab to office.
+/// Waits until the stream has more than this number of messages from lab to office.
 pub(crate) async fn wait_for_growth(url: &str, count: usize) {
     let growth = async {
         while in_stream(url, "switchboard.lab.hub.office.message").await <= count {

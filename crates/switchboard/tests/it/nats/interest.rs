@@ -24,17 +24,17 @@ fn watch(hub: &Linked, agent: &str, channel: &str) -> Running {
     watch
 }
 
-/// Waits until a hub is told that an agent of another one reads a channel.
+/// Waits until a hub knows that an agent of another one reads a channel.
 pub(super) fn wait_for_reader(hub: &Linked, agent: &str, channel: &str) {
-    poll::until(&format!("{} to hear that {agent} reads {channel}; {}", hub.name, hub.errors()), || {
-        // `who` refuses a name that the hub has not heard of.
+    poll::until(&format!("{} to know that {agent} reads {channel}; {}", hub.name, hub.errors()), || {
+        // `who` refuses a name that the hub does not know.
         hub.sandbox.json(["agents"]).into_iter().find(|known| known["name"] == agent)?;
         let reads = &hub.sandbox.json(["who", agent])[0]["channel"];
         reads.as_str()?.split(',').any(|one| one == channel).then_some(())
     });
 }
 
-/// How many messages the server has delivered to a hub's consumer, and for which subjects.
+/// Returns how many messages the server has delivered to a hub's consumer, and its subjects.
 fn delivered(url: &str, hub: &str) -> Option<(u64, Vec<String>)> {
     runtime().block_on(async {
         let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
@@ -66,7 +66,7 @@ fn hub_receives_only_channels_that_it_reads() {
     assert!(filters.contains(&"switchboard.*.group.channel.general".to_owned()), "{filters:?}");
     assert!(!filters.iter().any(|filter| filter.contains("deep")), "{filters:?}");
 
-    // A new reader gets what is posted from then on.
+    // A new reader gets later posts.
     let _deep = watch(&office, "docs-1", "deep");
     wait_for_reader(&lab, "docs-1@office", "deep");
     post(&lab, "codex", "deep", "late");
@@ -88,7 +88,7 @@ fn new_reader_gets_later_posts_over_the_oldest_server() {
     office.wait_for_mail("qc-1", "after the post");
     let _deep = watch(&office, "docs-1", "deep");
     wait_for_reader(&lab, "docs-1@office", "deep");
-    // What is posted while the hub is away comes when it is back.
+    // Posts during an outage of the hub arrive when it is back.
     office.serve.take().unwrap().kill();
     post(&lab, "codex", "deep", "while it was away");
     office.serve = Some(office.sandbox.serve());
@@ -122,7 +122,7 @@ fn first_post_waits_until_hub_receives_channel() {
                 changes.next().await;
             }
             write(&there, "qc-1", &format!("#{channel}"), 1..2).await;
-            // One agent's messages arrive in order, so the answer has arrived before this.
+            // One agent's messages arrive in order, so the answer has arrived before this one.
             let last = format!("that is all of {channel}");
             office.send("qc-1", &["codex@lab", &last]);
             lab.wait_for_mail("codex", &last);
@@ -132,7 +132,7 @@ fn first_post_waits_until_hub_receives_channel() {
     });
 }
 
-/// The hub of the one it is for may read the message and not the channel.
+/// The recipient's hub may read the message and not the channel.
 #[test]
 fn post_to_agent_reaches_hub_without_reader() {
     let test = "post_to_agent_reaches_hub_without_reader";
@@ -164,7 +164,7 @@ fn team_message_reaches_hubs_with_members() {
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
     office.sandbox.ok(["team", "create", "backend"]);
     office.sandbox.ok(["team", "add", "backend", "qc-1"]);
-    poll::until("lab to hear of the team", || {
+    poll::until("lab to know the team", || {
         let agents = lab.sandbox.json(["agents"]);
         agents.iter().any(|a| a["name"] == "qc-1@office" && a["team"] == "backend").then_some(())
     });
@@ -196,7 +196,7 @@ fn hubs_have_one_consumer_each() {
     assert!(settled.is_some(), "{last} consumers for {} hubs", hubs.len());
 }
 
-/// The consumers of all streams and buckets of the server.
+/// Returns the number of consumers of all streams and buckets of the server.
 async fn consumers(url: &str) -> usize {
     let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
     let names: Vec<String> = context.stream_names().try_collect().await.unwrap();

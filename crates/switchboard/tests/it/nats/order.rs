@@ -1,4 +1,4 @@
-//! A receiving hub is killed at random moments while messages flow: each sender's messages stay in order.
+//! A receiving hub is killed at random moments during traffic: each sender's messages stay in order.
 
 use std::collections::BTreeMap;
 
@@ -37,14 +37,17 @@ fn keeps_order(test: &str, release: Release) {
         hub.wait_for("qc-1@office");
     }
     let total = 3 * (DIRECT + DIRECT / 2);
-    // Senders have a thread of their own: they go on while the hub is started again.
+    // Senders have their own thread: they continue while the hub restarts.
     let folders = [&lab, &attic].map(|hub| HubConfig::new(hub.sandbox.file("")));
     let senders = std::thread::spawn(|| {
         runtime().block_on(async {
             let [here, third] = folders.map(Hub::open);
             let (here, third) = (here.await.unwrap(), third.await.unwrap());
-            let (codex, claude, gemini) =
-                tokio::join!(say(&here, "codex", 0), say(&here, "claude", 1), say(&third, "gemini", 2));
+            let (codex, claude, gemini) = tokio::join!(
+                send_alternating(&here, "codex", 0),
+                send_alternating(&here, "claude", 1),
+                send_alternating(&third, "gemini", 2)
+            );
             let of_lab = [codex, claude].concat().into_iter().map(|id| (0, id));
             of_lab.chain(gemini.into_iter().map(|id| (1, id))).collect::<Vec<(usize, MessageId)>>()
         })
@@ -89,8 +92,8 @@ fn keeps_order(test: &str, release: Release) {
     assert_eq!(mail.len(), total);
 }
 
-/// Messages of one sender, to one agent and to everyone by turns, with numbers that only this one uses.
-async fn say(hub: &Hub, from: &str, number: usize) -> Vec<MessageId> {
+/// Sends messages of one sender, alternately to one agent and to everyone, with numbers unique to this sender.
+async fn send_alternating(hub: &Hub, from: &str, number: usize) -> Vec<MessageId> {
     let mut ids = Vec::new();
     let mut next = number * 1_000_000;
     for _ in 0..DIRECT / 2 {
@@ -101,7 +104,7 @@ async fn say(hub: &Hub, from: &str, number: usize) -> Vec<MessageId> {
     ids
 }
 
-/// The numbers of messages in a journal, in its order, by their senders.
+/// Returns the numbers of messages in a journal, in its order, by sender.
 async fn by_sender(hub: &Hub) -> BTreeMap<String, Vec<usize>> {
     let (mut found, mut after): (BTreeMap<String, Vec<usize>>, _) = (BTreeMap::new(), 0);
     loop {

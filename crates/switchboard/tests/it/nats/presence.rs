@@ -1,4 +1,4 @@
-//! Presence among linked hubs: changes come at once, and an agent that goes on as it is costs nothing.
+//! Presence among linked hubs: changes arrive at once, and an unchanged agent costs no traffic.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn watcher_state_shows_at_once_over_the_newest_server() {
     shows_at_once("watcher_state_shows_at_once_over_the_newest_server", Release::Newest);
 }
 
-/// Heartbeats of hubs are five minutes apart, so that only the change itself can be what shows.
+/// Heartbeats of hubs are five minutes apart, so only the change itself can show in time.
 fn shows_at_once(test: &str, release: Release) {
     let Some(server) = server(test, release, "") else { return };
     let slow = json!({ "presenceSeconds": 1200 });
@@ -31,7 +31,8 @@ fn shows_at_once(test: &str, release: Release) {
         office.sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "true"]);
     watcher.line();
     let is = |presence: &str| lab.presence("qc-1@office").as_deref() == Some(presence);
-    // The docs promise one second. A busy machine gets three, well below the ten of the next look at all heartbeat files.
+    // The docs promise one second. A busy machine gets three, well below the ten until the next poll of all heartbeat
+    // files.
     let soon = |what: &str, presence: &str| {
         let shown = poll::within(Duration::from_secs(3), || is(presence).then_some(()));
         shown.unwrap_or_else(|| panic!("{what} does not show within three seconds; {}", office.errors()));
@@ -46,7 +47,7 @@ fn shows_at_once(test: &str, release: Release) {
     watcher.terminate();
     soon("the end of the watcher", "offline");
 
-    // A hub that was killed is told to be there by its start, and one that stops says so.
+    // A killed hub announces itself at its start, and a stopping one says goodbye.
     let watcher = office.sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "true"]);
     watcher.line();
     soon("the third start of the watcher", "awake");
@@ -97,7 +98,7 @@ fn idle_agents_cost_no_presence_traffic() {
         }
     });
     let before = agents();
-    // They go on as they are: their hub hears it and tells no other. Some heartbeats of hubs later that is certain.
+    // The agents do not change: their hub sees the heartbeats and relays none. Several heartbeats of hubs prove that.
     beat();
     let told = beats().0;
     poll::within(Duration::from_mins(2), || (beats().0 >= told + 8).then_some(()))

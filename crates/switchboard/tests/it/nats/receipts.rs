@@ -1,4 +1,4 @@
-//! What senders are told across hubs: that their reader was shown a message, and is done with it.
+//! Receipts across hubs: the recipient has seen a message, and has finished it.
 
 use serde_json::{Value, json};
 use switchboard_core::{AgentId, DeliveryState, MessageId};
@@ -30,7 +30,7 @@ fn shown_and_done(test: &str, release: Release) {
     office.wait_for_mail("qc-2", "to everyone");
     lab.wait_for_state(sent, "qc-1@office", "delivered");
 
-    // Its reader looks, by a process of its own, and says that it is done.
+    // The recipient reads in its own process, and acknowledges.
     office.sandbox.ok(["--from", "qc-1", "inbox"]);
     lab.wait_for_state(sent, "qc-1@office", "seen");
     lab.wait_for_state(all, "qc-1@office", "seen");
@@ -38,7 +38,7 @@ fn shown_and_done(test: &str, release: Release) {
     lab.wait_for_state(sent, "qc-1@office", "acknowledged");
     let receipt = lab.sandbox.json(["receipt", sent]).remove(0);
     assert_eq!(receipt["deliveries"][0]["note"], "merged", "{receipt}");
-    // Whoever has not looked is not said to have.
+    // An agent that has not read is not reported as a reader.
     let receipt = lab.sandbox.json(["receipt", all]).remove(0);
     let deliveries = receipt["deliveries"].as_array().unwrap();
     let other = deliveries.iter().find(|delivery| delivery["agent"] == "qc-2@office");

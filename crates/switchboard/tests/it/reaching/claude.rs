@@ -11,7 +11,7 @@ use super::state;
 use crate::terminal::person::Person;
 use crate::{BINARY, workspace};
 
-/// A workspace with our settings for Claude Code, and the program; none where it is not installed.
+/// Returns a workspace with our settings for Claude Code, and the program; `None` if it is not installed.
 fn installed(test: &str) -> Option<(Sandbox, PathBuf)> {
     let program = match claude::program() {
         Ok(program) => program,
@@ -26,7 +26,7 @@ fn installed(test: &str) -> Option<(Sandbox, PathBuf)> {
     Some((sandbox, program))
 }
 
-/// Arguments by which it prints an answer and may run these tools.
+/// Returns arguments with which it prints an answer and may run these tools.
 fn print_args(prompt: &str) -> [&str; 5] {
     ["-p", "--allowedTools", "Bash,mcp__switchboard__send_message", "--", prompt]
 }
@@ -41,7 +41,7 @@ fn real_claude_in_print_mode_ends() {
     let ran = RunOutput::of(claude.args(print_args("SAY hello there")));
     assert_eq!(ran.ok(), "hello there");
     assert_eq!(state(&sandbox, &id), "seen");
-    // No hook of ours keeps it, with any entry point and output format.
+    // None of our hooks delays its end, with any entry point and output format.
     for (entrypoint, attended) in [("sdk-cli", "0"), ("sdk-ts", "1"), ("sdk-py", "false")] {
         let id = sandbox.send("codex", "claude", "another letter");
         let mut claude = command(&program);
@@ -80,7 +80,7 @@ fn real_claude_retains_launcher_name() {
     assert_eq!(got, [("reviewer", "shell"), ("reviewer", "tool")]);
 }
 
-/// The processes that have this variable, written `NAME=value`.
+/// Returns the processes that have this variable, written `NAME=value`.
 fn with_variable(variable: &str) -> Vec<u32> {
     let pids = std::fs::read_dir("/proc")
         .unwrap()
@@ -92,7 +92,7 @@ fn with_variable(variable: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
-/// The program of a `switchboard run`, below its reapers.
+/// Returns the program of a `switchboard run`, below its reapers.
 fn program_below(run: u32) -> u32 {
     let children = std::fs::read_to_string(format!("/proc/{run}/task/{run}/children")).unwrap();
     let child = children.split(' ').next().unwrap().parse().unwrap();
@@ -122,7 +122,7 @@ fn real_idle_claude_wakes_once() {
     poll::until("an idle session", || is_idle().then_some(()));
     for word in ["XYZZY", "PLUGH"] {
         let id = sandbox.send("codex", "claude", &format!("SAY {word}"));
-        poll::until("the session to be woken", || (state(&sandbox, &id) == "seen").then_some(()));
+        poll::until("the session to wake", || (state(&sandbox, &id) == "seen").then_some(()));
         person.until_shown(word);
         poll::until("the end of the turn", || is_idle().then_some(()));
     }
@@ -132,7 +132,7 @@ fn real_idle_claude_wakes_once() {
     }
     let client = program_below(person.id());
     let variable = format!("CLAUDE_PID={client}");
-    poll::until("the one that waits", || (!with_variable(&variable).is_empty()).then_some(()));
+    poll::until("the waiter", || (!with_variable(&variable).is_empty()).then_some(()));
     kill_process(Pid::from_raw(i32::try_from(client).unwrap()).unwrap(), Signal::KILL).unwrap();
     poll::until("its end", || with_variable(&variable).is_empty().then_some(()));
 }

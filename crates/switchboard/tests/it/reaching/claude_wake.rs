@@ -1,4 +1,4 @@
-//! The real Claude Code with our hooks, idle at a terminal, with a model on this machine.
+//! The real Claude Code with our hooks, idle at a terminal, with a local model.
 
 use test_support::model::Model;
 use test_support::{claude, poll, process, tools};
@@ -21,7 +21,7 @@ fn idle_claude_session_wakes_once() {
     let person = Person::start(&command);
     let texts: Vec<String> = (0..2).map(|number| format!("letter number {number} for you")).collect();
     for text in &texts {
-        // The one that waits beside the session has begun, at the start and after each turn.
+        // The waiter of the session runs, after the start and after each turn.
         poll::within(poll::TIMEOUT, || sandbox.ok(["agents"]).contains("idle").then_some(()))
             .unwrap_or_else(|| panic!("never idle; shown was {:?}", person.shown()));
         let asked = model.requests().len();

@@ -1,4 +1,4 @@
-//! The real Codex: an idle one as a worker, and one with our hooks, both with a model on this machine.
+//! The real Codex: an idle one as a worker, and one with our hooks, both with a local model.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use test_support::{RunOutput, codex, poll, process, tools};
 use super::{SOON, state};
 use crate::workspace;
 
-/// The program; nothing where it is not installed, which has been said then.
+/// Returns the program; prints why and returns `None` if it is not installed.
 fn program(test: &str) -> Option<String> {
     match codex::program() {
         Ok(program) => Some(program),

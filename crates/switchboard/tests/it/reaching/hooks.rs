@@ -8,7 +8,7 @@ use test_support::poll;
 use super::{SOON, call, said, state, wait_beside};
 use crate::{bare, workspace};
 
-/// What a hook answered, as the client's documents have it.
+/// Returns the context in a hook's answer, in the format of the client's documentation.
 fn context_of(answer: &str, event: &str) -> String {
     let answer: Value = serde_json::from_str(answer).unwrap_or_else(|error| panic!("{error}: {answer}"));
     let context = answer["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_default().to_owned();
@@ -81,7 +81,7 @@ fn single_waiter_ends_with_its_session() {
     assert_eq!(first.wait().code(), Some(0), "the later one sends it home: {}", first.errors());
     let mut other = wait_beside(&sandbox, "s2");
     let id = sandbox.send("codex", "claude", "for one of you");
-    poll::until("one to be woken", || (!second.is_running() || !other.is_running()).then_some(()));
+    poll::until("one waiter to end", || (!second.is_running() || !other.is_running()).then_some(()));
     assert_eq!(state(&sandbox, &id), "seen");
     let woken = if second.is_running() { &mut other } else { &mut second };
     assert_eq!(woken.wait().code(), Some(2));
@@ -113,7 +113,7 @@ fn hook_disturbs_no_client() {
     let nowhere = bare();
     assert_eq!(call(&nowhere, &["claude", "stop"], &said(&nowhere, "Stop")).ok(), "", "no workspace");
     let sandbox = workspace();
-    // Two agents of the client, and neither has its name: nobody can say whose mail to show.
+    // Two agents of the client, neither with its name: the hook cannot know whose mail to show.
     for wrong in [json!("text"), json!({ "hook_event_name": "PreToolUse", "cwd": sandbox.path() })] {
         let ran = call(&sandbox, &["claude", "stop"], &wrong);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
@@ -149,7 +149,7 @@ fn agent_comes_from_argument_environment_or_folder() {
     assert!(shown(&["claude", "user-prompt", "--agent", "Reviewer"]));
     send("two");
     assert!(shown(&["claude", "user-prompt", "--from", "reviewer"]));
-    // One that is new is known from then on.
+    // A new agent is known from then on.
     assert!(!shown(&["claude", "user-prompt", "--agent", "newcomer"]));
     sandbox.send("codex", "newcomer", "welcome");
     // The only agent of this client in the folder.
@@ -167,7 +167,7 @@ fn foreign_text_is_labelled_with_tags_disarmed() {
     assert!(!text.contains("<system-reminder>") && text.matches("</untrusted").count() == 1, "{text}");
 }
 
-/// A further tree of a repository has the workspace of the first one, for hooks as for every verb.
+/// A second worktree of a repository shares the workspace of the first one, for hooks as for every verb.
 #[test]
 fn session_in_second_worktree_sees_mail() {
     let sandbox = workspace();

@@ -1,4 +1,4 @@
-//! When the waiter beside an idle session of Claude Code ends.
+//! When the waiter of an idle Claude Code session ends.
 
 use test_support::process::command;
 use test_support::{Running, Sandbox, poll};
@@ -12,8 +12,8 @@ fn wait_with(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Running {
     Running::start_with_stdin(command.envs(variables.iter().copied()))
 }
 
-/// Tells the waiter what a client tells it, and closes its input.
-fn tell(sandbox: &Sandbox, waiter: &mut Running) {
+/// Writes a client's input to the waiter, and closes its stdin.
+fn write_input(sandbox: &Sandbox, waiter: &mut Running) {
     waiter.write_line(&said(sandbox, "Stop").to_string()).unwrap();
     waiter.close_stdin();
 }
@@ -42,12 +42,12 @@ fn waiter_ends_with_its_client() {
     let pid = client.id().to_string();
     let variables = [("CLAUDE_CODE_ENTRYPOINT", "cli"), ("CLAUDE_PID", pid.as_str())];
     let mut waiter = wait_with(&sandbox, &variables);
-    tell(&sandbox, &mut waiter);
+    write_input(&sandbox, &mut waiter);
     poll::until("it to wait", || sandbox.ok(["agents"]).contains("idle").then_some(()));
     client.kill();
     assert_eq!(waiter.wait().code(), Some(0), "{}", waiter.errors());
     let mut late = wait_with(&sandbox, &variables);
-    tell(&sandbox, &mut late);
+    write_input(&sandbox, &mut late);
     assert_eq!(late.wait().code(), Some(0), "{}", late.errors());
     let id = sandbox.send("codex", "claude", "nobody is there");
     assert_eq!(state(&sandbox, &id), "delivered");
@@ -64,7 +64,7 @@ fn waiter_wakes_attended_client() {
         ("CLAUDE_PID", pid.as_str()),
     ];
     let mut waiter = wait_with(&sandbox, &variables);
-    tell(&sandbox, &mut waiter);
+    write_input(&sandbox, &mut waiter);
     poll::until("it to wait", || sandbox.ok(["agents"]).contains("idle").then_some(()));
     let id = sandbox.send("codex", "claude", "wake up");
     assert_eq!(waiter.wait().code(), Some(2), "{}", waiter.errors());

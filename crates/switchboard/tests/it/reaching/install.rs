@@ -1,4 +1,4 @@
-//! `install` and `uninstall`: a client's settings keep everything that is not ours.
+//! `install` and `uninstall`: a client's settings retain everything that is not ours.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn installed_settings_are_read_and_removed() {
     let copies = names(&sandbox.path().join(".claude"));
     let copy = copies.iter().find(|name| name.starts_with("settings.local.json.backup-")).unwrap();
     assert_eq!(text(sandbox.path().join(".claude").join(copy)), theirs);
-    // A second time nothing changes, not even a copy is made.
+    // A second run changes nothing and creates no copy.
     assert!(sandbox.ok(["install", "claude"]).lines().all(|line| line.ends_with("nothing to change")));
     assert_eq!(names(&sandbox.path().join(".claude")), copies);
     sandbox.ok(["uninstall", "claude"]);
@@ -59,7 +59,7 @@ fn user_settings_are_found_per_client() {
     files::put(home.join(".claude.json"), "{ \"numStartups\": 3 }");
     std::fs::set_permissions(home.join(".claude.json"), std::fs::Permissions::from_mode(0o640)).unwrap();
     sandbox.ok(["install", "claude", "codex", "--user"]);
-    // People keep their settings in a repository: the link stays, and what it leads to is changed.
+    // People keep their settings in a repository: the symbolic link stays, and its target changes.
     assert!(home.join(".claude/settings.json").is_symlink());
     assert!(text(home.join("dotfiles/settings.json")).contains("hook claude post-tool\""));
     let claude: Value = serde_json::from_str(&text(home.join(".claude.json"))).unwrap();
@@ -91,7 +91,7 @@ fn unknown_settings_stay_untouched() {
         );
         assert_eq!((text(&settings), sandbox.path().join(".mcp.json").exists()), (broken.to_owned(), false));
     }
-    // A repository's link could lead anywhere.
+    // A symbolic link of the repository could point anywhere.
     std::fs::remove_file(&settings).unwrap();
     files::put(sandbox.home().join("precious"), "{}");
     std::os::unix::fs::symlink(sandbox.home().join("precious"), &settings).unwrap();
@@ -99,7 +99,7 @@ fn unknown_settings_stay_untouched() {
     assert_eq!(text(sandbox.home().join("precious")), "{}");
 }
 
-/// I7: the program was moved, and so is what the client starts.
+/// The program was moved, and so was the command that the client starts.
 #[test]
 fn moved_program_is_reported_and_rewritten() {
     let sandbox = workspace();
@@ -123,7 +123,7 @@ fn moved_program_is_reported_and_rewritten() {
     assert!(!sandbox.ok(["doctor"]).contains("clients:"));
 }
 
-/// I1: whatever its editor made of a file stays.
+/// The encoding that an editor gave a file stays.
 #[test]
 fn byte_order_mark_and_line_ends_stay() {
     let sandbox = workspace();
@@ -161,7 +161,7 @@ fn byte_order_mark_and_line_ends_stay() {
     assert_eq!(text(&servers), "{}");
 }
 
-/// I3: an entry that is not ours is left alone, and one that its owner has changed keeps the changes.
+/// A foreign entry stays untouched, and one that its owner has edited retains the edits.
 #[test]
 fn foreign_entry_is_not_overwritten() {
     let sandbox = workspace();
@@ -178,7 +178,7 @@ fn foreign_entry_is_not_overwritten() {
     assert_eq!(text(&servers), mine, "what its owner changed stays");
 }
 
-/// I6: the clients' own variables say where their settings are. No client has to be installed, and each file is reported.
+/// The clients' own variables locate their settings. No client has to be installed, and each file is reported.
 #[test]
 fn moved_settings_are_found() {
     let sandbox = workspace();
@@ -200,7 +200,7 @@ fn moved_settings_are_found() {
     assert!(!sandbox.home().join(".claude").exists() && !sandbox.home().join(".codex").exists());
 }
 
-/// I8: no token is in what is installed, so that a new one concerns no client. I9: every client is named; there is no `--all`.
+/// Installed settings have no token, so a new token needs no reinstall. Every client is named; there is no `--all`.
 #[test]
 fn install_writes_no_token_or_unrequested_client() {
     let sandbox = workspace();

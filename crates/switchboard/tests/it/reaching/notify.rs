@@ -1,11 +1,11 @@
-//! The person is told of mail by a program of theirs, and senders of mail that nobody has looked at.
+//! The notify program reports mail to the person, and senders get a notice of mail that stays unread.
 
 use serde_json::Value;
 use test_support::{files, poll};
 
 use crate::workspace;
 
-fn told(path: &std::path::Path) -> Vec<Value> {
+fn notifications(path: &std::path::Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -21,33 +21,34 @@ fn notify_program_gets_mail_json_once() {
     sandbox.send("codex", "human", "from before");
     let mut serve = sandbox.serve();
     let body = "$(touch /tmp/never) `id` \"; rm -rf ~";
-    poll::until("the first word", || {
-        // Until `serve` has begun to listen, what comes counts as from before.
+    poll::until("the first notification", || {
+        // Until `serve` watches, new messages count as old.
         sandbox.send("codex", "human", body);
-        (!told(&log).is_empty()).then_some(())
+        (!notifications(&log).is_empty()).then_some(())
     });
-    let first = told(&log);
+    let first = notifications(&log);
     let message = &first[0]["messages"][0];
     assert_eq!((&message["from"], &message["body"]), (&"codex".into(), &body.into()));
     assert!(first[0]["summary"].as_str().unwrap().contains("from codex"));
     let id = sandbox.send("codex", "human", "the last one");
-    let is_told = || told(&log).iter().any(|one| one["messages"].to_string().contains(&id)).then_some(());
-    poll::until("the last word", is_told);
+    let is_told =
+        || notifications(&log).iter().any(|one| one["messages"].to_string().contains(&id)).then_some(());
+    poll::until("the last notification", is_told);
     serve.terminate();
-    let before = told(&log).len();
+    let before = notifications(&log).len();
     let mut again = sandbox.serve();
     let next = sandbox.send("codex", "human", "after a restart");
-    poll::until("a word of it", || {
-        told(&log).iter().any(|one| one.to_string().contains(&next)).then_some(())
+    poll::until("a notification", || {
+        notifications(&log).iter().any(|one| one.to_string().contains(&next)).then_some(())
     });
     again.terminate();
     let all: Vec<Value> =
-        told(&log).iter().flat_map(|one| one["messages"].as_array().unwrap().clone()).collect();
+        notifications(&log).iter().flat_map(|one| one["messages"].as_array().unwrap().clone()).collect();
     let mut ids: Vec<&str> = all.iter().map(|message| message["id"].as_str().unwrap()).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), all.len(), "nothing is told twice");
-    assert!(told(&log).len() > before);
+    assert_eq!(ids.len(), all.len(), "no message is notified twice");
+    assert!(notifications(&log).len() > before);
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn sender_gets_notice_of_unread_mail() {
     assert_eq!(thread.matches("Not seen yet").count(), 1, "{thread}");
     let seen = sandbox.send("claude", "codex", "and this?");
     sandbox.run_as("codex", ["inbox"]).ok();
-    // What is judged after it has been judged before it.
+    // This message is checked after the others, so they have been checked.
     sandbox.send("codex", "claude", "unseen");
     let told = sandbox.run_as("codex", ["wait", "--timeout", "60s"]).ok();
     assert!(told.contains("your message to claude"), "{told}");

@@ -4,7 +4,7 @@ use test_support::{RunOutput, Sandbox, files};
 
 use crate::{BINARY, workspace};
 
-/// Verbs that read or write what is the user's.
+/// Verbs that read or write the user's files.
 const VERBS: [&[&str]; 6] = [
     &["init", "codex"],
     &["send", "codex", "hi"],
@@ -14,8 +14,8 @@ const VERBS: [&[&str]; 6] = [
     &["suite", "add", "n", "--", "true"],
 ];
 
-/// The entries of the folder beside the workspace itself.
-fn beside(sandbox: &Sandbox) -> Vec<String> {
+/// Returns the entries next to the workspace folder.
+fn entries(sandbox: &Sandbox) -> Vec<String> {
     let names = std::fs::read_dir(sandbox.path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name != ".switchboard").collect()
@@ -34,7 +34,7 @@ fn relative_home_is_refused() {
             );
             assert!(ran.stderr.contains(&format!("set {name} to")), "{ran:?}");
         }
-        assert_eq!(beside(&sandbox), Vec::<String>::new());
+        assert_eq!(entries(&sandbox), Vec::<String>::new());
     }
 }
 
@@ -45,7 +45,7 @@ fn decisions_of_repository_do_not_count() {
     std::fs::create_dir_all(&folder).unwrap();
     files::put(folder.join(".mcp.json"), r#"{ "name": "notes", "command": { "cmd": "true" } }"#);
     sandbox.ok(["suite", "trust", "notes", "--yes"]);
-    // The repository brings a home in which it is trusted.
+    // The repository contains a home in which it is trusted.
     files::copy_tree(&sandbox.home().join(".config"), &sandbox.path().join("rel/.config"));
     let ran = RunOutput::of(sandbox.command(["suite", "list"]).env("HOME", "rel"));
     assert!(ran.code == Some(1) && ran.stdout.is_empty(), "{ran:?}");
@@ -61,7 +61,7 @@ fn missing_home_is_named() {
                 Some(home) => command.env("HOME", home),
                 None => command.env_remove("HOME"),
             };
-            // The key of the database has another place then; the real home of the user is none for it.
+            // The key of the database is then in another folder; the user's real home does not replace it.
             RunOutput::of(command.env("XDG_CONFIG_HOME", sandbox.home()))
         };
         run(&["init", "codex"]).ok();
@@ -76,7 +76,7 @@ fn missing_home_is_named() {
             assert!(ran.code == Some(1) && ran.stderr.contains("HOME is"), "{verb:?}: {ran:?}");
             assert!(ran.stderr.contains(hint), "{verb:?}: {ran:?}");
         }
-        assert_eq!(beside(&sandbox), Vec::<String>::new());
+        assert_eq!(entries(&sandbox), Vec::<String>::new());
     }
 }
 

@@ -7,7 +7,7 @@ use test_support::RunOutput;
 
 use crate::workspace;
 
-/// Any user but us: nobody.
+/// The id of any other user: `nobody`.
 const ANOTHER: u32 = 65_534;
 
 #[test]
@@ -25,12 +25,12 @@ fn workspace_of_another_user_is_refused() {
     assert!(ran.stderr.contains("belongs to another user (uid 65534)"), "{ran:?}");
     assert!(ran.stderr.contains("trustedWorkspaces"), "{ran:?}");
     assert_eq!(sandbox.run(["init"]).code, Some(4));
-    // The workspace's own word for itself does not count.
+    // The workspace cannot declare itself trusted.
     let trusting = json!({ "trustedWorkspaces": [sandbox.path()] }).to_string();
     test_support::files::put(sandbox.path().join("switchboard.config.json"), &trusting);
     assert_eq!(sandbox.run(["inbox", "codex"]).code, Some(4));
     std::fs::remove_file(sandbox.path().join("switchboard.config.json")).unwrap();
-    // By `sudo` it is one's own; the key is the one of that user, who has none here.
+    // With `sudo` the workspace is the caller's own; the key is that of the caller, who has none here.
     let ran = RunOutput::of(sandbox.command(["suite", "list"]).env("SUDO_UID", ANOTHER.to_string()));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     sandbox.configure_user(&trusting);

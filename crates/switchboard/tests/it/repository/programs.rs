@@ -1,4 +1,4 @@
-//! Programs that a repository names: Git's, and ours in files that are committed.
+//! Programs that a repository names: Git's, and ours in committed files.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A `router.json` that came with a clone.
+//! A `router.json` from a clone.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ fn launch(sandbox: &Sandbox) -> test_support::RunOutput {
     sandbox.run(["worker", "launch", "--agent", "echo", "--prompt", "secret words", "--env", "TOKEN=hunter2"])
 }
 
-/// Writes a signpost that leads to a listener of somebody else, who must hear nothing.
+/// Writes an endpoint file that points to a foreign listener, which must receive nothing.
 fn plant(sandbox: &Sandbox, signpost: &Value, mode: u32) {
     let path = sandbox.file("router.json");
     let _ = std::fs::remove_file(&path);
@@ -27,7 +27,7 @@ fn planted_endpoint_file_is_rejected() {
     let trap = TcpListener::bind("127.0.0.1:0").unwrap();
     trap.set_nonblocking(true).unwrap();
     let listen = trap.local_addr().unwrap().to_string();
-    // A process that runs, but is not what wrote the file.
+    // A process that runs, but did not write the file.
     let pid = std::process::id();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     for (signpost, mode) in [
@@ -48,7 +48,7 @@ fn endpoint_file_with_changed_address_is_rejected() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let path = sandbox.file("router.json");
-    let own = poll::until("a signpost", || files::read_json_object(&path));
+    let own = poll::until("the endpoint file", || files::read_json_object(&path));
     sandbox.ok(["worker", "list"]);
     let mut changed = own.clone();
     changed["listen"] = "192.0.2.1:9".into();

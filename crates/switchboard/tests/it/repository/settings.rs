@@ -1,4 +1,4 @@
-//! `switchboard.config.json` of a repository beside the user's own settings.
+//! `switchboard.config.json` of a repository next to the user's own settings.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ fn repository_shortens_no_retention() {
     let sandbox = workspace();
     let zero = json!({ "archiveDays": 0, "receiptDays": 0, "journalDays": 0 });
     configure_repository(&sandbox, &json!({ "workspace": { "retention": zero } }));
-    // `serve` removes by the settings that are in force, once a minute; `doctor` tells which those are not.
+    // `serve` removes by the effective settings, once a minute; `doctor` names the settings that have no effect.
     let doctor = sandbox.ok(["doctor"]);
     for key in ["archiveDays", "receiptDays", "journalDays"] {
         assert!(doctor.contains(&format!("'workspace.retention.{key}' asks for 0")), "{doctor}");
@@ -82,7 +82,7 @@ fn retention_of_zero_empties_nothing() {
     let kept = [format!("archive/claude/{id}.json"), format!("outbox/human/{id}.receipt.json")];
     let mut serve = sandbox.command(["serve"]);
     let mut serve = Running::start(shim.set_clock_ahead(&mut serve, 400));
-    // The journal comes last: once it is pruned, everything else that is old was looked at.
+    // The journal is pruned last: afterwards, all other old files have been checked.
     let is_kept = || sandbox.json(["tail"]).iter().any(|message| message["body"] == "keep me");
     poll::until("the journal to be pruned", || (!is_kept()).then_some(()));
     assert_eq!(serve.terminate().code(), Some(0));

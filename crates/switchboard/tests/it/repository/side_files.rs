@@ -1,4 +1,4 @@
-//! Files that SQLite would replay, planted beside a database of ours.
+//! Files that SQLite would replay, planted next to our database.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use test_support::{Running, Sandbox, files, poll};
 
 use crate::workspace;
 
-/// A workspace with a harmless message of its person, and one of an attacker who speaks as the person.
+/// Creates a workspace with a harmless message of its person, and an attacker's with a message as the person.
 fn ours_and_theirs() -> (Sandbox, Sandbox) {
     let (ours, theirs) = (workspace(), workspace());
     ours.ok(["send", "claude", "harmless"]);
@@ -14,13 +14,13 @@ fn ours_and_theirs() -> (Sandbox, Sandbox) {
     (ours, theirs)
 }
 
-/// Replaces a file as a checkout does: under the same name there is another one.
+/// Replaces a file as a checkout does: another file under the same name.
 fn plant(sandbox: &Sandbox, name: &str, content: &[u8]) {
     let _ = std::fs::remove_file(sandbox.file(name));
     files::put(sandbox.file(name), content);
 }
 
-/// Everything in a database, in one file.
+/// Returns all pages of a database, in one file.
 fn pages(sandbox: &Sandbox) -> Vec<u8> {
     let db = rusqlite::Connection::open(sandbox.file("hub.db")).unwrap();
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
@@ -28,7 +28,7 @@ fn pages(sandbox: &Sandbox) -> Vec<u8> {
     std::fs::read(sandbox.file("hub.db")).unwrap()
 }
 
-/// A hot rollback journal that puts these pages back and then has SQLite delete a file: file format, section 3.
+/// Builds a hot rollback journal that restores these pages and then makes SQLite delete a file: file format, section 3.
 fn journal(pages: &[u8], victim: &Path) -> Vec<u8> {
     const PAGE: usize = 4096;
     let count = u32::try_from(pages.len() / PAGE).unwrap();
@@ -100,7 +100,7 @@ fn planted_journal_is_not_replayed() {
     assert!(shown.stderr.contains("hub.db-journal.foreign."), "{shown:?}");
     assert_eq!(bodies(&ours), ["harmless"]);
     assert!(victim.exists() && !ours.file("hub.db-journal").exists());
-    // Beside a database in quarantine as well, which `adopt` opens to show it.
+    // Next to a quarantined database as well, which `adopt` opens to show it.
     plant(&ours, "hub.db.foreign.0badcafe", &pages(&theirs));
     plant(&ours, "hub.db.foreign.0badcafe-journal", &journal);
     let asked = ours.run(["adopt", "hub.db.foreign.0badcafe"]);
@@ -128,7 +128,7 @@ fn log_planted_under_server_loses_nothing() {
     let mut serve = Running::start(&mut ours.command(["serve"]));
     poll::until("serve", || ours.file("server_info.json").exists().then_some(()));
     let log = std::fs::read(theirs.file("hub.db-wal")).unwrap();
-    // The lock is replaced as well, so that it does not say who has the database open.
+    // The lock is replaced as well, so it does not show which process has the database open.
     for name in ["hub.db-wal", "hub.db-shm", "hub.lock"] {
         plant(&ours, name, if name == "hub.db-wal" { &log } else { b"" });
     }
@@ -136,7 +136,7 @@ fn log_planted_under_server_loses_nothing() {
     assert_eq!(refused.code, Some(3), "{refused:?}");
     assert!(refused.stderr.contains("another process has the database open"), "{refused:?}");
     assert!(refused.stderr.contains("stop every switchboard process"), "{refused:?}");
-    // A new connection is refused to the server as well, so that it may end with that error. What it accepted is kept.
+    // New connections of the server are refused as well, so it may end with that error. Accepted messages persist.
     serve.terminate();
     ours.ok(["send", "claude", "and on"]);
     assert_eq!(bodies(&ours), ["harmless", "and on"]);
@@ -148,7 +148,7 @@ fn log_planted_under_server_loses_nothing() {
 #[test]
 fn database_survives_another_program() {
     let (ours, _) = ours_and_theirs();
-    // As sqlite3 does, the last to close removes the log.
+    // As with sqlite3, the last process that closes removes the log.
     pages(&ours);
     assert!(!ours.file("hub.db-wal").exists());
     let ran = ours.run(["inbox", "claude"]);

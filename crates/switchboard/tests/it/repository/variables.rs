@@ -1,11 +1,11 @@
-//! Variables that servers need, and those that every program is given.
+//! Variables that servers need, and those that every program gets.
 
 use serde_json::{Value, json};
 use test_support::{RunOutput, Sandbox, files};
 
 use crate::{bare, workspace};
 
-/// A server that writes down which variables it has, and ends.
+/// Adds a server that records its variables, and ends.
 fn spy(sandbox: &Sandbox) -> Value {
     let seen = sandbox.path().join("seen");
     json!({ "command": "sh", "args": ["-c", format!("env > {}", seen.display())] })

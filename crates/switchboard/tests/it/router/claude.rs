@@ -1,4 +1,4 @@
-//! The real Claude Code as a worker, with a model on this machine.
+//! The real Claude Code as a worker, with a local model.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use test_support::{Sandbox, claude, files, poll, tools};
 use super::Router;
 use crate::workspace;
 
-/// A background command that ends once this file is there.
+/// Returns a background command that ends once this file exists.
 fn until_there(file: &Path) -> String {
     format!("BACKGROUND until [ -e {} ]; do sleep 0.02; done", file.display())
 }
@@ -23,7 +23,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Nothing where Claude Code is not installed, which has been said then.
+    /// Starts it; prints why and returns `None` if Claude Code is not installed.
     fn start(test: &str, approvals: &str) -> Option<Self> {
         let program = match claude::program() {
             Ok(program) => program,
@@ -47,7 +47,7 @@ impl Bench {
         Some(Self { sandbox, model, router })
     }
 
-    /// Events up to the next end of an injection.
+    /// Returns events up to the next end of an injection.
     fn until_complete(&self) -> Vec<Value> {
         let mut events = Vec::new();
         while events.last().is_none_or(|event: &Value| event["event"] != "turn_complete") {
@@ -56,7 +56,7 @@ impl Bench {
         events
     }
 
-    /// Status and answer of the next injection that ends.
+    /// Returns status and answer of the next injection that ends.
     fn answer(&self) -> (String, Option<String>) {
         let events = self.until_complete();
         let status = events.last().unwrap()["data"]["status"].as_str().unwrap().to_owned();
@@ -70,7 +70,7 @@ impl Bench {
         assert_eq!(self.answer(), ("completed".to_owned(), Some(text.to_owned())));
     }
 
-    /// Answers the next question; the question.
+    /// Answers the next approval request; returns the request.
     fn decide(&mut self, decision: &str) -> Value {
         let asked = self.router.next_of("approval_required")["data"].clone();
         let approve = json!({ "approval_id": asked["approval_id"], "decision": decision });
@@ -113,7 +113,7 @@ fn claude_own_turn_prompts_separately() {
         until_there(&go),
         made.display()
     ));
-    // Claude Code takes a loop that only looks and sleeps for harmless, and does not ask.
+    // Claude Code treats a loop that only reads and sleeps as harmless, and does not ask.
     bench.answered("started");
     files::put(&go, "");
     bench.router.next_of("own_turn_started");

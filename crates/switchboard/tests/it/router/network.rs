@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use test_support::files;
 
-use super::line;
+use super::schema;
 use crate::workspace;
 
 /// A client on a socket.
@@ -21,15 +21,15 @@ impl Client {
         Self { stream: BufReader::new(stream) }
     }
 
-    /// Asks, and returns what is answered; nothing where it was hung up.
+    /// Sends a request and returns the answer; `None` if the router hung up.
     fn ask(&mut self, id: &str, command: &str, payload: &Value) -> Option<Value> {
-        writeln!(self.stream.get_mut(), "{}", line::command(id, command, payload)).ok()?;
+        writeln!(self.stream.get_mut(), "{}", schema::command(id, command, payload)).ok()?;
         loop {
             let mut line = String::new();
             if self.stream.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            let event = line::event(&line);
+            let event = schema::event(&line);
             if event["data"]["request_id"] == id {
                 return Some(event);
             }
@@ -67,7 +67,7 @@ fn each_token_opens_its_owner_jobs() {
     assert_eq!(second.ask("2", "jobs_list", &json!({})).unwrap()["data"]["jobs"], json!([]));
     let refused = second.ask("3", "job_status", &json!({ "job_id": "hers" })).unwrap();
     assert_eq!(refused["data"]["code"], "not_allowed");
-    // The command line finds the address and a token of its own.
+    // The command line finds the address and its own token.
     assert_eq!(sandbox.json(["worker", "list"])[0]["job_id"], "hers");
     assert!(router.terminate().success());
     assert!(!sandbox.file("router.json").exists());

@@ -1,4 +1,4 @@
-//! Killed with SIGKILL: no injection vanishes, none runs twice, each ends once.
+//! Killed with SIGKILL: no injection is lost, none runs twice, each ends once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use test_support::model::Model;
 use test_support::{Sandbox, files, poll, tools};
 
-use super::{Router, line};
+use super::{Router, schema};
 use crate::workspace;
 
 const ROUNDS: usize = 12;
 
-/// What the log says of every injection: how often it was acknowledged, and how it ended.
+/// State of every injection in the log: how often it was acknowledged, and how it ended.
 #[derive(Debug, Default)]
 struct Story {
     acks: BTreeMap<String, usize>,
@@ -20,7 +20,7 @@ struct Story {
 }
 
 impl Story {
-    fn take(&mut self, event: &Value) {
+    fn record(&mut self, event: &Value) {
         let id = event["data"]["injection_id"].as_str().unwrap_or_default().to_owned();
         match event["event"].as_str().unwrap() {
             "inject_ack" => *self.acks.entry(id).or_default() += 1,
@@ -73,20 +73,20 @@ fn killed_router_runs_each_injection_once() {
         assert!(Instant::now() < until, "{story:?}");
         let event = router.next();
         if event["event"] == "subscribed" {
-            // What came before belongs to no subscription: on stdin and stdout events begin by themselves.
+            // Earlier events belong to no subscription: on stdin and stdout, events start without one.
             (story, seqs) = (Story::default(), BTreeSet::new());
         }
         if event["event"] == "subscribed" || event["event"] == "heartbeat" {
             continue;
         }
         assert!(seqs.insert(event["seq"].as_u64().unwrap()), "twice: {event}");
-        story.take(&event);
+        story.record(&event);
     }
-    // Whatever is in the journal has come back by now.
+    // Every injection in the journal has been resumed by now.
     router.running.close_stdin();
     let (_, lines) = router.running.wait_for_rest(Duration::from_secs(30));
     for line in &lines {
-        story.take(&line::event(line));
+        story.record(&schema::event(line));
     }
     assert!(story.acks.values().all(|count| *count == 1), "{story:?}");
     assert!(story.ends.values().all(|ends| ends.len() == 1), "{story:?}");
@@ -100,7 +100,7 @@ fn killed_router_runs_each_injection_once() {
     assert!(ran.len() >= completed, "{} of {completed}", ran.len());
 }
 
-/// Some of it is in the node's queue then, some on its way there, and some waits in the journal.
+/// Some injections are in the node's queue then, some in flight, and some wait in the journal.
 #[test]
 fn interrupted_flood_resumes_in_order() {
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
@@ -119,8 +119,8 @@ fn interrupted_flood_resumes_in_order() {
         router.running.close_stdin();
         let (_, lines) = router.running.wait_for_rest(poll::TIMEOUT);
         let (mut story, mut answers) = (Story::default(), Vec::new());
-        for event in lines.iter().map(|line| line::event(line)) {
-            story.take(&event);
+        for event in lines.iter().map(|line| schema::event(line)) {
+            story.record(&event);
             if event["event"] == "assistant" {
                 answers.push(event["data"]["content"].as_str().unwrap().parse::<u32>().unwrap());
             }
@@ -131,7 +131,7 @@ fn interrupted_flood_resumes_in_order() {
     }
 }
 
-/// A router with the real Codex as job `j`; nothing where that is not installed.
+/// Starts a router with the real Codex as job `j`; `None` if that is not installed.
 fn with_codex(test: &str, sandbox: &Sandbox, model: &Model) -> Option<Router> {
     let program = match tools::installed("npm/@openai/codex") {
         Ok(folder) => folder.join("node_modules/.bin/codex"),
@@ -191,7 +191,7 @@ fn unanswered_question_expires_once_after_kill() {
         assert_eq!((&over["data"]["decision"], &over["data"]["by"]), (&json!("cancel"), &json!("turn")));
         assert_eq!(router.next_of("turn_complete")["data"]["status"], "worker_lost");
         router.send("approvals_list", &json!({}));
-        // Nothing is said of it a second time, also not by the router after this one.
+        // Nothing is reported twice, also not by the router after this one.
         let listed = loop {
             let event = router.next();
             assert_ne!(event["event"], "approval_resolved", "{event}");

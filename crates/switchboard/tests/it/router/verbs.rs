@@ -1,13 +1,13 @@
-//! `switchboard worker`, verb by verb, beside a running `serve`.
+//! `switchboard worker`, verb by verb, next to a running `serve`.
 
 use serde_json::Value;
 
 use test_support::{RunOutput, Sandbox, files, poll};
 
-use super::line;
+use super::schema;
 use crate::workspace;
 
-/// An agent that asks before it does anything.
+/// An agent that requests approval before it does anything.
 pub(super) const ASKING: &str = r#"
 import sys, json
 def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
@@ -80,7 +80,7 @@ fn approval_is_never_given_unseen() {
     poll::until("the end of the turn", || (status(&sandbox, &job)["nodes"][0]["turns"] == 1).then_some(()));
 }
 
-/// The kernel accepts the connection for a stopped process; the answer never comes.
+/// The kernel accepts the connection for a stopped process; the answer never arrives.
 #[test]
 fn stopped_serve_fails_worker_verbs() {
     let sandbox = workspace();
@@ -97,7 +97,7 @@ fn stopped_serve_fails_worker_verbs() {
     sandbox.ok(["worker", "list"]);
 }
 
-/// An agent that asks for what it is told to, word for word.
+/// An agent that requests approval for exactly the text of its prompt.
 const ASKING_FOR: &str = r#"
 import sys, json
 def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
@@ -126,7 +126,7 @@ fn approval_shows_full_command_and_hash() {
     let command = format!("echo {padding}{hidden}\n && rm -rf / привет");
     sandbox.ok(["worker", "inject", &job, &command]);
     let asked = poll::until("a question", || sandbox.json(["worker", "approve"]).pop());
-    // Programs have it as it is.
+    // Programs get the command unchanged.
     assert_eq!(asked["command"], command.as_str());
     let visible = "\\u{202e}\\u{200d}\\u{1b}[2K\\u{a0}c\\u{430}t \\u{441}\\u{430}\\u{442}";
     let hash = asked["hash"].as_str().unwrap();
@@ -134,11 +134,11 @@ fn approval_shows_full_command_and_hash() {
     let listed = sandbox.ok(["worker", "approve"]);
     let line = listed.lines().find(|line| line.trim_start().starts_with("command: ")).unwrap();
     assert_eq!(line.trim_start(), format!("command: echo {padding}{visible}"));
-    // A second line is still the command's.
+    // A second line still belongs to the command.
     assert!(listed.contains("\n     && rm -rf / привет\n"), "{}", &listed[listed.len() - 300..]);
     assert!(listed.contains(&format!("sha256: {hash}")), "{listed}");
     assert!(listed.chars().all(|c| c == '\n' || !c.is_control()));
-    // The same question has the same hash, another one another.
+    // The same request has the same hash, another request has another.
     sandbox.ok(["worker", "approve", asked["approval_id"].as_str().unwrap(), "cancel", "--yes"]);
     for (text, is_same) in [(command.as_str(), true), ("echo x", false)] {
         let other = launch(&sandbox, &["acp", "--", "python3", script.to_str().unwrap()]);
@@ -193,7 +193,7 @@ fn job_follower_sees_router_end() {
     let job = launch(&sandbox, &["echo"]);
     let mut attached = sandbox.start(["--json", "worker", "attach", &job, "--since", "0"]);
     sandbox.ok(["worker", "inject", &job, "hello", "--wait"]);
-    while line::event(&attached.line())["event"] != "turn_complete" {}
+    while schema::event(&attached.line())["event"] != "turn_complete" {}
     assert!(serve.terminate().success());
     let (status, lines) = attached.wait_for_rest(poll::TIMEOUT);
     assert_eq!(status.code(), Some(3), "{lines:?}");
@@ -224,7 +224,7 @@ fn logs_show_node_output_of_any_size() {
     assert!(said.code == Some(0) && said.stderr.contains("has written nothing"), "{said:?}");
     is_refused(&sandbox.run(["worker", "logs", &format!("{silent}/9")]), 5, "has no node 9");
     is_refused(&sandbox.run(["worker", "logs", "nobody"]), 5, "no job 'nobody'");
-    // Just enough for the first part to be put aside.
+    // Just enough output to rotate the first part of the log.
     let script = "i=0; while [ $i -lt 80 ]; do printf '%4000s %d\\n' x $i >&2; i=$((i+1)); done";
     let loud = launch(&sandbox, &["command", "--", "sh", "-c", script]);
     sandbox.ok(["worker", "inject", &loud, "x", "--wait"]);
@@ -245,9 +245,9 @@ fn attach_refuses_ended_or_unknown_node() {
     let over = sandbox.run(["worker", "attach", &job]);
     assert!(over.code == Some(0) && over.stderr.contains("is over"), "{over:?}");
     assert!(sandbox.ok(["worker", "attach", &job, "--since", "0"]).contains("hello"));
-    // All of it has been seen, and nothing will follow.
+    // All of it has been shown, and nothing will follow.
     let kept = sandbox.ok(["--json", "worker", "attach", &job, "--since", "0"]);
-    let newest = kept.lines().map(line::event).next_back().unwrap();
+    let newest = kept.lines().map(schema::event).next_back().unwrap();
     let since = newest["seq"].to_string();
     assert_eq!(sandbox.ok(["worker", "attach", &job, "--since", &since]), "");
 }

@@ -1,4 +1,4 @@
-//! The agents: what each of them does, again and again, until it is enough.
+//! The agents: each repeats its work until the test ends.
 
 use std::process::Command;
 use std::sync::Mutex;
@@ -15,23 +15,23 @@ use super::ledger::{Ledger, Said};
 use super::session::{Heard, Session, Target};
 use super::stage::CHANNEL;
 
-/// The agents of the lab that have a mailbox: by the command line, by dropped files, by MCP.
+/// Agents of the lab with a mailbox: by the command line, by dropped files, by MCP.
 pub(super) const BOXES: &[&str] =
     &["box-0", "box-1", "box-2", "drop-0", "drop-1", "drop-2", "mcp-0", "mcp-1", "mcp-2", "mcp-3"];
 
-/// Those of the office.
+/// Agents of the office.
 pub(super) const FAR: &[&str] = &["far-0", "far-1", "far-2", "far-3"];
 
-/// Those of another owner.
+/// Agents of another owner.
 pub(super) const PEERS: &[&str] = &[PEER, "peer-1"];
 
-/// The swarm of the two owners, the one of the lab who is in it, and the one of the other owner.
+/// The swarm of the two owners, its member in the lab, and its member at the other owner.
 pub(super) const REALM: &str = "research";
 pub(super) const MEMBER: &str = "box-0";
 pub(super) const PEER: &str = "peer-0";
 
-/// The others of the lab: readers of a channel, a watcher, a worker. Those who start a program for each message are
-/// written to less often than those who only have a mailbox.
+/// The other agents of the lab: readers of a channel, a watcher, a worker. Those that start a program for each message
+/// get fewer messages than those that only have a mailbox.
 pub(super) const OTHERS: [&str; 4] = ["chan-0", "chan-1", "qc-1", "parrot"];
 
 /// How an agent writes and reads.
@@ -52,11 +52,11 @@ struct Player {
     name: &'static str,
     at: &'static str,
     way: Way,
-    /// Between two messages of it.
+    /// Pause between two of its messages.
     pause: Duration,
     /// The process that writes for it, or its session.
     target: Target,
-    /// The process that reads for it, where that is another one.
+    /// The process that reads for it, if that is another one.
     reading: Target,
 }
 
@@ -67,13 +67,13 @@ pub(super) struct Cast<'s> {
     ledger: &'s Ledger,
     players: Vec<Player>,
     dice: Mutex<Rng>,
-    /// Nobody begins to write any more.
+    /// Agents start no more messages.
     pub(super) enough: AtomicBool,
-    /// Nobody reads any more either.
+    /// Agents stop reading.
     pub(super) over: AtomicBool,
 }
 
-/// Whether an agent reads over a session; the others read by the command line, or not at all.
+/// True if an agent reads over a session; the others read by the command line, or not at all.
 pub(super) fn has_session(agent: &str) -> bool {
     agent.starts_with("mcp-") || ["far-0", "far-1"].contains(&agent)
 }
@@ -81,7 +81,7 @@ pub(super) fn has_session(agent: &str) -> bool {
 impl<'s> Cast<'s> {
     pub(super) fn new([lab, office, peers]: [&'s Sandbox; 3], ledger: &'s Ledger, dice: Rng) -> Self {
         let player = |name: &'static str| {
-            // Fifty a second, all together.
+            // Fifty messages a second in total.
             let (at, way, each) = match name.split_at(name.len() - 2) {
                 ("mcp", _) => ("lab", Way::Mcp, 6.0),
                 ("drop", _) => ("lab", Way::Files, 4.0),
@@ -100,7 +100,7 @@ impl<'s> Cast<'s> {
         Self { lab, office, peers, ledger, players, dice: Mutex::new(dice), enough, over }
     }
 
-    /// Starts all of them. The handles are of those who write.
+    /// Starts all agents. The handles are those of the writers.
     pub(super) fn play<'t>(&'t self, scope: &'t Scope<'t, '_>) -> Vec<ScopedJoinHandle<'t, ()>> {
         let mut writing = Vec::new();
         for player in &self.players {
@@ -128,19 +128,19 @@ impl<'s> Cast<'s> {
         writing
     }
 
-    /// Kills the session of one that has one, and says whose; nobody's where it is just beginning.
+    /// Kills one agent's session and returns its name; `None` if it is just starting.
     pub(super) fn kill_a_session(&self, dice: &mut Rng) -> Option<&'static str> {
         let sessions: Vec<&Player> = self.players.iter().filter(|player| player.way == Way::Mcp).collect();
         dice.choice(sessions).filter(|player| player.target.kill()).map(|player| player.name)
     }
 
-    /// Asks the session of one that has one to end, and says whose; `None` where it is just beginning.
+    /// Requests the end of one agent's session and returns its name; `None` if it is just starting.
     pub(super) fn end_a_session(&self, dice: &mut Rng) -> Option<&'static str> {
         let sessions: Vec<&Player> = self.players.iter().filter(|player| player.way == Way::Mcp).collect();
-        dice.choice(sessions).filter(|player| player.target.ask_to_end()).map(|player| player.name)
+        dice.choice(sessions).filter(|player| player.target.request_end()).map(|player| player.name)
     }
 
-    /// Kills a command of one that uses those, while it writes or while it waits for mail; says whose.
+    /// Kills a command of one agent, while it writes or while it waits for mail; returns the agent's name.
     pub(super) fn kill_a_command(&self, dice: &mut Rng) -> Option<&'static str> {
         let uses_commands = |player: &&Player| matches!(player.way, Way::CommandLine | Way::Channel);
         let player = dice.choice(self.players.iter().filter(uses_commands).collect::<Vec<_>>())?;
@@ -157,10 +157,10 @@ impl<'s> Cast<'s> {
         }
     }
 
-    /// Somebody else, as this one writes to them.
-    fn somebody(player: &Player, dice: &mut Rng) -> String {
+    /// Picks another agent, as this one addresses it.
+    fn random_peer(player: &Player, dice: &mut Rng) -> String {
         loop {
-            // Those of another owner know one here, and one of them is known.
+            // Agents of another owner know one agent here, and one of them is known here.
             if player.at == "peers" {
                 let other = PEERS.iter().find(|name| **name != player.name);
                 let own = other.filter(|_| dice.bool()).map(|name| (*name).to_owned());
@@ -183,7 +183,7 @@ impl<'s> Cast<'s> {
         self.ledger.said(text, Said { at: player.at, from: player.name.to_owned(), to });
     }
 
-    /// Writes at its pace, each message by a process or a file of its own.
+    /// Writes at its pace, each message by its own process or file.
     fn write(&self, player: &Player, mut dice: Rng) {
         let (sandbox, mut next) = (self.sandbox(player), Instant::now());
         for number in 0.. {
@@ -192,7 +192,7 @@ impl<'s> Cast<'s> {
                 return;
             }
             next += player.pause;
-            let to = Self::somebody(player, &mut dice);
+            let to = Self::random_peer(player, &mut dice);
             let text = format!("{} {number}", player.name);
             match player.way {
                 Way::Files => {
@@ -220,8 +220,8 @@ impl<'s> Cast<'s> {
         }
     }
 
-    /// Runs a command that sends something. What has an id is accepted, also where it could not be delivered at once; one that
-    /// was killed before it said the id has promised nothing.
+    /// Runs a command that sends a message; true if it was accepted. A printed id means accepted, also without
+    /// delivery; a command killed before it printed the id has promised nothing.
     fn is_accepted(player: &Player, command: &mut Command) -> bool {
         let ran = player.target.run(command);
         let is_accepted = ran.stdout.ends_with('\n');
@@ -235,7 +235,7 @@ impl<'s> Cast<'s> {
             let wait = ["--from", player.name, "wait", "--timeout", "2s", "--json"];
             let ran = player.reading.run(&mut self.sandbox(player).command(wait));
             assert!(matches!(ran.code, Some(0 | 3) | None), "{ran:?}");
-            // Whoever ran it sees that it was killed, and shows nobody what it left.
+            // The caller sees that the command was killed, and does not use its output.
             if ran.code.is_none() {
                 continue;
             }
@@ -248,10 +248,10 @@ impl<'s> Cast<'s> {
         }
     }
 
-    /// Writes and waits for mail over one session, and over the next where that is killed or asked to end.
+    /// Writes and waits for mail over one session, and over the next one if that is killed or terminated.
     fn converse(&self, player: &Player, mut dice: Rng, written: &AtomicBool) {
         let (mut number, mut next) = (0, Instant::now());
-        // What nobody has said is accepted is sent again, under the same word.
+        // A message without a known outcome is sent again with the same idempotency key.
         let mut sending: Option<(String, String)> = None;
         loop {
             let Some(mut session) = Session::open(self.sandbox(player), player.name, &player.target) else {
@@ -264,13 +264,14 @@ impl<'s> Cast<'s> {
                 if self.over.load(Ordering::Relaxed) {
                     return session.close();
                 }
-                session.end_if_asked();
+                session.end_if_requested();
                 if waiting.is_none() && !session.is_ending() {
                     waiting = Some(session.call("wait_for_message", &json!({ "timeout": 5 })));
                 }
                 if sending.is_none() && !is_enough && !session.is_ending() && Instant::now() >= next {
                     next += player.pause;
-                    sending = Some((Self::somebody(player, &mut dice), format!("{} {number}", player.name)));
+                    sending =
+                        Some((Self::random_peer(player, &mut dice), format!("{} {number}", player.name)));
                     number += 1;
                 }
                 if let Some((to, text)) = sending.as_ref().filter(|_| sent.is_none() && !session.is_ending())

@@ -1,4 +1,4 @@
-//! What was said, and what was shown to whom.
+//! Accepted messages, and which agents saw them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::sync::Mutex;
 
 use super::cast::{MEMBER, PEER, REALM};
 
-/// A message that its sender was told is accepted.
+/// A message that was accepted, as its sender knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
     /// The hub of its sender.
     pub(super) at: &'static str,
     pub(super) from: String,
-    /// As the sender wrote it.
+    /// The address that the sender used.
     pub(super) to: String,
 }
 
 impl Said {
-    /// The hub of its reader, and what its sender is called there.
+    /// Returns the hub of its recipient, and its sender's name there.
     pub(super) fn there(&self) -> (&'static str, String) {
         match self.to.split_once('@').map(|(_, realm)| realm) {
             None => (self.at, self.from.clone()),
-            // Whoever of a hub writes into a swarm, its member there sends it.
+            // A message of any lab agent into a swarm is sent by the lab's member.
             Some(REALM) if self.at == "lab" => ("peers", format!("{MEMBER}@{REALM}")),
             Some(REALM) => ("lab", format!("{PEER}@{REALM}")),
             Some("office") => ("office", format!("{}@{}", self.from, self.at)),
@@ -29,8 +29,8 @@ impl Said {
         }
     }
 
-    /// Whether it is for somebody of another hub.
-    pub(super) fn goes_over(&self) -> bool {
+    /// True if it is for an agent of another hub.
+    pub(super) fn crosses_hubs(&self) -> bool {
         self.to.contains('@')
     }
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Said {
     }
 }
 
-/// What all agents write into as they go.
+/// Record of all agents' messages, written during the run.
 #[derive(Default)]
 pub(super) struct Ledger {
     said: Mutex<BTreeMap<String, Said>>,
@@ -49,12 +49,12 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// A message was accepted. Every text is written once.
+    /// Records an accepted message. Every text is written once.
     pub(super) fn said(&self, text: String, said: Said) {
         assert!(self.said.lock().unwrap().insert(text, said).is_none());
     }
 
-    /// A message was put before an agent.
+    /// Records that an agent saw a message.
     pub(super) fn shown(&self, agent: &str, id: &str) {
         *self.shown.lock().unwrap().entry((agent.to_owned(), id.to_owned())).or_default() += 1;
     }
@@ -63,12 +63,12 @@ impl Ledger {
         self.said.lock().unwrap().len()
     }
 
-    /// Everything that was accepted, by its text.
-    pub(super) fn all_said(&self) -> BTreeMap<String, Said> {
+    /// Returns all accepted messages, by text.
+    pub(super) fn accepted_messages(&self) -> BTreeMap<String, Said> {
         self.said.lock().unwrap().clone()
     }
 
-    /// How often each message was shown: agent, message, count.
+    /// Returns how often each message was shown: agent, message, count.
     pub(super) fn all_shown(&self) -> BTreeMap<(String, String), usize> {
         self.shown.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! A process that may be killed at any moment: a session over MCP, which begins again, or a single command.
+//! A process that may be killed at any moment: a session over MCP, which reconnects, or a single command.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -11,27 +11,27 @@ use serde_json::{Value, json};
 use test_support::mcp::REVISION;
 use test_support::{RunOutput, Running, Sandbox, poll};
 
-/// The process of a session, as long as it may be killed or asked to end.
+/// The process of a session, while it may be killed or terminated.
 #[derive(Default)]
 pub(super) struct Target(Mutex<Standing>);
 
 #[derive(Default)]
 struct Standing {
     process: Option<Pid>,
-    /// The session is to close the process's stdin.
+    /// True if the session should close the process's stdin.
     is_asked_to_end: bool,
 }
 
 impl Target {
     /// Kills it, unless it is just being replaced.
     pub(super) fn kill(&self) -> bool {
-        // As long as the number stands here nobody has waited for the process, so that it is nobody else's.
+        // While the id is stored here the process has not been reaped, so the id cannot have been reused.
         let process = self.0.lock().unwrap().process;
         process.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
     }
 
-    /// Has its session end it as a client does, unless it is just being replaced. It is not killed any more then.
-    pub(super) fn ask_to_end(&self) -> bool {
+    /// Requests a clean end of the session, unless it is just being replaced. It is then not killed any more.
+    pub(super) fn request_end(&self) -> bool {
         let mut standing = self.0.lock().unwrap();
         standing.is_asked_to_end |= standing.process.take().is_some();
         standing.is_asked_to_end
@@ -42,7 +42,7 @@ impl Target {
         *self.0.lock().unwrap() = Standing { process, is_asked_to_end: false };
     }
 
-    /// Runs a program to its end, which may be that it is killed.
+    /// Runs a program to its end, which may be a kill.
     pub(super) fn run(&self, command: &mut Command) -> RunOutput {
         let streams = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = streams.spawn().unwrap();
@@ -64,21 +64,21 @@ pub(super) struct Session<'s> {
     target: &'s Target,
     is_ending: bool,
     last: u64,
-    /// What it said and nobody has heard yet.
+    /// Received lines that were not processed yet.
     kept: VecDeque<String>,
 }
 
-/// What came of listening for a while.
+/// Result of receiving for a while.
 pub(super) enum Heard {
-    /// The answer to a request: what the tool says as data, or why it did not do it.
+    /// The answer to a request: the tool's data, or its error.
     Answer(u64, Result<Value, String>),
     Nothing,
-    /// The process is gone.
+    /// The process has ended.
     Gone,
 }
 
 impl<'s> Session<'s> {
-    /// Starts a process and says who is there; nothing where it is killed meanwhile.
+    /// Starts a process and registers the agent; `None` if it is killed meanwhile.
     pub(super) fn open(sandbox: &Sandbox, agent: &str, target: &'s Target) -> Option<Self> {
         let running = Running::start_with_stdin(&mut sandbox.session(["mcp"]));
         target.set(Some(running.id()));
@@ -87,7 +87,7 @@ impl<'s> Session<'s> {
         let id = session.ask("initialize", &about);
         session.answer(id)?.ok()?;
         session.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        // The session before may not be known to be gone yet.
+        // The server may not have detected the end of the previous session yet.
         let registered = poll::within(poll::TIMEOUT, || {
             let id = session.call("register_chat_agent", &json!({ "name": agent, "interface": "soak" }));
             match session.answer(id) {
@@ -101,7 +101,7 @@ impl<'s> Session<'s> {
     }
 
     fn say(&mut self, message: &Value) {
-        // One that is gone is noticed when it is listened to.
+        // An ended process is detected at the next read.
         let _ = self.running.write_line(&message.to_string());
     }
 
@@ -112,12 +112,12 @@ impl<'s> Session<'s> {
         id
     }
 
-    /// Begins to call a tool.
+    /// Starts a tool call.
     pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> u64 {
         self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
-    /// Listens for an answer, for a while.
+    /// Receives an answer, for a while.
     pub(super) fn hear(&mut self, limit: Duration) -> Heard {
         let mut lines = Vec::new();
         let is_gone = self.kept.is_empty() && self.running.lines_until(Instant::now() + limit, &mut lines);
@@ -141,7 +141,7 @@ impl<'s> Session<'s> {
         )
     }
 
-    /// Waits for one answer; nothing where the process is gone.
+    /// Waits for one answer; `None` if the process has ended.
     fn answer(&mut self, wanted: u64) -> Option<Result<Value, String>> {
         poll::until(&format!("an answer; {}", self.running.errors()), || {
             match self.hear(Duration::from_millis(100)) {
@@ -152,8 +152,8 @@ impl<'s> Session<'s> {
         })
     }
 
-    /// Closes its stdin if it was asked to end. What it still says is to be heard.
-    pub(super) fn end_if_asked(&mut self) {
+    /// Closes its stdin if its end was requested. Its remaining output is still read.
+    pub(super) fn end_if_requested(&mut self) {
         if !self.is_ending && self.target.0.lock().unwrap().is_asked_to_end {
             self.is_ending = true;
             self.running.close_stdin();
@@ -164,7 +164,7 @@ impl<'s> Session<'s> {
         self.is_ending
     }
 
-    /// Checks, of a process that is gone, that it was killed or ended with success.
+    /// Checks that an ended process was killed or ended with success.
     pub(super) fn must_have_ended_well(&mut self) {
         if self.is_ending {
             let status = self.running.wait();

@@ -1,5 +1,5 @@
-//! What runs: two linked hubs, that of another owner, a watcher, a worker, the server between the hubs. And what disturbs
-//! it.
+//! The processes of the soak test: two linked hubs, one of another owner, a watcher, a worker, the NATS server; and
+//! their disturbances.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::nats::server;
 /// The channel of the lab.
 pub(super) const CHANNEL: &str = "general";
 
-/// How long accepted messages may take to arrive once nothing is disturbed any more.
+/// Time for accepted messages to arrive after the last disturbance.
 const ARRIVAL: Duration = Duration::from_secs(90);
 
 /// Names of the servers of the hubs in a [`Disturbance`].
@@ -36,22 +36,22 @@ const WATCHER: &str = "the watcher";
 /// The hubs, in the same order.
 pub(super) const HUBS: [&str; 3] = ["lab", "office", "peers"];
 
-/// The programs that answer for the watcher and for the worker. Each says which process it is, so that it can be killed,
-/// and takes a moment, so that it is there to be killed.
+/// The programs that answer for the watcher and for the worker. Each records its process id, so that it can be killed,
+/// and runs for a moment, so that there is time to kill it.
 const WATCHES: &str = r#"echo $$ > "$0"; cat > /dev/null; sleep 0.1; echo answered"#;
 const WORKS: &str = r#"echo $$ > "$0"; sleep 0.1; cat"#;
 
-/// How long somebody is waited for who is to be killed: they are asked something every other second.
+/// How long to wait for a process to kill: it gets a message every other second.
 const PREY: Duration = Duration::from_secs(3);
 
-/// How long a server is stopped, in seconds: shorter than its sessions need to notice, and longer.
+/// How long a server is stopped, in seconds: shorter and longer than its sessions need to detect it.
 const STOPS: std::ops::RangeInclusive<u64> = 2..=8;
 
 /// Disturbance of one process, with its time.
 #[derive(Debug)]
 pub(super) struct Disturbance {
     at: Timestamp,
-    /// The process; a session is called after its agent.
+    /// The process; a session is named after its agent.
     what: &'static str,
     how: How,
 }
@@ -63,7 +63,7 @@ enum How {
     Killed,
     /// SIGTERM, or the end of its stdin; it must end with success.
     Ended,
-    /// SIGSTOP, and SIGCONT so many seconds later.
+    /// SIGSTOP, and SIGCONT this number of seconds later.
     Stopped(u64),
 }
 
@@ -119,16 +119,16 @@ impl Stage {
         Some(Self { lab, office, peers, serves, watcher, nats, ca, disturbances: Vec::new() })
     }
 
-    /// Its workspaces, in the order of [`HUBS`].
+    /// Returns its workspaces, in the order of [`HUBS`].
     pub(super) fn sandboxes(&self) -> [&Arc<Sandbox>; 3] {
         [&self.lab, &self.office, &self.peers]
     }
 
-    /// Kills, ends or stops one of the processes, and starts it again where nothing else does.
+    /// Kills, terminates or stops one of the processes, and restarts it if nothing else does.
     pub(super) fn disturb_one(&mut self, cast: &Cast<'_>, dice: &mut Rng) {
         let disturbance = loop {
             let at = Clock::system().now();
-            // A process that is not there at the moment is not the one.
+            // A process that does not run at the moment is not chosen.
             if let Some((what, how)) = self.try_to_disturb(cast, dice) {
                 break Disturbance { at, what, how };
             }
@@ -150,7 +150,7 @@ impl Stage {
             6 => kill_prey(&self.lab, "watcher").map(killed),
             7 => kill_prey(&self.lab, "worker").map(killed),
             8 | 9 => cast.kill_a_command(dice).map(killed),
-            // It begins again by itself.
+            // It restarts without help.
             10 | 11 => cast.kill_a_session(dice).map(killed),
             12 => {
                 let number = dice.usize(..SERVES.len());
@@ -168,7 +168,7 @@ impl Stage {
                 let (number, seconds) = (dice.usize(..SERVES.len()), dice.u64(STOPS));
                 let serve = &self.serves[number];
                 serve.signal(Signal::STOP);
-                // Time itself is the event here as well.
+                // Here elapsed time is the event as well.
                 std::thread::sleep(Duration::from_secs(seconds));
                 serve.signal(Signal::CONT);
                 Some((SERVES[number], How::Stopped(seconds)))
@@ -192,18 +192,18 @@ impl Stage {
         self.nats.restart();
     }
 
-    /// How many disturbances could cut off an answer to an agent: those of its session, and of the server that answers it.
+    /// Returns how many disturbances could cut off an answer to an agent: those of its session, and of its server.
     pub(super) fn disturbances_near(&self, agent: &str, serve: &str) -> usize {
         self.disturbances.iter().filter(|one| one.what == agent || one.what == serve).count()
     }
 
-    /// The last disturbance before a moment, and how long before.
+    /// Returns the last disturbance before a moment, and the time between them.
     pub(super) fn last_disturbance(&self, moment: Timestamp) -> String {
         let before = self.disturbances.iter().rev().find(|one| one.at <= moment);
         before.map_or_else(String::new, |one| format!("{} after: {one}", moment.duration_since(one.at)))
     }
 
-    /// Waits until nothing is on its way any more, and everything that is answered has its answer.
+    /// Waits until no message is in flight, and every question has its answer.
     pub(super) fn settle(&self, ledger: &Ledger) -> Result<(), Problems> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let late = runtime.block_on(async {
@@ -228,7 +228,7 @@ impl Stage {
         self.serves.iter().chain([&self.watcher]).map(Running::errors).collect::<Vec<_>>().join("\n---\n")
     }
 
-    /// Asks everything to end; the folders of all hubs, and the authority that they need to serve again.
+    /// Terminates all processes; returns the folders of all hubs, and the authority that they need to serve.
     pub(super) fn end(mut self) -> ([Arc<Sandbox>; 3], PrivateCa) {
         end(WATCHER, &mut self.watcher);
         for (what, serve) in SERVES.iter().zip(&mut self.serves) {
@@ -238,12 +238,12 @@ impl Stage {
     }
 }
 
-/// All hubs, in the order of [`HUBS`].
+/// Opens all hubs, in the order of [`HUBS`].
 pub(super) async fn open_all(stage: &Stage) -> [Hub; 3] {
     [open(&stage.lab).await, open(&stage.office).await, open(&stage.peers).await]
 }
 
-/// The hub, as one more process has it.
+/// Opens the hub in this process.
 async fn open(sandbox: &Sandbox) -> Hub {
     Hub::open(HubConfig::new(sandbox.file(""))).await.unwrap()
 }
@@ -251,7 +251,7 @@ async fn open(sandbox: &Sandbox) -> Hub {
 fn hub(name: &str, nats: Option<&NatsServer>, agents: &[&str], swarm: Option<Value>) -> Sandbox {
     let sandbox = Sandbox::with_agents(BINARY, agents);
     let mut settings = json!({
-        // The worker answers everything it gets, which is no storm here.
+        // The worker answers every message, which is within the limits here.
         "hub": { "repliesPerMinute": 1_000_000, "unseenSeconds": 0 },
     });
     if let Some(nats) = nats {
@@ -269,28 +269,28 @@ fn swarm(ca: &PrivateCa, port: u16) -> Value {
     json!({
         "listen": format!("127.0.0.1:{port}"), "cert": folder.join("cert.pem"), "key": folder.join("key.pem"),
         "ca": ca.file(), "allow": ["127.0.0.0/8"],
-        // Fifty messages a second are no storm here either.
+        // Fifty messages a second are within the limits here as well.
         "limits": { "perSender": 0, "perSwarm": 0, "perClient": 0 },
     })
 }
 
-/// Asks a process to end, which must succeed.
+/// Terminates a process, which must succeed.
 fn end(what: &str, process: &mut Running) {
     let status = process.terminate();
     assert!(status.success(), "{what}: {status}: {}", process.errors());
 }
 
-/// Where a program that answers says which process it is.
+/// Returns the file in which an answering program records its process id.
 fn prey(lab: &Sandbox, name: &str) -> PathBuf {
     lab.home().join(format!("soak-{name}"))
 }
 
-/// Kills a program that answers, as soon as there is one; says which.
+/// Kills an answering program as soon as there is one; returns its name.
 fn kill_prey(lab: &Sandbox, name: &'static str) -> Option<&'static str> {
     let file = prey(lab, name);
     poll::within(PREY, || {
         let id: i32 = std::fs::read_to_string(&file).ok()?.trim().parse().ok()?;
-        // Only while it is the one that wrote this.
+        // Only while the process is the one that wrote the id.
         let command = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
         let is_it = String::from_utf8_lossy(&command).contains(file.to_str()?);
         (is_it && kill_process(Pid::from_raw(id)?, Signal::KILL).is_ok()).then_some(())
@@ -298,11 +298,11 @@ fn kill_prey(lab: &Sandbox, name: &'static str) -> Option<&'static str> {
     Some(if name == "worker" { "the worker's program" } else { "the watcher's program" })
 }
 
-/// A program that answers whatever it is asked.
+/// Starts a program that answers every message.
 fn watch(lab: &Sandbox) -> Running {
     let told = prey(lab, "watcher");
     let program = ["--", "sh", "-c", WATCHES, told.to_str().unwrap()];
-    // It catches up on all that came while it was down, and answers with an incident where its program was killed.
+    // It processes the messages of its downtime, and answers with an incident where its program was killed.
     let watching = ["watch", "--agent", "qc-1", "--channel", CHANNEL, "--backlog", "1000000", "--incidents"];
     let watch = lab.start(watching.into_iter().chain(program));
     watch.line();
@@ -310,12 +310,12 @@ fn watch(lab: &Sandbox) -> Running {
 }
 
 fn wait_for(sandbox: &Sandbox, agent: &str) {
-    poll::until(&format!("to hear of {agent}"), || {
+    poll::until(&format!("to know {agent}"), || {
         sandbox.json(["agents"]).iter().any(|known| known["name"] == agent).then_some(())
     });
 }
 
-/// The processes that were started in a folder and still run: they have it as their home.
+/// Returns the running processes of a folder: those that have it as their home.
 pub(super) fn processes_of(root: &Path) -> Vec<String> {
     let root = root.display().to_string();
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Whether everything that was accepted is where it belongs, and nothing else.
+//! Checks that every accepted message is where it belongs, and no other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,19 +11,19 @@ use super::cast::{OTHERS, has_session};
 use super::ledger::{Ledger, Said};
 use super::stage::{CHANNEL, HUBS, SERVES, Stage, open_all, processes_of};
 
-/// As many messages come in one answer of `wait_for_message`.
+/// Messages in one answer of `wait_for_message`.
 const MOST_IN_AN_ANSWER: usize = 20;
 
-/// As many problems are told, from both ends of the list, and as much of each: a report that is longer than a terminal
-/// shows, or than a log keeps, is cut where it matters.
+/// Issues in a report, from both ends of the list; each is shortened as well: a terminal or a log truncates a longer
+/// report where it matters.
 const MOST_PROBLEMS: usize = 20;
 const MOST_OF_A_PROBLEM: usize = 200;
 
-/// What is not as it should be. As the error of a test it is the last thing that is printed, without a backtrace.
+/// Violations found by the test. As the error of a test they are printed last, without a backtrace.
 pub(super) struct Problems(Vec<String>);
 
 impl Problems {
-    /// Good, where there are none. Else what the servers said is printed before them.
+    /// Returns `Ok` if there are none. Otherwise it prints the servers' output before them.
     pub(super) fn none_of(problems: Vec<String>, stage: &Stage) -> Result<(), Self> {
         if problems.is_empty() {
             return Ok(());
@@ -48,7 +48,7 @@ impl fmt::Debug for Problems {
     }
 }
 
-/// The messages that agents wrote, by sender and text. Echoes have another sender.
+/// Messages of agents, by sender and text. Echoes have another sender.
 type Journal = HashMap<(String, String), Vec<Stored>>;
 
 async fn journal(hub: &Hub) -> Journal {
@@ -66,32 +66,32 @@ async fn journal(hub: &Hub) -> Journal {
     }
 }
 
-/// Which of the hubs.
+/// Returns the index of a hub.
 fn number(hub: &str) -> usize {
     HUBS.iter().position(|name| *name == hub).unwrap()
 }
 
-/// The journals of all hubs.
+/// Returns the journals of all hubs.
 async fn journals(hubs: &[Hub; 3]) -> [Journal; 3] {
     [journal(&hubs[0]).await, journal(&hubs[1]).await, journal(&hubs[2]).await]
 }
 
-/// Where a message has to be: which hub, and what its sender is called there.
-fn places(said: &Said) -> Vec<(usize, String)> {
+/// Returns where a message must be: the hubs, with its sender's name there.
+fn expected_locations(said: &Said) -> Vec<(usize, String)> {
     let mut places = vec![(number(said.at), said.from.clone())];
-    if said.goes_over() {
+    if said.crosses_hubs() {
         let (hub, from) = said.there();
         places.push((number(hub), from));
     }
     places
 }
 
-/// What was accepted and is not where it belongs yet, with what is known of it.
+/// Returns accepted messages that have not arrived yet, with their known state.
 pub(super) async fn pending_files(hubs: &[Hub; 3], ledger: &Ledger) -> Vec<String> {
     let journals = journals(hubs).await;
     let mut waiting = Vec::new();
-    for (text, said) in ledger.all_said() {
-        for (hub, from) in places(&said) {
+    for (text, said) in ledger.accepted_messages() {
+        for (hub, from) in expected_locations(&said) {
             let Some(found) = journals[hub].get(&(from, text.clone())) else {
                 waiting.push(format!("{said} '{text}' is in no journal of {} yet", HUBS[hub]));
                 continue;
@@ -113,15 +113,15 @@ pub(super) async fn pending_files(hubs: &[Hub; 3], ledger: &Ledger) -> Vec<Strin
     waiting
 }
 
-/// Whether an agent looks at its mail, and is told what is shown to it.
+/// True if an agent reads its mail, and its client records what it saw.
 fn reads(agent: &AgentId) -> bool {
     let reads = |start: &&str| agent.name.as_str().starts_with(start);
     agent.realm.is_none() && ["box-", "mcp-", "far-", "peer-"].iter().any(reads)
 }
 
-/// What was seen, as the hub has it, and is in nothing that came from it: an answer that was on its way when a process
-/// was killed. It is still in the mailbox. By agent: who reads by the command line has one for each time that its command was
-/// killed, and the others have one for each time that they or their server were disturbed.
+/// Returns messages that the hub marks as seen and no output contains: their answer was in flight when a process was
+/// killed. They are still in the mailbox. By agent: a command line reader has one for each kill of its command, and the
+/// others have one for each disturbance of their session or server.
 async fn unheard(
     hub: &Hub,
     journal: &Journal,
@@ -132,7 +132,7 @@ async fn unheard(
     for stored in journal.values().flatten() {
         let Some((_, receipt)) = hub.receipt(stored.message.id).await.unwrap() else { continue };
         for delivery in receipt.deliveries.iter().filter(|delivery| reads(&delivery.agent)) {
-            // By either of the two names that it has in answers.
+            // By either of the two ids that it has in answers.
             let ids = [stored.message.id.to_string(), door_workspace::native_id(&stored.message)];
             let is_shown = ids.iter().any(|id| shown.contains_key(&(delivery.agent.to_string(), id.clone())));
             if delivery.state == DeliveryState::Seen && !is_shown {
@@ -146,7 +146,7 @@ async fn unheard(
     found
 }
 
-/// Everything that was accepted is in the journal once, was delivered, and lies where its reader looks once.
+/// Checks that every accepted message is in the journal once, was delivered, and is once where its recipient reads.
 pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result<(), Problems> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut problems = runtime.block_on(async {
@@ -154,14 +154,14 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result
         let journals = journals(&hubs).await;
         let files = stage.sandboxes().map(|sandbox| mail_files(sandbox));
         let mut problems = Vec::new();
-        for (text, said) in ledger.all_said() {
-            for (hub, from) in places(&said) {
+        for (text, said) in ledger.accepted_messages() {
+            for (hub, from) in expected_locations(&said) {
                 check(&journals[hub], &hubs[hub], &said, &from, &text, &mut problems).await;
             }
             let name = said.to.split('@').next().unwrap();
             if name != "parrot" {
                 let (hub, from) = said.there();
-                // What was posted in the channel to one with a mailbox lies in both.
+                // A channel post to an agent with a mailbox is in both.
                 let place = if OTHERS.contains(&name) { "channels" } else { "inbox" };
                 let file = (place, from, name.to_owned(), text.clone());
                 let count = files[number(hub)].get(&file).copied().unwrap_or_default();
@@ -196,8 +196,8 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result
     Problems::none_of(problems, stage)
 }
 
-/// What is in a journal more than once, also where its sender was killed before it knew that it was accepted. The watcher
-/// says the same to everybody, and so does whoever has failed.
+/// Returns messages that are in a journal more than once, also if the sender was killed before it knew the outcome. The
+/// watcher sends the same text to all, and so does a sender of a failure notice.
 fn twice(journal: &Journal) -> Vec<String> {
     let is_players =
         |from: &str| !["qc-1", "parrot", "switchboard"].iter().any(|name| from.starts_with(name));
@@ -207,7 +207,7 @@ fn twice(journal: &Journal) -> Vec<String> {
         .collect()
 }
 
-/// One message is there once, and was delivered to whom it is for.
+/// Checks that one message is there once, and was delivered to its recipient.
 async fn check(
     journal: &Journal,
     hub: &Hub,
@@ -230,7 +230,7 @@ async fn check(
     }
 }
 
-/// How often the watcher and the worker have answered each question, and what is known of it.
+/// Returns how often the watcher and the worker have answered each question, and the question's state.
 async fn answers(hub: &Hub, journal: &Journal) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for stored in journal.values().flatten() {
@@ -249,7 +249,7 @@ async fn answers(hub: &Hub, journal: &Journal) -> Vec<(usize, String)> {
     found
 }
 
-/// How far deliveries are.
+/// Summarizes the states of deliveries.
 fn in_short(deliveries: &[Delivery]) -> String {
     let one = |delivery: &Delivery| {
         let (state, attempts) = (delivery.state.as_str(), delivery.attempts);
@@ -259,7 +259,7 @@ fn in_short(deliveries: &[Delivery]) -> String {
     deliveries.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// How many files have a message: where, sender, reader, text.
+/// Returns how many files contain a message: hub, sender, recipient, text.
 fn mail_files(sandbox: &Sandbox) -> BTreeMap<(&'static str, String, String, String), usize> {
     let mut found = BTreeMap::new();
     files::walk(&sandbox.file(""), &mut |path| {
@@ -282,9 +282,9 @@ fn mail_files(sandbox: &Sandbox) -> BTreeMap<(&'static str, String, String, Stri
     found
 }
 
-/// After everything was asked to end there is no process, and no file that was for the time of running only. What was
-/// half written when its writer was killed is put away by whoever serves next.
-pub(super) fn nothing_is_left_over(stage: Stage) {
+/// Checks that after the end no process runs, and no runtime file remains. A message that was half written when its
+/// writer was killed is cleaned up by the next server.
+pub(super) fn assert_nothing_remains(stage: Stage) {
     let (sandboxes, _ca) = stage.end();
     for sandbox in sandboxes {
         all_have_ended(&sandbox);
@@ -319,7 +319,7 @@ fn all_have_ended(sandbox: &Sandbox) {
     assert!(ended.is_some(), "still there: {left:?}");
 }
 
-/// The files of a workspace whose names are like this.
+/// Returns the files of a workspace whose names match.
 fn files_like(sandbox: &Sandbox, is_meant: impl Fn(&str) -> bool) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     files::walk(&sandbox.file(""), &mut |path| {

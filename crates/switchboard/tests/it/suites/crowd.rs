@@ -1,4 +1,4 @@
-//! Many clients of one server: every answer goes to its asker.
+//! Many clients of one server: every answer reaches its caller.
 
 use std::thread;
 use std::time::Instant;
@@ -22,7 +22,7 @@ fn hundred_hosts_share_one_server() {
         let running: Vec<_> = (0..HOSTS)
             .map(|host| {
                 let mut client = Client::streamable(&served, None);
-                scope.spawn(move || ask(host, &mut client))
+                scope.spawn(move || query_server(host, &mut client))
             })
             .collect();
         for host in running {
@@ -35,7 +35,7 @@ fn hundred_hosts_share_one_server() {
     assert_eq!(served.running.terminate().code(), Some(0), "{}", served.running.errors());
 }
 
-fn ask(host: usize, client: &mut Client) {
+fn query_server(host: usize, client: &mut Client) {
     for number in 0..CALLS {
         let sent = json!({ "host": host, "call": number });
         let arguments = call("echo", sent.clone());

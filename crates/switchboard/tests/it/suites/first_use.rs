@@ -1,4 +1,4 @@
-//! The first meeting of a model and a server.
+//! The first contact of a model and a server.
 
 use serde_json::json;
 use test_support::files::{chmod, put};
@@ -9,7 +9,7 @@ use super::{add, call, client, fixture, sandbox};
 fn downloaded_server_answers_first_call() {
     let sandbox = sandbox();
     put(sandbox.path().join("switchboard.config.json"), r#"{ "timeouts": { "childSpawnMs": 100 } }"#);
-    // As npx does where it has nobody to show its progress to.
+    // As npx does without a terminal for its progress.
     let npx = sandbox.path().join("npx");
     put(&npx, "#!/bin/sh\necho start >> starts\nsleep 1\nexec \"$@\"\n");
     chmod(&npx, 0o755);
@@ -35,7 +35,7 @@ fn direct_tool_call_explains_call_tool() {
     }
     let said = client.call("echo_suit", json!({}));
     assert!(said.failed && said.text.contains("Did you mean 'echo_suite'?"), "{said:?}");
-    // What is ours is told as it always was.
+    // Errors of our own tools have their usual text.
     let said = client.call("send_mesage", json!({}));
     assert!(said.failed && said.text.contains("Did you mean 'send_message'?"), "{said:?}");
 }

@@ -12,11 +12,11 @@ use test_support::poll;
 
 use super::{add, call, client, fixture, sandbox};
 
-/// How often the host is killed; `SWITCHBOARD_ORPHAN_ROUNDS` asks for more.
+/// How often the host is killed; `SWITCHBOARD_ORPHAN_ROUNDS` sets another number.
 const ROUNDS: usize = 200;
 const CHILDREN: usize = 5;
 
-/// A child that starts one of its own, and neither ends by itself. Each writes its number down.
+/// A child that starts a child of its own; neither ends without help. Each records its process id.
 const SCRIPT: &str = r#"
 trap '' TERM HUP INT
 echo $$ >> "$1"
@@ -66,8 +66,9 @@ fn disconnected_host_leaves_no_server() {
     stubborn(&sandbox, &pids);
     let mut client = client(&sandbox);
     start_all(&mut client);
-    let all =
-        poll::until("all have written", || Some(numbers(&pids)).filter(|all| all.len() == 2 * CHILDREN));
+    let all = poll::until("all processes to write", || {
+        Some(numbers(&pids)).filter(|all| all.len() == 2 * CHILDREN)
+    });
     client.process().close_stdin();
     let left = poll::within(poll::TIMEOUT, || Some(alive(&all)).filter(Vec::is_empty));
     assert!(left.is_some(), "there are still {:?}", alive(&all));
@@ -82,14 +83,14 @@ fn killed_host_leaves_no_server() {
     let sandbox = sandbox();
     let pids = sandbox.path().join("pids");
     stubborn(&sandbox, &pids);
-    // Their tools are known, so that a start is a start and nothing more.
+    // Their tools are cached, so that a start is only a start.
     sandbox.ok(["suite", "warm"]);
     for round in 0..rounds {
         let mut client = client(&sandbox);
         if round % 2 == 0 {
             start_all(&mut client);
         } else {
-            // In the middle of it.
+            // During the start.
             for number in 0..CHILDREN {
                 client.start_call(&format!("s{number}_suite"), call("here", json!({})));
             }

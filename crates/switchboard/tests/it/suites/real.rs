@@ -1,4 +1,4 @@
-//! The official servers: what they say directly and what they say through a suite is the same.
+//! The official servers: their direct answers and those through a suite are identical.
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
@@ -7,7 +7,7 @@ use test_support::{Running, tools};
 
 use super::{add, be_patient, call, client, npm, pypi, sandbox};
 
-/// Every tool of `everything`, and what it is called with.
+/// Returns every tool of `everything`, with arguments.
 fn calls() -> Vec<(&'static str, Value)> {
     vec![
         ("echo", json!({ "message": "grüß dich\n\"1\"" })),
@@ -28,7 +28,7 @@ fn calls() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Tools whose result says when or where it was made.
+/// Tools whose result contains the time or the machine.
 const PASSING: [&str; 4] = [
     "toggle-simulated-logging",
     "toggle-subscriber-updates",
@@ -36,7 +36,7 @@ const PASSING: [&str; 4] = [
     "get-resource-reference",
 ];
 
-/// Takes out what differs from call to call.
+/// Removes what differs from call to call.
 fn stable(tool: &str, mut result: Value) -> Value {
     if PASSING.contains(&tool)
         && let Some(blocks) = result["content"].as_array_mut()
@@ -155,7 +155,7 @@ fn official_servers_work_through_a_suite() {
         let text = result["content"][0]["text"].as_str().unwrap_or_default();
         assert!(result["isError"] != true && text.contains(expected), "{name}: {result}");
     }
-    // A person can do what a model can.
+    // A person can call the same tools as a model.
     let said = sandbox.ok([
         "suite",
         "call",

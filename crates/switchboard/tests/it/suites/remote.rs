@@ -1,4 +1,4 @@
-//! Servers that are reached over the network: the official one in both of its transports.
+//! Remote servers: the official one over both of its transports.
 
 use serde_json::json;
 use test_support::ports::free_port;

@@ -1,4 +1,4 @@
-//! What is counted and traced on the way.
+//! Metrics and traces of calls.
 
 use serde_json::json;
 use test_support::http::Request;

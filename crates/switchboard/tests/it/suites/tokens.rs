@@ -1,11 +1,11 @@
-//! What the suites cost a model, counted as models count (o200k).
+//! Token cost of the suites for a model (o200k).
 
 use serde_json::{Value, json};
 use test_support::{Sandbox, tools};
 
 use super::{add, be_patient, client, npm, pypi, sandbox};
 
-/// The four servers by which suites are measured.
+/// Adds the four servers with which suites are measured.
 fn four(sandbox: &Sandbox) -> Result<(), String> {
     let folder = sandbox.path().display().to_string();
     let servers = [

@@ -1,4 +1,4 @@
-//! A certificate by ACME, obtained by `serve` itself from a real server (pebble), and believed by a peer.
+//! A certificate by ACME, obtained by `serve` itself from a real server (pebble), and trusted by a peer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use test_support::{files, poll, tools};
 
 use super::owner::Owner;
 
-/// The authority that pebble's chains end in, and another one, in one file.
+/// Writes the root of pebble's chains and another authority into one file.
 fn believed(pebble: &Pebble, other: &PrivateCa) -> PathBuf {
     let settings = ClientSettings {
         ca_file: Some(pebble.ca().file()),
@@ -29,7 +29,7 @@ fn believed(pebble: &Pebble, other: &PrivateCa) -> PathBuf {
     both
 }
 
-/// Two owners, one of which has its certificate by ACME.
+/// Checks two owners, one of which has its certificate by ACME.
 fn meets_and_talks(test: &str, by_http: bool) {
     let ports = (free_port(), free_port());
     let pebble = match Pebble::start(ports.0, ports.1, Duration::from_hours(24 * 90)) {
@@ -56,7 +56,7 @@ fn meets_and_talks(test: &str, by_http: bool) {
     let bob = Owner::believing(&ca, &both, "bob");
     alice.ok(&["swarm", "create", "Research"]);
     let link = alice.ok(&["swarm", "invite"]);
-    // Until the certificate is there no hand is shaken, and joining can be tried again.
+    // Until the certificate is there every handshake fails, and joining can be retried.
     poll::until("the certificate is obtained", || {
         let joined = bob.sandbox.run(["swarm", "join", &link]);
         assert!(matches!(joined.code, Some(0 | 3)), "{}", joined.stderr);

@@ -1,4 +1,4 @@
-//! Several agents of one hub, each in swarms on its own.
+//! Several agents of one hub, each in its own swarms.
 
 use serde_json::Value;
 use test_support::ca::{PrivateCa, Validity};
@@ -13,7 +13,7 @@ fn agents_of_one_hub_are_separate_members() {
     let endpoint = format!("https://127.0.0.1:{}/ann/swarm", home.port);
     let made = home.json(&["swarm", "init", "--agent", "ann", "--endpoint", &endpoint]).remove(0);
     assert_eq!(made["home"].as_str().unwrap(), home.sandbox.home().join(".swarm/ann").display().to_string());
-    // It has to be said who is meant, and the error says who there is.
+    // The command needs an agent, and the error lists the candidates.
     let unclear = home.sandbox.run(["swarm", "create", "Own"]);
     assert_eq!(unclear.code, Some(2), "{}", unclear.stderr);
     assert!(

@@ -12,8 +12,8 @@ use super::plain::Plain;
 /// Prefix of an Ed25519 key in its DER form, before the 32 bytes.
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// An authority, and programs in the manner of the Python implementation; nothing where that is missing.
-fn begin<const N: usize>(test: &str, names: [&str; N]) -> Option<(PrivateCa, [Plain; N])> {
+/// Creates an authority, and peers like the Python implementation; `None` if that is missing.
+fn start<const N: usize>(test: &str, names: [&str; N]) -> Option<(PrivateCa, [Plain; N])> {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let started: Result<Vec<Plain>, String> =
@@ -37,7 +37,7 @@ fn master(ca: &PrivateCa) -> Owner {
     alice
 }
 
-/// Requests to join in the name of a member, at another endpoint, as texts.
+/// Returns join requests in the name of a member, at another endpoint, as texts.
 fn odd_requests(link: &str, entry: &Value, endpoint: &Value) -> Vec<String> {
     let token = link.split("?token=").nth(1).unwrap();
     let id = entry["agent_id"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn odd_requests(link: &str, entry: &Value, endpoint: &Value) -> Vec<String> {
             requests.push(request.to_string());
         }
     }
-    // A field twice is read by some as the first, and by others as the last.
+    // Parsers read a repeated field as the first, or as the last.
     let text = base.to_string();
     let honest = json!({ "agent_id": id, "endpoint": entry["endpoint"], "public_key": key });
     requests.push(text.replacen('{', &format!("{{\"sender\":{honest},"), 1));
@@ -95,7 +95,7 @@ fn odd_requests(link: &str, entry: &Value, endpoint: &Value) -> Vec<String> {
 
 #[test]
 fn odd_join_requests_change_nothing() {
-    let Some((ca, [mut mallory, mut pat])) = begin("odd_join_requests_change_nothing", ["mallory", "pat"])
+    let Some((ca, [mut mallory, mut pat])) = start("odd_join_requests_change_nothing", ["mallory", "pat"])
     else {
         return;
     };
@@ -118,11 +118,11 @@ fn odd_join_requests_change_nothing() {
     assert_eq!(alice.json(&["swarm", "members"]), before);
 }
 
-/// Only members are told the roster, in every name.
+/// Only members receive the roster, whatever name a request uses.
 #[test]
 fn roster_is_disclosed_to_members_only() {
     let Some((ca, [mut mallory, mut kim, mut wanda])) =
-        begin("roster_is_disclosed_to_members_only", ["mallory", "kim", "wanda"])
+        start("roster_is_disclosed_to_members_only", ["mallory", "kim", "wanda"])
     else {
         return;
     };

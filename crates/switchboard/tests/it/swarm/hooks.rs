@@ -1,4 +1,4 @@
-//! Webhooks in both directions through `serve`: GitHub's come in, and the owner's own address is called.
+//! Webhooks in both directions through `serve`: GitHub events arrive, and the owner's URL is called.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use super::owner::{Owner, files};
 
 const SECRET: &str = "sixteen letters, at least";
 
-/// HMAC with SHA-256, RFC 2104, of a key that is shorter than a block.
+/// Returns HMAC with SHA-256, RFC 2104, of a key that is shorter than a block.
 fn signature(body: &[u8]) -> String {
     let pad = |with: u8| {
         let mut block = [with; 64];
@@ -28,11 +28,11 @@ fn signature(body: &[u8]) -> String {
     format!("sha256={}", digits.concat())
 }
 
-/// An address that takes one request after the other; what comes is the head in small letters, and the body.
+/// Starts a listener for sequential requests; it yields the headers in lower case, and the body.
 fn address() -> (String, mpsc::Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/api/wake", listener.local_addr().unwrap());
-    // More than the test makes.
+    // More than the test sends.
     let (told, calls) = mpsc::sync_channel(16);
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
@@ -99,7 +99,7 @@ fn github_event_reaches_swarm_and_owner() {
     let heard = bob.json(&["swarm", "messages"]);
     assert_eq!(heard.iter().filter(|message| message["content"] == text).count(), 1, "{heard:?}");
 
-    // Bob's owner was called for it, with ids and the secret, and with nothing that somebody else wrote.
+    // Bob's owner was called with ids and the secret, and without any foreign text.
     let (head, told) = calls.recv_timeout(Duration::from_mins(1)).unwrap();
     assert!(head.starts_with("post /api/wake ") && head.contains("x-wake-secret: a word"), "{head}");
     assert_eq!((&told["event"], &told["sender_id"]), (&json!("swarm_message"), &json!("alice")));

@@ -1,4 +1,4 @@
-//! With agents of another program: joins without a signature, rosters in the flat form, HTTP/1.1 alone, and little checked.
+//! Agents of another program: joins without a signature, rosters in the flat form, HTTP/1.1 alone, and few checks.
 
 use serde_json::{Value, json};
 use test_support::ca::{PrivateCa, Validity};
@@ -13,8 +13,8 @@ fn authority() -> PrivateCa {
     ca
 }
 
-/// What a system message says.
-fn told(message: &Value) -> Value {
+/// Returns the content of a system message.
+fn system_content(message: &Value) -> Value {
     serde_json::from_str(message["content"].as_str().unwrap()).unwrap_or_default()
 }
 
@@ -30,14 +30,14 @@ fn swarm_led_by_another_program() {
     let link = pat.ask("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
     let joined = bob.json(&["swarm", "join", &link]).remove(0);
     assert_eq!((&joined["name"], &joined["address"]), (&json!("Snakes"), &json!("all@snakes")));
-    // Whoever is announced has no key in the announcement: its endpoint tells it.
+    // The announcement of a member has no key: its endpoint provides it.
     carol.ok(&["swarm", "join", &link]);
     for owner in [&bob, &carol] {
         owner.knows(&["bob", "carol", "pat"]);
     }
     pat.knows(&swarm, &["bob", "carol", "pat"]);
 
-    // Both ways, to all of them and to one.
+    // In both directions, to all members and to one.
     bob.ok(&["send", "all@snakes", "Grüße an alle", "--from", "codex"]);
     pat.gets("a broadcast", |message| message["content"] == "Grüße an alle");
     assert_eq!(carol.gets("carol", "Grüße an alle")["from"], "bob@snakes");
@@ -50,7 +50,7 @@ fn swarm_led_by_another_program() {
     assert_eq!((&reply["recipient"], &reply["protocol_version"]), (&json!("pat"), &json!("0.1.0")));
     assert!(reply["in_reply_to"].is_string(), "{reply}");
 
-    // It says at what time to come back, and not after how long. What it cannot read ends the delivery.
+    // It answers with a date to retry at, not with a delay. An unreadable header ends the delivery.
     pat.ask("answer_instead", json!({ "statuses": [429] }));
     bob.ok(&["swarm", "send", "--to", "pat", "take your time"]);
     pat.gets("what it put off", |message| message["content"] == "take your time");
@@ -64,11 +64,11 @@ fn swarm_led_by_another_program() {
     let asked = pat.ask("requests", json!({}));
     assert!(asked.as_array().unwrap().iter().all(|request| request[3] == "1.1"), "{asked}");
 
-    // A reason with quotes makes its JSON unreadable, though it is signed: it is news, and changes nothing.
+    // A reason with quotes makes its JSON invalid, although it is signed: it is shown, and changes nothing.
     let broken = r#"{"action":"member_kicked","agent_id":"carol","reason":"too "loud""}"#;
     let said = json!({ "swarm_id": swarm, "to": "broadcast", "content": broken, "kind": "system" });
     assert_eq!(pat.ask("send", said)["statuses"], json!([200, 200]));
-    poll::until("bob has heard it", || {
+    poll::until("bob to receive it", || {
         let heard = bob.json(&["swarm", "messages"]);
         heard.iter().any(|message| message["content"] == broken).then_some(())
     });
@@ -77,7 +77,7 @@ fn swarm_led_by_another_program() {
     assert_eq!(kicked["statuses"], json!([200, 200]));
     bob.knows(&["bob", "pat"]);
     assert_eq!(carol.json(&["swarm", "list", "--all"])[0]["standing"], "kicked");
-    // It cannot lead or be led by words that it does not know, and nobody is left without a master for it.
+    // Actions that it does not know cannot make it lead or follow, and the swarm retains its master.
     assert_eq!(bob.sandbox.run(["swarm", "kick", "pat", "--yes"]).code, Some(4));
     bob.ok(&["swarm", "leave"]);
     pat.knows(&swarm, &["pat"]);
@@ -101,8 +101,10 @@ fn other_program_joins_our_swarm() {
     alice.knows(&["alice", "bob", "pat"]);
     bob.knows(&["alice", "bob", "pat"]);
     pat.knows(&swarm, &["alice", "bob", "pat"]);
-    let announced = pat.gets("the news of bob", |message| told(message)["action"] == "member_joined");
-    let (told_of, flat) = (told(&announced), |field: &str| told(&announced)[field].clone());
+    let announced =
+        pat.gets("the news of bob", |message| system_content(message)["action"] == "member_joined");
+    let (told_of, flat) =
+        (system_content(&announced), |field: &str| system_content(&announced)[field].clone());
     assert_eq!((flat("agent_id"), flat("swarm_id")), (json!("bob"), json!(swarm)));
     assert_eq!(told_of["member"]["agent_id"], "bob", "nested as well");
 
@@ -116,9 +118,9 @@ fn other_program_joins_our_swarm() {
     assert_eq!(alice.gets("alice", "I am")["from"], "pat@research");
     bob.gets("bob", "I am");
 
-    // It takes the question to lead for any message, and is not made the master for that.
+    // It accepts the request to lead as any message, and does not become the master by that.
     alice.ok(&["swarm", "transfer", "pat", "--yes"]);
-    poll::until("it is told that pat will not", || {
+    poll::until("the refusal of pat to be reported", || {
         let inbox = alice.json(&["inbox", "alice"]);
         inbox.iter().any(|m| m["body"].as_str().unwrap_or_default().contains("transfer_ended")).then_some(())
     });
@@ -126,11 +128,11 @@ fn other_program_joins_our_swarm() {
         assert_eq!(owner.json(&["swarm", "list"])[0]["master"], "alice");
     }
 
-    // Out, and in again by a new invite; the old one says why it is none, in the words that its client reads.
+    // Kicked, and rejoined with a new invite; the old invite is refused with the code that its client reads.
     alice.ok(&["swarm", "kick", "pat", "--reason", "too \"loud\"", "--yes"]);
-    let kicked = pat.gets("that it was removed", |message| told(message)["action"] == "kicked");
+    let kicked = pat.gets("that it was removed", |message| system_content(message)["action"] == "kicked");
     assert_eq!(
-        (&told(&kicked)["agent_id"], &told(&kicked)["reason"]),
+        (&system_content(&kicked)["agent_id"], &system_content(&kicked)["reason"]),
         (&json!("pat"), &json!("too \"loud\""))
     );
     bob.knows(&["alice", "bob"]);
@@ -142,12 +144,12 @@ fn other_program_joins_our_swarm() {
     assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
     bob.knows(&["alice", "bob", "pat"]);
     let left = pat.ask("leave", json!({ "swarm_id": swarm }));
-    // Bob may have heard it from alice before, and then takes no more from a stranger.
+    // Bob may already know it from alice, and then refuses a message of a stranger.
     assert!([json!([200, 200]), json!([200, 403])].contains(&left["statuses"]), "{left}");
     alice.knows(&["alice", "bob"]);
     bob.knows(&["alice", "bob"]);
 
-    // Whoever has to wait for approval is told so.
+    // A candidate for approval learns that it must wait.
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
     assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);

@@ -1,11 +1,11 @@
-//! S25: a key that others may read, and one that lies where others get it.
+//! A key file that other users can read, and one in a folder that is shared.
 
 use test_support::{Sandbox, files};
 
 use crate::BINARY;
 
-/// What `doctor` says of the swarms.
-fn told(sandbox: &Sandbox) -> Vec<(String, String, String)> {
+/// Returns the swarm section of `doctor`.
+fn swarm_section(sandbox: &Sandbox) -> Vec<(String, String, String)> {
     let mut command = sandbox.command(["doctor", "--json"]);
     let ran = test_support::RunOutput::of(&mut command);
     let text = |check: &serde_json::Value, field: &str| check[field].as_str().unwrap_or_default().to_owned();
@@ -34,13 +34,13 @@ fn readable_key_signs_nothing() {
         assert_ne!(refused.code, Some(0), "{mode:o}");
         assert!(refused.stderr.contains("agent.key"), "{mode:o}: {}", refused.stderr);
         assert!(refused.stderr.contains("set it to 600"), "{mode:o}: {}", refused.stderr);
-        let told = told(&sandbox);
+        let told = swarm_section(&sandbox);
         let of_key = told.iter().find(|(_, message, _)| message.contains("the key of 'alice'")).unwrap();
         assert_eq!(of_key.0, "fail", "{mode:o}: {told:?}");
     }
     files::chmod(&key, 0o600);
     sandbox.ok(["swarm", "invite"]);
-    assert!(told(&sandbox).iter().all(|(status, ..)| status != "fail"));
+    assert!(swarm_section(&sandbox).iter().all(|(status, ..)| status != "fail"));
 }
 
 #[test]

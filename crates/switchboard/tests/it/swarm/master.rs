@@ -1,4 +1,4 @@
-//! A master that is down stops joins and kicks, and nothing else.
+//! An offline master stops joins and kicks, and nothing else.
 
 use serde_json::Value;
 use test_support::ca::{PrivateCa, Validity};
@@ -21,7 +21,7 @@ fn members_continue_without_their_master() {
     }
     alice.stop();
 
-    // What members say to each other needs nobody else.
+    // Messages between members need no master.
     let sent = bob.json(&["swarm", "send", "is the master there?"]).remove(0);
     carol.gets("carol", "is the master there?");
     carol.ok(&["swarm", "send", "--to", "bob", "no"]);
@@ -40,12 +40,12 @@ fn members_continue_without_their_master() {
         (state("carol@research") == "delivered" && state("alice@research") != "delivered").then_some(receipt)
     });
     assert_eq!(receipt["deliveries"].as_array().unwrap().len(), 2);
-    // A new key is told to those who are there, and counts at once.
+    // A new key is announced to online members, and is valid at once.
     bob.ok(&["swarm", "key", "rotate"]);
     bob.ok(&["swarm", "send", "--to", "carol", "with a new key"]);
     carol.gets("carol", "with a new key");
 
-    // Nobody new gets in, and whoever asks is told to try again.
+    // No new member gets in, and a candidate is told to retry.
     let dora = Owner::new(&ca, "dora");
     let refused = dora.sandbox.run(["swarm", "join", &link]);
     assert_eq!(refused.code, Some(3), "{}", refused.stderr);
@@ -53,7 +53,7 @@ fn members_continue_without_their_master() {
     assert_eq!(kicked.code, Some(4), "{}", kicked.stderr);
     assert!(kicked.stderr.contains("alice"), "{}", kicked.stderr);
 
-    // Back again it has everything, in order, and lets in who waits.
+    // Back online the master has everything, in order, and admits the candidate.
     alice.serve();
     alice.ok(&["swarm", "send", "--to", "bob", "I was away"]);
     bob.gets("bob", "I was away");
@@ -66,7 +66,7 @@ fn members_continue_without_their_master() {
     dora.gets("dora", "welcome");
 }
 
-/// A peer that is down is tried again, and whoever waits for its answer waits on.
+/// Delivery to an offline peer is retried, and a sender that waits for its answer waits on.
 #[test]
 fn sender_can_wait_for_offline_peer() {
     let ca = PrivateCa::new();
@@ -76,7 +76,7 @@ fn sender_can_wait_for_offline_peer() {
     bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
     bob.knows(&["alice", "bob"]);
     alice.stop();
-    // Told as waiting with exit 3, or accepted with 0: whichever the command sees first.
+    // Reported as waiting with exit 3, or accepted with 0: whichever the command sees first.
     let ran = bob.sandbox.run(["--json", "--from", "bob", "send", "alice@research", "hello?"]);
     assert!(matches!(ran.code, Some(0 | 3)), "{ran:?}");
     let first: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -100,7 +100,7 @@ fn sender_can_wait_for_offline_peer() {
     assert!(status.success() && lines.join("\n").contains("I am"), "{lines:?} {}", asking.errors());
 }
 
-/// Whoever is asked to lead may be away: the master leads until it has answered, and may leave after that.
+/// The successor may be offline: the master leads until it has answered, and may leave after that.
 #[test]
 fn swarm_continues_during_master_transfer() {
     let ca = PrivateCa::new();

@@ -13,17 +13,17 @@ pub(super) struct Owner {
     pub(super) sandbox: Sandbox,
     pub(super) port: u16,
     pub(super) served: Option<TestServer>,
-    /// What `serve` is told beside the settings.
+    /// Arguments of `serve` besides the settings.
     args: Vec<String>,
 }
 
 impl Owner {
-    /// With one agent, and a certificate of this authority.
+    /// Creates an owner with one agent, and a certificate of this authority.
     pub(super) fn new(ca: &PrivateCa, agent: &str) -> Self {
         Self::believing(ca, &ca.file(), agent)
     }
 
-    /// The same, with more authorities that are believed.
+    /// Does the same, with more trusted authorities.
     pub(super) fn believing(ca: &PrivateCa, believed: &Path, agent: &str) -> Self {
         Self::configured(
             agent,
@@ -32,12 +32,12 @@ impl Owner {
         )
     }
 
-    /// With settings made for a port, which stands in the endpoint as well.
+    /// Creates an owner with settings for a port, which is part of the endpoint as well.
     pub(super) fn configured(agent: &str, endpoint: &str, settings: impl FnOnce(u16) -> Value) -> Self {
         Self::started(agent, endpoint, settings, &[])
     }
 
-    /// The same, with arguments for `serve`, in which the port may stand as well.
+    /// Does the same, with arguments for `serve`, which may contain the port as well.
     pub(super) fn started(
         agent: &str,
         endpoint: &str,
@@ -83,7 +83,7 @@ impl Owner {
         });
     }
 
-    /// Waits for a message in somebody's mailbox.
+    /// Waits for a message in an agent's mailbox.
     pub(super) fn gets(&self, agent: &str, text: &str) -> Value {
         poll::until(&format!("{agent} gets '{text}'"), || {
             self.json(&["inbox", agent]).into_iter().find(|message| message["body"] == text)
@@ -91,7 +91,7 @@ impl Owner {
     }
 }
 
-/// The section `swarm` with the certificate that the authority has issued into its folder.
+/// Returns the section `swarm` with the certificate that the authority has issued into its folder.
 pub(super) fn files(ca: &PrivateCa, believed: &Path, port: u16) -> Value {
     let folder = ca.file().parent().unwrap().to_owned();
     json!({

@@ -1,4 +1,4 @@
-//! An agent of another program, in the manner of the existing Python implementation: `peers/plain.py`.
+//! An agent of another program, like the existing Python implementation: `peers/plain.py`.
 
 use serde_json::{Value, json};
 use test_support::ca::PrivateCa;
@@ -8,13 +8,13 @@ use test_support::{poll, tools};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/swarm/peers/plain.py");
 
-/// The agent. Ends with this value.
+/// The agent, which ends when this value is dropped.
 pub(super) struct Plain {
     running: Running,
 }
 
 impl Plain {
-    /// One with the certificate that the authority has issued into its folder; `endpoint` follows host and port.
+    /// Starts one with the certificate that the authority has issued into its folder; `endpoint` follows host and port.
     pub(super) fn start(ca: &PrivateCa, agent: &str, endpoint: &str) -> Result<Self, String> {
         let python = tools::installed("pypi/mcp")?.join("bin/python");
         let (port, folder) = (free_port(), ca.file().parent().unwrap().to_owned());
@@ -30,14 +30,14 @@ impl Plain {
         Ok(Self { running })
     }
 
-    /// Has it do something; what came of it.
+    /// Runs a command in it; returns the result.
     pub(super) fn ask(&mut self, what: &str, mut arguments: Value) -> Value {
         arguments["do"] = what.into();
         self.running.write_line(&arguments.to_string()).unwrap();
         serde_json::from_str(&self.running.line()).unwrap()
     }
 
-    /// Sends a message to an agent, or `broadcast`; what each of those it was sent to has answered.
+    /// Sends a message to an agent, or `broadcast`; returns the answer of each recipient.
     pub(super) fn send(&mut self, swarm: &str, to: &str, text: &str) -> Value {
         self.ask("send", json!({ "swarm_id": swarm, "to": to, "content": text }))["statuses"].clone()
     }
@@ -49,7 +49,7 @@ impl Plain {
         });
     }
 
-    /// Waits for a message that is as it should be.
+    /// Waits for a message that fulfils the condition.
     pub(super) fn gets(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         poll::until(&format!("the other program gets {what}"), || {
             let inbox = self.ask("inbox", json!({}));
@@ -57,14 +57,14 @@ impl Plain {
         })
     }
 
-    /// The status, and the code of the error, that a request of its own making is answered with.
+    /// Sends a forged request; returns the status, and the code of the error.
     pub(super) fn forge(&mut self, url: &str, fields: Value, after: Value) -> (u64, String) {
         let told = self.ask("forge", json!({ "url": url, "fields": fields, "after": after }));
         answered(&told)
     }
 }
 
-/// The status of an answer, and the code of its error.
+/// Returns the status of an answer, and the code of its error.
 pub(super) fn answered(told: &Value) -> (u64, String) {
     let code = told["answer"]["error"]["code"].as_str().unwrap_or_default();
     (told["status"].as_u64().unwrap(), code.to_owned())

@@ -1,4 +1,4 @@
-//! Behind a real nginx, with the configuration that the documentation gives.
+//! Behind a real nginx, with the configuration of the documentation.
 
 use serde_json::{Value, json};
 use test_support::ca::{PrivateCa, Validity};
@@ -10,7 +10,7 @@ use test_support::{Sandbox, tools};
 use super::owner::Owner;
 use crate::BINARY;
 
-/// Two owners, one of them behind nginx, as `settings` or the arguments of `serve` say.
+/// Checks two owners, one of them behind nginx, as `settings` or the arguments of `serve` configure it.
 fn meets_and_talks(test: &str, settings: impl FnOnce(u16) -> Value, args: &[&str]) {
     let (front, back) = (PrivateCa::new(), PrivateCa::new());
     front.issue_files(&["localhost"], Validity::Valid);
@@ -46,7 +46,7 @@ fn meets_and_talks(test: &str, settings: impl FnOnce(u16) -> Value, args: &[&str
     alice.ok(&["swarm", "send", "--to", "bob", "and back"]);
     bob.gets("bob", "and back");
 
-    // A client is counted by the address that the proxy gives it: the last one, and no other's.
+    // A client is counted by the address that the proxy adds: the last one, and no other.
     let ask = |address: &str| {
         let request = Request::new("GET", "/swarm/health").header("X-Forwarded-For", address);
         request.send(alice.port).unwrap().status
@@ -64,7 +64,7 @@ fn hub_is_reachable_only_through_nginx() {
     meets_and_talks("hub_is_reachable_only_through_nginx", settings, &[]);
 }
 
-/// What is typed counts over the settings, which name a certificate that is not there.
+/// Flags take precedence over the settings, which name a certificate that does not exist.
 #[test]
 fn flags_configure_a_reverse_proxy() {
     let settings =
@@ -73,7 +73,7 @@ fn flags_configure_a_reverse_proxy() {
     meets_and_talks("flags_configure_a_reverse_proxy", settings, &args);
 }
 
-/// W9: plain HTTP is refused on every address but a loopback one.
+/// Plain HTTP is refused on every address except a loopback one.
 #[test]
 fn unusable_flags_are_named() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);

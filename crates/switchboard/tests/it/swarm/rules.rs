@@ -1,4 +1,4 @@
-//! Rules of membership on a hub that is served: replays, ids, keys, limits, beside a program that checks little.
+//! Rules of membership on a served hub: replays, ids, keys, limits, with a peer that checks little.
 
 use serde_json::{Value, json};
 use switchboard_sys::clock::Clock;
@@ -9,7 +9,7 @@ use super::owner::{Owner, files};
 use super::plain::{Plain, answered};
 use crate::BINARY;
 
-/// Public keys of nobody in these tests.
+/// Public keys without an owner in these tests.
 const KEYS: [&str; 2] =
     ["A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg=", "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="];
 
@@ -19,13 +19,13 @@ fn authority() -> PrivateCa {
     ca
 }
 
-/// A time so many seconds from now, as it is written on the wire.
+/// Returns a time this number of seconds from now, in wire format.
 fn at(seconds: i64) -> String {
     let moment = Clock::system().now().saturating_add(jiff::SignedDuration::from_secs(seconds)).unwrap();
     format!("{moment:.3}")
 }
 
-/// A master that does not count and checks nothing: what it has said once stays said, and what it said before is over.
+/// A master without a counter and without checks: each announcement counts once, and an older one is stale.
 #[test]
 fn replayed_announcement_readmits_no_kicked_member() {
     let ca = authority();
@@ -58,7 +58,7 @@ fn replayed_announcement_readmits_no_kicked_member() {
     for replay in [first, never_heard] {
         assert_eq!(pat.forge(&url, replay, json!({})), accepted);
     }
-    // Asked for after the one that was kicked, had that been asked for at all.
+    // This member would be requested after the kicked one, if that had been requested at all.
     assert_eq!(pat.forge(&url, joined(&dave, "dave", 3, 0), json!({})), accepted);
     bob.knows(&["bob", "dave", "pat"]);
     // Invited again, it is a member again.
@@ -66,7 +66,7 @@ fn replayed_announcement_readmits_no_kicked_member() {
     bob.knows(&["bob", "carol", "dave", "pat"]);
 }
 
-/// A roster of a master that lets everybody in.
+/// A roster of a master that admits all.
 #[test]
 fn unfit_foreign_members_are_omitted() {
     let ca = authority();
@@ -89,7 +89,7 @@ fn unfit_foreign_members_are_omitted() {
     assert!(shown.stderr.contains("'human' is left out"), "{}", shown.stderr);
     assert_eq!(human.send(&swarm, "bob", "hello"), json!([403]));
 
-    // A text to `commit` would be an order to this one.
+    // A message to `commit` would be a command for this one.
     let clash = Owner::new(&ca, "commitmessage");
     let refused = clash.sandbox.run(["swarm", "join", &link]);
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
@@ -97,7 +97,7 @@ fn unfit_foreign_members_are_omitted() {
     assert!(clash.json(&["swarm", "list", "--all"]).is_empty());
 }
 
-/// Whatever a request is made of, it counts for its client.
+/// Every request counts for its client, whatever its content is.
 #[test]
 fn refused_requests_count_for_the_client() {
     let ca = authority();
@@ -127,7 +127,7 @@ fn refused_requests_count_for_the_client() {
     };
     let first: Vec<u64> = requests.iter().map(|request| ask(request).0).collect();
     assert_eq!(first, [400, 400, 404, 405, 400]);
-    // Once the limit is reached each of them is refused for it. A new minute lets some more in.
+    // Once the limit is reached each of them is refused for it. A new minute admits some more.
     let limited = (429, "RATE_LIMITED".to_owned());
     let is_limited = (0..20).any(|_| requests.iter().filter(|request| ask(request) == limited).count() == 5);
     assert!(is_limited, "no round of requests was limited");
@@ -169,7 +169,7 @@ fn reserved_ids_and_odd_endpoints_are_refused() {
     alice.knows(&["alice"]);
 }
 
-/// The state of an agent that leads a swarm with these members.
+/// Returns the state of an agent that leads a swarm with these members.
 fn state(sandbox: &Sandbox, date: &str, members: &[(&str, &str)]) -> String {
     let own = sandbox.json(["swarm", "key"]).remove(0)["public_key"].clone();
     let member = |id: &str, key: &Value| {
@@ -207,7 +207,7 @@ fn owner() -> Sandbox {
     sandbox
 }
 
-/// Whatever the dates of a file say, a pinned key stays until a person says otherwise.
+/// A pinned key stays until a person changes it, whatever the dates of a file are.
 #[test]
 fn import_retains_pinned_keys() {
     let sandbox = owner();

@@ -1,4 +1,4 @@
-//! Attempts to take a member's place: its endpoint, its id or its key; and the honest ways to move.
+//! Attempts to take over a member: its endpoint, its id or its key; and the legitimate moves.
 
 use serde_json::{Value, json};
 use test_support::ca::{PrivateCa, Validity};
@@ -7,8 +7,8 @@ use test_support::{RunOutput, poll, tools};
 use super::owner::Owner;
 use super::plain::{Plain, answered};
 
-/// Alice, who leads a swarm, and a peer in the manner of the existing Python implementation; nothing where it is missing.
-fn begin(test: &str, peer: &str) -> Option<(PrivateCa, Owner, Plain)> {
+/// Returns Alice, who leads a swarm, and a peer like the Python implementation; `None` if it is missing.
+fn start(test: &str, peer: &str) -> Option<(PrivateCa, Owner, Plain)> {
     let ca = PrivateCa::new();
     ca.issue_files(&["127.0.0.1"], Validity::Valid);
     let plain = match Plain::start(&ca, peer, "/swarm") {
@@ -27,18 +27,18 @@ fn begin(test: &str, peer: &str) -> Option<(PrivateCa, Owner, Plain)> {
     Some((ca, alice, plain))
 }
 
-/// A member as an owner lists it.
+/// Returns a member from an owner's list.
 fn member(owner: &Owner, id: &str) -> Value {
     let listed = owner.json(&["swarm", "members"]);
     listed.into_iter().find(|member| member["agent_id"] == id).unwrap_or_default()
 }
 
-/// What a join request names as its sender.
+/// Builds the sender of a join request.
 fn sender(member: &Value, endpoint: &Value) -> Value {
     json!({ "agent_id": member["agent_id"], "endpoint": endpoint, "public_key": member["public_key"] })
 }
 
-/// What `doctor` says.
+/// Returns the output of `doctor`.
 fn examined(owner: &Owner) -> String {
     let ran = owner.sandbox.run(["doctor"]);
     format!("{}{}", ran.stdout, ran.stderr)
@@ -46,7 +46,7 @@ fn examined(owner: &Owner) -> String {
 
 #[test]
 fn kicked_agent_moves_no_member() {
-    let Some((ca, alice, mut mallory)) = begin("kicked_agent_moves_no_member", "mallory") else { return };
+    let Some((ca, alice, mut mallory)) = start("kicked_agent_moves_no_member", "mallory") else { return };
     let bob = Owner::new(&ca, "bob");
     let link = alice.ok(&["swarm", "invite"]);
     assert_eq!(mallory.ask("join", json!({ "link": link }))["status"], 200);
@@ -73,7 +73,7 @@ fn kicked_agent_moves_no_member() {
                 assert!(told["answer"].get("members").is_none(), "{told}");
             }
         }
-        // With its own endpoint and key nothing changes, and the roster is for holders of a good invite.
+        // With its own endpoint and key nothing changes, and only holders of a valid invite get the roster.
         for (invite, status) in [(&open, 200), (&link, 403), (&used, 403), (&revoked, 403)] {
             let request =
                 json!({ "link": invite, "sender": sender(&entry, &entry["endpoint"]), "rejoin": true });
@@ -107,7 +107,7 @@ fn kicked_agent_moves_no_member() {
 
 #[test]
 fn squatted_key_is_restored() {
-    let Some((ca, alice, mut mallory)) = begin("squatted_key_is_restored", "mallory") else { return };
+    let Some((ca, alice, mut mallory)) = start("squatted_key_is_restored", "mallory") else { return };
     let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     let link = alice.ok(&["swarm", "invite"]);
     carol.ok(&["swarm", "join", &link]);
@@ -127,7 +127,7 @@ fn squatted_key_is_restored() {
     assert_eq!(member(&alice, "bob")["provisional"], false);
     carol.ok(&["send", "bob@research", "welcome", "--from", "carol"]);
     bob.gets("bob", "welcome");
-    // Kicked, a squatter takes nobody with it. On the owner's own id, too.
+    // Kicking a squatter kicks no other member. With the owner's own id, too.
     let dora = Owner::new(&ca, "dora");
     let key = dora.json(&["swarm", "key"]).remove(0)["public_key"].clone();
     for id in ["mallory", "dora"] {
@@ -146,10 +146,11 @@ fn squatted_key_is_restored() {
     assert_eq!(entry["provisional"], false);
 }
 
-/// Moved by the owner, restored by the master's person, and put right again; a program that does not know the word goes on.
+/// Moved by the owner, restored by the master's person, and corrected; a program that does not know the action
+/// continues.
 #[test]
 fn moved_endpoint_is_shown_and_restored() {
-    let Some((ca, alice, mut pat)) = begin("moved_endpoint_is_shown_and_restored", "pat") else { return };
+    let Some((ca, alice, mut pat)) = start("moved_endpoint_is_shown_and_restored", "pat") else { return };
     let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     let link = alice.ok(&["swarm", "invite"]);
     assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
@@ -182,7 +183,7 @@ fn moved_endpoint_is_shown_and_restored() {
     let told = |message: &Value| message["content"].as_str().unwrap_or_default().contains("endpoint_changed");
     pat.gets("the news", told);
 
-    // A person's word: of a member for its own hub, of the master for all.
+    // The decision of a person: of a member for its own hub, of the master for all.
     let elsewhere = "https://127.0.0.1:9/swarm";
     carol.ok(&["swarm", "endpoint", "bob", elsewhere, "--yes"]);
     assert_eq!(member(&carol, "bob")["endpoint"], elsewhere);
@@ -190,7 +191,7 @@ fn moved_endpoint_is_shown_and_restored() {
     alice.ok(&["swarm", "endpoint", "bob", old.as_str().unwrap(), "--yes"]);
     until(&carol, &old);
     until(&alice, &old);
-    // Its owner sees that the roster is wrong, and puts it right.
+    // Its owner sees that the roster is wrong, and corrects it.
     until(&bob, &old);
     assert!(examined(&bob).contains("the roster of 'research'"), "{}", examined(&bob));
     bob.ok(&init);
@@ -199,10 +200,10 @@ fn moved_endpoint_is_shown_and_restored() {
     }
 }
 
-/// A peer that makes no signature over the whole request moves by the protocol's own, once each.
+/// A peer that does not sign the whole request moves with the protocol's own signature, once each.
 #[test]
 fn signed_rejoin_moves_endpoint_once() {
-    let Some((_ca, alice, mut pat)) = begin("signed_rejoin_moves_endpoint_once", "pat") else { return };
+    let Some((_ca, alice, mut pat)) = start("signed_rejoin_moves_endpoint_once", "pat") else { return };
     let link = alice.ok(&["swarm", "invite"]);
     assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
     assert_eq!(member(&alice, "pat")["provisional"], true);
@@ -229,7 +230,7 @@ fn signed_rejoin_moves_endpoint_once() {
 
 #[test]
 fn mute_and_kick_count_when_they_return() {
-    let Some((_ca, alice, mut mallory)) = begin("mute_and_kick_count_when_they_return", "mallory") else {
+    let Some((_ca, alice, mut mallory)) = start("mute_and_kick_count_when_they_return", "mallory") else {
         return;
     };
     let link = alice.ok(&["swarm", "invite"]);
@@ -254,10 +255,10 @@ fn mute_and_kick_count_when_they_return() {
     assert_eq!(heard, ["heard 0", "heard 1", "heard 2", "heard 3", "heard 4"]);
 }
 
-/// A candidate with another program gets a word of it, and is in when it asks again.
+/// A candidate with another program gets a message about it, and is in at its next request.
 #[test]
 fn approval_is_announced_to_other_programs() {
-    let Some((_ca, alice, mut pat)) = begin("approval_is_announced_to_other_programs", "pat") else { return };
+    let Some((_ca, alice, mut pat)) = start("approval_is_announced_to_other_programs", "pat") else { return };
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
     assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
@@ -272,10 +273,11 @@ fn approval_is_announced_to_other_programs() {
     alice.gets("alice", "I am in");
 }
 
-/// A squatter on the key of an agent whose program signs no request: both are members until the owner writes to the master.
+/// A squatter has the key of an agent whose program signs no request: both are members until the owner writes to the
+/// master.
 #[test]
 fn unsigned_owner_recovers_its_key() {
-    let Some((ca, mut alice, mut mallory)) = begin("unsigned_owner_recovers_its_key", "mallory") else {
+    let Some((ca, mut alice, mut mallory)) = start("unsigned_owner_recovers_its_key", "mallory") else {
         return;
     };
     let (mut pat, carol) = (Plain::start(&ca, "pat", "/swarm").unwrap(), Owner::new(&ca, "carol"));
@@ -312,7 +314,7 @@ fn unsigned_owner_recovers_its_key() {
         alice.json(&["inbox", "alice"]).iter().any(|m| m["body"].to_string().contains("name the same key"))
     );
 
-    // The squatter can resend a broadcast in its own name. That makes it no word of the squatter's.
+    // The squatter can resend a broadcast in its own name. That does not confirm its key.
     let url = format!("https://127.0.0.1:{}/swarm/message", alice.port);
     let before = alice.json(&["swarm", "members"]);
     assert_eq!(pat.send(&swarm, "broadcast", "hello to all"), json!([200, 200, 200]));
@@ -333,7 +335,7 @@ fn unsigned_owner_recovers_its_key() {
     assert_eq!(pat.send(&swarm, "alice", "to you alone"), json!([200]));
     assert_eq!(member(&alice, "pat")["provisional"], false);
     for owner in [&alice, &carol] {
-        poll::until("the squatter is gone", || {
+        poll::until("the squatter to be removed", || {
             let listed = owner.json(&["swarm", "members"]);
             listed.iter().all(|member| member["agent_id"] != "mallory").then_some(())
         });
@@ -343,7 +345,7 @@ fn unsigned_owner_recovers_its_key() {
     assert_eq!(squatted(&mut mallory, &link), 403);
     let forged = mallory.forge(&url, json!({ "swarm_id": swarm, "recipient": "alice" }), json!({}));
     assert_eq!(forged, (403, "NOT_AUTHORIZED".to_owned()));
-    // Its own word counts again, and the others learn that it is no longer provisional.
+    // Its own messages count again, and the other members learn that it is no longer provisional.
     pat.knows(&swarm, &["alice", "carol", "pat"]);
     assert_eq!(pat.send(&swarm, "broadcast", "all is well"), json!([200, 200]));
     assert_eq!(alice.gets("alice", "all is well")["verified"], true);
@@ -352,7 +354,7 @@ fn unsigned_owner_recovers_its_key() {
         (member(&carol, "pat")["provisional"] == false).then_some(())
     });
 
-    // A request that waits for approval keeps the owner out neither.
+    // A request that waits for approval does not block the owner either.
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
     assert_eq!(squatted(&mut mallory, &link), 202);
@@ -368,7 +370,7 @@ fn unsigned_owner_recovers_its_key() {
     assert_eq!(waiting(), json!([]));
 }
 
-/// A master that checks nothing has a squatter on the key of one who joins later.
+/// A master without checks has a squatter on the key of an agent that joins later.
 #[test]
 fn squatter_at_lenient_master_blocks_none() {
     let ca = PrivateCa::new();
@@ -391,7 +393,7 @@ fn squatter_at_lenient_master_blocks_none() {
     let joined = bob.json(&["swarm", "join", &link]).remove(0);
     assert_eq!(joined["members"], json!(["bob", "pat"]), "{joined}");
     assert!(joined["left_out"]["mallory"].as_str().unwrap().contains("belongs to 'bob'"), "{joined}");
-    // Another member knows of no proof before bob writes to it.
+    // Another member has no proof before bob writes to it.
     carol.ok(&["swarm", "join", &link]);
     assert_eq!(member(&carol, "bob")["contested_with"], json!(["mallory"]));
     bob.knows(&["bob", "carol", "pat"]);

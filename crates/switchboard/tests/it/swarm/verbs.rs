@@ -1,4 +1,4 @@
-//! The verbs that a person has beyond talking: approval, invites, mutes, files, keys and the end.
+//! Administrative verbs of a person: approval, invites, mutes, files, keys and the end.
 
 use serde_json::Value;
 use test_support::ca::{PrivateCa, Validity};
@@ -26,9 +26,9 @@ fn pending_join_is_listed_and_decided() {
         let asked = owner.json(&["swarm", "join", &link]).remove(0);
         assert_eq!(text(&asked, "status"), "pending", "{asked}");
     }
-    // Whoever waits sees that it does, and whoever decides is told.
+    // The candidate sees that it waits, and the person who decides is notified.
     assert_eq!(text(&bob.json(&["swarm", "list"])[0], "standing"), "pending");
-    let told = poll::until("alice is told", || {
+    let told = poll::until("alice to get a notice", || {
         let inbox = alice.json(&["inbox", "alice"]);
         inbox.into_iter().find(|message| text(message, "body").contains("swarm approve bob"))
     });
@@ -36,7 +36,7 @@ fn pending_join_is_listed_and_decided() {
     assert_eq!(alice.json(&["swarm", "list"])[0]["pending"], serde_json::json!(["bob", "carol"]));
     alice.ok(&["swarm", "approve", "bob", "--yes"]);
     alice.ok(&["swarm", "deny", "carol", "--yes"]);
-    // Approved, it hears of it by itself; asking again is no harm.
+    // An approved candidate is notified; a second request is harmless.
     poll::until("bob is in", || {
         (text(&bob.json(&["swarm", "list"])[0], "standing") == "active").then_some(())
     });
@@ -48,7 +48,7 @@ fn pending_join_is_listed_and_decided() {
     let nobody = alice.sandbox.run(["swarm", "approve", "zoe", "--yes"]);
     assert_eq!(nobody.code, Some(5), "{}", nobody.stderr);
     alice.ok(&["swarm", "dissolve", "--reason", "done", "--yes"]);
-    poll::until("bob has heard", || {
+    poll::until("bob to get a notice", || {
         (text(&bob.json(&["swarm", "list", "--all"])[0], "standing") == "dissolved").then_some(())
     });
 }
@@ -72,14 +72,14 @@ fn invites_are_listed_and_revoked() {
     let revoked = bob.sandbox.run(["swarm", "revoke", &text(&made, "digest")[..12]]);
     assert_eq!(revoked.code, Some(0), "{}", revoked.stderr);
     assert!(revoked.stderr.contains("The master is notified"), "{}", revoked.stderr);
-    poll::until("alice has heard", || {
+    poll::until("alice to get a notice", || {
         let listed = alice.json(&["swarm", "invites"]);
         listed.iter().any(|i| i["digest"] == made["digest"] && i["revoked"] == true).then_some(())
     });
     let refused = carol.sandbox.run(["swarm", "join", text(&made, "invite")]);
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
     assert!(refused.stderr.contains("revoked"), "{}", refused.stderr);
-    // A new key of the master ends what the old one has signed, and says so.
+    // A new key of the master voids the old signatures, and the command says so.
     let open = alice.ok(&["swarm", "invite"]);
     let rotated = alice.sandbox.run(["swarm", "key", "rotate"]);
     assert!(rotated.stderr.contains("2 open invites have ended"), "{}", rotated.stderr);
@@ -133,12 +133,12 @@ fn files_notices_and_pending_mail_arrive() {
     assert_eq!(bob.gets("bob", "on it")["kind"], "notification");
     bob.ok(&["swarm", "sync"]);
 
-    // Whatever else lies in the mailbox hides nothing of the swarm.
+    // Other mail in the mailbox hides nothing of the swarm.
     for n in 0..25 {
         bob.ok(&["send", "bob", &format!("at home {n}"), "--from", "codex"]);
     }
     alice.ok(&["swarm", "send", "and one more"]);
-    poll::until("bob has heard", || {
+    poll::until("bob to get a notice", || {
         let heard = bob.json(&["swarm", "messages"]);
         heard.iter().any(|message| message["content"] == "and one more").then_some(())
     });
@@ -148,14 +148,14 @@ fn files_notices_and_pending_mail_arrive() {
     assert!(waiting.contains(&"notes attached") && waiting.contains(&"and one more"), "{waiting:?}");
     assert!(!waiting.iter().any(|text| text.starts_with("at home")), "{waiting:?}");
 
-    // What is known already stays as it is.
+    // Known entries stay unchanged.
     let exported = bob.ok(&["swarm", "export"]);
     let mut import = bob.sandbox.command(["swarm", "import", "-"]);
     let again = RunOutput::with_input(&mut import, exported.as_bytes());
     assert!(again.ok().contains("0 swarms"), "{}", again.stdout);
 }
 
-/// A key that is lost has a successor which others accept on their own word.
+/// A lost key has a successor, which each of the others accepts for itself.
 #[test]
 fn lost_key_is_replaced_and_accepted() {
     let ca = authority();
@@ -176,7 +176,7 @@ fn lost_key_is_replaced_and_accepted() {
     alice.gets("alice", "it is me");
 }
 
-/// What is wrong in the settings is said at once, with the setting.
+/// An error in the settings is reported at once, with the name of the setting.
 #[test]
 fn unusable_settings_are_named() {
     let ca = authority();
@@ -201,7 +201,7 @@ fn unusable_settings_are_named() {
     assert!(said.contains("nowhere.pem"), "{said}");
 }
 
-/// An agent moves with its swarms; a person's word for another member is asked for.
+/// An agent moves with its swarms; changing another member needs a person's consent.
 #[test]
 fn address_changes_within_swarms() {
     let sandbox = test_support::Sandbox::with_agents(crate::BINARY, &["codex"]);

@@ -26,14 +26,14 @@ fn real_claude_permission_dialog_gets_no_key() {
     let execute = |text: &str| sandbox.run_as("codex", ["send", "claude", text, "--kind", "execute"]).ok();
     poll::until("the terminal to be registered", || super::pid_of(&sandbox, "claude"));
     let danger = sandbox.path().join("danger.txt");
-    // Sent while it starts: it is typed once there is an input field.
+    // Sent during the start: it is typed once there is an input field.
     let first = execute("RUN touch danger.txt");
     result(&sandbox, "codex", &first, "executed");
     person.until_shown("proceed?");
     let second = execute("SAY PLUGH");
     assert_eq!(waits(&sandbox, &second), "the program shows a question");
     assert!(!danger.exists());
-    // The person says no.
+    // The person denies.
     person.types("\x1b");
     result(&sandbox, "codex", &second, "executed");
     let is_asked = || model.prompts().iter().any(|prompt| prompt.contains("PLUGH")).then_some(());

@@ -31,7 +31,7 @@ fn real_codex_permission_dialog_gets_no_key() {
     let person = Person::sit_down(&sandbox, &args);
     poll::until("the terminal to be registered", || pid_of(&sandbox, "codex"));
     let danger = sandbox.path().join("danger.txt");
-    // Sent while it starts: it is typed once there is an input field, and the model has then been asked.
+    // Sent during the start: it is typed once there is an input field, and then the model has been called.
     let first = execute(&sandbox, "claude", ESCALATED);
     result(&sandbox, "claude", &first, "executed");
     let prompted = |text: &str| model.prompts().iter().filter(|prompt| *prompt == text).count();
@@ -42,7 +42,7 @@ fn real_codex_permission_dialog_gets_no_key() {
     assert_eq!(waits(&sandbox, &second), "the program shows a question");
     assert_eq!(sandbox.json(["receipt", &second])[0]["deliveries"][0]["state"], "delivered");
     assert!(!danger.exists() && !person.shown().contains("PLUGH"), "{}", person.shown());
-    // The person says no.
+    // The person denies.
     person.types("\x1b");
     result(&sandbox, "claude", &second, "executed");
     for text in ["SAY PLUGH", NOTICE] {

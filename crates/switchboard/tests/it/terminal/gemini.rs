@@ -7,7 +7,7 @@ use super::person::Person;
 use super::{pid_of, result, waits};
 use crate::workspace;
 
-/// The Gemini CLI in a terminal without true colour; none where it is not installed, which has been said then.
+/// Starts the Gemini CLI in a terminal without true colour; prints why and returns `None` if it is not installed.
 fn start(test: &str, sandbox: &Sandbox, model: &Model) -> Option<Person> {
     let [node, script] = match gemini::program() {
         Ok(program) => program.map(|path| path.display().to_string()),
@@ -44,7 +44,7 @@ fn real_gemini_permission_dialog_gets_no_key() {
     let second = execute(&sandbox, "SAY PLUGH");
     assert_eq!(waits(&sandbox, &second), "the program shows a question");
     assert!(!danger.exists() && !person.shown().contains("PLUGH"), "{}", person.shown());
-    // The person says no.
+    // The person denies.
     person.types("\x1b");
     result(&sandbox, "codex", &second, "executed");
     let is_asked = || model.prompts().iter().any(|prompt| prompt == "SAY PLUGH").then_some(());
@@ -57,7 +57,7 @@ fn real_gemini_completes_no_typed_text() {
     let (sandbox, model) = (workspace(), Model::start());
     let test = "real_gemini_completes_no_typed_text";
     let Some(_person) = start(test, &sandbox, &model) else { return };
-    // The client would choose a command, a file, a skill; a tab moves its cursor away from the end of the text.
+    // The client would complete a command, a file, a skill; a tab moves its cursor away from the end of the text.
     for text in ["/help SAY one", "SAY two @nowhere", "SAY three /about", "SAY four src/", "SAY five\tend"] {
         let id = execute(&sandbox, text);
         result(&sandbox, "codex", &id, "executed");

@@ -1,4 +1,4 @@
-//! A person at a terminal: a real pty, in a session of its own, in which the binary runs.
+//! A person at a terminal: the binary in a real pty, in its own session.
 
 use std::io::{Read, Write};
 use std::process::{Child, ExitStatus};
@@ -15,7 +15,7 @@ use test_support::{Sandbox, poll};
 /// Longest wait for the end after a hangup; `run` kills its program three seconds after it.
 const LEAVING: Duration = Duration::from_secs(8);
 
-/// Somebody who types and looks.
+/// A user who types and reads the screen.
 pub(crate) struct Person {
     child: Child,
     pty: Arc<Pty>,
@@ -54,13 +54,13 @@ impl Person {
         Self { child, pty, shown, looking: Some(looking) }
     }
 
-    /// The settings that a terminal has before anyone changed them.
+    /// Returns the settings of a new terminal.
     pub(crate) fn settings_of_a_new_terminal() -> String {
         let (pty, _pts) = open().unwrap();
         settings(&pty)
     }
 
-    /// The settings of the person's terminal now.
+    /// Returns the current settings of the person's terminal.
     pub(crate) fn settings(&self) -> String {
         settings(&self.pty)
     }
@@ -81,22 +81,22 @@ impl Person {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Everything that was on the screen so far.
+    /// Returns everything that was on the screen so far.
     pub(crate) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
-    /// Looks until a text is on the screen.
+    /// Waits until a text is on the screen.
     pub(crate) fn until_shown(&self, text: &str) {
         poll::within(poll::TIMEOUT, || self.shown().contains(text).then_some(()))
             .unwrap_or_else(|| panic!("'{text}' was never shown; shown was {:?}", self.shown()));
     }
 
-    /// Waits until the binary has ended by itself and everything it showed was seen.
+    /// Waits until the binary has ended and all its output was read.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let ended = poll::within(poll::TIMEOUT, || self.child.try_wait().unwrap());
         let ended = ended.unwrap_or_else(|| panic!("it still runs; shown was {:?}", self.shown()));
-        // The last one at the terminal has gone, so that reading it ends.
+        // The last process at the terminal has ended, so the read ends.
         if let Some(looking) = self.looking.take() {
             looking.join().unwrap();
         }
@@ -106,8 +106,8 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        // Hung up, `run` ends its program too. Killed, it leaves a program behind that ignores the hangup of its terminal, as
-        // Gemini does.
+        // After a hangup, `run` ends its program too. After a kill, it leaves a program that ignores the hangup of its
+        // terminal, as Gemini does.
         if let Ok(None) = self.child.try_wait() {
             self.signal(Signal::HUP);
             poll::within(LEAVING, || self.child.try_wait().ok().flatten());
@@ -119,6 +119,6 @@ impl Drop for Person {
 
 fn settings(pty: &Pty) -> String {
     let set = termios::tcgetattr(pty).unwrap();
-    // Not the control modes: systems write the speed of a line there, each in its own way.
+    // Without the control modes: systems store the speed of a line there, each in its own way.
     format!("{:?} {:?} {:?}", set.input_modes, set.output_modes, set.local_modes)
 }

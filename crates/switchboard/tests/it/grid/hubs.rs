@@ -1,4 +1,4 @@
-//! Where the parties of the grid are: two linked hubs of one owner, and the hub of another.
+//! The hubs of the grid: two linked hubs of one owner, and the hub of another.
 
 use serde_json::{Value, json};
 use test_support::ca::{PrivateCa, Validity};
@@ -13,7 +13,7 @@ use crate::nats::server;
 /// The channel of the lab.
 pub(super) const CHANNEL: &str = "general";
 
-/// Those of the lab that are members of the swarm, and whose mail goes on to somebody who is not.
+/// Agents of the lab that are members of the swarm, and the agent that each forwards to.
 const MEMBERS: [(&str, Option<&str>); 7] = [
     ("codex", None),
     ("claude", None),
@@ -24,8 +24,8 @@ const MEMBERS: [(&str, Option<&str>); 7] = [
     ("to-qc-1", Some("qc-1@office")),
 ];
 
-/// Everything that runs.
-pub(super) struct Places {
+/// All processes and workspaces.
+pub(super) struct GridHubs {
     pub(super) lab: Linked,
     pub(super) office: Linked,
     pub(super) bob: Sandbox,
@@ -36,8 +36,8 @@ pub(super) struct Places {
     _ca: PrivateCa,
 }
 
-impl Places {
-    /// Starts all of it, or says why it cannot.
+impl GridHubs {
+    /// Starts all of it, or prints why it cannot.
     pub(super) fn start(test: &str) -> Option<Self> {
         let nats = server(test, Release::Newest, "")?;
         let ca = PrivateCa::new();
@@ -69,7 +69,7 @@ impl Places {
         let lab = Linked { name: "lab", sandbox, serve };
         let office = Linked::start("office", &nats.url(), &["qc-1"], json!({}));
 
-        // The other owner leads, and whoever is to be written to from there is a member.
+        // The other owner leads the swarm, and every agent that it writes to is a member.
         bob.ok(["swarm", "create", "Research"]);
         let link = bob.ok(["swarm", "invite"]);
         for (member, _) in MEMBERS {

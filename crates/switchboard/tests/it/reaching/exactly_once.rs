@@ -1,4 +1,4 @@
-//! X10: however many adapters there are, a message is shown once.
+//! Each message is shown once, however many adapters run.
 
 use std::sync::Barrier;
 
@@ -40,7 +40,7 @@ fn concurrent_readers_show_each_message_once() {
             waiting.wait();
             let beside = wait_beside(of_tool, "s");
             let mut shown: Vec<String> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-            // Only the one beside may still be about to show something.
+            // Only the concurrent reader may still be about to show a message.
             let is_shown = |text: &String| shown.iter().any(|shown| shown.contains(text.as_str()));
             let left: Vec<&String> = texts.iter().filter(|text| !is_shown(text)).collect();
             let all = || left.iter().all(|text| beside.errors().contains(text.as_str())).then_some(());

@@ -1,4 +1,4 @@
-//! Every line of the router that these tests write or read, held against the schemas that are checked in.
+//! Every line of the router that these tests write or read, validated against the published schemas.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// By the name of the file, without what all of them end in.
+/// Schemas by file name, without the common suffix.
 static SCHEMAS: LazyLock<HashMap<String, Validator>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/router");
     let read = |path: &Path| {
@@ -19,7 +19,7 @@ static SCHEMAS: LazyLock<HashMap<String, Validator>> = LazyLock::new(|| {
     std::fs::read_dir(folder).unwrap().map(|entry| read(&entry.unwrap().path())).collect()
 });
 
-/// A command that is meant to be good, as a line.
+/// Builds a command line and asserts that it is valid.
 pub(super) fn command(id: &str, command: &str, payload: &Value) -> String {
     let line = json!({
         "protocol": "codeswarm.router.v1", "type": "command", "timestamp": "2026-01-01T00:00:00Z",
@@ -29,7 +29,7 @@ pub(super) fn command(id: &str, command: &str, payload: &Value) -> String {
     line.to_string()
 }
 
-/// What a line of the router says.
+/// Parses a line of the router and asserts that it is valid.
 pub(super) fn event(line: &str) -> Value {
     let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     hold(&format!("event.{}", event["event"].as_str().unwrap_or_default()), &event);

@@ -1,4 +1,4 @@
-//! Requests whose client is gone or waits for long.
+//! Requests whose client has disconnected or waits for long.
 
 use std::net::Shutdown;
 
@@ -10,13 +10,13 @@ use test_support::mcp::{Client, REVISION};
 use super::payloads;
 use crate::workspace;
 
-/// A call of `wait_for_message` under an id of its own.
+/// Builds a call of `wait_for_message` with its own id.
 fn wait(seconds: u32, meta: Value) -> Value {
     let params = json!({ "name": "wait_for_message", "arguments": { "timeout": seconds }, "_meta": meta });
     json!({ "jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": params })
 }
 
-/// A call of `wait_for_message` as 2026-07-28 has it.
+/// Builds a call of `wait_for_message` in protocol revision 2026-07-28.
 fn stateless_wait(served: &TestServer, agent: &str) -> Request {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -42,7 +42,7 @@ fn wait_of_closed_client_consumes_no_mail() {
     let connection = response.connection().unwrap();
     let first = response.events().next().unwrap();
     connection.shutdown(Shutdown::Both).unwrap();
-    // It comes back for the answer. Once it has that, the server knows that it was gone.
+    // The client reconnects for the answer. Once it has that, the server has detected the disconnect.
     let back = Request::new("GET", "/mcp").header("Accept", "text/event-stream");
     let back = in_session(back).header("Last-Event-ID", &first.id).send(served.port).unwrap();
     let answer = back.events().find(|event| event.data.contains("\"id\":900"));
@@ -60,7 +60,7 @@ fn wait_of_closed_client_consumes_no_mail() {
 fn sessionless_wait_sends_headers_at_once() {
     let sandbox = workspace();
     let served = TestServer::start(&sandbox);
-    // The head of the answer is there before there is anything to answer.
+    // The response headers arrive before there is an answer.
     let response = stateless_wait(&served, "codex").send(served.port).unwrap();
     assert_eq!((response.status, response.is_stream()), (200, true));
     sandbox.send("claude", "codex", "at last");

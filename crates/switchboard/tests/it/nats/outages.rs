@@ -1,4 +1,5 @@
-//! The server or a hub dies in the middle, or somebody writes nonsense: nothing is lost, nothing comes twice.
+//! The server or a hub is killed during traffic, or a client writes malformed messages: none is lost, none is
+//! duplicated.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ fn server_killed_and_restarted_mid_traffic() {
         server.kill();
         ids.extend(write(&here, "codex", "qc-1", 200..400).await);
 
-        // Local mail goes on, and who writes to others is told the truth.
+        // Local mail is delivered, and a sender to another hub sees that its message waits.
         let sent = lab.send("codex", &["qc-1", "while it is down"]);
         assert_eq!(sent["deliveries"][0]["state"], "queued");
         lab.send("codex", &["human", "of ours"]);
@@ -46,7 +47,7 @@ fn server_killed_and_restarted_mid_traffic() {
     });
 }
 
-/// Some messages of a burst are lost in the broken connection, and those queued behind them must not overtake.
+/// Some messages of a burst are lost in the broken connection, and those queued after them must not overtake.
 #[test]
 fn crash_killed_server_keeps_order_of_burst() {
     const BURST: usize = 600;
@@ -72,7 +73,7 @@ fn crash_killed_server_keeps_order_of_burst() {
     });
 }
 
-/// The server recognises what is published again for a tenth of a second only: the hub itself has to know.
+/// The server deduplicates for a tenth of a second only: the hub itself must remember what it has published.
 #[test]
 fn hub_killed_mid_publish_republishes_nothing() {
     let test = "hub_killed_mid_publish_republishes_nothing";
@@ -96,7 +97,7 @@ fn hub_killed_mid_publish_republishes_nothing() {
             write(&here, "codex", "all", written..written + 1500).await;
             written += 1500;
             lab.serve = Some(lab.sandbox.serve());
-            // In the middle of it: some are in the stream, and not all of this round.
+            // During the publish: some messages are in the stream, and not all of this round.
             let begun = written - 1500 + 100 * round;
             let subject = "switchboard.lab.group.>";
             while in_stream(&server.url(), subject).await < begun {
@@ -148,7 +149,7 @@ fn malformed_stream_message_is_skipped_with_warning() {
         ("switchboard.lab.hub.office.message", "\u{0}not json".to_owned()),
         ("switchboard.lab.hub.office.receipt", json!({"v": 1, "type": "receipt"}).to_string()),
         ("switchboard.lab.group.all", json!({"v": 99, "type": "message"}).to_string()),
-        // In the name of another hub, of one of its agents, and of the person of the reader.
+        // In the name of another hub, of one of its agents, and of the reader's person.
         ("switchboard.lab.group.all", letter("codex@attic", "attic")),
         ("switchboard.attic.group.all", letter("qc-1@office", "attic")),
         ("switchboard.attic.group.all", letter("human", "attic")),
@@ -181,7 +182,7 @@ fn unreachable_server_affects_no_local_delivery() {
     let mut lab = Linked::start("lab", url, &["codex", "claude"], json!({}));
     lab.send("codex", &["claude", "of ours"]);
     lab.wait_for_mail("claude", "of ours");
-    poll::until("the failure to be told", || {
+    poll::until("the failure to be reported", || {
         lab.errors().contains("not linked with other hubs").then_some(())
     });
     let doctor = lab.sandbox.run(["doctor"]);

@@ -1,4 +1,4 @@
-//! What a server cannot do to the host, to other clients or to a person.
+//! Isolation: a server cannot harm the host, other clients or a person.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use test_support::mcp::Client;
 use super::{add, call, client, fixture, sandbox};
 use crate::BINARY;
 
-/// A server that lists what a file says.
+/// Adds a server that lists the tools of a file.
 fn lists(sandbox: &test_support::Sandbox, name: &str, lists: &Value) {
     let file = sandbox.path().join(format!("{name}-lists.json"));
     put(&file, lists.to_string());

@@ -1,4 +1,4 @@
-//! What servers ask of the client at the other end.
+//! Requests of servers to the client at the other end.
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
@@ -7,7 +7,7 @@ use test_support::{Running, Sandbox, tools};
 
 use super::{add, be_patient, call, fixture, npm, sandbox};
 
-/// `switchboard mcp` for a client that answers questions.
+/// Starts `switchboard mcp` for a client that answers requests.
 fn able(sandbox: &Sandbox) -> Client {
     Client::stdio_with_capabilities(Running::start_with_stdin(&mut sandbox.session(["mcp"])), capabilities())
 }
@@ -25,7 +25,7 @@ fn concurrent_calls_query_their_client() {
     let sandbox = sandbox();
     add(&sandbox, "asker", &fixture("asker.py"));
     let mut client = able(&sandbox);
-    // The first call comes right behind the client's introduction, and the others while it is on its way.
+    // The first call follows the client's handshake directly, and the others arrive while it is in flight.
     let begun: Vec<i64> =
         (0..3).map(|_| client.start_call("asker_suite", call("roots/list", json!({})))).collect();
     for number in 0..3 {
@@ -43,7 +43,7 @@ fn concurrent_calls_query_their_client() {
     client.answer_request("roots/list", roots("later"));
 }
 
-/// Calls a tool that asks for something first, and answers what it asks.
+/// Calls a tool that sends a request first, and answers the request.
 fn asking(client: &mut Client, name: &str, arguments: &Value, asks: &str, answer: &Value) -> Value {
     let id = client.start_request("tools/call", json!({ "name": name, "arguments": arguments }));
     client.answer_request(asks, answer.clone());
@@ -62,7 +62,7 @@ fn everything_tools_reach_their_client() {
     let direct = Running::start_with_stdin(command(&server[0]).args(&server[1..]));
     let mut direct = Client::stdio_with_capabilities(direct, capabilities());
     let mut through = able(&sandbox);
-    // It asks for the roots once, of its own accord, and shows what it then knows.
+    // The server requests the roots once, unprompted, and returns what it then knows.
     direct.answer_request("roots/list", roots("x"));
     let known = json!({ "name": "everything_suite", "arguments": call("get-roots-list", json!({})) });
     let id = through.start_request("tools/call", known);

@@ -1,4 +1,4 @@
-//! Which tools are listed, in which order, and what that costs.
+//! Which tools are listed, in which order, and their token cost.
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
@@ -9,7 +9,7 @@ use crate::workspace;
 
 const PROFILES: [&str; 3] = ["minimal", "messaging", "full"];
 
-/// What the tools of the smallest profile may cost in every conversation.
+/// Token budget of the smallest profile's tools in every conversation.
 const MINIMAL_TOKENS: usize = 1200;
 
 fn choose(sandbox: &Sandbox, profile: &str) {
@@ -21,7 +21,7 @@ fn list(client: &mut Client) -> Value {
     client.request("tools/list", json!({})).unwrap()["tools"].clone()
 }
 
-/// What a model is given of the tools, in tokens of o200k: their names, descriptions and schemas.
+/// Returns the tokens (o200k) of what a model sees of the tools: names, descriptions and schemas.
 fn tokens(tools: &Value) -> usize {
     let given: Vec<Value> = tools
         .as_array()
@@ -43,7 +43,7 @@ fn tool_list_is_stable_across_restarts() {
             if first.is_null() {
                 first = before.clone();
             }
-            // The same bytes: clients keep what they were given by its hash.
+            // The same bytes: clients cache the list by its hash.
             assert_eq!(before.to_string(), first.to_string(), "{name}, start {round}");
             let mut client = client.registered(name);
             client.ok("create_team", json!({ "id": format!("{name}{round}") }));
@@ -67,7 +67,7 @@ fn tool_list_meets_profile_token_budget() {
         if profile == "minimal" {
             assert!(cost <= MINIMAL_TOKENS, "{cost} tokens");
         }
-        // Each profile begins with the one before it.
+        // Each profile starts with the previous one.
         assert_eq!(tools.as_array().unwrap()[..before.len()], before);
         assert!(count > before.len());
         before.clone_from(tools.as_array().unwrap());

@@ -1,5 +1,5 @@
-//! I4: `install` and `uninstall`, killed at every single file call. A client finds its old settings or the new ones, and
-//! whoever owns them finds a copy of what was there.
+//! `install` and `uninstall`, killed at every single file call. A client finds its old settings or the new ones, and
+//! their owner finds a copy of the old ones.
 
 use std::path::Path;
 
@@ -8,18 +8,18 @@ use test_support::{RunOutput, Sandbox, files, tools};
 
 use crate::workspace;
 
-/// What both verbs write.
+/// The files that both verbs write.
 const FILES: [&str; 2] = [".mcp.json", ".claude/settings.local.json"];
 
-/// After so many runs that survived there are no more calls to be killed at.
+/// After this number of surviving runs there are no more calls to be killed at.
 const SURVIVORS: usize = 3;
 
 fn texts(sandbox: &Sandbox) -> [String; 2] {
     FILES.map(|file| std::fs::read_to_string(sandbox.path().join(file)).unwrap())
 }
 
-/// The files beside the settings: those that were never finished, and what the copies hold.
-fn beside(sandbox: &Sandbox) -> (Vec<String>, Vec<String>) {
+/// Returns the files next to the settings: unfinished ones, and the content of copies.
+fn other_files(sandbox: &Sandbox) -> (Vec<String>, Vec<String>) {
     let (mut unfinished, mut copies) = (Vec::new(), Vec::new());
     for folder in [sandbox.path().to_owned(), sandbox.path().join(".claude")] {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -35,7 +35,7 @@ fn beside(sandbox: &Sandbox) -> (Vec<String>, Vec<String>) {
     (unfinished, copies)
 }
 
-/// A workspace whose owner has settings of their own.
+/// Creates a workspace whose owner has settings of their own.
 fn with_settings() -> Sandbox {
     let sandbox = workspace();
     files::put(
@@ -59,9 +59,9 @@ fn killed(shim: &Shim, template: &Sandbox, verb: &str, fault: fn(usize) -> Fault
     let (mut kills, mut survivors) = (0, 0);
     for at in 1..=calls + SURVIVORS {
         let sandbox = template.copy();
-        let (_, copies_before) = beside(&sandbox);
+        let (_, copies_before) = other_files(&sandbox);
         let ran = RunOutput::of(shim.arm(&mut sandbox.command(args), fault(at)));
-        let (_, copies) = beside(&sandbox);
+        let (_, copies) = other_files(&sandbox);
         for ((now, old), new) in texts(&sandbox).iter().zip(&old).zip(&new) {
             assert!(now == old || now == new, "{verb} at {at}: {now:?}");
             let is_kept = copies.len() > copies_before.len() && copies.contains(old);
@@ -74,7 +74,7 @@ fn killed(shim: &Shim, template: &Sandbox, verb: &str, fault: fn(usize) -> Fault
         kills += 1;
         sandbox.ok(args);
         assert_eq!(texts(&sandbox), new, "{verb} at {at}");
-        let (unfinished, _) = beside(&sandbox);
+        let (unfinished, _) = other_files(&sandbox);
         assert_eq!(unfinished, Vec::<String>::new(), "{verb} at {at}");
     }
     println!("{verb}: killed {kills} times");

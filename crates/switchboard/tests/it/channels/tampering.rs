@@ -1,4 +1,4 @@
-//! Message files that are changed after they were posted, and files that are no messages.
+//! Message files that were changed after posting, and files that are no messages.
 
 use test_support::{Sandbox, files, poll};
 
@@ -52,7 +52,7 @@ fn doctor_names_rejected_files() {
     let path = sandbox.file("channels/general/msg-20260111-163315-codex-0001.json");
     files::put(&path, "{");
     let serve = sandbox.serve();
-    let told = poll::until("a problem", || doctor(&sandbox).into_iter().find(|(status, _)| status == "warn"));
+    let told = poll::until("an issue", || doctor(&sandbox).into_iter().find(|(status, _)| status == "warn"));
     assert!(
         told.1.starts_with("channels/general/msg-20260111-163315-codex-0001.json was not taken in"),
         "{told:?}"

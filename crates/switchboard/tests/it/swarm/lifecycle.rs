@@ -1,4 +1,4 @@
-//! Three owners from the first invite to the last word, and what is said when something is wrong.
+//! Three owners from the first invite to the end, and the errors on the way.
 
 use serde_json::Value;
 use test_support::ca::{PrivateCa, Validity};
@@ -22,7 +22,7 @@ fn three_processes_join_talk_and_leave() {
         owner.knows(&["alice", "bob", "carol"]);
     }
 
-    // From any door to all of them, and the reply back to whoever wrote.
+    // From any door to all members, and the reply to the sender.
     let sent = alice.json(&["send", "all@research", "who is there?", "--from", "codex"]);
     assert_eq!(sent[0]["deliveries"].as_array().unwrap().len(), 2, "{sent:?}");
     let got = bob.gets("bob", "who is there?");
@@ -32,7 +32,7 @@ fn three_processes_join_talk_and_leave() {
     let reply = alice.gets("codex", "I am");
     assert_eq!(reply["from"], "bob@research");
 
-    // The sender can read what became of it, for each of them.
+    // The sender can read the state of the message, for each of them.
     let receipt = poll::until("both have it", || {
         let receipt = alice.json(&["receipt", id(&sent[0])]).remove(0);
         let is_delivered = |d: &Value| d["state"] == "delivered";
@@ -51,7 +51,7 @@ fn three_processes_join_talk_and_leave() {
         (!heard.iter().any(|message| message["content"] == text.as_str())).then_some(())
     });
 
-    // Away for a while, then everything in order; the roster, too.
+    // Offline for a while, then everything arrives in order; the roster, too.
     bob.stop();
     for n in 0..3 {
         alice.ok(&["swarm", "send", &format!("while away {n}"), "--to", "bob"]);
@@ -67,7 +67,7 @@ fn three_processes_join_talk_and_leave() {
         .filter(|text| text.starts_with("while away"))
         .collect();
     assert_eq!(away, ["while away 0", "while away 1", "while away 2"]);
-    poll::until("carol was told", || {
+    poll::until("carol to get a notice", || {
         let listed = carol.json(&["swarm", "list", "--all"]);
         (listed[0]["standing"] == "kicked").then_some(())
     });

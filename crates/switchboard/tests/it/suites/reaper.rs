@@ -1,4 +1,4 @@
-//! Nothing that a server has started outlives its end, however detached it is and however the end comes about.
+//! No process of a server outlives the server, however detached it is and however the server ends.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use test_support::{Running, Sandbox, poll};
 
 use super::{add, call, sandbox};
 
-/// Servers of one host. Each starts a plain child, one in a session of its own, and one that has lost its parent, its
-/// session and its environment.
+/// Servers of one host. Each starts a plain child, one in its own session, and one without its parent, its session and
+/// its environment.
 const SERVERS: usize = 5;
 
-/// With [`SERVERS`], how often each way to end is tried.
+/// With [`SERVERS`], how often each kind of end is tested.
 const ROUNDS: usize = 2;
 
 /// Processes of one server, itself included.
 const EACH: usize = 4;
 
-/// Every process ignores all signals that can be ignored, writes its pid down and stays. The server answers once all
-/// have written.
+/// Every process ignores all signals that can be ignored, records its process id and stays. The server answers once all
+/// have recorded theirs.
 const SCRIPT: &str = r#"
 trap '' TERM HUP INT
 stay='trap "" TERM HUP INT; echo $$ >> "$1"; exec sleep 1000'
@@ -44,7 +44,7 @@ done
 while :; do sleep 1000; done
 "#;
 
-/// A workspace whose servers detach what they start.
+/// A workspace whose servers detach their children.
 struct Stage {
     sandbox: Sandbox,
     client: Client,
@@ -63,7 +63,7 @@ impl Stage {
             let pids = sandbox.path().join(format!("pids{number}")).display().to_string();
             add(&sandbox, &format!("s{number}"), &["sh".to_owned(), script.clone(), pids]);
         }
-        // Without a shell between: signals are for the host itself.
+        // Without a shell in between: signals are for the host itself.
         let client = Client::stdio(Running::start_with_stdin(&mut sandbox.command(["mcp"])));
         Self { sandbox, client }
     }
@@ -77,24 +77,24 @@ impl Stage {
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// The server's own process.
+    /// Returns the server's own process.
     fn leader(&self, server: usize) -> u32 {
         let text = std::fs::read_to_string(self.file(server).with_extension("leader")).unwrap();
         text.trim().parse().unwrap()
     }
 
-    /// Starts a server, again where it ran before, and returns all processes that it ever had when the new ones are there.
+    /// Starts or restarts a server, and returns all processes that it ever had when the new ones run.
     fn start(&mut self, server: usize) -> BTreeSet<u32> {
         let before = self.pids(server).len();
-        // A call may still reach the old one and fail with it; one after that starts the new one.
-        poll::until("a new one answers", || {
+        // A call may still reach the old server and fail with it; a later one starts the new server.
+        poll::until("the new server to answer", || {
             let begun = self.client.start_call(&format!("s{server}_suite"), call("here", json!({})));
             let _ = self.client.answer(begun);
             (self.pids(server).len() > before).then_some(())
         });
         // A server that was stopped between two calls has been started more than once.
         let all = || Some(self.pids(server)).filter(|all| all.len() > before && all.len() % EACH == 0);
-        poll::until("all processes have written", all)
+        poll::until("all processes to write", all)
     }
 
     fn start_all(&mut self) -> BTreeSet<u32> {
@@ -105,7 +105,7 @@ impl Stage {
             self.client.answer(id).unwrap();
         }
         let all = || -> BTreeSet<u32> { (0..SERVERS).flat_map(|server| self.pids(server)).collect() };
-        poll::until("all processes have written", || Some(all()).filter(|all| all.len() == SERVERS * EACH))
+        poll::until("all processes to write", || Some(all()).filter(|all| all.len() == SERVERS * EACH))
     }
 }
 
@@ -113,7 +113,7 @@ fn alive(pids: &BTreeSet<u32>) -> Vec<u32> {
     pids.iter().copied().filter(|pid| process_started(*pid).is_some()).collect()
 }
 
-fn assert_gone(pids: &BTreeSet<u32>) {
+fn assert_ended(pids: &BTreeSet<u32>) {
     let left = poll::within(poll::TIMEOUT, || Some(alive(pids)).filter(Vec::is_empty));
     assert!(left.is_some(), "there are still {:?}", alive(pids));
 }
@@ -123,7 +123,7 @@ fn kill(pid: u32) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
-/// The reaper of a process of a server and the root above it.
+/// Returns the reaper of a server's process and the root above it.
 fn reapers(pid: u32, host: u32) -> (u32, u32) {
     let above = process_and_ancestors(pid);
     let place = above.iter().position(|process| process.pid == host).expect("the host is above it");
@@ -136,7 +136,7 @@ fn end_host(end: impl Fn(&mut Client)) {
         let all = stage.start_all();
         assert_eq!(alive(&all).len(), SERVERS * EACH);
         end(&mut stage.client);
-        assert_gone(&all);
+        assert_ended(&all);
     }
 }
 
@@ -168,7 +168,7 @@ fn storm_host_and_root_are_killed() {
         let (_, root) = reapers(stage.leader(0), stage.client.process().id());
         kill(root);
         stage.client.process().kill();
-        assert_gone(&all);
+        assert_ended(&all);
     }
 }
 
@@ -176,7 +176,7 @@ fn storm_host_and_root_are_killed() {
 fn storm_idle_server_is_stopped() {
     let mut stage = Stage::new(Some(50));
     for _ in 0..ROUNDS {
-        assert_gone(&stage.start(0));
+        assert_ended(&stage.start(0));
     }
     assert!(stage.client.process().is_running());
 }
@@ -204,7 +204,7 @@ fn storm_reaper_is_killed() {
             let all = stage.start(server);
             let (reaper, root) = reapers(stage.leader(server), host);
             kill(if round % 2 == 0 { reaper } else { root });
-            assert_gone(&all);
+            assert_ended(&all);
         }
     }
     assert!(stage.client.process().is_running());

@@ -1,4 +1,4 @@
-//! Tools of other servers beside ours: whose their calls are, and what holds for them as well.
+//! Tools of suites next to our own: who owns their calls, and which rules apply to them as well.
 
 use serde_json::{Value, json};
 use test_support::http::Request;
@@ -8,7 +8,7 @@ use test_support::{Sandbox, TestServer, files};
 use super::stdio;
 use crate::BINARY;
 
-/// A server that answers `here` at once, and `ask` once its own question was answered.
+/// An MCP server that answers `here` at once, and `ask` once its own request was answered.
 const CHILD: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
@@ -34,7 +34,7 @@ fn here() -> Value {
     json!({ "action": "call", "subtool": "here", "args": {} })
 }
 
-/// A call of the suite as 2026-07-28 has it; what came of it.
+/// Calls the suite in protocol revision 2026-07-28; returns the result.
 fn stateless(served: &TestServer, agent: &str, more: Value) -> Value {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

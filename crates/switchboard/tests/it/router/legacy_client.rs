@@ -1,4 +1,4 @@
-//! Clients of the older router: a TCP connection, no token, and an older dialect.
+//! Clients of the older router: a TCP connection, no token, and the legacy protocol.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use test_support::{RunOutput, Running, Sandbox, files, poll, ports};
 
-use super::line;
+use super::schema;
 use super::verbs::ASKING;
 use crate::workspace;
 
@@ -57,7 +57,7 @@ impl Older {
     fn next(&mut self) -> Value {
         let mut line = String::new();
         assert_ne!(self.stream.read_line(&mut line).unwrap(), 0, "it was hung up on");
-        line::event(&line)
+        schema::event(&line)
     }
 
     fn next_of(&mut self, kind: &str) -> Value {
@@ -69,7 +69,7 @@ impl Older {
         }
     }
 
-    /// The one event with a request's id.
+    /// Sends a request and returns the one event with its id.
     fn ask(&mut self, id: &str, command: &str, payload: &Value) -> Value {
         self.send(id, command, payload);
         loop {
@@ -85,7 +85,7 @@ fn python() -> Command {
     test_support::process::command("python3")
 }
 
-/// A router on the machine's network, and its address.
+/// Starts a router on the machine's network; returns it with its address.
 fn listening(sandbox: &Sandbox) -> (Running, String) {
     let router = sandbox.start(["router", "--listen", "127.0.0.1:0"]);
     let line = router.line();
@@ -150,13 +150,13 @@ fn older_client_drives_workers_of_serve() {
         );
     }
     let list = Older::to(&address).ask("5", "swarm_list", &json!({}));
-    // Commands of a program that is connected to `serve` would be an agent's.
+    // Commands of a program that is connected to `serve` would count as an agent's.
     drop((launching, attached));
     assert_eq!(sandbox.json(["worker", "status", &swarm])[0]["status"], "terminated");
     assert_eq!(list["data"]["swarms"], json!({}), "the older router forgets a terminated swarm");
 }
 
-/// A detached launch hangs up as soon as it has read of its job.
+/// A detached launch hangs up as soon as it has read the job's id.
 #[test]
 fn first_prompt_of_client_that_hung_up_runs() {
     let sandbox = workspace();
@@ -191,11 +191,11 @@ fn web_page_cannot_drive_workers() {
     let mut page = TcpStream::connect(&address).unwrap();
     page.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
-    // Unread bytes may turn the end into a reset.
+    // Unread bytes may turn the close into a reset.
     if let Err(error) = page.read_to_string(&mut answer) {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
-    assert!(answer.lines().all(|line| line::event(line)["event"] == "command_rejected"), "{answer}");
+    assert!(answer.lines().all(|line| schema::event(line)["event"] == "command_rejected"), "{answer}");
     let _ = page.shutdown(Shutdown::Both);
     let list = Older::to(&address).ask("1", "swarm_list", &json!({}));
     assert_eq!(list["data"]["swarms"], json!({}));
@@ -241,7 +241,7 @@ fn older_client_answers_approvals_as_person_alone() {
     let refused = RunOutput::of(client.env("SWITCHBOARD_AGENT_NAME", "claude")).ok();
     assert!(refused.contains("only a person may answer"), "{refused}");
     let resolved = RunOutput::of(client.env_remove("SWITCHBOARD_AGENT_NAME")).ok();
-    let resolved = line::event(&resolved);
+    let resolved = schema::event(&resolved);
     assert_eq!(
         (&resolved["event"], &resolved["data"]["approved"]),
         (&json!("exec_approval_resolved"), &json!(true))

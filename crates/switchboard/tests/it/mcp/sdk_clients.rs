@@ -12,10 +12,10 @@ use crate::{BINARY, bare, workspace};
 
 const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/mcp/clients");
 
-/// The three ways to a server, as the scripts call them.
+/// The three transports, as the scripts name them.
 const TRANSPORTS: [&str; 3] = ["stdio", "http", "sse"];
 
-/// What every client must see, whichever it is and however it came.
+/// Returns what every client must see over every transport.
 fn expected() -> Value {
     json!({
         "server": "switchboard",
@@ -40,7 +40,7 @@ fn expected() -> Value {
     })
 }
 
-/// Runs a script of two sessions in a workspace of its own and compares what it saw.
+/// Runs a script of two sessions in its own workspace and compares what it saw.
 fn check(mut script: Command, transport: &str, revision: Option<&str>) {
     let sandbox = bare();
     sandbox.ok(["init"]);
@@ -98,7 +98,7 @@ fn python_sdk_over_every_transport_and_revision() {
     });
 }
 
-/// The Inspector, with where it is to connect to.
+/// The Inspector, with the arguments that select the server.
 struct Inspector {
     node: PathBuf,
     launcher: PathBuf,
@@ -112,7 +112,7 @@ impl Inspector {
         Ok(Self { node: tools::node()?, launcher: package.join(launcher) })
     }
 
-    /// Runs one method; its result.
+    /// Runs one method; returns its result.
     fn run(&self, sandbox: &Sandbox, target: &[&str], method: &[&str]) -> Value {
         let mut inspector = command(&self.node);
         inspector.current_dir(sandbox.path()).env("HOME", sandbox.home()).arg(&self.launcher);

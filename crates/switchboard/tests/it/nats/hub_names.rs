@@ -1,4 +1,4 @@
-//! What hubs are called, and how much they tell of their agents.
+//! Names of hubs, and the size of what they announce of their agents.
 
 use serde_json::json;
 use test_support::nats::Release;
@@ -17,13 +17,13 @@ fn second_hub_of_name_waits_for_first() {
     let second = Linked::start("lab", &server.url(), &["other"], json!({}));
     let complaint = "another hub is called 'lab' as well; give each its own nats.hub";
     poll::until(complaint, || second.errors().contains(complaint).then_some(()));
-    // The first has its agents and its mail as before.
+    // The first hub has its agents and its mail as before.
     let sent = office.send("qc-1", &["codex@lab", "still there?"]);
     first.wait_for_mail("codex", "still there?");
     office.wait_for_state(sent["native_id"].as_str().unwrap(), "codex@lab", "delivered");
     let known: Vec<_> = office.sandbox.json(["agents"]).iter().map(|agent| agent["name"].clone()).collect();
     assert!(!known.contains(&json!("other@lab")), "{known:?}");
-    // Killed and started again, it is no other hub.
+    // Killed and restarted, it is the same hub.
     first.kill_and_restart();
     office.send("qc-1", &["codex@lab", "and now?"]);
     first.wait_for_mail("codex", "and now?");
@@ -38,7 +38,7 @@ fn oversized_agent_descriptions_do_not_end_link() {
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
     lab.wait_for("qc-1@office");
-    // Roles are a closed list for us; what other programs write is not.
+    // Our roles are a closed list; other programs may write any.
     let path = lab.sandbox.file("state.json");
     let mut state: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     for number in 0..10 {

@@ -1,4 +1,4 @@
-//! Which workspace, and who is asking.
+//! Which workspace is used, and who the sender is.
 
 use insta::assert_snapshot;
 use test_support::RunOutput;
