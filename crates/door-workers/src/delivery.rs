@@ -16,9 +16,6 @@ use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 /// Metadata key under which the router stores the requester of an injection.
 pub(crate) const METADATA: &str = "router";
 
-/// Metadata subkey that marks an injection sent in the legacy dialect.
-pub(crate) const DIALECT: &str = "dialect";
-
 /// Client prefixes of injections from other doors: with a reply, and without one.
 const REPLY_CLIENT: &str = "door:";
 const SILENT_CLIENT: &str = "news:";
@@ -75,7 +72,7 @@ fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
         return None;
     }
     let is_known = router.history().lock().is_acked(&injection_id);
-    let injection = build_injection(&handoff.message, &id, router.swarm_of(&id), injection_id);
+    let injection = build_injection(&handoff.message, &id, injection_id);
     // A client's injection is its own prompt; a message from another door is text of another agent.
     let is_from_door =
         injection.client.starts_with(REPLY_CLIENT) || injection.client.starts_with(SILENT_CLIENT);
@@ -169,20 +166,11 @@ fn xor_node(id: MessageId, node: u32) -> MessageId {
     MessageId::from_bytes(bytes)
 }
 
-fn build_injection(
-    message: &Message,
-    node: &NodeId,
-    swarm_id: Option<String>,
-    injection_id: String,
-) -> Injection {
-    let mut at = InjectionRef { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id };
+fn build_injection(message: &Message, node: &NodeId, injection_id: String) -> Injection {
+    let at = InjectionRef { job_id: node.job.to_string(), node_id: node.node, injection_id };
     let native = &message.origin.native;
     if native.door == Door::Workers {
         let asked = message.metadata.get(METADATA);
-        // A client that asks in the legacy dialect gets answers in it, whatever the dialect of the launch.
-        if asked.is_some_and(|asked| asked.get(DIALECT).is_some()) {
-            at.swarm_id = Some(at.job_id.clone());
-        }
         let text = |key: &str| asked.and_then(|asked| asked.get(key)).and_then(Value::as_str);
         if let (Some(request_id), Some(client)) = (text("request_id"), text("client")) {
             return Injection { request_id: request_id.to_owned(), client: client.to_owned(), at };

@@ -112,7 +112,7 @@ fn parse_fields(fields: &mut Map<String, Value>, mode: LegacyMode) -> Result<Req
     let understood = parse_command(&command, payload, mode);
     let reword = |rejected| if is_legacy { translate_rejection(&command, rejected) } else { rejected };
     let command = understood.map_err(reword)?;
-    Ok(Request { request_id, command, dialect: is_legacy })
+    Ok(Request { request_id, command, is_legacy })
 }
 
 /// Parses the payload of a command, in either dialect.

@@ -27,7 +27,8 @@ fn command_of_section_2_1_parses() {
         nodes: None,
         content: "Hello".into(),
     };
-    let expected = Request { request_id: "req-123".into(), command: Command::Inject(inject), dialect: false };
+    let expected =
+        Request { request_id: "req-123".into(), command: Command::Inject(inject), is_legacy: false };
     assert_eq!(request, expected);
     assert!(parse(b"  ", LegacyMode::default()).is_none());
 }
@@ -119,7 +120,7 @@ fn unknown_fields_are_ignored_in_both_dialects() {
         "payload": { "swarm_id": "s", "nodes": "all", "content": "x" },
     });
     let request = parse(old.to_string().as_bytes(), LegacyMode::default()).unwrap().unwrap();
-    assert!(request.dialect);
+    assert!(request.is_legacy);
     let launch = json!({
         "protocol": PROTOCOL, "command": "swarm_launch", "request_id": "r",
         "payload": { "nodes": 2, "system_prompt": "s", "provider_params": { "worker_mode": "claude" } },

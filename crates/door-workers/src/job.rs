@@ -31,9 +31,6 @@ pub(crate) struct JobRecord {
     pub(crate) launched_at: Timestamp,
     #[serde(default)]
     pub(crate) terminated_at: Option<Timestamp>,
-    /// True if the launch used the legacy dialect.
-    #[serde(default)]
-    pub(crate) dialect: bool,
     #[serde(default)]
     pub(crate) total_tokens: u64,
     /// The session id of each node's agent.
@@ -72,7 +69,6 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) struct NodeShared {
     pub(crate) id: NodeId,
-    pub(crate) swarm: Option<String>,
     pub(crate) name: Name,
     pub(crate) cwd: PathBuf,
     pub(crate) log: Arc<WorkerLog>,
@@ -127,10 +123,6 @@ pub(crate) struct QueuedInjection {
 }
 
 impl Job {
-    pub(crate) fn swarm(&self) -> Option<String> {
-        self.record.lock().dialect.then(|| self.id.to_string())
-    }
-
     pub(crate) fn is_terminated(&self) -> bool {
         self.record.lock().terminated_at.is_some()
     }
@@ -162,7 +154,6 @@ impl Job {
         };
         JobInfo {
             job_id: self.id.to_string(),
-            swarm_id: self.swarm(),
             agent: self.launch.agent.as_str().to_owned(),
             owner: self.owner.clone(),
             status: if is_over { "terminated" } else { "running" }.to_owned(),
@@ -175,7 +166,7 @@ impl Job {
 
 impl NodeShared {
     pub(crate) fn at(&self) -> EventNode {
-        EventNode { job_id: self.id.job.to_string(), swarm_id: self.swarm.clone(), node_id: self.id.node }
+        EventNode { job_id: self.id.job.to_string(), node_id: self.id.node }
     }
 
     /// Announces the node's agent to the hub as present.

@@ -6,6 +6,8 @@
 
 mod events;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::events::translate_lines;
@@ -13,7 +15,7 @@ use crate::intake::{bad_field, parse_payload, reject};
 use crate::wire::PROTOCOL;
 use crate::wire::command::{AgentKind, Command, EmptyPayload};
 use crate::wire::event::{
-    CommandRejected, Provider, ProviderField, ProviderOption, ProvidersList, RejectCode,
+    CommandRejected, ProjectList, Provider, ProviderField, ProviderOption, ProvidersList, RejectCode,
 };
 
 /// The only provider, as clients of the legacy dialect name it.
@@ -253,6 +255,11 @@ pub(crate) fn providers(request_id: String) -> ProvidersList {
         launch_fields: vec![worker_mode],
     };
     ProvidersList { request_id, providers: vec![local] }
+}
+
+/// Returns the answer to `project_list`: this router has no projects.
+pub(crate) fn no_projects(request_id: String) -> ProjectList {
+    ProjectList { request_id, projects: BTreeMap::new() }
 }
 
 #[cfg(test)]

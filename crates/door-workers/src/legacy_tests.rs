@@ -77,6 +77,10 @@ async fn legacy_inject_gets_legacy_answers() {
     for event in about {
         assert_eq!((&event.data["swarm_id"], &event.data["job_id"]), (&json!(job), &json!(job)));
     }
+    // A client of the current dialect gets the same events without `swarm_id`.
+    let mut native = rig.client();
+    native.request("subscribe", json!({ "from_seq": 0 })).await;
+    assert!(native.until_complete(None).await.iter().all(|event| event.data.get("swarm_id").is_none()));
     // Another client gets the events of its own jobs in the current dialect.
     let mut other = rig.client();
     let job = other.launch(json!({ "agent": "echo" })).await;

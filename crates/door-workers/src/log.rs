@@ -406,9 +406,9 @@ impl EventLog {
 /// Returns the notice that replaces the first dropped delta.
 fn dropped_pieces_notice(piece: &EventBody) -> Option<EventBody> {
     let (EventBody::AssistantDelta(text) | EventBody::ReasoningDelta(text)) = piece else { return None };
-    let InjectionRef { job_id, swarm_id, node_id, injection_id } = text.at.clone();
+    let InjectionRef { job_id, node_id, injection_id } = text.at.clone();
     Some(EventBody::AgentError(AgentError {
-        node: EventNode { job_id, swarm_id, node_id },
+        node: EventNode { job_id, node_id },
         injection_id: Some(injection_id),
         error: "the event log is full; pieces of answers are left out until turns have ended".to_owned(),
         will_retry: true,

@@ -31,7 +31,7 @@ fn open(folder: &TempDir, segment: u64, retention: u64) -> EventLog {
 }
 
 fn delta(job: &str, content: &str) -> EventBody {
-    let at = InjectionRef { job_id: job.into(), swarm_id: None, node_id: 0, injection_id: "i".into() };
+    let at = InjectionRef { job_id: job.into(), node_id: 0, injection_id: "i".into() };
     EventBody::AssistantDelta(Text { at, content: content.into() })
 }
 

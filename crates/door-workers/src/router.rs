@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::commands::{
-    RequestContext, Requester, over_budget_reason, reject_stopped, reject_submission,
+    RequestContext, Requester, duplicate_ack, over_budget_reason, reject_stopped, reject_submission,
+    terminated,
 };
 pub(crate) use self::recover::{Acked, History};
 pub(crate) use self::slot::QueueSlot;
@@ -187,11 +188,6 @@ impl Router {
         let job = self.inner.jobs.lock().get(&id.job).cloned()?;
         let node = job.nodes.get(usize::try_from(id.node).ok()?).cloned()?;
         (!job.is_terminated()).then_some((job, node))
-    }
-
-    /// Returns the `swarm_id` for events of a node, if the launch used the legacy dialect.
-    pub(crate) fn swarm_of(&self, id: &NodeId) -> Option<String> {
-        self.inner.jobs.lock().get(&id.job).and_then(|job| job.swarm())
     }
 
     /// Saves the record of a job.

@@ -23,7 +23,10 @@ use self::event_writer::{EventWriter, Jobs, Outgoing, Subscription};
 use crate::intake::{self, COMMANDS, reject};
 use crate::legacy::{self, LegacyMode, legacy_name, translate_rejection};
 use crate::lines::{Line, Lines};
-use crate::router::{QueueSlot, RequestContext, Requester, Router, reject_stopped, reject_submission};
+use crate::router::{
+    QueueSlot, RequestContext, Requester, Router, duplicate_ack, reject_stopped, reject_submission,
+    terminated,
+};
 use crate::wire::PROTOCOL;
 use crate::wire::command::{AgentKind, Command, Hello, Inject, JobRef, Request, Steer, Subscribe};
 use crate::wire::event::{CommandRejected, EventBody, HelloReply, RejectCode, Subscribed};
@@ -141,14 +144,13 @@ struct Injections {
 struct SubmittedInjection {
     request_id: String,
     node: NodeId,
-    dialect: bool,
 }
 
 impl Injections {
-    fn add(&mut self, request_id: &str, dialect: bool, drafts: Vec<(Draft, QueueSlot)>) {
+    fn add(&mut self, request_id: &str, drafts: Vec<(Draft, QueueSlot)>) {
         for (draft, slot) in drafts {
             let (request_id, node) = (request_id.to_owned(), slot.node().clone());
-            self.submitted.push(SubmittedInjection { request_id, node, dialect });
+            self.submitted.push(SubmittedInjection { request_id, node });
             self.drafts.push((draft, slot));
         }
     }
@@ -243,10 +245,10 @@ impl Session {
                 return self.is_admitted;
             }
         };
-        if request.dialect {
+        if request.is_legacy {
             self.is_legacy.store(true, Ordering::Release);
         }
-        let (request_id, is_legacy) = (request.request_id.clone(), request.dialect);
+        let (request_id, is_legacy) = (request.request_id.clone(), request.is_legacy);
         let command = legacy_name(&request.command);
         let handled = self.handle(request, injections).await;
         if let Err(rejected) = handled {
@@ -269,10 +271,10 @@ impl Session {
         mut request: Request,
         injections: &mut Injections,
     ) -> Result<(), CommandRejected> {
-        if request.dialect {
+        if request.is_legacy {
             self.admit_legacy();
         }
-        let needs_token = !self.is_admitted || self.is_restricted && !request.dialect;
+        let needs_token = !self.is_admitted || self.is_restricted && !request.is_legacy;
         if needs_token && !matches!(request.command, Command::Hello(_)) {
             let reason = "say hello with a token first".to_owned();
             return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
@@ -295,28 +297,44 @@ impl Session {
         request: Request,
         injections: &mut Injections,
     ) -> Result<(), CommandRejected> {
-        match request.command {
+        let Request { request_id, command, is_legacy } = request;
+        match command {
             Command::Inject(inject) => {
-                let asked = RequestContext {
-                    requester: &self.requester,
-                    request_id: &request.request_id,
-                    dialect: request.dialect,
-                };
+                let asked = RequestContext { requester: &self.requester, request_id: &request_id };
                 let drafts = self.router.build_drafts(asked, inject).await?;
-                injections.add(&request.request_id, request.dialect, drafts);
+                injections.add(&request_id, drafts);
                 return Ok(());
             }
             // Earlier injections are submitted first, to keep the order.
             _ => self.submit(injections).await,
         }
-        if matches!(request.command, Command::Approve(_)) {
+        if matches!(command, Command::Approve(_)) {
             self.refuse_agent("payload.approval_id", "answer what agents ask for").await?;
         }
-        match request.command {
-            Command::Hello(hello) => self.hello(hello, request.request_id).await,
-            Command::Subscribe(asked) => self.subscribe(asked, request.request_id).await,
-            _ => {
-                let answers = self.router.handle(&self.requester, request).await?;
+        match command {
+            Command::Hello(hello) => self.hello(hello, request_id).await,
+            Command::Subscribe(asked) => self.subscribe(asked, request_id).await,
+            Command::ProvidersList(_) => {
+                self.answer(EventBody::ProvidersList(legacy::providers(request_id))).await;
+                Ok(())
+            }
+            Command::ProjectList(_) => {
+                self.answer(EventBody::ProjectList(legacy::no_projects(request_id))).await;
+                Ok(())
+            }
+            command => {
+                let ended_job = match &command {
+                    Command::Terminate(JobRef { job_id }) if is_legacy => self.router.job(job_id),
+                    _ => None,
+                };
+                let handled = self.router.handle(&self.requester, request_id.clone(), command).await;
+                let answers = match (handled, ended_job) {
+                    // Clients of the legacy dialect terminate every job of a list, including terminated ones.
+                    (Err(rejected), Some(job)) if rejected.code == RejectCode::JobOver => {
+                        vec![EventBody::JobTerminated(terminated(&job, request_id))]
+                    }
+                    (handled, _) => handled?,
+                };
                 for answer in answers {
                     self.answer(answer).await;
                 }
@@ -408,14 +426,11 @@ impl Session {
             EventBody::CommandRejected(CommandRejected { request_id: Some(request_id), ..rejected })
         };
         let accepted = self.router.submit(drafts).await;
-        for (accepted, SubmittedInjection { request_id, node, dialect }) in
-            accepted.into_iter().zip(submitted)
-        {
+        for (accepted, SubmittedInjection { request_id, node }) in accepted.into_iter().zip(submitted) {
             let answer = match accepted {
                 Ok(accepted) if accepted.duplicate => {
-                    let asked =
-                        RequestContext { requester: &self.requester, request_id: &request_id, dialect };
-                    self.router.duplicate_ack(asked, &node, accepted.id.to_string())
+                    let asked = RequestContext { requester: &self.requester, request_id: &request_id };
+                    duplicate_ack(asked, &node, accepted.id.to_string())
                 }
                 Ok(Accepted { stopped: None, .. }) => continue,
                 Ok(Accepted { stopped: Some(stop), .. }) => rejecting(request_id, reject_stopped(&stop)),

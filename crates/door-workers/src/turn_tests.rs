@@ -1,7 +1,7 @@
 use super::*;
 
 fn injection() -> Injection {
-    let at = InjectionRef { job_id: "j".into(), swarm_id: None, node_id: 0, injection_id: "i".into() };
+    let at = InjectionRef { job_id: "j".into(), node_id: 0, injection_id: "i".into() };
     Injection { request_id: "r".into(), client: "c".into(), at }
 }
 

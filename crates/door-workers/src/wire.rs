@@ -96,7 +96,6 @@ pub(crate) struct EventHead {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct HeadData {
     pub(crate) job_id: Option<String>,
-    pub(crate) swarm_id: Option<String>,
     pub(crate) node_id: Option<u32>,
     pub(crate) injection_id: Option<String>,
     pub(crate) request_id: Option<String>,

@@ -9,8 +9,7 @@ use crate::legacy::LegacyMode;
 
 #[test]
 fn event_formats_as_line_of_section_5() {
-    let at =
-        InjectionRef { job_id: "272900".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
+    let at = InjectionRef { job_id: "272900".into(), node_id: 0, injection_id: "uuid".into() };
     let body = EventBody::AssistantDelta(Text { at, content: "partial\ntext".into() });
     let line = format_event(7, "2026-02-25T15:00:01.25Z".parse().unwrap(), &body);
     let expected = r#"{"protocol":"codeswarm.router.v1","type":"event","timestamp":"2026-02-25T15:00:01.250Z","seq":7,"event":"assistant_delta","data":{"job_id":"272900","node_id":0,"injection_id":"uuid","content":"partial\ntext"}}"#;
@@ -19,7 +18,7 @@ fn event_formats_as_line_of_section_5() {
 
 #[test]
 fn event_escapes_unicode_line_breaks() {
-    let at = InjectionRef { job_id: "1".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
+    let at = InjectionRef { job_id: "1".into(), node_id: 0, injection_id: "uuid".into() };
     let content = "a\u{85}b\u{2028}c\u{2029}d\u{9b}e\u{7f}";
     let body = EventBody::Assistant(Text { at, content: content.into() });
     let line = String::from_utf8(format_event(7, "2026-02-25T15:00:01.25Z".parse().unwrap(), &body)).unwrap();

@@ -50,12 +50,7 @@ impl Node {
         }
         let node = self.shared.at();
         let injection_id = format!("own_{:016x}", fastrand::u64(..));
-        let at = InjectionRef {
-            job_id: node.job_id,
-            swarm_id: node.swarm_id,
-            node_id: node.node_id,
-            injection_id,
-        };
+        let at = InjectionRef { job_id: node.job_id, node_id: node.node_id, injection_id };
         let end_by = Instant::now() + turn_limit(self.job.launch.limits);
         self.own = Some(OwnTurn { at: at.clone(), end_by, stop_by: None });
         self.router.log().append(&EventBody::OwnTurnStarted(at.clone()));

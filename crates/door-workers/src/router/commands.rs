@@ -1,6 +1,5 @@
 //! Commands of clients, one function per command.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,15 +9,14 @@ use switchboard_hub::{Accepted, Draft, HubError};
 use tokio::sync::oneshot;
 
 use super::{QueueSlot, Router, reject_unknown_job};
-use crate::delivery::{DIALECT, METADATA};
+use crate::delivery::METADATA;
 use crate::intake::reject;
 use crate::job::{Job, NodeShared};
-use crate::legacy;
 use crate::node::NodeOrder;
-use crate::wire::command::{Approve, Command, Inject, JobFilter, Launch, NodeNumber, Nodes, Request};
+use crate::wire::command::{Approve, Command, Inject, JobFilter, Launch, NodeNumber, Nodes};
 use crate::wire::event::{
     ApprovalsList, CommandRejected, EventBody, Injection, InjectionRef, InjectionReply, JobStatusReply,
-    JobTerminated, JobsList, ProjectList, QueueList, RejectCode,
+    JobTerminated, JobsList, QueueList, RejectCode,
 };
 
 /// Client that sends a command.
@@ -32,13 +30,11 @@ pub(crate) struct Requester {
     pub(crate) owner: Option<String>,
 }
 
-/// Origin of an injection: requester, request id and dialect.
+/// Origin of an injection: requester and request id.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) requester: &'a Requester,
     pub(crate) request_id: &'a str,
-    /// True for the legacy dialect.
-    pub(crate) dialect: bool,
 }
 
 /// Events for the requester, or a rejection.
@@ -58,9 +54,13 @@ impl Requester {
 
 impl Router {
     /// Executes a command and returns the answers for this client alone. Results that concern other clients go to the
-    /// log. The session handles `hello`, `subscribe` and `inject`.
-    pub(crate) async fn handle(&self, requester: &Requester, request: Request) -> Handled {
-        let Request { request_id, command, dialect } = request;
+    /// log. The session handles `hello`, `subscribe`, `inject` and the commands that only the legacy dialect has.
+    pub(crate) async fn handle(
+        &self,
+        requester: &Requester,
+        request_id: String,
+        command: Command,
+    ) -> Handled {
         match command {
             Command::Launch(launch) => {
                 let (router, requester) = (self.clone(), requester.clone());
@@ -68,7 +68,7 @@ impl Router {
                 // Spawned, because a client may disconnect after it has read the job id and before the prompt is in
                 // the journal.
                 self.spawn(async move {
-                    let _ = answer.send(router.do_launch(&requester, *launch, request_id, dialect).await);
+                    let _ = answer.send(router.do_launch(&requester, *launch, request_id).await);
                 });
                 reply.await.unwrap_or_else(|_| Err(reject_not_now("the router is being stopped".to_owned())))
             }
@@ -86,11 +86,7 @@ impl Router {
                 if self.terminate(&job, &request_id).await {
                     return Ok(Vec::new());
                 }
-                if !dialect {
-                    return Err(reject_job_over(format!("job '{}' is over already", job.id)));
-                }
-                // Clients of the legacy dialect terminate every job of a list, including terminated ones.
-                Ok(vec![EventBody::JobTerminated(terminated(&job, request_id))])
+                Err(reject_job_over(format!("job '{}' is over already", job.id)))
             }
             Command::Interrupt(asked) => {
                 let (_, node) = self.find_node(requester, &asked.job_id, asked.node_id)?;
@@ -107,28 +103,20 @@ impl Router {
             Command::Approve(asked) => self.approve(requester, asked, request_id).await,
             Command::ApprovalsList(filter) => self.list_approvals(requester, &filter, request_id),
             Command::QueueList(filter) => self.list_queues(requester, &filter, request_id),
-            Command::ProvidersList(_) => Ok(vec![EventBody::ProvidersList(legacy::providers(request_id))]),
-            Command::ProjectList(_) => {
-                let list = ProjectList { request_id, projects: BTreeMap::new() };
-                Ok(vec![EventBody::ProjectList(list)])
-            }
-            Command::Hello(_) | Command::Inject(_) | Command::Subscribe(_) => Ok(Vec::new()),
+            Command::Hello(_)
+            | Command::Inject(_)
+            | Command::Subscribe(_)
+            | Command::ProvidersList(_)
+            | Command::ProjectList(_) => Ok(Vec::new()),
         }
     }
 
-    async fn do_launch(
-        &self,
-        requester: &Requester,
-        launch: Launch,
-        request_id: String,
-        dialect: bool,
-    ) -> Handled {
+    async fn do_launch(&self, requester: &Requester, launch: Launch, request_id: String) -> Handled {
         let prompt = launch.prompt.clone();
-        let job =
-            self.launch(launch, &request_id, &requester.client, requester.owner_name(), dialect).await?;
+        let job = self.launch(launch, &request_id, &requester.client, requester.owner_name()).await?;
         let mut answers = Vec::new();
         if let Some(prompt) = prompt {
-            let asked = RequestContext { requester, request_id: &request_id, dialect };
+            let asked = RequestContext { requester, request_id: &request_id };
             let draft = |node: &Arc<NodeShared>| {
                 (self.build_draft(asked, node, prompt.clone()), QueueSlot::unreserved(node))
             };
@@ -197,11 +185,8 @@ impl Router {
     }
 
     pub(super) fn build_draft(&self, asked: RequestContext<'_>, node: &NodeShared, content: String) -> Draft {
-        let RequestContext { requester, request_id, dialect } = asked;
-        let mut asked = json!({ "request_id": request_id, "client": requester.client });
-        if dialect {
-            asked[DIALECT] = json!(true);
-        }
+        let RequestContext { requester, request_id } = asked;
+        let asked = json!({ "request_id": request_id, "client": requester.client });
         let mut metadata = Map::new();
         metadata.insert(METADATA.to_owned(), asked);
         let (from, to) = (requester.agent.clone(), Address::Node(node.id.clone()));
@@ -210,15 +195,6 @@ impl Router {
             key: Some(format!("{}/{request_id}/{}", requester.client, node.id)),
             ..self.hub().draft(Door::Workers, from, to, Kind::delegate_task(), content)
         }
-    }
-
-    /// Builds the acknowledgement for the retry of an accepted injection.
-    pub(crate) fn duplicate_ack(&self, asked: RequestContext<'_>, node: &NodeId, id: String) -> EventBody {
-        let swarm_id = if asked.dialect { Some(node.job.to_string()) } else { self.swarm_of(node) };
-        let at =
-            InjectionRef { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id: id };
-        let (request_id, client) = (asked.request_id.to_owned(), asked.requester.client.clone());
-        EventBody::InjectAck(Injection { request_id, client, at })
     }
 
     async fn approve(&self, requester: &Requester, asked: Approve, request_id: String) -> Handled {
@@ -289,6 +265,13 @@ impl Router {
     }
 }
 
+/// Builds the acknowledgement for the retry of an accepted injection.
+pub(crate) fn duplicate_ack(asked: RequestContext<'_>, node: &NodeId, id: String) -> EventBody {
+    let at = InjectionRef { job_id: node.job.to_string(), node_id: node.node, injection_id: id };
+    let (request_id, client) = (asked.request_id.to_owned(), asked.requester.client.clone());
+    EventBody::InjectAck(Injection { request_id, client, at })
+}
+
 fn node_of(job: &Job, node: u32) -> Result<Arc<NodeShared>, CommandRejected> {
     let found = usize::try_from(node).ok().and_then(|node| job.nodes.get(node));
     found.cloned().ok_or_else(|| {
@@ -320,11 +303,10 @@ fn nodes_of(
 }
 
 /// Builds the event at the end of a job.
-pub(super) fn terminated(job: &Job, request_id: String) -> JobTerminated {
+pub(crate) fn terminated(job: &Job, request_id: String) -> JobTerminated {
     JobTerminated {
         request_id,
         job_id: job.id.to_string(),
-        swarm_id: job.swarm(),
         total_tokens: job.total_tokens.load(Ordering::Relaxed),
     }
 }

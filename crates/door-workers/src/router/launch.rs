@@ -42,7 +42,6 @@ impl Router {
         request_id: &str,
         client: &str,
         owner: &str,
-        dialect: bool,
     ) -> Result<Arc<Job>, CommandRejected> {
         let id = self.validate(&launch)?;
         let names = self.choose_names(&launch, &id).await?;
@@ -64,7 +63,6 @@ impl Router {
             owner: owner.to_owned(),
             launched_at: self.hub().now(),
             terminated_at: None,
-            dialect,
             total_tokens: 0,
             sessions: BTreeMap::new(),
             states: BTreeMap::new(),
@@ -217,7 +215,6 @@ impl Router {
             let view = NodeView::new(record.turns.get(&node).copied().unwrap_or_default());
             nodes.push(Arc::new(NodeShared {
                 id: NodeId { job: id.clone(), node },
-                swarm: record.dialect.then(|| id.to_string()),
                 name: name.clone(),
                 cwd: cwd.clone(),
                 log: Arc::new(WorkerLog::new(logs.clone(), node, self.hub().config().clock.clone())),

@@ -99,7 +99,7 @@ impl Traces {
                 else {
                     return;
                 };
-                let at = InjectionRef { job_id, swarm_id: data.swarm_id, node_id, injection_id: id.clone() };
+                let at = InjectionRef { job_id, node_id, injection_id: id.clone() };
                 let injection = Injection { request_id, client: data.client.unwrap_or_default(), at };
                 let trace = InjectionTrace {
                     injection,

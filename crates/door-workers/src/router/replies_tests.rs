@@ -16,8 +16,7 @@ use crate::wire::event::{EventBody, Injection, InjectionRef, TurnStatus};
 use crate::worker::Report;
 
 fn injection(job: &str, id: MessageId, client: &str) -> Injection {
-    let at =
-        InjectionRef { job_id: job.to_owned(), swarm_id: None, node_id: 0, injection_id: id.to_string() };
+    let at = InjectionRef { job_id: job.to_owned(), node_id: 0, injection_id: id.to_string() };
     Injection { request_id: id.to_string(), client: client.to_owned(), at }
 }
 

@@ -35,7 +35,7 @@ impl Router {
         if node.state.lock().injection.is_none() {
             return Err(reject_not_now("no turn runs there".to_owned()));
         }
-        let by = RequestContext { requester, request_id: &request_id, dialect: false };
+        let by = RequestContext { requester, request_id: &request_id };
         let mut draft = self.build_draft(by, &node, asked.content);
         if let Some(noted) = draft.metadata.get_mut(METADATA) {
             noted[STEER] = json!(true);

@@ -53,8 +53,8 @@ pub struct Request {
     pub request_id: String,
     /// The command.
     pub command: Command,
-    /// True if the command and its answers use the legacy dialect.
-    pub dialect: bool,
+    /// True if the command uses the legacy dialect. Only the session reads it.
+    pub is_legacy: bool,
 }
 
 /// Commands without a payload.

@@ -94,9 +94,6 @@ pub enum EventBody {
 pub struct InjectionRef {
     /// The job.
     pub job_id: String,
-    /// The job id again, if the launch used the legacy dialect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub swarm_id: Option<String>,
     /// The node.
     pub node_id: u32,
     /// The injection id; in a turn that the agent started itself, the turn's own id `own_…`.
@@ -108,9 +105,6 @@ pub struct InjectionRef {
 pub struct EventNode {
     /// The job.
     pub job_id: String,
-    /// The job id again, if the launch used the legacy dialect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub swarm_id: Option<String>,
     /// The node.
     pub node_id: u32,
 }

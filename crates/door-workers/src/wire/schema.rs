@@ -160,10 +160,30 @@ fn event(variant: &Value, definitions: &Value) -> Option<(String, Value)> {
             "data": data,
         },
     });
+    let mut definitions = definitions.clone();
+    add_swarm_id(&mut schema);
+    add_swarm_id(&mut definitions);
     let mut wanted = Map::new();
-    collect_definitions(&schema, definitions, &mut wanted);
+    collect_definitions(&schema, &definitions, &mut wanted);
     put_definitions(&mut schema, (!wanted.is_empty()).then_some(Value::Object(wanted)));
     Some((format!("event.{name}.schema.json"), schema))
+}
+
+/// Documents the `swarm_id` that the legacy dialect adds to every `job_id`.
+fn add_swarm_id(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Object(properties)) = fields.get_mut("properties")
+                && properties.contains_key("job_id")
+            {
+                let field = json!({ "type": "string", "description": "The job id again, in the legacy dialect only." });
+                properties.entry("swarm_id").or_insert(field);
+            }
+            fields.values_mut().for_each(add_swarm_id);
+        }
+        Value::Array(items) => items.iter_mut().for_each(add_swarm_id),
+        _ => {}
+    }
 }
 
 /// Collects the definitions that a schema refers to.

@@ -88,9 +88,6 @@ pub struct JobLaunched {
 pub struct JobInfo {
     /// Its id.
     pub job_id: String,
-    /// The job id again, if the launch used the legacy dialect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub swarm_id: Option<String>,
     /// The agent of its nodes.
     pub agent: String,
     /// The owner of the launch.
@@ -138,9 +135,6 @@ pub struct JobTerminated {
     pub request_id: String,
     /// The job.
     pub job_id: String,
-    /// The job id again, if the launch used the legacy dialect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub swarm_id: Option<String>,
     /// Tokens used.
     pub total_tokens: u64,
 }
