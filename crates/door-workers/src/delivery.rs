@@ -191,7 +191,10 @@ pub(crate) fn wants_reply(injection: &Injection) -> bool {
 /// Sends the answer of a turn to the sender of its message. The hub deduplicates a second reply.
 pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTurn) {
     let Some(message) = find_message(router, node, &ended.injection.at.injection_id).await else {
-        tracing::warn!(injection = ended.injection.at.injection_id, "the message of an answer is not there");
+        tracing::warn!(
+            injection = ended.injection.at.injection_id,
+            "the message of a reply no longer exists"
+        );
         return;
     };
     let (body, kind) = match (ended.status, ended.answer) {
@@ -224,7 +227,7 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTur
         ..draft
     };
     if let Err(error) = router.hub().submit(draft).await {
-        tracing::warn!(%error, to = %message.from, "an answer cannot be sent");
+        tracing::warn!(%error, to = %message.from, "a reply could not be sent");
     }
 }
 

@@ -154,7 +154,7 @@ async fn refuse_connection(router: &Router, connection: Connection, reason: Stri
         }
     };
     if !matches!(timeout(REFUSAL_TIMEOUT, writing).await, Ok(Ok(()))) {
-        tracing::debug!("a client that is turned away was not told so");
+        tracing::debug!("a refused client did not receive the reason");
     }
 }
 

@@ -197,7 +197,7 @@ impl EventLog {
             let Some(last) = state.pending.last() else { return };
             let newest = last.seq;
             if let Err(error) = self.write(&mut state) {
-                tracing::error!(%error, "events cannot be logged; they wait");
+                tracing::error!(%error, "events could not be logged; the next event retries");
                 return;
             }
             newest
@@ -253,7 +253,7 @@ impl EventLog {
                 state.segments.insert(first, 0);
             }
             // The old segment keeps growing.
-            Err(error) => tracing::warn!(%error, "the event log cannot begin a new file"),
+            Err(error) => tracing::warn!(%error, "the event log could not open a new segment"),
         }
         self.remove_expired(state);
     }
@@ -267,7 +267,7 @@ impl EventLog {
             && state.segments.keys().nth(1).is_some_and(|second| *second <= pinned)
         {
             if let Err(error) = self.folder.remove(&segment_name(first)) {
-                tracing::warn!(%error, "an old file of the event log cannot be removed");
+                tracing::warn!(%error, "an old segment of the event log could not be removed");
                 break;
             }
             state.segments.remove(&first);
@@ -372,7 +372,7 @@ impl EventLog {
             Ok(Some(found)) => found.bytes,
             Ok(None) => return Err(Expired { oldest: self.oldest() }),
             Err(error) => {
-                tracing::error!(%error, "a file of the event log cannot be read; it is passed over");
+                tracing::error!(%error, "skipped a segment of the event log that cannot be read");
                 Vec::new()
             }
         };

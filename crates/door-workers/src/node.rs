@@ -237,7 +237,7 @@ impl Node {
         if let Some(worker) = &self.worker
             && let Err(error) = worker.orders.try_send(order)
         {
-            tracing::warn!(node = %self.shared.id, %error, "a worker takes no orders");
+            tracing::warn!(node = %self.shared.id, %error, "a worker accepts no orders");
         }
     }
 

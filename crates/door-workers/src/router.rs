@@ -199,7 +199,7 @@ impl Router {
         };
         let noted = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), record).await;
         if let Err(error) = noted {
-            tracing::error!(%error, job = %job.id, "a job cannot be written down");
+            tracing::error!(%error, job = %job.id, "the record of a job could not be saved");
             job.is_dirty.store(true, Ordering::Relaxed);
         }
     }
@@ -264,7 +264,7 @@ impl Router {
         self.spawn(async move {
             for reported in Handoff::report_all(reports).await {
                 if let Err(error) = reported {
-                    tracing::warn!(%error, "the outcome of an injection cannot be written down");
+                    tracing::warn!(%error, "the outcome of an injection could not be reported");
                 }
             }
         });
@@ -318,7 +318,7 @@ impl Router {
         let hub = self.hub().clone();
         self.spawn(async move {
             if let Err(error) = hub.submit(draft).await {
-                tracing::warn!(%error, "the person cannot be told of a budget that is used up");
+                tracing::warn!(%error, "the person could not be notified of an exceeded budget");
             }
         });
     }

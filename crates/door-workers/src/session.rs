@@ -103,7 +103,7 @@ pub async fn serve(
     let session = Session::new(router.clone(), answers, access.clone(), is_legacy);
     let reading = async {
         if let Err(error) = session.run(reader, done).await {
-            tracing::debug!(%error, "a client cannot be read any more");
+            tracing::debug!(%error, "reading from a client failed");
         }
         eof.cancel();
         // Answers to earlier commands are still written.
@@ -238,7 +238,7 @@ impl Session {
                     // A web page can make a browser connect, but cannot choose the first line that the browser sends.
                     tracing::warn!(
                         reason = rejected.reason,
-                        "refused a client that does not speak the older router's dialect"
+                        "refused a client that does not speak the legacy dialect"
                     );
                 }
                 self.answer(EventBody::CommandRejected(rejected)).await;

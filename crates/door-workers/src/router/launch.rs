@@ -287,7 +287,7 @@ impl Router {
         for job in over.into_iter().take(many) {
             self.inner.jobs.lock().remove(&job.id);
             if let Err(error) = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), None).await {
-                tracing::warn!(%error, "an old job cannot be forgotten");
+                tracing::warn!(%error, "the record of an old job could not be removed");
             }
             self.remove_folder(&job.id);
         }

@@ -152,7 +152,7 @@ impl Router {
         for (id, record) in records {
             let (Some(id), Ok(mut record)) = (JobId::parse(&id), serde_json::from_str::<JobRecord>(&record))
             else {
-                tracing::warn!(job = id, "the note of a job cannot be read and is passed over");
+                tracing::warn!(job = id, "skipped a job record that cannot be read");
                 continue;
             };
             let is_over = record.terminated_at.is_some();

@@ -42,7 +42,7 @@ impl Router {
             match known {
                 Ok(known) if known.iter().any(|(scope, _)| scope == REPLY_SCOPE) => {}
                 Ok(_) => delivery::reply(self, &node, ended).await,
-                Err(error) => tracing::warn!(%error, node = %node.id, "an answer may not have been sent"),
+                Err(error) => tracing::warn!(%error, node = %node.id, "a reply may not have been sent"),
             }
         }
     }

@@ -114,7 +114,7 @@ impl Claude {
         if let Some(answer) = effects.answer
             && let Err(error) = self.write(answer).await
         {
-            tracing::debug!(error, "claude does not listen");
+            tracing::debug!(error, "claude does not read its stdin");
         }
     }
 }

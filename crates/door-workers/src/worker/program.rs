@@ -102,7 +102,7 @@ impl Program {
             tokio::spawn(async move {
                 if let Err(error) = stdin.write_all(prompt.as_bytes()).await {
                     // A program that does not read its prompt may still answer.
-                    tracing::debug!(%error, "a program did not take its prompt");
+                    tracing::debug!(%error, "a program did not read its prompt");
                 }
             });
         }
@@ -114,7 +114,7 @@ impl Program {
             match self.lines.next() {
                 Some(Line::Complete(line)) => return Some(line),
                 Some(Line::TooLong) => {
-                    tracing::warn!(limit = MAX_LINE, "a line of an agent is too long and was passed over");
+                    tracing::warn!(limit = MAX_LINE, "skipped an agent's line that is too long");
                     continue;
                 }
                 None => {}
