@@ -49,7 +49,7 @@ fn lines(path: &Path) -> usize {
     std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
 }
 
-fn letter(to: &str, text: &str) -> Value {
+fn message_args(to: &str, text: &str) -> Value {
     json!({ "recipient": to, "action": "status_update", "payload": text })
 }
 
@@ -69,7 +69,7 @@ fn agents_share_one_set_of_servers() {
     clients[0].call("register_chat_agent", json!({ "name": "claude" })).ok();
     clients[1].call("register_chat_agent", json!({ "name": "codex" })).ok();
     clients[2].refused("register_chat_agent", json!({ "name": "claude" }));
-    clients[0].ok("send_message", letter("codex", "hello"));
+    clients[0].ok("send_message", message_args("codex", "hello"));
     let inbox = clients[1].call("wait_for_message", json!({ "timeout": 25 })).text;
     assert!(inbox.contains("hello") && inbox.contains("claude"), "{inbox}");
 }
@@ -82,10 +82,10 @@ fn session_continues_after_server_ends() {
         let mut client = mcp(&sandbox, &[]).registered("claude");
         // The new server must know the agent that registered with the old one, or it refuses to wait for its mail.
         let waiting = client.start_call("wait_for_message", json!({ "timeout": 25 }));
-        client.ok("send_message", letter("codex", "before"));
+        client.ok("send_message", message_args("codex", "before"));
         serve.signal(signal);
         serve.wait();
-        client.ok("send_message", letter("codex", "after"));
+        client.ok("send_message", message_args("codex", "after"));
         sandbox.send("codex", "claude", "are you there?");
         let answer = client.tool_result(waiting);
         assert!(answer.text.contains("are you there?"), "{}", answer.text);
@@ -105,7 +105,7 @@ fn killed_server_loses_and_repeats_no_message() {
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]).registered("claude");
     let begun: Vec<i64> = (0..MESSAGES)
-        .map(|number| client.start_call("send_message", letter("codex", &format!("number {number}."))))
+        .map(|number| client.start_call("send_message", message_args("codex", &format!("number {number}."))))
         .collect();
     // At this moment some calls are answered, some are in flight and some are still in a pipe.
     client.answer(begun[MESSAGES / 4]).unwrap();
@@ -214,7 +214,7 @@ fn session_runs_standalone_without_matching_serve() {
         serde_json::from_str::<Value>(&hello).unwrap()
     });
     let mut client = mcp(&sandbox, &[]).registered("claude");
-    client.ok("send_message", letter("codex", "by itself"));
+    client.ok("send_message", message_args("codex", "by itself"));
     assert_eq!(greeted.join().unwrap()["version"], env!("CARGO_PKG_VERSION"));
     poll::until("the message in the mailbox", || {
         sandbox.run_as("codex", ["inbox"]).ok().contains("by itself").then_some(())
@@ -256,7 +256,7 @@ fn wait_until_standalone(client: &mut Client) {
 fn wait_until_served(sandbox: &Sandbox, agent: &str) -> Client {
     poll::until("serve to answer", || (!sandbox.ok(["doctor"]).contains("switchboard serve")).then_some(()));
     let mut client = mcp(sandbox, &[]).registered(agent);
-    client.ok("send_message", letter("codex", "serve answers"));
+    client.ok("send_message", message_args("codex", "serve answers"));
     client
 }
 
@@ -274,7 +274,7 @@ fn idle_session_detects_stopped_server() {
     wait_until_standalone(&mut client);
     // The timeout is 4.5 s; the rest is for a busy machine.
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
-    client.ok("send_message", letter("codex", "on my own"));
+    client.ok("send_message", message_args("codex", "on my own"));
     assert!(sandbox.run_as("codex", ["inbox"]).ok().contains("on my own"));
     // The session retains its name while the server is stopped and afterwards.
     mcp(&sandbox, &["--alone"]).refused("register_chat_agent", json!({ "name": "claude" }));
@@ -282,9 +282,9 @@ fn idle_session_detects_stopped_server() {
     let mut other = wait_until_served(&sandbox, "gemini");
     other.refused("register_chat_agent", json!({ "name": "claude" }));
     mcp(&sandbox, &[]).refused("register_chat_agent", json!({ "name": "claude" }));
-    client.ok("send_message", letter("codex", "still on my own"));
+    client.ok("send_message", message_args("codex", "still on my own"));
     assert!(serve.terminate().success());
-    client.ok("send_message", letter("codex", "and without it"));
+    client.ok("send_message", message_args("codex", "and without it"));
     client.process().close_stdin();
     assert!(client.process().wait().success());
 }
@@ -301,7 +301,7 @@ fn continued_server_consumes_no_session_mail() {
             mcp(&sandbox, &[]).registered("claude")
         };
         let waiting = client.start_call("wait_for_message", json!({ "timeout": 600 }));
-        client.ok("send_message", letter("codex", "before"));
+        client.ok("send_message", message_args("codex", "before"));
         stop(&sandbox, &serve);
         wait_until_standalone(&mut client);
         sandbox.send("codex", "claude", "while you were stopped");
@@ -333,7 +333,7 @@ fn stopped_server_loses_and_repeats_no_message() {
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]).registered("claude");
     let begin = |client: &mut Client, number: usize| {
-        client.start_call("send_message", letter("codex", &format!("number {number}.")))
+        client.start_call("send_message", message_args("codex", &format!("number {number}.")))
     };
     let mut begun: Vec<i64> = (0..MESSAGES / 2).map(|number| begin(&mut client, number)).collect();
     // At this moment some calls are answered and some are in flight.
@@ -388,7 +388,7 @@ fn session_starts_despite_stopped_server() {
     assert!(!sandbox.ok(["doctor"]).contains("switchboard serve"));
     stop(&sandbox, &serve);
     let mut client = mcp(&sandbox, &[]).registered("claude");
-    client.ok("send_message", letter("codex", "hello"));
+    client.ok("send_message", message_args("codex", "hello"));
     let doctor = sandbox.ok(["doctor"]);
     let process = format!("warn  server: `switchboard serve` (process {}) is stopped", serve.id());
     assert!(
@@ -398,5 +398,5 @@ fn session_starts_despite_stopped_server() {
     serve.signal(Signal::CONT);
     wait_until_served(&sandbox, "gemini");
     client.refused("register_chat_agent", json!({ "name": "gemini" }));
-    client.ok("send_message", letter("codex", "still here"));
+    client.ok("send_message", message_args("codex", "still here"));
 }

@@ -80,11 +80,11 @@ impl Role {
 }
 
 /// Returns the text of a line that a child printed, or `None` for a line of the test runner.
-pub(crate) fn said(line: &str) -> Option<&str> {
+pub(crate) fn child_line(line: &str) -> Option<&str> {
     line.strip_prefix(MARK)
 }
 
-fn say(text: &str) {
+fn print_line(text: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{MARK}{text}").and_then(|()| out.flush()).unwrap();
 }
@@ -116,7 +116,7 @@ impl Library {
 }
 
 /// Creates a message to `codex`.
-pub(crate) fn letter(from: &str, body: String) -> OutgoingMessage {
+pub(crate) fn message_to_codex(from: &str, body: String) -> OutgoingMessage {
     OutgoingMessage::new(
         AgentId::local(Name::parse(from).unwrap()),
         "codex".parse().unwrap(),
@@ -146,15 +146,16 @@ fn child() {
         Role::FullExt4 => crate::degraded::full_ext4(&folder),
         Role::MailboxDisks => crate::degraded::mailbox_disks(&folder),
     }
-    say("done");
+    print_line("done");
 }
 
 async fn send(folder: &Path, name: &str, count: usize) {
     let library = Library::open(folder).await;
-    say("open");
+    print_line("open");
     for number in 0..count {
-        let accepted = library.workspace.send(letter(name, format!("{name} {number}"))).await.unwrap();
-        say(&to_native(accepted.id));
+        let accepted =
+            library.workspace.send(message_to_codex(name, format!("{name} {number}"))).await.unwrap();
+        print_line(&to_native(accepted.id));
         if number + 1 == count {
             library.workspace.hub().wait_until_settled(accepted.id).await.unwrap();
         }

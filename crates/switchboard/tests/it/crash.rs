@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use test_support::{Running, Sandbox, files, poll};
 
 use crate::BINARY;
-use crate::child::{Role, said};
+use crate::child::{Role, child_line};
 
 /// Rounds of the first random test, and twice those of the second; `SWITCHBOARD_CRASH_ROUNDS` sets another number.
 const ROUNDS: usize = 200;
@@ -48,7 +48,7 @@ fn rounds(share: usize, with_acks: bool) {
             // Mostly after a few sends, sometimes during the start.
             let wanted = random.usize(0..8);
             let mut lines = Vec::new();
-            while wanted > 0 && lines.iter().filter_map(|line: &String| said(line)).count() <= wanted {
+            while wanted > 0 && lines.iter().filter_map(|line: &String| child_line(line)).count() <= wanted {
                 lines.push(sender.line());
             }
             let moment = Instant::now() + Duration::from_micros(random.u64(0..6_000));
@@ -59,7 +59,8 @@ fn rounds(share: usize, with_acks: bool) {
                 assert!(reader.is_running(), "it ended by itself: {}", reader.errors());
                 reader.kill();
             }
-            let ids = lines.iter().filter_map(|line| said(line)).filter(|said| said.starts_with("msg_"));
+            let ids =
+                lines.iter().filter_map(|line| child_line(line)).filter(|said| said.starts_with("msg_"));
             reported.extend(ids.map(str::to_owned));
         }
         over.store(true, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use test_support::process::command;
 use test_support::{Running, Sandbox, files, message_file, poll, tools};
 
 use crate::BINARY;
-use crate::child::{Library, Role, letter};
+use crate::child::{Library, Role, message_to_codex};
 use crate::crash::check;
 
 /// How long a delivery is leased to a process that did not report an outcome.
@@ -49,7 +49,8 @@ pub(crate) async fn inside(folder: &Path) {
     let library = Library::open(sandbox.path()).await;
     let mut accepted = Vec::new();
     for number in 0..3 {
-        let answer = library.workspace.send(letter("claude", format!("before {number}"))).await.unwrap();
+        let answer =
+            library.workspace.send(message_to_codex("claude", format!("before {number}"))).await.unwrap();
         accepted.push(to_native(answer.id));
     }
     library.workspace.hub().wait_until_settled(accepted_id(&accepted)).await.unwrap();
@@ -62,7 +63,7 @@ pub(crate) async fn inside(folder: &Path) {
     let mut refusal = None;
     for number in 0..1000 {
         let body = format!("during {number} {}", "x".repeat(3_000));
-        match library.workspace.send(letter("claude", body)).await {
+        match library.workspace.send(message_to_codex("claude", body)).await {
             Ok(answer) => accepted.push(to_native(answer.id)),
             Err(error) => {
                 refusal = Some(error);
@@ -87,7 +88,7 @@ pub(crate) async fn inside(folder: &Path) {
     std::fs::remove_file(&ballast).unwrap();
     let deadline = Instant::now() + poll::TIMEOUT;
     let answer = loop {
-        match library.workspace.send(letter("claude", "after".into())).await {
+        match library.workspace.send(message_to_codex("claude", "after".into())).await {
             Ok(answer) => break answer,
             Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }

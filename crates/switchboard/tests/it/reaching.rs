@@ -21,7 +21,7 @@ use test_support::{RunOutput, Running, Sandbox};
 const SOON: Duration = Duration::from_secs(10);
 
 /// Returns the input that a client writes to a hook's stdin.
-fn said(sandbox: &Sandbox, event: &str) -> Value {
+fn hook_input(sandbox: &Sandbox, event: &str) -> Value {
     json!({
         "session_id": "11111111-1111-7111-8111-111111111111",
         "transcript_path": sandbox.home().join("transcript.jsonl"),
@@ -39,8 +39,8 @@ fn call(sandbox: &Sandbox, args: &[&str], input: &Value) -> RunOutput {
 }
 
 /// Starts the waiter of an idle session.
-fn wait_beside(sandbox: &Sandbox, session: &str) -> Running {
-    let mut input = said(sandbox, "Stop");
+fn start_waiter(sandbox: &Sandbox, session: &str) -> Running {
+    let mut input = hook_input(sandbox, "Stop");
     input["session_id"] = session.into();
     let mut command = sandbox.command(["hook", "claude", "idle"]);
     command.stdin(Stdio::piped());

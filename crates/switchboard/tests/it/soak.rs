@@ -63,7 +63,7 @@ fn soak_storm_of_twenty_agents_while_everything_is_killed() -> Result<(), Proble
         stage.disturbances.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     );
     settled?;
-    verdict::nothing_is_lost_or_twice(&stage, &ledger)?;
+    verdict::assert_complete(&stage, &ledger)?;
     verdict::assert_nothing_remains(stage);
     Ok(())
 }

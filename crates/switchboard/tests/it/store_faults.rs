@@ -11,7 +11,7 @@ use test_support::process::{self, command};
 use test_support::{Running, Sandbox, files, message_file, poll, tools};
 
 use crate::BINARY;
-use crate::child::{Library, letter};
+use crate::child::{Library, message_to_codex};
 
 /// As `.backup` of the program `sqlite3` does, which docs/workspace.md recommends.
 const BACKUP: &str = "import sqlite3, sys\nsqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))";
@@ -34,7 +34,7 @@ async fn deleted_store_accepts_nothing_and_ends_serve() {
             json!({ "action": "delegate_task", "recipient": "codex", "payload": "before" }),
         );
         let library = Library::open(sandbox.path()).await;
-        library.workspace.send(letter("claude", "before".into())).await.unwrap();
+        library.workspace.send(message_to_codex("claude", "before".into())).await.unwrap();
         if is_all {
             // A process may create a file between the listing of the folder and its removal.
             poll::until("the folder to be removed", || std::fs::remove_dir_all(sandbox.file("")).ok());
@@ -43,7 +43,7 @@ async fn deleted_store_accepts_nothing_and_ends_serve() {
                 std::fs::remove_file(sandbox.file(name)).unwrap();
             }
         }
-        let refused = library.workspace.send(letter("claude", "after".into())).await;
+        let refused = library.workspace.send(message_to_codex("claude", "after".into())).await;
         let is_deleted =
             matches!(&refused, Err(door_workspace::WorkspaceError::Hub(HubError::StoreDeleted { .. })));
         assert!(is_deleted, "{refused:?}");
@@ -205,7 +205,8 @@ fn doctor_repairs_damaged_digest_and_native_id() {
 async fn doctor_examines_newest_and_full_examines_all() {
     let sandbox = workspace();
     let library = Library::open(sandbox.path()).await;
-    let sent = (0..1_010).map(|number| library.workspace.send(letter("claude", format!("{number}"))));
+    let sent =
+        (0..1_010).map(|number| library.workspace.send(message_to_codex("claude", format!("{number}"))));
     for accepted in futures_util::future::join_all(sent).await {
         let id = accepted.unwrap().id;
         library.workspace.hub().wait_until_settled(id).await.unwrap();

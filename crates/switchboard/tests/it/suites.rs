@@ -25,7 +25,7 @@ fn sandbox() -> Sandbox {
 }
 
 /// Raises the start timeout of servers: Node and Python start slowly on a busy machine.
-fn be_patient(sandbox: &Sandbox) {
+fn raise_timeouts(sandbox: &Sandbox) {
     let config = json!({ "timeouts": { "childSpawnMs": 60_000 } });
     test_support::files::put(sandbox.path().join("switchboard.config.json"), config.to_string());
 }

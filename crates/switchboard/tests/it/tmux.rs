@@ -45,7 +45,7 @@ impl Tmux {
         tmux
     }
 
-    fn ask(&self, args: &[&str]) -> String {
+    fn query(&self, args: &[&str]) -> String {
         tools::run(self.command().args(args)).unwrap().trim().to_owned()
     }
 }
@@ -64,8 +64,8 @@ const DIALOG: &str = "stty raw -echo; printf '\\033[?2004hRun it? (y/n) '; head 
 fn pane_with_a_question_gets_no_key() {
     let sandbox = workspace();
     let Some(tmux) = Tmux::start("tmux: a question", sandbox.path(), DIALOG) else { return };
-    let pane = tmux.ask(&["list-panes", "-F", "#{pane_id}"]);
-    register(&sandbox, &pane, &tmux.ask(&["list-panes", "-F", "#{pane_pid}"]));
+    let pane = tmux.query(&["list-panes", "-F", "#{pane_id}"]);
+    register(&sandbox, &pane, &tmux.query(&["list-panes", "-F", "#{pane_pid}"]));
     let _serve = serve(&sandbox, &tmux);
     let id = execute(&sandbox, "y");
     let reason = poll::until("a reason", || {
@@ -73,7 +73,7 @@ fn pane_with_a_question_gets_no_key() {
     });
     assert_eq!(reason, "the program shows a question");
     assert_eq!(std::fs::read_to_string(sandbox.path().join("key")).unwrap(), "");
-    tmux.ask(&["send-keys", "-t", &pane, "n"]);
+    tmux.query(&["send-keys", "-t", &pane, "n"]);
     result(&sandbox, &id, "executed");
     assert_eq!(std::fs::read_to_string(sandbox.path().join("key")).unwrap(), "n");
 }
@@ -117,8 +117,8 @@ fn pane_gets_text_once_and_literally() {
     let sandbox = workspace();
     let scribe = "while IFS= read -r line; do printf '%s\\n' \"$line\" >> typed; done";
     let Some(tmux) = Tmux::start("tmux: a pane", sandbox.path(), scribe) else { return };
-    let pane = tmux.ask(&["list-panes", "-F", "#{pane_id}"]);
-    register(&sandbox, &pane, &tmux.ask(&["list-panes", "-F", "#{pane_pid}"]));
+    let pane = tmux.query(&["list-panes", "-F", "#{pane_id}"]);
+    register(&sandbox, &pane, &tmux.query(&["list-panes", "-F", "#{pane_pid}"]));
     let mut serve = serve(&sandbox, &tmux);
     let texts = ["-t", "Enter", "C-c", "; kill-server", "#{pane_id} $(date)", "two\nlines", "Grüße"];
     let ids: Vec<String> = texts
@@ -134,7 +134,7 @@ fn pane_gets_text_once_and_literally() {
     });
     let expected = ["-t", "Enter", "C-c", "; kill-server", "#{pane_id} $(date)", "two lines", "Grüße"];
     assert_eq!(typed.lines().collect::<Vec<_>>(), expected);
-    assert_eq!(tmux.ask(&["list-buffers"]), "");
+    assert_eq!(tmux.query(&["list-buffers"]), "");
     assert_eq!(serve.terminate().code(), Some(0));
 }
 
@@ -142,20 +142,20 @@ fn pane_gets_text_once_and_literally() {
 fn unusable_pane_fails_with_reason() {
     let sandbox = workspace();
     let Some(tmux) = Tmux::start("tmux: no pane", sandbox.path(), "exec cat") else { return };
-    let pid = tmux.ask(&["list-panes", "-F", "#{pane_pid}"]);
+    let pid = tmux.query(&["list-panes", "-F", "#{pane_pid}"]);
     register(&sandbox, "%99", &pid);
     let _serve = serve(&sandbox, &tmux);
     let id = execute(&sandbox, "x");
     let error = result(&sandbox, &id, "failed")["error"].as_str().unwrap().to_owned();
     assert!(error.contains("pane"), "{error}");
     register(&sandbox, "work:0.0", &pid);
-    tmux.ask(&["copy-mode", "-t", "work:0.0"]);
+    tmux.query(&["copy-mode", "-t", "work:0.0"]);
     let id = execute(&sandbox, "x");
     let reason = poll::until("a reason", || {
         sandbox.json(["receipt", &id])[0]["terminal"]["reason"].as_str().map(str::to_owned)
     });
     assert_eq!(reason, "the program does not take input now");
-    tmux.ask(&["send-keys", "-t", "work:0.0", "-X", "cancel"]);
+    tmux.query(&["send-keys", "-t", "work:0.0", "-X", "cancel"]);
     result(&sandbox, &id, "executed");
     // No process has this id: another process may be in the pane by now.
     register(&sandbox, "work:0.0", &i32::MAX.to_string());
@@ -169,7 +169,7 @@ fn pane_of_cloned_state_gets_no_key() {
     let sandbox = workspace();
     let Some(tmux) = Tmux::start("tmux: a cloned state", sandbox.path(), "exec cat > typed") else { return };
     let (pane, pid) =
-        (tmux.ask(&["list-panes", "-F", "#{pane_id}"]), tmux.ask(&["list-panes", "-F", "#{pane_pid}"]));
+        (tmux.query(&["list-panes", "-F", "#{pane_id}"]), tmux.query(&["list-panes", "-F", "#{pane_pid}"]));
     let name = |terminal: Value| {
         let mut state = files::read_json_object(&sandbox.file("state.json")).unwrap();
         state["terminals"]["codex"] = terminal;

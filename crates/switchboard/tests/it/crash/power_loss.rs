@@ -18,7 +18,7 @@ use test_support::{RunOutput, Running, Sandbox, files, poll};
 use super::check;
 use super::every_call::{ARGS, SPREAD, SURVIVORS, shim, template};
 use crate::BINARY;
-use crate::child::{Role, said};
+use crate::child::{Role, child_line};
 use crate::workspace;
 
 /// Rounds with many sends; `SWITCHBOARD_CRASH_ROUNDS` sets another number.
@@ -191,13 +191,13 @@ fn crash_power_loss_during_many_sends() {
         let mut sender = Running::start(shim.record_syncs(&mut command, disk.synced.path()));
         let wanted = random.usize(1..40);
         let mut lines = Vec::new();
-        while lines.iter().filter_map(|line: &String| said(line)).count() <= wanted {
+        while lines.iter().filter_map(|line: &String| child_line(line)).count() <= wanted {
             lines.push(sender.line());
         }
         sender.lines_until(Instant::now() + Duration::from_micros(random.u64(0..6_000)), &mut lines);
         sender.kill();
         sender.lines_until(Instant::now() + poll::TIMEOUT, &mut lines);
-        let ids = lines.iter().filter_map(|line| said(line)).filter(|said| said.starts_with("msg_"));
+        let ids = lines.iter().filter_map(|line| child_line(line)).filter(|said| said.starts_with("msg_"));
         let reported: Vec<String> = ids.map(str::to_owned).collect();
         all += reported.len();
         disk.lose_power(UNSYNCED[round % UNSYNCED.len()], &mut random);

@@ -9,7 +9,7 @@ use test_support::{Sandbox, TestServer};
 
 use super::stdio;
 use crate::BINARY;
-use crate::child::{Library, letter};
+use crate::child::{Library, message_to_codex};
 
 /// Clients truncate a larger result, at about 25,000 tokens.
 const MOST_BYTES: usize = 100_000;
@@ -21,7 +21,7 @@ async fn fill(sandbox: &Sandbox, bodies: Vec<String>) -> Vec<String> {
     for part in bodies.chunks(500) {
         let mut sends = tokio::task::JoinSet::new();
         for body in part {
-            let (workspace, letter) = (library.workspace.clone(), letter("claude", body.clone()));
+            let (workspace, letter) = (library.workspace.clone(), message_to_codex("claude", body.clone()));
             sends.spawn(async move { workspace.send(letter).await.unwrap().id });
         }
         ids.extend(sends.join_all().await);

@@ -20,7 +20,7 @@ fn ends_in_time(process: &Running) {
 
 /// Starts a waiting call in a session. Requests are read in order, so once the second is answered, the first one has
 /// started.
-fn leave_waiting(client: &mut Client) {
+fn start_waiting_call(client: &mut Client) {
     client.ok("register_chat_agent", json!({ "name": "codex" }));
     client.start_call("wait_for_message", json!({ "timeout": 600 }));
     client.request("ping", json!({})).unwrap();
@@ -30,7 +30,7 @@ fn leave_waiting(client: &mut Client) {
 fn closed_stdin_ends_despite_waiting_call() {
     let sandbox = workspace();
     let mut client = stdio(&sandbox, None);
-    leave_waiting(&mut client);
+    start_waiting_call(&mut client);
     let process = client.process();
     process.close_stdin();
     ends_in_time(process);
@@ -41,7 +41,7 @@ fn closed_stdin_ends_despite_waiting_call() {
 fn signal_ends_despite_waiting_call() {
     let sandbox = workspace();
     let mut client = stdio(&sandbox, None);
-    leave_waiting(&mut client);
+    start_waiting_call(&mut client);
     let process = client.process();
     process.signal(Signal::TERM);
     ends_in_time(process);
@@ -60,7 +60,7 @@ fn below_a_shell(sandbox: &Sandbox) -> Client {
 fn killed_parent_ends_despite_open_pipe() {
     let sandbox = workspace();
     let mut client = below_a_shell(&sandbox);
-    leave_waiting(&mut client);
+    start_waiting_call(&mut client);
     // Our end of stdin stays open as well: only the end of the parent shows that the session is over.
     let shell = client.process();
     shell.kill();
@@ -83,7 +83,7 @@ fn closed_stdin_ends_below_wrapper() {
     for shell in [false, true] {
         let sandbox = workspace();
         let mut client = below_npx(&sandbox, shell);
-        leave_waiting(&mut client);
+        start_waiting_call(&mut client);
         let wrapper = client.process();
         wrapper.close_stdin();
         ends_in_time(wrapper);
@@ -95,7 +95,7 @@ fn closed_stdin_ends_below_wrapper() {
 fn killed_wrapper_ends_server() {
     let sandbox = workspace();
     let mut client = below_npx(&sandbox, false);
-    leave_waiting(&mut client);
+    start_waiting_call(&mut client);
     let wrapper = client.process();
     wrapper.kill();
     ends_in_time(wrapper);

@@ -16,15 +16,15 @@ const DIRECT: usize = 500;
 
 #[test]
 fn crash_killed_receiver_keeps_order_over_the_oldest_server() {
-    keeps_order("crash_killed_receiver_keeps_order_over_the_oldest_server", Release::Oldest);
+    check_order("crash_killed_receiver_keeps_order_over_the_oldest_server", Release::Oldest);
 }
 
 #[test]
 fn crash_killed_receiver_keeps_order_over_the_newest_server() {
-    keeps_order("crash_killed_receiver_keeps_order_over_the_newest_server", Release::Newest);
+    check_order("crash_killed_receiver_keeps_order_over_the_newest_server", Release::Newest);
 }
 
-fn keeps_order(test: &str, release: Release) {
+fn check_order(test: &str, release: Release) {
     let Some(server) = server(test, release, "") else { return };
     let seed = std::env::var("SWITCHBOARD_CRASH_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));

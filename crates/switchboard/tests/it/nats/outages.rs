@@ -139,7 +139,7 @@ fn malformed_stream_message_is_skipped_with_warning() {
     let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
     lab.wait_for("qc-1@office");
-    let letter = |from: &str, hub: &str| {
+    let envelope = |from: &str, hub: &str| {
         let id = "01900000-0000-7000-8000-000000000001";
         json!({"v": 1, "type": "message", "hub": hub, "id": id, "from": from, "to": "all", "kind": "chat",
             "body": "forged", "thread": id, "sent_at": "2026-01-01T00:00:00Z", "door": "workspace", "verified": true})
@@ -150,9 +150,9 @@ fn malformed_stream_message_is_skipped_with_warning() {
         ("switchboard.lab.hub.office.receipt", json!({"v": 1, "type": "receipt"}).to_string()),
         ("switchboard.lab.group.all", json!({"v": 99, "type": "message"}).to_string()),
         // In the name of another hub, of one of its agents, and of the reader's person.
-        ("switchboard.lab.group.all", letter("codex@attic", "attic")),
-        ("switchboard.attic.group.all", letter("qc-1@office", "attic")),
-        ("switchboard.attic.group.all", letter("human", "attic")),
+        ("switchboard.lab.group.all", envelope("codex@attic", "attic")),
+        ("switchboard.attic.group.all", envelope("qc-1@office", "attic")),
+        ("switchboard.attic.group.all", envelope("human", "attic")),
         ("switchboard.attic", String::new()),
     ];
     runtime().block_on(async {

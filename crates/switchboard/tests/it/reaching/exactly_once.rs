@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use serde_json::json;
 use test_support::poll;
 
-use super::{call, said, wait_beside};
+use super::{call, hook_input, start_waiter};
 use crate::mcp::stdio;
 use crate::workspace;
 
@@ -28,7 +28,7 @@ fn concurrent_readers_show_each_message_once() {
                     let (word, event) =
                         [("post-tool", "PostToolUse"), ("user-prompt", "UserPromptSubmit"), ("stop", "Stop")]
                             [number % 3];
-                    call(sandbox, &["claude", word], &said(sandbox, event)).ok()
+                    call(sandbox, &["claude", word], &hook_input(sandbox, event)).ok()
                 }));
             }
             let (of_tool, waiting) = (&sandbox, &start);
@@ -38,7 +38,7 @@ fn concurrent_readers_show_each_message_once() {
                 session.ok("wait_for_message", json!({ "timeout": 1 })).to_string()
             }));
             waiting.wait();
-            let beside = wait_beside(of_tool, "s");
+            let beside = start_waiter(of_tool, "s");
             let mut shown: Vec<String> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
             // Only the concurrent reader may still be about to show a message.
             let is_shown = |text: &String| shown.iter().any(|shown| shown.contains(text.as_str()));

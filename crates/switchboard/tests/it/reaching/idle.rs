@@ -3,7 +3,7 @@
 use test_support::process::command;
 use test_support::{Running, Sandbox, poll};
 
-use super::{said, state};
+use super::{hook_input, state};
 use crate::workspace;
 
 /// Starts the waiter with these variables of the client; its input stays open.
@@ -14,7 +14,7 @@ fn wait_with(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Running {
 
 /// Writes a client's input to the waiter, and closes its stdin.
 fn write_input(sandbox: &Sandbox, waiter: &mut Running) {
-    waiter.write_line(&said(sandbox, "Stop").to_string()).unwrap();
+    waiter.write_line(&hook_input(sandbox, "Stop").to_string()).unwrap();
     waiter.close_stdin();
 }
 

@@ -17,7 +17,7 @@ fn hook(sandbox: &Sandbox) -> RunOutput {
     RunOutput::with_input(&mut command, input.as_bytes())
 }
 
-fn aside(sandbox: &Sandbox) -> Vec<String> {
+fn quarantined(sandbox: &Sandbox) -> Vec<String> {
     let names = std::fs::read_dir(sandbox.file("")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("hub.db.foreign.") && !name.contains('-')).collect()
@@ -39,12 +39,12 @@ fn cloned_database_has_no_person_authority() {
     assert!(mail.contains("sender not verified") && mail.contains("untrusted"), "{shown:?}");
     assert!(shown.stderr.contains("came from elsewhere and is not used"), "{shown:?}");
     assert!(shown.stderr.contains("hub.db.foreign."), "it is named: {shown:?}");
-    assert_eq!(aside(&clone).len(), 1);
+    assert_eq!(quarantined(&clone).len(), 1);
     for message in clone.json(["inbox", "claude"]) {
         assert_eq!(message["verified"], false, "{message}");
     }
     let doctor = clone.run(["doctor"]);
-    assert!(doctor.stdout.contains(&aside(&clone)[0]), "{doctor:?}");
+    assert!(doctor.stdout.contains(&quarantined(&clone)[0]), "{doctor:?}");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn doctor_does_not_move_foreign_database() {
     assert_eq!(doctor.code, Some(1), "{doctor:?}");
     assert!(doctor.stdout.contains("hub.db came from elsewhere"), "{doctor:?}");
     assert_eq!(std::fs::read(clone.file("hub.db")).unwrap(), before);
-    assert_eq!(aside(&clone), Vec::<String>::new());
+    assert_eq!(quarantined(&clone), Vec::<String>::new());
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn restored_backup_is_adopted_in_place() {
     sandbox.ok(["adopt", "--yes"]);
     let inbox = sandbox.json(["inbox", "claude"]);
     assert!(inbox.len() == 1 && inbox[0]["verified"] == true, "{inbox:?}");
-    assert_eq!(aside(&sandbox), Vec::<String>::new());
+    assert_eq!(quarantined(&sandbox), Vec::<String>::new());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn many_processes_bind_one_new_database() {
     for mut running in running {
         assert_eq!(running.wait().code(), Some(0), "{}", running.errors());
     }
-    assert_eq!(aside(&sandbox), Vec::<String>::new());
+    assert_eq!(quarantined(&sandbox), Vec::<String>::new());
     assert_eq!(std::fs::read(sandbox.home().join(".config/switchboard/hub.key")).unwrap().len(), 32);
 }
 

@@ -56,7 +56,7 @@ fn journal(pages: &[u8], victim: &Path) -> Vec<u8> {
     journal
 }
 
-fn aside(sandbox: &Sandbox) -> Vec<String> {
+fn quarantined(sandbox: &Sandbox) -> Vec<String> {
     let names = std::fs::read_dir(sandbox.file("")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.contains(".foreign.")).collect()
@@ -75,11 +75,11 @@ fn planted_log_has_no_person_authority() {
     let doctor = ours.run(["doctor"]);
     assert_eq!(doctor.code, Some(1), "{doctor:?}");
     assert!(doctor.stdout.contains("hub.db-wal is not the file that belongs to hub.db"), "{doctor:?}");
-    assert_eq!(aside(&ours), Vec::<String>::new(), "doctor changes nothing");
+    assert_eq!(quarantined(&ours), Vec::<String>::new(), "doctor changes nothing");
     let ran = ours.run(["inbox", "claude"]);
     assert!(ran.code == Some(0) && ran.stderr.contains("was not ours and is not used"), "{ran:?}");
     assert_eq!(bodies(&ours), ["harmless"]);
-    let [name] = &aside(&ours)[..] else { panic!("{:?}", aside(&ours)) };
+    let [name] = &quarantined(&ours)[..] else { panic!("{:?}", quarantined(&ours)) };
     assert_eq!(std::fs::read(ours.file(name)).unwrap(), log);
     let doctor = ours.ok(["doctor"]);
     assert!(doctor.contains(name) && doctor.contains("sound"), "{doctor}");
@@ -119,7 +119,7 @@ fn symlinked_side_files_are_not_followed() {
     assert_eq!(bodies(&ours), ["harmless"]);
     ours.ok(["send", "claude", "and on"]);
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
-    assert_eq!(aside(&ours).len(), 3, "{:?}", aside(&ours));
+    assert_eq!(quarantined(&ours).len(), 3, "{:?}", quarantined(&ours));
 }
 
 #[test]
@@ -153,5 +153,5 @@ fn database_survives_another_program() {
     assert!(!ours.file("hub.db-wal").exists());
     let ran = ours.run(["inbox", "claude"]);
     assert!(ran.code == Some(0) && ran.stderr.is_empty(), "{ran:?}");
-    assert_eq!((bodies(&ours), aside(&ours)), (vec!["harmless".to_owned()], vec![]));
+    assert_eq!((bodies(&ours), quarantined(&ours)), (vec!["harmless".to_owned()], vec![]));
 }

@@ -70,7 +70,7 @@ impl Older {
     }
 
     /// Sends a request and returns the one event with its id.
-    fn ask(&mut self, id: &str, command: &str, payload: &Value) -> Value {
+    fn request(&mut self, id: &str, command: &str, payload: &Value) -> Value {
         self.send(id, command, payload);
         loop {
             let event = self.next();
@@ -98,7 +98,7 @@ fn workspace_settings_admit_no_older_client() {
     let sandbox = workspace();
     files::put(sandbox.path().join("switchboard.config.json"), SETTING);
     let (router, address) = listening(&sandbox);
-    let refused = Older::to(&address).ask("1", "swarm_list", &json!({}));
+    let refused = Older::to(&address).request("1", "swarm_list", &json!({}));
     assert_eq!(
         (&refused["event"], &refused["data"]["code"]),
         (&json!("command_rejected"), &json!("not_allowed"))
@@ -126,14 +126,14 @@ fn older_client_drives_workers_of_serve() {
     let mut launching = Older::to(&address);
     let params = json!({ "worker_mode": "mock" });
     let launch = json!({ "nodes": 2, "system_prompt": "begin", "provider_params": params });
-    let launched = launching.ask("1", "swarm_launch", &launch);
+    let launched = launching.request("1", "swarm_launch", &launch);
     assert_eq!((&launched["event"], &launched["data"]["node_count"]), (&json!("swarm_launched"), &json!(2)));
     let swarm = launched["data"]["swarm_id"].as_str().unwrap().to_owned();
     for _ in 0..2 {
         assert_eq!(launching.next_of("assistant")["content"], "begin");
     }
     let mut attached = Older::to(&address);
-    let status = attached.ask("2", "swarm_status", &json!({ "swarm_id": swarm }));
+    let status = attached.request("2", "swarm_status", &json!({ "swarm_id": swarm }));
     assert_eq!((&status["event"], &status["data"]["node_count"]), (&json!("swarm_status"), &json!(2)));
     launching.send("6", "inject", &json!({ "swarm_id": swarm, "nodes": 1, "content": "more" }));
     let heard = attached.next_of("assistant");
@@ -143,13 +143,13 @@ fn older_client_drives_workers_of_serve() {
     );
 
     for id in ["3", "4"] {
-        let terminated = Older::to(&address).ask(id, "swarm_terminate", &json!({ "swarm_id": swarm }));
+        let terminated = Older::to(&address).request(id, "swarm_terminate", &json!({ "swarm_id": swarm }));
         assert_eq!(
             (&terminated["event"], &terminated["data"]["swarm_id"]),
             (&json!("swarm_terminated"), &json!(swarm))
         );
     }
-    let list = Older::to(&address).ask("5", "swarm_list", &json!({}));
+    let list = Older::to(&address).request("5", "swarm_list", &json!({}));
     // Commands of a program that is connected to `serve` would count as an agent's.
     drop((launching, attached));
     assert_eq!(sandbox.json(["worker", "status", &swarm])[0]["status"], "terminated");
@@ -165,7 +165,7 @@ fn first_prompt_of_client_that_hung_up_runs() {
     let params = json!({ "worker_mode": "mock" });
     let launch = json!({ "nodes": 4, "system_prompt": "begin", "provider_params": params });
     for _ in 0..10 {
-        Older::to(&address).ask("1", "swarm_launch", &launch);
+        Older::to(&address).request("1", "swarm_launch", &launch);
     }
     poll::until("all first turns", || {
         let jobs = sandbox.json(["worker", "list"]);
@@ -197,7 +197,7 @@ fn web_page_cannot_drive_workers() {
     }
     assert!(answer.lines().all(|line| schema::event(line)["event"] == "command_rejected"), "{answer}");
     let _ = page.shutdown(Shutdown::Both);
-    let list = Older::to(&address).ask("1", "swarm_list", &json!({}));
+    let list = Older::to(&address).request("1", "swarm_list", &json!({}));
     assert_eq!(list["data"]["swarms"], json!({}));
 }
 
@@ -224,13 +224,13 @@ fn older_client_answers_approvals_as_person_alone() {
     let script = sandbox.path().join("asking.py");
     files::put(&script, ASKING);
     let mut watching = Older::to(&address);
-    watching.ask("1", "swarm_list", &json!({}));
+    watching.request("1", "swarm_list", &json!({}));
     let job = sandbox.ok(["worker", "launch", "--agent", "acp", "--", "python3", script.to_str().unwrap()]);
     watching.send("2", "inject", &json!({ "swarm_id": job, "nodes": 0, "content": "tidy up" }));
     let asked = watching.next_of("exec_approval_required");
     assert_eq!((&asked["swarm_id"], &asked["command"]), (&json!(job), &json!("rm -r target")));
     let call = asked["call_id"].as_str().unwrap();
-    let list = watching.ask("3", "approvals_list", &json!({}));
+    let list = watching.request("3", "approvals_list", &json!({}));
     assert_eq!(list["data"]["approvals"][&job]["0"][0]["call_id"], json!(call));
 
     let answer =

@@ -22,7 +22,7 @@ impl Client {
     }
 
     /// Sends a request and returns the answer; `None` if the router hung up.
-    fn ask(&mut self, id: &str, command: &str, payload: &Value) -> Option<Value> {
+    fn request(&mut self, id: &str, command: &str, payload: &Value) -> Option<Value> {
         writeln!(self.stream.get_mut(), "{}", schema::command(id, command, payload)).ok()?;
         loop {
             let mut line = String::new();
@@ -51,21 +51,21 @@ fn each_token_opens_its_owner_jobs() {
         serde_json::from_str(&std::fs::read_to_string(sandbox.file("router.json")).unwrap()).unwrap();
     let address = signpost["listen"].as_str().unwrap();
     let mut stranger = Client::to(address);
-    let refused = stranger.ask("1", "jobs_list", &json!({})).unwrap();
+    let refused = stranger.request("1", "jobs_list", &json!({})).unwrap();
     assert_eq!(refused["data"]["code"], "not_allowed");
     let mut wrong = Client::to(address);
-    let refused = wrong.ask("1", "hello", &json!({ "token": "c".repeat(43) })).unwrap();
+    let refused = wrong.request("1", "hello", &json!({ "token": "c".repeat(43) })).unwrap();
     assert_eq!(refused["data"]["code"], "not_allowed");
     let hello = |token: &str| {
         let mut client = Client::to(address);
-        assert_eq!(client.ask("1", "hello", &json!({ "token": token })).unwrap()["event"], "hello");
+        assert_eq!(client.request("1", "hello", &json!({ "token": token })).unwrap()["event"], "hello");
         client
     };
     let (mut first, mut second) = (hello(&alice), hello(&bob));
-    let launched = first.ask("2", "launch", &json!({ "agent": "echo", "job_id": "hers" })).unwrap();
+    let launched = first.request("2", "launch", &json!({ "agent": "echo", "job_id": "hers" })).unwrap();
     assert_eq!(launched["data"]["owner"], "alice");
-    assert_eq!(second.ask("2", "jobs_list", &json!({})).unwrap()["data"]["jobs"], json!([]));
-    let refused = second.ask("3", "job_status", &json!({ "job_id": "hers" })).unwrap();
+    assert_eq!(second.request("2", "jobs_list", &json!({})).unwrap()["data"]["jobs"], json!([]));
+    let refused = second.request("3", "job_status", &json!({ "job_id": "hers" })).unwrap();
     assert_eq!(refused["data"]["code"], "not_allowed");
     // The command line finds the address and its own token.
     assert_eq!(sandbox.json(["worker", "list"])[0]["job_id"], "hers");

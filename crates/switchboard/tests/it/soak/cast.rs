@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use switchboard_sys::clock::Clock;
 use test_support::{Sandbox, files, message_file};
 
-use super::ledger::{Ledger, Said};
-use super::session::{Heard, Session, Target};
+use super::ledger::{AcceptedMessage, Ledger};
+use super::session::{Received, Session, Target};
 use super::stage::CHANNEL;
 
 /// Agents of the lab with a mailbox: by the command line, by dropped files, by MCP.
@@ -180,7 +180,8 @@ impl<'s> Cast<'s> {
     }
 
     fn accepted(&self, player: &Player, to: String, text: String) {
-        self.ledger.said(text, Said { at: player.at, from: player.name.to_owned(), to });
+        self.ledger
+            .record_accepted(text, AcceptedMessage { at: player.at, from: player.name.to_owned(), to });
     }
 
     /// Writes at its pace, each message by its own process or file.
@@ -242,7 +243,7 @@ impl<'s> Cast<'s> {
             for line in ran.stdout.lines() {
                 let shown: Value = serde_json::from_str(line).unwrap();
                 if let Some(id) = shown["id"].as_str() {
-                    self.ledger.shown(player.name, id);
+                    self.ledger.record_shown(player.name, id);
                 }
             }
         }
@@ -281,25 +282,25 @@ impl<'s> Cast<'s> {
                     });
                     sent = Some(session.call("send_message", &letter));
                 }
-                match session.hear(Duration::from_millis(20)) {
-                    Heard::Gone => {
+                match session.receive(Duration::from_millis(20)) {
+                    Received::Ended => {
                         session.must_have_ended_well();
                         break;
                     }
-                    Heard::Answer(id, answer) if Some(id) == waiting => {
+                    Received::Answer(id, answer) if Some(id) == waiting => {
                         waiting = None;
                         let shown = answer.unwrap_or_else(|problem| panic!("{}: {problem}", player.name));
                         for message in shown["messages"].as_array().unwrap() {
-                            self.ledger.shown(player.name, message["id"].as_str().unwrap());
+                            self.ledger.record_shown(player.name, message["id"].as_str().unwrap());
                         }
                     }
-                    Heard::Answer(id, answer) if Some(id) == sent => {
+                    Received::Answer(id, answer) if Some(id) == sent => {
                         sent = None;
                         answer.unwrap_or_else(|problem| panic!("{}: {problem}", player.name));
                         let (to, text) = sending.take().unwrap();
                         self.accepted(player, to, text);
                     }
-                    Heard::Answer(..) | Heard::Nothing => {}
+                    Received::Answer(..) | Received::Nothing => {}
                 }
             }
         }

@@ -8,7 +8,7 @@ use super::cast::{MEMBER, PEER, REALM};
 
 /// A message that was accepted, as its sender knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct AcceptedMessage {
     /// The hub of its sender.
     pub(super) at: &'static str,
     pub(super) from: String,
@@ -16,7 +16,7 @@ pub(super) struct Said {
     pub(super) to: String,
 }
 
-impl Said {
+impl AcceptedMessage {
     /// Returns the hub of its recipient, and its sender's name there.
     pub(super) fn there(&self) -> (&'static str, String) {
         match self.to.split_once('@').map(|(_, realm)| realm) {
@@ -35,7 +35,7 @@ impl Said {
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for AcceptedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {} to {}", self.from, self.at, self.to)
     }
@@ -44,18 +44,18 @@ impl fmt::Display for Said {
 /// Record of all agents' messages, written during the run.
 #[derive(Default)]
 pub(super) struct Ledger {
-    said: Mutex<BTreeMap<String, Said>>,
+    said: Mutex<BTreeMap<String, AcceptedMessage>>,
     shown: Mutex<BTreeMap<(String, String), usize>>,
 }
 
 impl Ledger {
     /// Records an accepted message. Every text is written once.
-    pub(super) fn said(&self, text: String, said: Said) {
+    pub(super) fn record_accepted(&self, text: String, said: AcceptedMessage) {
         assert!(self.said.lock().unwrap().insert(text, said).is_none());
     }
 
     /// Records that an agent saw a message.
-    pub(super) fn shown(&self, agent: &str, id: &str) {
+    pub(super) fn record_shown(&self, agent: &str, id: &str) {
         *self.shown.lock().unwrap().entry((agent.to_owned(), id.to_owned())).or_default() += 1;
     }
 
@@ -64,12 +64,12 @@ impl Ledger {
     }
 
     /// Returns all accepted messages, by text.
-    pub(super) fn accepted_messages(&self) -> BTreeMap<String, Said> {
+    pub(super) fn accepted_messages(&self) -> BTreeMap<String, AcceptedMessage> {
         self.said.lock().unwrap().clone()
     }
 
     /// Returns how often each message was shown: agent, message, count.
-    pub(super) fn all_shown(&self) -> BTreeMap<(String, String), usize> {
+    pub(super) fn shown_messages(&self) -> BTreeMap<(String, String), usize> {
         self.shown.lock().unwrap().clone()
     }
 }

@@ -69,12 +69,12 @@ pub(super) struct Session<'s> {
 }
 
 /// Result of receiving for a while.
-pub(super) enum Heard {
+pub(super) enum Received {
     /// The answer to a request: the tool's data, or its error.
     Answer(u64, Result<Value, String>),
     Nothing,
     /// The process has ended.
-    Gone,
+    Ended,
 }
 
 impl<'s> Session<'s> {
@@ -84,9 +84,9 @@ impl<'s> Session<'s> {
         target.set(Some(running.id()));
         let mut session = Self { running, target, is_ending: false, last: 0, kept: VecDeque::new() };
         let about = json!({ "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } });
-        let id = session.ask("initialize", &about);
+        let id = session.request("initialize", &about);
         session.answer(id)?.ok()?;
-        session.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        session.send_line(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         // The server may not have detected the end of the previous session yet.
         let registered = poll::within(poll::TIMEOUT, || {
             let id = session.call("register_chat_agent", &json!({ "name": agent, "interface": "soak" }));
@@ -100,38 +100,38 @@ impl<'s> Session<'s> {
         Some(session)
     }
 
-    fn say(&mut self, message: &Value) {
+    fn send_line(&mut self, message: &Value) {
         // An ended process is detected at the next read.
         let _ = self.running.write_line(&message.to_string());
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> u64 {
+    fn request(&mut self, method: &str, params: &Value) -> u64 {
         self.last += 1;
         let id = self.last;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.send_line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
     /// Starts a tool call.
     pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> u64 {
-        self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }))
+        self.request("tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
     /// Receives an answer, for a while.
-    pub(super) fn hear(&mut self, limit: Duration) -> Heard {
+    pub(super) fn receive(&mut self, limit: Duration) -> Received {
         let mut lines = Vec::new();
         let is_gone = self.kept.is_empty() && self.running.lines_until(Instant::now() + limit, &mut lines);
         self.kept.extend(lines);
         let Some(line) = self.kept.pop_front() else {
-            return if is_gone { Heard::Gone } else { Heard::Nothing };
+            return if is_gone { Received::Ended } else { Received::Nothing };
         };
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
         let Some(id) = said["id"].as_u64().filter(|_| said.get("method").is_none()) else {
-            return Heard::Nothing;
+            return Received::Nothing;
         };
         let result = &said["result"];
         let text = || result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-        Heard::Answer(
+        Received::Answer(
             id,
             match said.get("error") {
                 Some(error) => Err(error.to_string()),
@@ -144,10 +144,10 @@ impl<'s> Session<'s> {
     /// Waits for one answer; `None` if the process has ended.
     fn answer(&mut self, wanted: u64) -> Option<Result<Value, String>> {
         poll::until(&format!("an answer; {}", self.running.errors()), || {
-            match self.hear(Duration::from_millis(100)) {
-                Heard::Answer(id, answer) if id == wanted => Some(Some(answer)),
-                Heard::Gone => Some(None),
-                Heard::Answer(..) | Heard::Nothing => None,
+            match self.receive(Duration::from_millis(100)) {
+                Received::Answer(id, answer) if id == wanted => Some(Some(answer)),
+                Received::Ended => Some(None),
+                Received::Answer(..) | Received::Nothing => None,
             }
         })
     }

@@ -8,7 +8,7 @@ use switchboard_hub::{Hub, Stored};
 use test_support::{Sandbox, files, poll};
 
 use super::cast::{OTHERS, has_session};
-use super::ledger::{Ledger, Said};
+use super::ledger::{AcceptedMessage, Ledger};
 use super::stage::{CHANNEL, HUBS, SERVES, Stage, open_all, processes_of};
 
 /// Messages in one answer of `wait_for_message`.
@@ -77,7 +77,7 @@ async fn journals(hubs: &[Hub; 3]) -> [Journal; 3] {
 }
 
 /// Returns where a message must be: the hubs, with its sender's name there.
-fn expected_locations(said: &Said) -> Vec<(usize, String)> {
+fn expected_locations(said: &AcceptedMessage) -> Vec<(usize, String)> {
     let mut places = vec![(number(said.at), said.from.clone())];
     if said.crosses_hubs() {
         let (hub, from) = said.there();
@@ -122,13 +122,13 @@ fn reads(agent: &AgentId) -> bool {
 /// Returns messages that the hub marks as seen and no output contains: their answer was in flight when a process was
 /// killed. They are still in the mailbox. By agent: a command line reader has one for each kill of its command, and the
 /// others have one for each disturbance of their session or server.
-async fn unheard(
+async fn lost_answers(
     hub: &Hub,
     journal: &Journal,
     ledger: &Ledger,
     stage: &Stage,
 ) -> BTreeMap<String, Vec<String>> {
-    let (shown, mut found) = (ledger.all_shown(), BTreeMap::<String, Vec<String>>::new());
+    let (shown, mut found) = (ledger.shown_messages(), BTreeMap::<String, Vec<String>>::new());
     for stored in journal.values().flatten() {
         let Some((_, receipt)) = hub.receipt(stored.message.id).await.unwrap() else { continue };
         for delivery in receipt.deliveries.iter().filter(|delivery| reads(&delivery.agent)) {
@@ -147,7 +147,7 @@ async fn unheard(
 }
 
 /// Checks that every accepted message is in the journal once, was delivered, and is once where its recipient reads.
-pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result<(), Problems> {
+pub(super) fn assert_complete(stage: &Stage, ledger: &Ledger) -> Result<(), Problems> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut problems = runtime.block_on(async {
         let hubs = open_all(stage).await;
@@ -173,8 +173,8 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result
         let answers = answers(&hubs[0], &journals[0]).await;
         problems.extend(answers.into_iter().filter(|(times, _)| *times != 1).map(|(_, question)| question));
         for ((hub, journal), serve) in hubs.iter().zip(&journals).zip(SERVES) {
-            problems.extend(twice(journal));
-            for (agent, cut_off) in unheard(hub, journal, ledger, stage).await {
+            problems.extend(duplicates(journal));
+            for (agent, cut_off) in lost_answers(hub, journal, ledger, stage).await {
                 println!("{agent}: {} were in answers that were cut off: {cut_off:#?}", cut_off.len());
                 let other = if has_session(&agent) { serve } else { agent.as_str() };
                 if cut_off.len() > MOST_IN_AN_ANSWER * stage.disturbances_near(&agent, other) {
@@ -190,7 +190,7 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result
         }
         problems
     });
-    let twice = ledger.all_shown().into_iter().filter(|(_, times)| *times > 1);
+    let twice = ledger.shown_messages().into_iter().filter(|(_, times)| *times > 1);
     let twice = twice.map(|((agent, id), times)| format!("{agent} was shown {id} {times} times"));
     problems.splice(..0, twice);
     Problems::none_of(problems, stage)
@@ -198,7 +198,7 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result
 
 /// Returns messages that are in a journal more than once, also if the sender was killed before it knew the outcome. The
 /// watcher sends the same text to all, and so does a sender of a failure notice.
-fn twice(journal: &Journal) -> Vec<String> {
+fn duplicates(journal: &Journal) -> Vec<String> {
     let is_players =
         |from: &str| !["qc-1", "parrot", "switchboard"].iter().any(|name| from.starts_with(name));
     let twice = journal.iter().filter(|((from, _), found)| is_players(from) && found.len() > 1);
@@ -211,7 +211,7 @@ fn twice(journal: &Journal) -> Vec<String> {
 async fn check(
     journal: &Journal,
     hub: &Hub,
-    said: &Said,
+    said: &AcceptedMessage,
     from: &str,
     text: &str,
     problems: &mut Vec<String>,

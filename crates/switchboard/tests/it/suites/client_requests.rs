@@ -5,7 +5,7 @@ use test_support::mcp::Client;
 use test_support::process::command;
 use test_support::{Running, Sandbox, tools};
 
-use super::{add, be_patient, call, fixture, npm, sandbox};
+use super::{add, call, fixture, npm, raise_timeouts, sandbox};
 
 /// Starts `switchboard mcp` for a client that answers requests.
 fn able(sandbox: &Sandbox) -> Client {
@@ -44,7 +44,13 @@ fn concurrent_calls_query_their_client() {
 }
 
 /// Calls a tool that sends a request first, and answers the request.
-fn asking(client: &mut Client, name: &str, arguments: &Value, asks: &str, answer: &Value) -> Value {
+fn call_with_request(
+    client: &mut Client,
+    name: &str,
+    arguments: &Value,
+    asks: &str,
+    answer: &Value,
+) -> Value {
     let id = client.start_request("tools/call", json!({ "name": name, "arguments": arguments }));
     client.answer_request(asks, answer.clone());
     client.answer(id).unwrap()
@@ -57,7 +63,7 @@ fn everything_tools_reach_their_client() {
         Err(reason) => return tools::skip("suites_p15_everything", &reason),
     };
     let sandbox = sandbox();
-    be_patient(&sandbox);
+    raise_timeouts(&sandbox);
     add(&sandbox, "everything", &server);
     let direct = Running::start_with_stdin(command(&server[0]).args(&server[1..]));
     let mut direct = Client::stdio_with_capabilities(direct, capabilities());
@@ -91,8 +97,8 @@ fn everything_tools_reach_their_client() {
             json!({ "action": "accept" }),
         ),
     ] {
-        let theirs = asking(&mut direct, tool, &arguments, asks, &answer);
-        let ours = asking(&mut through, "everything_suite", &call(tool, arguments), asks, &answer);
+        let theirs = call_with_request(&mut direct, tool, &arguments, asks, &answer);
+        let ours = call_with_request(&mut through, "everything_suite", &call(tool, arguments), asks, &answer);
         let kinds = |result: &Value| {
             let blocks = result["content"].as_array().unwrap();
             blocks.iter().map(|block| block["type"].clone()).collect::<Vec<_>>()

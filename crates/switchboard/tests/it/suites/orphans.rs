@@ -31,7 +31,7 @@ done
 while :; do sleep 1000; done
 "#;
 
-fn stubborn(sandbox: &Sandbox, pids: &Path) {
+fn add_servers(sandbox: &Sandbox, pids: &Path) {
     test_support::files::put(sandbox.path().join("stubborn.sh"), SCRIPT);
     for number in 0..CHILDREN {
         let script = sandbox.path().join("stubborn.sh").display().to_string();
@@ -63,7 +63,7 @@ fn alive(pids: &BTreeSet<i32>) -> Vec<i32> {
 fn disconnected_host_leaves_no_server() {
     let sandbox = sandbox();
     let pids = sandbox.path().join("pids");
-    stubborn(&sandbox, &pids);
+    add_servers(&sandbox, &pids);
     let mut client = client(&sandbox);
     start_all(&mut client);
     let all = poll::until("all processes to write", || {
@@ -82,7 +82,7 @@ fn killed_host_leaves_no_server() {
         .unwrap_or(ROUNDS);
     let sandbox = sandbox();
     let pids = sandbox.path().join("pids");
-    stubborn(&sandbox, &pids);
+    add_servers(&sandbox, &pids);
     // Their tools are cached, so that a start is only a start.
     sandbox.ok(["suite", "warm"]);
     for round in 0..rounds {

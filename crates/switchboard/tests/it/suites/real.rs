@@ -5,7 +5,7 @@ use test_support::mcp::Client;
 use test_support::process::command;
 use test_support::{Running, tools};
 
-use super::{add, be_patient, call, client, npm, pypi, sandbox};
+use super::{add, call, client, npm, pypi, raise_timeouts, sandbox};
 
 /// Returns every tool of `everything`, with arguments.
 fn calls() -> Vec<(&'static str, Value)> {
@@ -105,7 +105,7 @@ fn server_sees_only_its_environment() {
 #[test]
 fn official_servers_work_through_a_suite() {
     let sandbox = sandbox();
-    be_patient(&sandbox);
+    raise_timeouts(&sandbox);
     let folder = sandbox.path().display().to_string();
     test_support::files::put(sandbox.path().join("notes.txt"), "from a file");
     let git = test_support::process::command("git").args(["init", "-q"]).current_dir(sandbox.path()).status();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use test_support::{Sandbox, tools};
 
-use super::{add, be_patient, client, npm, pypi, sandbox};
+use super::{add, client, npm, pypi, raise_timeouts, sandbox};
 
 /// Adds the four servers with which suites are measured.
 fn four(sandbox: &Sandbox) -> Result<(), String> {
@@ -29,7 +29,7 @@ fn count(text: &str) -> usize {
 #[test]
 fn suite_costs_a_tenth_of_the_tokens() {
     let sandbox = sandbox();
-    be_patient(&sandbox);
+    raise_timeouts(&sandbox);
     if let Err(reason) = four(&sandbox) {
         return tools::skip("suite_costs_a_tenth_of_the_tokens", &reason);
     }

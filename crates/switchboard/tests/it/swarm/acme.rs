@@ -53,7 +53,7 @@ fn meets_and_talks(test: &str, by_http: bool) {
                 "directory": pebble.directory(), "ca": pebble.ca().file(), "httpListen": http },
         }})
     });
-    let bob = Owner::believing(&ca, &both, "bob");
+    let bob = Owner::trusting(&ca, &both, "bob");
     alice.ok(&["swarm", "create", "Research"]);
     let link = alice.ok(&["swarm", "invite"]);
     // Until the certificate is there every handshake fails, and joining can be retried.
@@ -63,9 +63,9 @@ fn meets_and_talks(test: &str, by_http: bool) {
         (joined.code == Some(0)).then_some(())
     });
     bob.ok(&["swarm", "send", "--to", "alice", "under a real certificate"]);
-    alice.gets("alice", "under a real certificate");
+    alice.wait_for_message("alice", "under a real certificate");
     alice.ok(&["swarm", "send", "--to", "bob", "good to see it"]);
-    bob.gets("bob", "good to see it");
+    bob.wait_for_message("bob", "good to see it");
     let kept = std::fs::read_dir(alice.sandbox.home().join(".swarm/acme")).unwrap().count();
     assert_eq!(kept, 2, "an account and a certificate");
 }

@@ -26,16 +26,16 @@ fn agents_of_one_hub_are_separate_members() {
     let link = bob.ok(&["swarm", "invite"]);
     home.ok(&["swarm", "join", &link, "--agent", "alice"]);
     home.ok(&["swarm", "join", &link, "--agent", "ann", "--as", "lab"]);
-    bob.knows(&["alice", "ann", "bob"]);
+    bob.wait_for_members(&["alice", "ann", "bob"]);
     bob.ok(&["send", "ann@research", "for ann alone", "--from", "bob"]);
-    home.gets("ann", "for ann alone");
+    home.wait_for_message("ann", "for ann alone");
     bob.ok(&["send", "all@research", "for both", "--from", "bob"]);
-    home.gets("ann", "for both");
-    home.gets("alice", "for both");
+    home.wait_for_message("ann", "for both");
+    home.wait_for_message("alice", "for both");
     let of_alice: Vec<Value> = home.json(&["inbox", "alice"]);
     assert!(of_alice.iter().all(|message| message["body"] != "for ann alone"), "{of_alice:?}");
     home.ok(&["send", "bob@lab", "from ann", "--from", "ann"]);
-    assert_eq!(bob.gets("bob", "from ann")["from"], "ann@research");
+    assert_eq!(bob.wait_for_message("bob", "from ann")["from"], "ann@research");
     home.ok(&["send", "bob@research", "from alice", "--from", "alice"]);
-    assert_eq!(bob.gets("bob", "from alice")["from"], "alice@research");
+    assert_eq!(bob.wait_for_message("bob", "from alice")["from"], "alice@research");
 }

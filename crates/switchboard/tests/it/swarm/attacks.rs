@@ -101,15 +101,16 @@ fn odd_join_requests_change_nothing() {
     };
     let (alice, bob) = (master(&ca), Owner::new(&ca, "bob"));
     let link = alice.ok(&["swarm", "invite"]);
-    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
+    assert_eq!(pat.command("join", json!({ "link": link }))["status"], 200);
     bob.ok(&["swarm", "join", &link]);
-    let own = mallory.ask("me", json!({}));
+    let own = mallory.command("me", json!({}));
     let before = alice.json(&["swarm", "members"]);
     let url = format!("https://127.0.0.1:{}/swarm/join", alice.port);
     for entry in &before {
-        mallory.ask("pose", json!({ "agent_id": entry["agent_id"], "public_key": entry["public_key"] }));
+        mallory.command("pose", json!({ "agent_id": entry["agent_id"], "public_key": entry["public_key"] }));
         for request in odd_requests(&link, entry, &own["endpoint"]) {
-            let told = mallory.ask("forge", json!({ "url": url, "fields": {}, "after": {}, "raw": request }));
+            let told =
+                mallory.command("forge", json!({ "url": url, "fields": {}, "after": {}, "raw": request }));
             let status = told["status"].as_u64().unwrap();
             assert!((400..500).contains(&status), "{request}: {told}");
             assert!(told["answer"].get("members").is_none(), "{request}: {told}");
@@ -129,12 +130,12 @@ fn roster_is_disclosed_to_members_only() {
     let alice = master(&ca);
     let bob = Owner::new(&ca, "bob");
     bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
-    assert_eq!(kim.ask("join", json!({ "link": alice.ok(&["swarm", "invite"]) }))["status"], 200);
+    assert_eq!(kim.command("join", json!({ "link": alice.ok(&["swarm", "invite"]) }))["status"], 200);
     let swarm = alice.json(&["swarm", "list"]).remove(0)["swarm_id"].clone();
     alice.ok(&["swarm", "kick", "kim", "--yes"]);
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
-    assert_eq!(wanda.ask("join", json!({ "link": link }))["status"], 202);
+    assert_eq!(wanda.command("join", json!({ "link": link }))["status"], 202);
     let listed = alice.json(&["swarm", "list"]);
     let closed = listed.iter().find(|one| one["swarm_id"] != swarm).unwrap()["swarm_id"].clone();
     let url = format!("https://127.0.0.1:{}/swarm/message", alice.port);
@@ -147,16 +148,16 @@ fn roster_is_disclosed_to_members_only() {
     assert_eq!(kim.forge(&url, asked(&swarm), as_bob), (401, "INVALID_SIGNATURE".to_owned()));
     assert_eq!(wanda.forge(&url, asked(&closed), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
     alice.ok(&["swarm", "deny", "wanda", "--swarm", "closed", "--yes"]);
-    let again = wanda.ask("join", json!({ "link": link }));
+    let again = wanda.command("join", json!({ "link": link }));
     assert_eq!(again["status"], 403, "{again}");
     assert!(again["answer"].get("members").is_none(), "{again}");
     assert_eq!(wanda.forge(&url, asked(&closed), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
     // A member's own request is answered after all the others, so an answer to one of those would be here by now.
     bob.ok(&["swarm", "sync"]);
     alice.ok(&["send", "bob@research", "after the roster", "--from", "alice"]);
-    bob.gets("bob", "after the roster");
+    bob.wait_for_message("bob", "after the roster");
     for other in [&mut mallory, &mut kim, &mut wanda] {
-        let heard = other.ask("inbox", json!({})).to_string();
+        let heard = other.command("inbox", json!({})).to_string();
         assert!(!heard.contains("public_key"), "{heard}");
     }
 }

@@ -95,7 +95,7 @@ fn github_event_reaches_swarm_and_owner() {
         assert_eq!(told["status"], "queued");
     }
     let text = "New pull request: #9 Faster";
-    bob.gets("bob", text);
+    bob.wait_for_message("bob", text);
     let heard = bob.json(&["swarm", "messages"]);
     assert_eq!(heard.iter().filter(|message| message["content"] == text).count(), 1, "{heard:?}");
 

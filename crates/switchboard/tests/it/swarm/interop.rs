@@ -26,61 +26,61 @@ fn swarm_led_by_another_program() {
         Err(reason) => return tools::skip("swarm_led_by_another_program", &reason),
     };
     let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
-    let swarm = pat.ask("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
-    let link = pat.ask("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
+    let swarm = pat.command("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
+    let link = pat.command("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
     let joined = bob.json(&["swarm", "join", &link]).remove(0);
     assert_eq!((&joined["name"], &joined["address"]), (&json!("Snakes"), &json!("all@snakes")));
     // The announcement of a member has no key: its endpoint provides it.
     carol.ok(&["swarm", "join", &link]);
     for owner in [&bob, &carol] {
-        owner.knows(&["bob", "carol", "pat"]);
+        owner.wait_for_members(&["bob", "carol", "pat"]);
     }
-    pat.knows(&swarm, &["bob", "carol", "pat"]);
+    pat.wait_for_members(&swarm, &["bob", "carol", "pat"]);
 
     // In both directions, to all members and to one.
     bob.ok(&["send", "all@snakes", "Grüße an alle", "--from", "codex"]);
-    pat.gets("a broadcast", |message| message["content"] == "Grüße an alle");
-    assert_eq!(carol.gets("carol", "Grüße an alle")["from"], "bob@snakes");
+    pat.wait_for_message("a broadcast", |message| message["content"] == "Grüße an alle");
+    assert_eq!(carol.wait_for_message("carol", "Grüße an alle")["from"], "bob@snakes");
     assert_eq!(pat.send(&swarm, "broadcast", "hello back"), json!([200, 200]));
-    let got = bob.gets("bob", "hello back");
+    let got = bob.wait_for_message("bob", "hello back");
     assert_eq!((&got["from"], &got["verified"]), (&json!("pat@snakes"), &json!(true)));
-    carol.gets("carol", "hello back");
+    carol.wait_for_message("carol", "hello back");
     bob.ok(&["send", "pat@snakes", "to you alone", "--reply-to", id(&got), "--from", "bob"]);
-    let reply = pat.gets("a reply", |message| message["content"] == "to you alone");
+    let reply = pat.wait_for_message("a reply", |message| message["content"] == "to you alone");
     assert_eq!((&reply["recipient"], &reply["protocol_version"]), (&json!("pat"), &json!("0.1.0")));
     assert!(reply["in_reply_to"].is_string(), "{reply}");
 
     // It answers with a date to retry at, not with a delay. An unreadable header ends the delivery.
-    pat.ask("answer_instead", json!({ "statuses": [429] }));
+    pat.command("answer_instead", json!({ "statuses": [429] }));
     bob.ok(&["swarm", "send", "--to", "pat", "take your time"]);
-    pat.gets("what it put off", |message| message["content"] == "take your time");
-    pat.ask("answer_instead", json!({ "statuses": [422] }));
+    pat.wait_for_message("what it put off", |message| message["content"] == "take your time");
+    pat.command("answer_instead", json!({ "statuses": [422] }));
     let sent = bob.json(&["swarm", "send", "--to", "pat", "unreadable"]).remove(0);
     let delivery = poll::until("it is refused", || {
         let delivery = bob.json(&["receipt", id(&sent)]).remove(0)["deliveries"][0].clone();
         (delivery["state"] == "refused").then_some(delivery)
     });
     assert!(delivery.to_string().contains("422"), "{delivery}");
-    let asked = pat.ask("requests", json!({}));
+    let asked = pat.command("requests", json!({}));
     assert!(asked.as_array().unwrap().iter().all(|request| request[3] == "1.1"), "{asked}");
 
     // A reason with quotes makes its JSON invalid, although it is signed: it is shown, and changes nothing.
     let broken = r#"{"action":"member_kicked","agent_id":"carol","reason":"too "loud""}"#;
     let said = json!({ "swarm_id": swarm, "to": "broadcast", "content": broken, "kind": "system" });
-    assert_eq!(pat.ask("send", said)["statuses"], json!([200, 200]));
+    assert_eq!(pat.command("send", said)["statuses"], json!([200, 200]));
     poll::until("bob to receive it", || {
         let heard = bob.json(&["swarm", "messages"]);
         heard.iter().any(|message| message["content"] == broken).then_some(())
     });
-    bob.knows(&["bob", "carol", "pat"]);
-    let kicked = pat.ask("kick", json!({ "swarm_id": swarm, "agent": "carol", "reason": "inactive" }));
+    bob.wait_for_members(&["bob", "carol", "pat"]);
+    let kicked = pat.command("kick", json!({ "swarm_id": swarm, "agent": "carol", "reason": "inactive" }));
     assert_eq!(kicked["statuses"], json!([200, 200]));
-    bob.knows(&["bob", "pat"]);
+    bob.wait_for_members(&["bob", "pat"]);
     assert_eq!(carol.json(&["swarm", "list", "--all"])[0]["standing"], "kicked");
     // Actions that it does not know cannot make it lead or follow, and the swarm retains its master.
     assert_eq!(bob.sandbox.run(["swarm", "kick", "pat", "--yes"]).code, Some(4));
     bob.ok(&["swarm", "leave"]);
-    pat.knows(&swarm, &["pat"]);
+    pat.wait_for_members(&swarm, &["pat"]);
 }
 
 #[test]
@@ -95,28 +95,28 @@ fn other_program_joins_our_swarm() {
     let swarm =
         alice.json(&["swarm", "create", "Research"]).remove(0)["swarm_id"].as_str().unwrap().to_owned();
     let link = alice.ok(&["swarm", "invite"]);
-    let joined = pat.ask("join", json!({ "link": link }));
+    let joined = pat.command("join", json!({ "link": link }));
     assert_eq!(joined["status"], 200, "{joined}");
     bob.ok(&["swarm", "join", &link]);
-    alice.knows(&["alice", "bob", "pat"]);
-    bob.knows(&["alice", "bob", "pat"]);
-    pat.knows(&swarm, &["alice", "bob", "pat"]);
-    let announced =
-        pat.gets("the news of bob", |message| system_content(message)["action"] == "member_joined");
+    alice.wait_for_members(&["alice", "bob", "pat"]);
+    bob.wait_for_members(&["alice", "bob", "pat"]);
+    pat.wait_for_members(&swarm, &["alice", "bob", "pat"]);
+    let announced = pat
+        .wait_for_message("the news of bob", |message| system_content(message)["action"] == "member_joined");
     let (told_of, flat) =
         (system_content(&announced), |field: &str| system_content(&announced)[field].clone());
     assert_eq!((flat("agent_id"), flat("swarm_id")), (json!("bob"), json!(swarm)));
     assert_eq!(told_of["member"]["agent_id"], "bob", "nested as well");
 
     alice.ok(&["send", "all@research", "who is there?", "--from", "codex"]);
-    let got = pat.gets("a broadcast", |message| message["content"] == "who is there?");
+    let got = pat.wait_for_message("a broadcast", |message| message["content"] == "who is there?");
     assert_eq!((&got["recipient"], &got["sender"]["agent_id"]), (&json!("broadcast"), &json!("alice")));
-    let asked = pat.ask("requests", json!({}));
+    let asked = pat.command("requests", json!({}));
     let paths: Vec<&Value> = asked.as_array().unwrap().iter().map(|request| &request[1]).collect();
     assert!(paths.contains(&&json!("/message")) && paths.contains(&&json!("/swarm/message")), "{asked}");
     assert_eq!(pat.send(&swarm, "broadcast", "I am"), json!([200, 200]));
-    assert_eq!(alice.gets("alice", "I am")["from"], "pat@research");
-    bob.gets("bob", "I am");
+    assert_eq!(alice.wait_for_message("alice", "I am")["from"], "pat@research");
+    bob.wait_for_message("bob", "I am");
 
     // It accepts the request to lead as any message, and does not become the master by that.
     alice.ok(&["swarm", "transfer", "pat", "--yes"]);
@@ -130,29 +130,30 @@ fn other_program_joins_our_swarm() {
 
     // Kicked, and rejoined with a new invite; the old invite is refused with the code that its client reads.
     alice.ok(&["swarm", "kick", "pat", "--reason", "too \"loud\"", "--yes"]);
-    let kicked = pat.gets("that it was removed", |message| system_content(message)["action"] == "kicked");
+    let kicked =
+        pat.wait_for_message("that it was removed", |message| system_content(message)["action"] == "kicked");
     assert_eq!(
         (&system_content(&kicked)["agent_id"], &system_content(&kicked)["reason"]),
         (&json!("pat"), &json!("too \"loud\""))
     );
-    bob.knows(&["alice", "bob"]);
+    bob.wait_for_members(&["alice", "bob"]);
     assert_eq!(pat.send(&swarm, "alice", "still here?"), json!([403]));
-    let refused = pat.ask("join", json!({ "link": link }));
+    let refused = pat.command("join", json!({ "link": link }));
     assert_eq!(answered(&refused), (403, "NOT_AUTHORIZED".to_owned()));
     assert!(refused["answer"]["error"]["message"].as_str().unwrap().contains("new invite"), "{refused}");
     let link = alice.ok(&["swarm", "invite"]);
-    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
-    bob.knows(&["alice", "bob", "pat"]);
-    let left = pat.ask("leave", json!({ "swarm_id": swarm }));
+    assert_eq!(pat.command("join", json!({ "link": link }))["status"], 200);
+    bob.wait_for_members(&["alice", "bob", "pat"]);
+    let left = pat.command("leave", json!({ "swarm_id": swarm }));
     // Bob may already know it from alice, and then refuses a message of a stranger.
     assert!([json!([200, 200]), json!([200, 403])].contains(&left["statuses"]), "{left}");
-    alice.knows(&["alice", "bob"]);
-    bob.knows(&["alice", "bob"]);
+    alice.wait_for_members(&["alice", "bob"]);
+    bob.wait_for_members(&["alice", "bob"]);
 
     // A candidate for approval learns that it must wait.
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
-    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
+    assert_eq!(pat.command("join", json!({ "link": link }))["status"], 202);
     alice.ok(&["swarm", "approve", "pat", "--swarm", "closed", "--yes"]);
-    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
+    assert_eq!(pat.command("join", json!({ "link": link }))["status"], 200);
 }

@@ -19,17 +19,17 @@ fn three_processes_join_talk_and_leave() {
     bob.ok(&["swarm", "join", &link]);
     carol.ok(&["swarm", "join", &link, "--as", "lab"]);
     for owner in [&alice, &bob, &carol] {
-        owner.knows(&["alice", "bob", "carol"]);
+        owner.wait_for_members(&["alice", "bob", "carol"]);
     }
 
     // From any door to all members, and the reply to the sender.
     let sent = alice.json(&["send", "all@research", "who is there?", "--from", "codex"]);
     assert_eq!(sent[0]["deliveries"].as_array().unwrap().len(), 2, "{sent:?}");
-    let got = bob.gets("bob", "who is there?");
+    let got = bob.wait_for_message("bob", "who is there?");
     assert_eq!((got["from"].as_str(), got["verified"].as_bool()), (Some("alice@research"), Some(true)));
-    carol.gets("carol", "who is there?");
+    carol.wait_for_message("carol", "who is there?");
     bob.ok(&["send", "alice@research", "I am", "--reply-to", id(&got), "--from", "bob"]);
-    let reply = alice.gets("codex", "I am");
+    let reply = alice.wait_for_message("codex", "I am");
     assert_eq!(reply["from"], "bob@research");
 
     // The sender can read the state of the message, for each of them.
@@ -46,7 +46,7 @@ fn three_processes_join_talk_and_leave() {
         let text = format!("psst {}", fastrand::u32(..));
         carol.ok(&["swarm", "send", &text, "--to", "bob"]);
         carol.ok(&["swarm", "send", &format!("mark {text}"), "--to", "alice"]);
-        alice.gets("alice", &format!("mark {text}"));
+        alice.wait_for_message("alice", &format!("mark {text}"));
         let heard = bob.json(&["swarm", "messages", "--limit", "100"]);
         (!heard.iter().any(|message| message["content"] == text.as_str())).then_some(())
     });
@@ -58,8 +58,8 @@ fn three_processes_join_talk_and_leave() {
     }
     alice.ok(&["swarm", "kick", "carol", "--reason", "too \"loud\"", "--yes"]);
     bob.serve();
-    bob.gets("bob", "while away 2");
-    bob.knows(&["alice", "bob"]);
+    bob.wait_for_message("bob", "while away 2");
+    bob.wait_for_members(&["alice", "bob"]);
     let heard: Vec<Value> = bob.json(&["swarm", "messages", "--limit", "100"]);
     let away: Vec<&str> = heard
         .iter()
@@ -75,14 +75,14 @@ fn three_processes_join_talk_and_leave() {
     // A new key, the role, and the end.
     let key = bob.json(&["swarm", "key", "rotate"]).remove(0);
     bob.ok(&["swarm", "send", "with a new key", "--to", "alice"]);
-    alice.gets("alice", "with a new key");
+    alice.wait_for_message("alice", "with a new key");
     let known = alice.json(&["swarm", "members"]);
     assert!(known.iter().any(|member| member["public_key"] == key["public_key"]), "{known:?}");
     alice.ok(&["swarm", "transfer", "bob", "--yes"]);
     poll::until("bob leads", || (bob.json(&["swarm", "list"])[0]["master"] == "bob").then_some(()));
     poll::until("alice knows", || (alice.json(&["swarm", "list"])[0]["master"] == "bob").then_some(()));
     alice.ok(&["swarm", "leave"]);
-    bob.knows(&["bob"]);
+    bob.wait_for_members(&["bob"]);
     assert_ne!(alice.port, bob.port);
 }
 

@@ -17,15 +17,15 @@ fn members_continue_without_their_master() {
     bob.ok(&["swarm", "join", &link]);
     carol.ok(&["swarm", "join", &link]);
     for owner in [&alice, &bob, &carol] {
-        owner.knows(&["alice", "bob", "carol"]);
+        owner.wait_for_members(&["alice", "bob", "carol"]);
     }
     alice.stop();
 
     // Messages between members need no master.
     let sent = bob.json(&["swarm", "send", "is the master there?"]).remove(0);
-    carol.gets("carol", "is the master there?");
+    carol.wait_for_message("carol", "is the master there?");
     carol.ok(&["swarm", "send", "--to", "bob", "no"]);
-    bob.gets("bob", "no");
+    bob.wait_for_message("bob", "no");
     let receipt = poll::until("carol has it and alice has not", || {
         let receipt = bob.json(&["receipt", sent["id"].as_str().unwrap()]).remove(0);
         let deliveries = receipt["deliveries"].as_array().unwrap().clone();
@@ -43,7 +43,7 @@ fn members_continue_without_their_master() {
     // A new key is announced to online members, and is valid at once.
     bob.ok(&["swarm", "key", "rotate"]);
     bob.ok(&["swarm", "send", "--to", "carol", "with a new key"]);
-    carol.gets("carol", "with a new key");
+    carol.wait_for_message("carol", "with a new key");
 
     // No new member gets in, and a candidate is told to retry.
     let dora = Owner::new(&ca, "dora");
@@ -56,14 +56,14 @@ fn members_continue_without_their_master() {
     // Back online the master has everything, in order, and admits the candidate.
     alice.serve();
     alice.ok(&["swarm", "send", "--to", "bob", "I was away"]);
-    bob.gets("bob", "I was away");
-    alice.gets("alice", "is the master there?");
+    bob.wait_for_message("bob", "I was away");
+    alice.wait_for_message("alice", "is the master there?");
     dora.ok(&["swarm", "join", &link]);
     for owner in [&alice, &bob, &carol, &dora] {
-        owner.knows(&["alice", "bob", "carol", "dora"]);
+        owner.wait_for_members(&["alice", "bob", "carol", "dora"]);
     }
     bob.ok(&["swarm", "send", "--to", "dora", "welcome"]);
-    dora.gets("dora", "welcome");
+    dora.wait_for_message("dora", "welcome");
 }
 
 /// Delivery to an offline peer is retried, and a sender that waits for its answer waits on.
@@ -74,7 +74,7 @@ fn sender_can_wait_for_offline_peer() {
     let (mut alice, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
     alice.ok(&["swarm", "create", "Research"]);
     bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
-    bob.knows(&["alice", "bob"]);
+    bob.wait_for_members(&["alice", "bob"]);
     alice.stop();
     // Reported as waiting with exit 3, or accepted with 0: whichever the command sees first.
     let ran = bob.sandbox.run(["--json", "--from", "bob", "send", "alice@research", "hello?"]);
@@ -93,7 +93,7 @@ fn sender_can_wait_for_offline_peer() {
         (receipt["deliveries"][0]["state"] == "retrying").then_some(())
     });
     alice.serve();
-    let question = alice.gets("alice", "are you back?");
+    let question = alice.wait_for_message("alice", "are you back?");
     let id = question["id"].as_str().unwrap();
     alice.ok(&["--from", "alice", "send", "bob@research", "I am", "--reply-to", id]);
     let (status, lines) = asking.wait_for_rest(poll::TIMEOUT);
@@ -118,11 +118,11 @@ fn swarm_continues_during_master_transfer() {
     bob.serve();
     for owner in [&alice, &bob, &carol] {
         poll::until("bob leads", || (owner.json(&["swarm", "list"])[0]["master"] == "bob").then_some(()));
-        owner.knows(&["alice", "bob", "carol"]);
+        owner.wait_for_members(&["alice", "bob", "carol"]);
     }
     alice.ok(&["swarm", "leave"]);
     for owner in [&bob, &carol] {
-        owner.knows(&["bob", "carol"]);
+        owner.wait_for_members(&["bob", "carol"]);
         assert_eq!(owner.json(&["swarm", "list"])[0]["master"], "bob");
     }
 }

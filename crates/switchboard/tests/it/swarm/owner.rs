@@ -20,11 +20,11 @@ pub(super) struct Owner {
 impl Owner {
     /// Creates an owner with one agent, and a certificate of this authority.
     pub(super) fn new(ca: &PrivateCa, agent: &str) -> Self {
-        Self::believing(ca, &ca.file(), agent)
+        Self::trusting(ca, &ca.file(), agent)
     }
 
     /// Does the same, with more trusted authorities.
-    pub(super) fn believing(ca: &PrivateCa, believed: &Path, agent: &str) -> Self {
+    pub(super) fn trusting(ca: &PrivateCa, believed: &Path, agent: &str) -> Self {
         Self::configured(
             agent,
             "https://127.0.0.1:PORT/swarm",
@@ -75,7 +75,7 @@ impl Owner {
     }
 
     /// Waits until these are the members.
-    pub(super) fn knows(&self, members: &[&str]) {
+    pub(super) fn wait_for_members(&self, members: &[&str]) {
         poll::until(&format!("members {members:?}"), || {
             let listed = self.json(&["swarm", "members"]);
             let known: Vec<&str> = listed.iter().map(|member| member["agent_id"].as_str().unwrap()).collect();
@@ -84,7 +84,7 @@ impl Owner {
     }
 
     /// Waits for a message in an agent's mailbox.
-    pub(super) fn gets(&self, agent: &str, text: &str) -> Value {
+    pub(super) fn wait_for_message(&self, agent: &str, text: &str) -> Value {
         poll::until(&format!("{agent} gets '{text}'"), || {
             self.json(&["inbox", agent]).into_iter().find(|message| message["body"] == text)
         })

@@ -31,7 +31,7 @@ impl Plain {
     }
 
     /// Runs a command in it; returns the result.
-    pub(super) fn ask(&mut self, what: &str, mut arguments: Value) -> Value {
+    pub(super) fn command(&mut self, what: &str, mut arguments: Value) -> Value {
         arguments["do"] = what.into();
         self.running.write_line(&arguments.to_string()).unwrap();
         serde_json::from_str(&self.running.line()).unwrap()
@@ -39,27 +39,27 @@ impl Plain {
 
     /// Sends a message to an agent, or `broadcast`; returns the answer of each recipient.
     pub(super) fn send(&mut self, swarm: &str, to: &str, text: &str) -> Value {
-        self.ask("send", json!({ "swarm_id": swarm, "to": to, "content": text }))["statuses"].clone()
+        self.command("send", json!({ "swarm_id": swarm, "to": to, "content": text }))["statuses"].clone()
     }
 
     /// Waits until these are the members that it knows.
-    pub(super) fn knows(&mut self, swarm: &str, members: &[&str]) {
+    pub(super) fn wait_for_members(&mut self, swarm: &str, members: &[&str]) {
         poll::until(&format!("the other program knows {members:?}"), || {
-            (self.ask("members", json!({ "swarm_id": swarm })) == json!(members)).then_some(())
+            (self.command("members", json!({ "swarm_id": swarm })) == json!(members)).then_some(())
         });
     }
 
     /// Waits for a message that fulfils the condition.
-    pub(super) fn gets(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub(super) fn wait_for_message(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         poll::until(&format!("the other program gets {what}"), || {
-            let inbox = self.ask("inbox", json!({}));
+            let inbox = self.command("inbox", json!({}));
             inbox.as_array().unwrap().iter().find(|message| is_it(message)).cloned()
         })
     }
 
     /// Sends a forged request; returns the status, and the code of the error.
     pub(super) fn forge(&mut self, url: &str, fields: Value, after: Value) -> (u64, String) {
-        let told = self.ask("forge", json!({ "url": url, "fields": fields, "after": after }));
+        let told = self.command("forge", json!({ "url": url, "fields": fields, "after": after }));
         answered(&told)
     }
 }

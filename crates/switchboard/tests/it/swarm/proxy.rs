@@ -36,15 +36,15 @@ fn meets_and_talks(test: &str, settings: impl FnOnce(u16) -> Value, args: &[&str
         Ok(nginx) => nginx,
         Err(reason) => return tools::skip(test, &reason),
     };
-    let bob = Owner::believing(&back, &both, "bob");
+    let bob = Owner::trusting(&back, &both, "bob");
     alice.ok(&["swarm", "create", "Research"]);
     let link = alice.ok(&["swarm", "invite"]);
     assert!(link.contains(&format!("@localhost:{public}?")), "{link}");
     bob.ok(&["swarm", "join", &link]);
     bob.ok(&["swarm", "send", "--to", "alice", "through the proxy"]);
-    alice.gets("alice", "through the proxy");
+    alice.wait_for_message("alice", "through the proxy");
     alice.ok(&["swarm", "send", "--to", "bob", "and back"]);
-    bob.gets("bob", "and back");
+    bob.wait_for_message("bob", "and back");
 
     // A client is counted by the address that the proxy adds: the last one, and no other.
     let ask = |address: &str| {

@@ -34,8 +34,8 @@ fn replayed_announcement_readmits_no_kicked_member() {
         Err(reason) => return tools::skip("replayed_announcement_readmits_no_kicked_member", &reason),
     };
     let (mut bob, carol, dave) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"), Owner::new(&ca, "dave"));
-    let swarm = pat.ask("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
-    let link = pat.ask("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
+    let swarm = pat.command("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
+    let link = pat.command("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
     bob.ok(&["swarm", "join", &link]);
     let url = format!("https://127.0.0.1:{}/swarm/message", bob.port);
     let joined = |owner: &Owner, agent: &str, n: u8, seconds: i64| {
@@ -48,11 +48,11 @@ fn replayed_announcement_readmits_no_kicked_member() {
     let accepted = (200, String::new());
     let (first, never_heard) = (joined(&carol, "carol", 1, -2), joined(&carol, "carol", 2, -1));
     assert_eq!(pat.forge(&url, first.clone(), json!({})), accepted);
-    bob.knows(&["bob", "carol", "pat"]);
+    bob.wait_for_members(&["bob", "carol", "pat"]);
     let kick = json!({ "swarm_id": swarm, "type": "system",
         "content": r#"{"action":"member_kicked","agent_id":"carol","reason":"inactive"}"# });
     assert_eq!(pat.forge(&url, kick, json!({})), accepted);
-    bob.knows(&["bob", "pat"]);
+    bob.wait_for_members(&["bob", "pat"]);
     bob.stop();
     bob.serve();
     for replay in [first, never_heard] {
@@ -60,10 +60,10 @@ fn replayed_announcement_readmits_no_kicked_member() {
     }
     // This member would be requested after the kicked one, if that had been requested at all.
     assert_eq!(pat.forge(&url, joined(&dave, "dave", 3, 0), json!({})), accepted);
-    bob.knows(&["bob", "dave", "pat"]);
+    bob.wait_for_members(&["bob", "dave", "pat"]);
     // Invited again, it is a member again.
     assert_eq!(pat.forge(&url, joined(&carol, "carol", 4, 1), json!({})), accepted);
-    bob.knows(&["bob", "carol", "dave", "pat"]);
+    bob.wait_for_members(&["bob", "carol", "dave", "pat"]);
 }
 
 /// A roster of a master that admits all.
@@ -77,14 +77,14 @@ fn unfit_foreign_members_are_omitted() {
             return tools::skip("unfit_foreign_members_are_omitted", &reason);
         }
     };
-    let swarm = pat.ask("create", json!({ "name": "Open" }))["swarm_id"].as_str().unwrap().to_owned();
-    let link = pat.ask("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
-    assert_eq!(human.ask("join", json!({ "link": link }))["status"], 200);
+    let swarm = pat.command("create", json!({ "name": "Open" }))["swarm_id"].as_str().unwrap().to_owned();
+    let link = pat.command("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
+    assert_eq!(human.command("join", json!({ "link": link }))["status"], 200);
     let bob = Owner::new(&ca, "bob");
     let joined = bob.json(&["swarm", "join", &link]).remove(0);
     assert_eq!(joined["members"], json!(["bob", "commit"]));
     assert!(joined["left_out"]["human"].as_str().unwrap().contains("reserved"), "{joined}");
-    bob.knows(&["bob", "commit"]);
+    bob.wait_for_members(&["bob", "commit"]);
     let shown = bob.sandbox.run(["swarm", "members"]);
     assert!(shown.stderr.contains("'human' is left out"), "{}", shown.stderr);
     assert_eq!(human.send(&swarm, "bob", "hello"), json!([403]));
@@ -123,7 +123,7 @@ fn refused_requests_count_for_the_client() {
     let mut ask = |request: &Value| {
         let mut request = request.clone();
         (request["fields"], request["after"]) = (json!({}), json!({}));
-        answered(&mallory.ask("forge", request))
+        answered(&mallory.command("forge", request))
     };
     let first: Vec<u64> = requests.iter().map(|request| ask(request).0).collect();
     assert_eq!(first, [400, 400, 404, 405, 400]);
@@ -164,9 +164,9 @@ fn reserved_ids_and_odd_endpoints_are_refused() {
     };
     let alice = Owner::new(&ca, "alice");
     alice.ok(&["swarm", "create", "Research"]);
-    let answer = admin.ask("join", json!({ "link": alice.ok(&["swarm", "invite"]) }));
+    let answer = admin.command("join", json!({ "link": alice.ok(&["swarm", "invite"]) }));
     assert_eq!(answered(&answer), (400, "INVALID_FORMAT".to_owned()), "{answer}");
-    alice.knows(&["alice"]);
+    alice.wait_for_members(&["alice"]);
 }
 
 /// Returns the state of an agent that leads a swarm with these members.

@@ -49,11 +49,11 @@ fn kicked_agent_moves_no_member() {
     let Some((ca, alice, mut mallory)) = start("kicked_agent_moves_no_member", "mallory") else { return };
     let bob = Owner::new(&ca, "bob");
     let link = alice.ok(&["swarm", "invite"]);
-    assert_eq!(mallory.ask("join", json!({ "link": link }))["status"], 200);
+    assert_eq!(mallory.command("join", json!({ "link": link }))["status"], 200);
     bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
     alice.ok(&["swarm", "kick", "mallory", "--yes"]);
-    let (own, before) = (mallory.ask("me", json!({})), alice.json(&["swarm", "members"]));
-    let asked_before = mallory.ask("requests", json!({}));
+    let (own, before) = (mallory.command("me", json!({})), alice.json(&["swarm", "members"]));
+    let asked_before = mallory.command("requests", json!({}));
     let open = alice.ok(&["swarm", "invite"]);
     let used = alice.ok(&["swarm", "invite", "--max-uses", "1"]);
     let carol = Owner::new(&ca, "carol");
@@ -63,12 +63,12 @@ fn kicked_agent_moves_no_member() {
     let revoked = revoked["invite"].as_str().unwrap().to_owned();
     for victim in ["bob", "alice"] {
         let entry = member(&alice, victim);
-        mallory.ask("pose", json!({ "agent_id": victim, "public_key": entry["public_key"] }));
+        mallory.command("pose", json!({ "agent_id": victim, "public_key": entry["public_key"] }));
         for rejoin in [json!(true), json!(false), json!(null)] {
             for invite in [&link, &open, &used, &revoked] {
                 let request =
                     json!({ "link": invite, "sender": sender(&entry, &own["endpoint"]), "rejoin": rejoin });
-                let told = mallory.ask("ask_to_join", request);
+                let told = mallory.command("ask_to_join", request);
                 assert_eq!(told["status"], 403, "{victim}: {told}");
                 assert!(told["answer"].get("members").is_none(), "{told}");
             }
@@ -77,20 +77,20 @@ fn kicked_agent_moves_no_member() {
         for (invite, status) in [(&open, 200), (&link, 403), (&used, 403), (&revoked, 403)] {
             let request =
                 json!({ "link": invite, "sender": sender(&entry, &entry["endpoint"]), "rejoin": true });
-            let told = mallory.ask("ask_to_join", request);
+            let told = mallory.command("ask_to_join", request);
             assert_eq!(told["status"], status, "{victim}: {told}");
             assert_eq!(told["answer"].get("members").is_some(), status == 200, "{told}");
         }
         // Its own key is not the victim's.
         let forged =
             json!({ "agent_id": victim, "endpoint": own["endpoint"], "public_key": own["public_key"] });
-        let told = mallory.ask("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
+        let told = mallory.command("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
         assert_eq!(answered(&told), (403, "ALREADY_MEMBER".to_owned()), "{told}");
         let forged = sender(&entry, &own["endpoint"]);
-        let told = mallory.ask("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
+        let told = mallory.command("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
         assert_eq!(answered(&told), (401, "INVALID_SIGNATURE".to_owned()), "{told}");
     }
-    let asked_after = mallory.ask("requests", json!({}));
+    let asked_after = mallory.command("requests", json!({}));
     let infos =
         |asked: &Value| asked.as_array().unwrap().iter().filter(|one| one[1] == "/swarm/info").count();
     assert_eq!(infos(&asked_before), infos(&asked_after), "somebody called mallory");
@@ -98,10 +98,10 @@ fn kicked_agent_moves_no_member() {
     after.retain(|member| member["agent_id"] != "carol");
     assert_eq!(before, after);
     alice.ok(&["send", "bob@research", "for bob alone", "--from", "alice"]);
-    bob.gets("bob", "for bob alone");
+    bob.wait_for_message("bob", "for bob alone");
     carol.ok(&["send", "alice@research", "for alice alone", "--from", "carol"]);
-    alice.gets("alice", "for alice alone");
-    let heard = mallory.ask("inbox", json!({}));
+    alice.wait_for_message("alice", "for alice alone");
+    let heard = mallory.command("inbox", json!({}));
     assert!(!heard.to_string().contains("alone"), "{heard}");
 }
 
@@ -112,29 +112,29 @@ fn squatted_key_is_restored() {
     let link = alice.ok(&["swarm", "invite"]);
     carol.ok(&["swarm", "join", &link]);
     let key = bob.json(&["swarm", "key"]).remove(0)["public_key"].clone();
-    let own = mallory.ask("me", json!({}));
-    mallory.ask("pose", json!({ "public_key": key }));
+    let own = mallory.command("me", json!({}));
+    mallory.command("pose", json!({ "public_key": key }));
     let named = json!({ "agent_id": "mallory", "endpoint": own["endpoint"], "public_key": key });
-    let told = mallory.ask("ask_to_join", json!({ "link": link, "sender": named }));
+    let told = mallory.command("ask_to_join", json!({ "link": link, "sender": named }));
     assert_eq!(told["status"], 200, "{told}");
     assert_eq!(member(&alice, "mallory")["provisional"], true);
     assert!(alice.ok(&["swarm", "members"]).contains("provisional"));
-    carol.knows(&["alice", "carol", "mallory"]);
+    carol.wait_for_members(&["alice", "carol", "mallory"]);
     bob.ok(&["swarm", "join", &link]);
     for owner in [&alice, &bob, &carol] {
-        owner.knows(&["alice", "bob", "carol"]);
+        owner.wait_for_members(&["alice", "bob", "carol"]);
     }
     assert_eq!(member(&alice, "bob")["provisional"], false);
     carol.ok(&["send", "bob@research", "welcome", "--from", "carol"]);
-    bob.gets("bob", "welcome");
+    bob.wait_for_message("bob", "welcome");
     // Kicking a squatter kicks no other member. With the owner's own id, too.
     let dora = Owner::new(&ca, "dora");
     let key = dora.json(&["swarm", "key"]).remove(0)["public_key"].clone();
     for id in ["mallory", "dora"] {
-        mallory.ask("pose", json!({ "agent_id": id, "public_key": key }));
+        mallory.command("pose", json!({ "agent_id": id, "public_key": key }));
         let named = json!({ "agent_id": id, "endpoint": own["endpoint"], "public_key": key });
-        let told =
-            mallory.ask("ask_to_join", json!({ "link": alice.ok(&["swarm", "invite"]), "sender": named }));
+        let told = mallory
+            .command("ask_to_join", json!({ "link": alice.ok(&["swarm", "invite"]), "sender": named }));
         assert_eq!(told["status"], 200, "{told}");
         if id == "mallory" {
             alice.ok(&["swarm", "kick", "mallory", "--yes"]);
@@ -153,12 +153,12 @@ fn moved_endpoint_is_shown_and_restored() {
     let Some((ca, alice, mut pat)) = start("moved_endpoint_is_shown_and_restored", "pat") else { return };
     let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
     let link = alice.ok(&["swarm", "invite"]);
-    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
+    assert_eq!(pat.command("join", json!({ "link": link }))["status"], 200);
     for owner in [&bob, &carol] {
         owner.ok(&["swarm", "join", &link]);
     }
     for owner in [&alice, &bob, &carol] {
-        owner.knows(&["alice", "bob", "carol", "pat"]);
+        owner.wait_for_members(&["alice", "bob", "carol", "pat"]);
     }
     let old = member(&bob, "bob")["endpoint"].clone();
     let until = |owner: &Owner, endpoint: &Value| {
@@ -179,9 +179,9 @@ fn moved_endpoint_is_shown_and_restored() {
         assert!(examined(owner).contains("swarm endpoint bob"), "{}", examined(owner));
     }
     carol.ok(&["send", "bob@research", "at the new place", "--from", "carol"]);
-    bob.gets("bob", "at the new place");
+    bob.wait_for_message("bob", "at the new place");
     let told = |message: &Value| message["content"].as_str().unwrap_or_default().contains("endpoint_changed");
-    pat.gets("the news", told);
+    pat.wait_for_message("the news", told);
 
     // The decision of a person: of a member for its own hub, of the master for all.
     let elsewhere = "https://127.0.0.1:9/swarm";
@@ -205,13 +205,13 @@ fn moved_endpoint_is_shown_and_restored() {
 fn signed_rejoin_moves_endpoint_once() {
     let Some((_ca, alice, mut pat)) = start("signed_rejoin_moves_endpoint_once", "pat") else { return };
     let link = alice.ok(&["swarm", "invite"]);
-    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
+    assert_eq!(pat.command("join", json!({ "link": link }))["status"], 200);
     assert_eq!(member(&alice, "pat")["provisional"], true);
-    let own = pat.ask("me", json!({}));
+    let own = pat.command("me", json!({}));
     let places = ["https://127.0.0.1:9/a", "https://127.0.0.1:9/b"];
     let mut first = Value::Null;
     for place in places {
-        let told = pat.ask(
+        let told = pat.command(
             "ask_to_join",
             json!({ "link": link, "sender": sender(&own, &json!(place)), "signed": true }),
         );
@@ -223,7 +223,7 @@ fn signed_rejoin_moves_endpoint_once() {
     }
     assert_eq!(member(&alice, "pat")["provisional"], false);
     let url = format!("https://127.0.0.1:{}/swarm/join", alice.port);
-    let replayed = pat.ask("post", json!({ "url": url, "body": first }));
+    let replayed = pat.command("post", json!({ "url": url, "body": first }));
     assert_eq!(answered(&replayed), (403, "NOT_AUTHORIZED".to_owned()), "{replayed}");
     assert_eq!(member(&alice, "pat")["endpoint"], places[1]);
 }
@@ -234,7 +234,7 @@ fn mute_and_kick_count_when_they_return() {
         return;
     };
     let link = alice.ok(&["swarm", "invite"]);
-    assert_eq!(mallory.ask("join", json!({ "link": link }))["status"], 200);
+    assert_eq!(mallory.command("join", json!({ "link": link }))["status"], 200);
     let swarm = alice.json(&["swarm", "list"]).remove(0)["swarm_id"].as_str().unwrap().to_owned();
     for n in 0..5 {
         alice.ok(&["swarm", "mute", "mallory"]);
@@ -261,16 +261,16 @@ fn approval_is_announced_to_other_programs() {
     let Some((_ca, alice, mut pat)) = start("approval_is_announced_to_other_programs", "pat") else { return };
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
-    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
+    assert_eq!(pat.command("join", json!({ "link": link }))["status"], 202);
     alice.ok(&["swarm", "approve", "pat", "--swarm", "closed", "--yes"]);
     let told = |message: &Value| message["content"].as_str().unwrap_or_default().contains("join_approved");
-    pat.gets("the approval", told);
-    let joined = pat.ask("join", json!({ "link": link }));
+    pat.wait_for_message("the approval", told);
+    let joined = pat.command("join", json!({ "link": link }));
     assert_eq!((&joined["status"], &joined["answer"]["status"]), (&json!(200), &json!("accepted")));
     let swarm = joined["answer"]["swarm_id"].as_str().unwrap().to_owned();
-    pat.knows(&swarm, &["alice", "pat"]);
+    pat.wait_for_members(&swarm, &["alice", "pat"]);
     assert_eq!(pat.send(&swarm, "alice", "I am in"), json!([200]));
-    alice.gets("alice", "I am in");
+    alice.wait_for_message("alice", "I am in");
 }
 
 /// A squatter has the key of an agent whose program signs no request: both are members until the owner writes to the
@@ -283,19 +283,19 @@ fn unsigned_owner_recovers_its_key() {
     let (mut pat, carol) = (Plain::start(&ca, "pat", "/swarm").unwrap(), Owner::new(&ca, "carol"));
     let link = alice.ok(&["swarm", "invite"]);
     carol.ok(&["swarm", "join", &link]);
-    let (own, owner) = (mallory.ask("me", json!({})), pat.ask("me", json!({})));
-    mallory.ask("pose", json!({ "public_key": owner["public_key"] }));
+    let (own, owner) = (mallory.command("me", json!({})), pat.command("me", json!({})));
+    mallory.command("pose", json!({ "public_key": owner["public_key"] }));
     let squat =
         json!({ "agent_id": "mallory", "endpoint": own["endpoint"], "public_key": owner["public_key"] });
     let squatted = |mallory: &mut Plain, link: &str| {
-        mallory.ask("ask_to_join", json!({ "link": link, "sender": squat }))["status"].as_u64().unwrap()
+        mallory.command("ask_to_join", json!({ "link": link, "sender": squat }))["status"].as_u64().unwrap()
     };
     assert_eq!(squatted(&mut mallory, &link), 200);
-    let joined = pat.ask("join", json!({ "link": link }));
+    let joined = pat.command("join", json!({ "link": link }));
     assert_eq!(joined["status"], 200, "{joined}");
     let swarm = joined["answer"]["swarm_id"].as_str().unwrap().to_owned();
     for owner in [&alice, &carol] {
-        owner.knows(&["alice", "carol", "mallory", "pat"]);
+        owner.wait_for_members(&["alice", "carol", "mallory", "pat"]);
         let shown = owner.sandbox.run(["swarm", "members"]);
         assert!(shown.stdout.contains("provisional, names the key of mallory"), "{}", shown.stdout);
         for text in [shown.stderr, examined(owner)] {
@@ -320,11 +320,11 @@ fn unsigned_owner_recovers_its_key() {
     assert_eq!(pat.send(&swarm, "broadcast", "hello to all"), json!([200, 200, 200]));
     let moved = json!({ "action": "endpoint_changed", "endpoint": owner["endpoint"] }).to_string();
     let said = json!({ "swarm_id": swarm, "to": "broadcast", "content": moved, "kind": "system" });
-    assert_eq!(pat.ask("send", said)["statuses"], json!([200, 200, 200]));
+    assert_eq!(pat.command("send", said)["statuses"], json!([200, 200, 200]));
     for content in ["hello to all", &moved] {
-        let mut body = mallory.gets("the broadcast", |message| message["content"] == content);
+        let mut body = mallory.wait_for_message("the broadcast", |message| message["content"] == content);
         body["sender"] = json!({ "agent_id": "mallory", "endpoint": own["endpoint"] });
-        assert_eq!(mallory.ask("post", json!({ "url": url, "body": body }))["status"], 200);
+        assert_eq!(mallory.command("post", json!({ "url": url, "body": body }))["status"], 200);
     }
     assert_eq!(alice.json(&["swarm", "members"]), before);
     let heard = alice.json(&["inbox", "alice"]);
@@ -346,9 +346,9 @@ fn unsigned_owner_recovers_its_key() {
     let forged = mallory.forge(&url, json!({ "swarm_id": swarm, "recipient": "alice" }), json!({}));
     assert_eq!(forged, (403, "NOT_AUTHORIZED".to_owned()));
     // Its own messages count again, and the other members learn that it is no longer provisional.
-    pat.knows(&swarm, &["alice", "carol", "pat"]);
+    pat.wait_for_members(&swarm, &["alice", "carol", "pat"]);
     assert_eq!(pat.send(&swarm, "broadcast", "all is well"), json!([200, 200]));
-    assert_eq!(alice.gets("alice", "all is well")["verified"], true);
+    assert_eq!(alice.wait_for_message("alice", "all is well")["verified"], true);
     alice.ok(&["send", "carol@research", "ask for the roster", "--from", "alice"]);
     poll::until("carol knows that pat has proved its key", || {
         (member(&carol, "pat")["provisional"] == false).then_some(())
@@ -358,9 +358,9 @@ fn unsigned_owner_recovers_its_key() {
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
     assert_eq!(squatted(&mut mallory, &link), 202);
-    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
+    assert_eq!(pat.command("join", json!({ "link": link }))["status"], 202);
     alice.ok(&["swarm", "approve", "pat", "--swarm", "closed", "--yes"]);
-    let swarm = pat.ask("join", json!({ "link": link }))["answer"]["swarm_id"].clone();
+    let swarm = pat.command("join", json!({ "link": link }))["answer"]["swarm_id"].clone();
     let waiting = || {
         let listed = alice.json(&["swarm", "list"]);
         listed.into_iter().find(|one| one["swarm_id"] == swarm).unwrap()["pending"].clone()
@@ -383,22 +383,22 @@ fn squatter_at_lenient_master_blocks_none() {
         }
     };
     let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
-    let swarm = pat.ask("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
-    let link = pat.ask("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
+    let swarm = pat.command("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
+    let link = pat.command("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
     let key = bob.json(&["swarm", "key"]).remove(0)["public_key"].clone();
-    let own = mallory.ask("me", json!({}));
-    mallory.ask("pose", json!({ "public_key": key }));
+    let own = mallory.command("me", json!({}));
+    mallory.command("pose", json!({ "public_key": key }));
     let squat = json!({ "agent_id": "mallory", "endpoint": own["endpoint"], "public_key": key });
-    assert_eq!(mallory.ask("ask_to_join", json!({ "link": link, "sender": squat }))["status"], 200);
+    assert_eq!(mallory.command("ask_to_join", json!({ "link": link, "sender": squat }))["status"], 200);
     let joined = bob.json(&["swarm", "join", &link]).remove(0);
     assert_eq!(joined["members"], json!(["bob", "pat"]), "{joined}");
     assert!(joined["left_out"]["mallory"].as_str().unwrap().contains("belongs to 'bob'"), "{joined}");
     // Another member has no proof before bob writes to it.
     carol.ok(&["swarm", "join", &link]);
     assert_eq!(member(&carol, "bob")["contested_with"], json!(["mallory"]));
-    bob.knows(&["bob", "carol", "pat"]);
+    bob.wait_for_members(&["bob", "carol", "pat"]);
     bob.ok(&["send", "carol@snakes", "it is me", "--from", "bob"]);
-    assert_eq!(carol.gets("carol", "it is me")["verified"], true);
-    carol.knows(&["bob", "carol", "pat"]);
+    assert_eq!(carol.wait_for_message("carol", "it is me")["verified"], true);
+    carol.wait_for_members(&["bob", "carol", "pat"]);
     assert_eq!(member(&carol, "bob")["provisional"], false);
 }

@@ -41,7 +41,7 @@ fn pending_join_is_listed_and_decided() {
         (text(&bob.json(&["swarm", "list"])[0], "standing") == "active").then_some(())
     });
     bob.ok(&["swarm", "join", &link]);
-    bob.knows(&["alice", "bob"]);
+    bob.wait_for_members(&["alice", "bob"]);
     let denied = carol.sandbox.run(["swarm", "join", &link]);
     assert_eq!(denied.code, Some(4), "{}", denied.stderr);
     assert!(denied.stderr.contains("denied"), "{}", denied.stderr);
@@ -121,7 +121,7 @@ fn files_notices_and_pending_mail_arrive() {
     let notes = alice.sandbox.path().join("notes.txt");
     test_support::files::put(&notes, "what was found");
     alice.ok(&["swarm", "send", "notes attached", "--attach", &notes.display().to_string()]);
-    bob.gets("bob", "notes attached");
+    bob.wait_for_message("bob", "notes attached");
     let heard = bob.json(&["swarm", "messages"]);
     let got = heard.iter().find(|message| message["content"] == "notes attached").unwrap();
     let attached = &got["signed"]["attachments"][0];
@@ -130,7 +130,7 @@ fn files_notices_and_pending_mail_arrive() {
         ("text/plain", "d2hhdCB3YXMgZm91bmQ=")
     );
     alice.ok(&["swarm", "notify", "on it", "--repo", "acme/parser", "--issue", "7", "--action", "claimed"]);
-    assert_eq!(bob.gets("bob", "on it")["kind"], "notification");
+    assert_eq!(bob.wait_for_message("bob", "on it")["kind"], "notification");
     bob.ok(&["swarm", "sync"]);
 
     // Other mail in the mailbox hides nothing of the swarm.
@@ -173,7 +173,7 @@ fn lost_key_is_replaced_and_accepted() {
     assert_eq!(accepted["public_key"], key["public_key"]);
     bob.serve();
     bob.ok(&["swarm", "send", "it is me", "--to", "alice"]);
-    alice.gets("alice", "it is me");
+    alice.wait_for_message("alice", "it is me");
 }
 
 /// An error in the settings is reported at once, with the name of the setting.

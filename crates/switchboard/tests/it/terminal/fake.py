@@ -15,7 +15,7 @@ def note(text):
 
 
 show(PROMPT + "\033[?2004h")
-# Until the first key of the person's, the screen is as it was asked for.
+# Until the first key, the screen shows the given prompt.
 shown, field, pending = PROMPT == "> ", "", b""
 is_dialog = not shown
 while True:

@@ -3,7 +3,7 @@
 //   node session.cjs stdio BINARY WORKSPACE
 //   node session.cjs http|sse URL TOKEN
 //
-// Prints one object with what each step showed.
+// Prints one object with the result of each step.
 const { Client } = require('@modelcontextprotocol/sdk/client/index.js');
 const { SSEClientTransport } = require('@modelcontextprotocol/sdk/client/sse.js');
 const { StdioClientTransport } = require('@modelcontextprotocol/sdk/client/stdio.js');
@@ -43,7 +43,7 @@ async function main() {
   });
   await reader.client.subscribeResource({ uri });
 
-  // The message is sent once the reader has heard that its call goes on.
+  // The message is sent once the reader has received progress of its call.
   let progressed;
   const progress = new Promise((resolve) => (progressed = resolve));
   const waiting = reader.call('wait_for_message', { timeout: 60 }, { onprogress: progressed });

@@ -3,8 +3,8 @@
     python session.py legacy|auto stdio BINARY WORKSPACE
     python session.py legacy|auto http|sse URL TOKEN
 
-`legacy` opens with `initialize`; `auto` asks the server which revision it speaks and takes the newest.
-Prints one object with what each step showed.
+`legacy` opens with `initialize`; `auto` queries the revisions of the server and uses the newest.
+Prints one object with the result of each step.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ MODE, KIND, TARGET, MORE = sys.argv[1:]
 MODERN = MODE == "auto"
 URI = "switchboard://inbox/reader"
 
-# The older revisions are what is tested here, so that they are old is no news.
+# The older revisions are tested on purpose, so the warnings about them are noise.
 warnings.simplefilter("ignore")
 
 
 def transport(name):
     headers = {"Authorization": f"Bearer {MORE}"}
     if MODERN:
-        # Without sessions there is no registration to remember: the client says who it is each time.
+        # Without sessions there is no registration: each request names the agent.
         headers["Switchboard-Agent"] = name
     match KIND:
         case "stdio":
@@ -94,7 +94,7 @@ async def main():
         await reader.open(stack, "reader")
         await reader.subscribe()
 
-        # The message is sent once the reader has heard that its call goes on.
+        # The message is sent once the reader has received progress of its call.
         waiting = asyncio.create_task(reader.call("wait_for_message", {"timeout": 60}))
         await asyncio.wait([waiting, reader.progressed], return_when=asyncio.FIRST_COMPLETED)
         letter = {"recipient": "reader", "action": "request_review", "payload": "please look"}
@@ -108,8 +108,8 @@ async def main():
         receipt = await sender.call("get_receipt", {"id": ids[0]})
         unknown = await sender.call("send_mesage", {})
         updated = await asyncio.wait_for(reader.updated, 30)
-        # The SDK fails on what still comes while it closes, such as word of what was acknowledged just now. What is on its
-        # way comes before the answers that follow.
+        # The SDK fails on notifications that arrive while it closes, such as that of the acknowledgement. Those in flight
+        # arrive before the answers that follow.
         await reader.unsubscribe()
 
         def payloads(found):

@@ -1,11 +1,10 @@
-"""An agent that speaks the protocol as the existing Python implementation does, and checks as little.
+"""A peer that implements the protocol like the existing Python implementation, and checks as little.
 
     python plain.py AGENT PORT CERT KEY CA [ENDPOINT]
 
-Its server has the routes below /swarm alone, over HTTP/1.1. It verifies nothing, refuses malformed requests with 422 and
-`detail`, says in `Retry-After` at what time to come back, and announces new members without their keys and without the
-headers of the protocol. Reads one command a line and answers each with one line; what a request of its own was answered
-is part of that.
+Its server has only the routes below /swarm, over HTTP/1.1. It verifies nothing, refuses malformed requests with 422 and
+`detail`, sends a date in `Retry-After`, and announces new members without their keys and without the headers of the
+protocol. It reads one command per line and answers each with one line, which contains the answers to its own requests.
 """
 
 import base64
@@ -41,11 +40,11 @@ TEXTS = ["protocol_version", "message_id", "timestamp", "recipient", "swarm_id",
 key = Ed25519PrivateKey.generate()
 trusted = ssl.create_default_context(cafile=CA)
 swarms, inbox, requests = {}, {}, []
-# What the next requests are answered instead: a status each.
+# Statuses with which the next requests are answered instead.
 instead = []
-# How far its clock is wrong, in seconds.
+# Error of its clock, in seconds.
 skew = 0
-# What `/info` says instead of the truth.
+# Fields of `/info` that replace the true ones.
 posed = {}
 
 
@@ -59,7 +58,7 @@ def stamp(moment=None):
 
 
 def call(method, url, body=None, headers=None):
-    """One request over HTTP/1.1: the status and the JSON of the answer."""
+    """Sends one request over HTTP/1.1; returns the status and the JSON of the answer."""
     parts = urlsplit(url)
     connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=30, context=trusted)
     data = body.encode() if isinstance(body, str) else body and json.dumps(body).encode()
@@ -120,7 +119,7 @@ async def take_message(request):
 
 
 def follow(body):
-    """What the roster follows: the flat form, whoever says it."""
+    """Applies a system message to the roster: in the flat form, from any sender."""
     if body["type"] != "system":
         return
     try:
@@ -151,7 +150,7 @@ def let_in(body):
     if sender["agent_id"] not in [known["agent_id"] for known in swarm["members"]]:
         new = member(sender["agent_id"], sender["endpoint"], sender["public_key"])
         swarm["members"].append(new)
-        # Spaces after colons and commas, no key, and no header but the type.
+        # Spaces after colons and commas, no key, and no header except the type.
         content = json.dumps({
             "type": "system", "action": "member_joined", "swarm_id": swarm["swarm_id"],
             "agent_id": new["agent_id"], "endpoint": new["endpoint"], "joined_at": new["joined_at"],
@@ -183,7 +182,7 @@ async def in_detail(_, error):
 
 
 def watched(app):
-    """Notes what is asked and answered, with the clock that is set; answers for the application where that was asked."""
+    """Records requests and answers and applies the set clock; answers instead of the application if configured."""
 
     async def run(scope, receive, send):
         if scope["type"] != "http":
@@ -248,7 +247,7 @@ def join(link):
     status, answer, _ = call("POST", claims["endpoint"].rstrip("/") + "/join", body, named())
     if status == 200:
         members = [member(known["agent_id"], known["endpoint"], known["public_key"]) for known in answer["members"]]
-        # An empty name is refused where the roster is kept.
+        # The existing implementation refuses an empty name when it stores the roster.
         assert answer["swarm_name"]
         swarms[claims["swarm_id"]] = {
             "swarm_id": claims["swarm_id"], "name": answer["swarm_name"], "master": claims["master"], "members": members,
@@ -257,7 +256,7 @@ def join(link):
 
 
 def ask_to_join(link, sender, rejoin=None, signed=False):
-    """A join request in any name; signed with its own key where that is said. Changes nothing here."""
+    """Sends a join request in any name, signed with its own key on request. Changes nothing here."""
     token = link.split("?token=")[1]
     claims = json.loads(unpadded(token.split(".")[1]))
     body = {"type": "system", "action": "join_request", "invite_token": token, "sender": sender}
@@ -289,21 +288,21 @@ def send(swarm_id, to, content, kind="message", **more):
 
 
 def forge(url, fields, after, raw=None, headers=None):
-    """A request with fields of its own, signed before the last of them are put in."""
+    """Sends a request with the given fields, of which `after` is set after the signature."""
     body = message(**{"swarm_id": "", "recipient": "broadcast", "content": ""}) | fields
     status, answer, heads = call("POST", url, raw or sign(body) | after, headers)
     return {"status": status, "answer": answer, "retry_after": heads.get("retry-after")}
 
 
 def at_once(count, request):
-    """The answers to as many requests, made at the same time."""
+    """Sends concurrent requests; returns their answers."""
     with ThreadPoolExecutor(count) as pool:
         answers = list(pool.map(lambda n: call("POST", *request(n)), range(count)))
     return [{"status": status, "answer": answer} for status, answer, _ in answers]
 
 
 def join_at_once(link, count):
-    """So many agents that nobody has heard of, each with a key of its own and a proof that it has it."""
+    """Joins with new agents at once, each with its own key and a proof that it has the key."""
     token = link.split("?token=")[1]
     claims = json.loads(unpadded(token.split(".")[1]))
 
