@@ -20,7 +20,7 @@ pub(crate) fn growing(folder: &Path, count: usize) -> anyhow::Result<Vec<Duratio
     measure(&folder.join("log"), count, |number| (1 + number) * PAGE as u64)
 }
 
-/// Writes and syncs `count` pages of a new file; `place` returns the offset of each.
+/// Writes and syncs `count` pages of a new file; `run_folder` returns the offset of each.
 fn measure(path: &Path, count: usize, place: impl Fn(u64) -> u64) -> anyhow::Result<Vec<Duration>> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
     file.write_all_at(&[0; PAGE], 0)?;

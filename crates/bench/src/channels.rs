@@ -8,8 +8,8 @@ mod reader;
 mod wake;
 
 use crate::nats;
-use crate::place::Place;
 use crate::program::build_shipped;
+use crate::run_folder::RunFolder;
 
 pub(crate) use self::reader::{WaitMode, program, run as reader};
 
@@ -30,7 +30,7 @@ const FULL: Extent = Extent { wakes: 200, looks: 20, seconds: 30 };
 
 const QUICK: Extent = Extent { wakes: 40, looks: 3, seconds: 5 };
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
     build_shipped().await?;
     wake::run(place, extent).await?;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::figure::{Figure, Target};
 use crate::load::READER;
 use crate::ours::fill;
-use crate::place::Place;
 use crate::program::{build_shipped, run_timed, shipped};
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis};
 
 const BENCH: &str = "cli";
@@ -63,7 +63,7 @@ impl Job {
     }
 }
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let turns = if quick { 40 } else { 300 };
     build_shipped().await?;
     let program = shipped()?;
@@ -72,7 +72,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     fill(&many, MANY).await?;
     fill(&sent, FEW).await?;
     say!("{FEW} and {MANY} messages wait");
-    Place::settle();
+    RunFolder::settle();
     let inbox = ["--from", READER, "inbox"];
     let send = ["--from", SENDER, "send", READER, "is the build green?"];
     let mut jobs = [

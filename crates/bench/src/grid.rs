@@ -13,14 +13,14 @@ use std::fmt::Write as _;
 use self::door::{SOURCES, Source, TARGETS, Target};
 use self::stage::Stage;
 use crate::figure::Figure;
-use crate::place::Place;
 use crate::program::{build_shipped, shipped};
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile};
 
 const BENCH: &str = "grid";
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let rounds = if quick { 12 } else { 200 };
     build_shipped().await?;
     let mut stage = Stage::build(place, &shipped()?)?;

@@ -15,9 +15,9 @@ use self::serving::{Served, serve_for};
 use crate::figure::{Figure, Target};
 use crate::load::sender;
 use crate::mcp::pipe::{Client, Server};
-use crate::place::Place;
 use crate::program::{build_shipped, run_timed, shipped};
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis};
 
 const BENCH: &str = "growth";
@@ -74,7 +74,7 @@ fn jobs() -> Vec<Job> {
     ]
 }
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
     build_shipped().await?;
     let program = shipped()?;
@@ -92,7 +92,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     for folder in [&few, &many] {
         serve_for(&program, folder, extent.serving).await?;
     }
-    Place::settle();
+    RunFolder::settle();
     for job in jobs() {
         run_in_turns(&job, &program, [&few, &many], extent).await?;
     }

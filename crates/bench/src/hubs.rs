@@ -19,9 +19,9 @@ use test_support::nats::{NatsServer, Release};
 use test_support::{Running, Sandbox, files, ports};
 
 use crate::figure::Figure;
-use crate::place::Place;
 use crate::program::{build_shipped, shipped};
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 
 const BENCH: &str = "hubs";
 
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 /// Number of hubs to which the figures are extrapolated.
 const FAR: f64 = 1000.0;
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let (counts, window): (&[usize], _) =
         if quick { (&[5, 10], Duration::from_secs(8)) } else { (&[5, 10, 25, 50], Duration::from_secs(30)) };
     build_shipped().await?;
@@ -102,7 +102,7 @@ struct Usage {
 }
 
 impl Hubs {
-    async fn start(place: &Place, count: usize) -> anyhow::Result<Self> {
+    async fn start(place: &RunFolder, count: usize) -> anyhow::Result<Self> {
         let (program, folder, monitor) = (shipped()?, place.fresh()?, ports::free_port());
         let server = NatsServer::start(Release::Newest, &format!("http: \"127.0.0.1:{monitor}\""));
         let server = server.map_err(anyhow::Error::msg)?;

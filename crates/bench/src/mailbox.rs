@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use crate::figure::{Figure, Target};
 use crate::load::{Load, Round};
-use crate::place::Place;
 use crate::program::build_shipped;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile, rate};
 use crate::{baseline_bare, baseline_files, baseline_fsync, baseline_sqlite, ours, wake};
 
@@ -73,7 +73,7 @@ impl Series {
     }
 }
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
     build_shipped().await?;
     for senders in SENDERS {
@@ -82,7 +82,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     wake::run(place, BENCH, extent.wakes).await
 }
 
-async fn sends(place: &Place, extent: Extent, senders: usize) -> anyhow::Result<()> {
+async fn sends(place: &RunFolder, extent: Extent, senders: usize) -> anyhow::Result<()> {
     let load = Load { senders, warm_up: extent.warm_up, length: extent.length };
     let (mut mine, mut serving) = (Series::default(), Series::default());
     let (mut sqlite, mut files) = (Series::default(), Series::default());
@@ -90,21 +90,21 @@ async fn sends(place: &Place, extent: Extent, senders: usize) -> anyhow::Result<
     let (mut delivered, mut delivered_count) = (Vec::new(), 0);
     let (mut fsync, mut growing, mut fsync_count) = (Vec::new(), Vec::new(), 0);
     for number in 1..=extent.rounds {
-        Place::settle();
+        RunFolder::settle();
         mine.push(&ours::journal_round(&place.fresh()?, load).await?);
-        Place::settle();
+        RunFolder::settle();
         let sent = ours::serving_round(&place.fresh()?, load).await?;
         serving.push(&sent.round);
         delivered.push(rate(sent.round.all, sent.until_delivered));
         delivered_count += sent.round.all;
-        Place::settle();
+        RunFolder::settle();
         sqlite.push(&baseline_sqlite::round(&place.fresh()?, load).await?);
-        Place::settle();
+        RunFolder::settle();
         files.push(&baseline_files::round(&place.fresh()?, load)?);
-        Place::settle();
+        RunFolder::settle();
         bare.push(&baseline_bare::round(&place.fresh()?, load)?);
         if senders == 1 {
-            Place::settle();
+            RunFolder::settle();
             let samples = baseline_fsync::overwriting(&place.fresh()?, extent.fsyncs)?;
             fsync_count += samples.len();
             fsync.push(median(&millis(&samples)));

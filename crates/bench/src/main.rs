@@ -21,9 +21,9 @@ mod mailbox;
 mod mcp;
 mod nats;
 mod ours;
-mod place;
 mod program;
 mod progress;
+mod run_folder;
 mod stats;
 mod suites;
 mod swarm;
@@ -36,8 +36,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 
-use crate::place::Place;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 
 /// Measure Switchboard beside a baseline; one JSON line per figure.
 #[derive(Debug, Parser)]
@@ -122,7 +122,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         say!("not a release build: these figures say nothing about the shipped program");
     }
-    let place = Place::find(args.dir.as_deref())?;
+    let place = RunFolder::find(args.dir.as_deref())?;
     say!("writing to {}", place.path().display());
     match args.name {
         Name::Mailbox => mailbox::run(&place, args.quick).await,

@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use self::pipe::Server;
 use crate::load::{READER, body, sender};
 use crate::ours::{DoorPart, Serving};
-use crate::place::Place;
 use crate::program::build_shipped;
+use crate::run_folder::RunFolder;
 
 const BENCH: &str = "mcp";
 const NODE: &str = "node_sdk_minimal_server";
@@ -44,7 +44,7 @@ const FULL: Extent = Extent { starts: 30, memories: 5, sends: (7, 200), wakes: 2
 
 const QUICK: Extent = Extent { starts: 5, memories: 1, sends: (3, 80), wakes: 30, calls: (2, 300) };
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
     build_shipped().await?;
     let node = node::server(place)?;
@@ -57,7 +57,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
 }
 
 /// Starts `switchboard mcp` for the sender of a new workspace.
-async fn fresh(place: &Place) -> anyhow::Result<Server> {
+async fn fresh(place: &RunFolder) -> anyhow::Result<Server> {
     let folder = place.fresh()?;
     workspace(&folder).await?;
     Ok(Server::ours(&sender(0), &folder))

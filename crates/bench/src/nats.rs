@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use crate::figure::{Figure, Target};
 use crate::load::{Load, READER};
 use crate::ours::{DoorPart, Serving, serving_round};
-use crate::place::Place;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, rate};
 
 const BENCH: &str = "channels";
@@ -43,7 +43,7 @@ const BATCH: usize = 1000;
 /// Timeout: a slower server has stopped.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let (count, rounds) = if quick { (20_000, 2) } else { (100_000, 3) };
     let program = installed(SERVER).map_err(anyhow::Error::msg)?;
     let (_server, url) = start(&program, &place.fresh()?).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
         ours.push(rate(count, catch_up(place, &context, &url, round, count).await?));
         let inwards = count / 5;
         mailboxes.push(rate(inwards, into_mailboxes(place, &context, &url, round, inwards).await?));
-        Place::settle();
+        RunFolder::settle();
         let local = serving_round(&place.fresh()?, load).await?;
         delivered.push(rate(local.round.all, local.until_delivered));
         say!("round {}: {:.0}/s, bare {:.0}/s", round + 1, ours[round], bare[round]);
@@ -123,7 +123,7 @@ async fn publish_bare(context: &jetstream::Context, round: usize, count: usize) 
 
 /// Measures how long a hub's link takes to publish the messages journaled while it was offline.
 async fn catch_up(
-    place: &Place,
+    place: &RunFolder,
     context: &jetstream::Context,
     url: &str,
     round: usize,
@@ -150,7 +150,7 @@ async fn catch_up(
             answer?;
         }
     }
-    Place::settle();
+    RunFolder::settle();
     let name = format!("{prefix}_messages");
     let stream = context.get_stream(&name).await?;
     let expected = u64::try_from(count)?;
@@ -169,7 +169,7 @@ async fn catch_up(
 
 /// Measures the time from the start of a hub's link until all messages of another hub are in its mailbox.
 async fn into_mailboxes(
-    place: &Place,
+    place: &RunFolder,
     context: &jetstream::Context,
     url: &str,
     round: usize,
@@ -205,7 +205,7 @@ async fn into_mailboxes(
     let stream = context.get_stream(&name).await?;
     let expected = u64::try_from(count)?;
     until(|| async { Ok(stream.get_info().await?.state.messages >= expected) }).await?;
-    Place::settle();
+    RunFolder::settle();
     let began = Instant::now();
     let (stop, link) = linked(&config("office")?, office.workspace.hub());
     office.delivered(count).await?;

@@ -20,9 +20,9 @@ use crate::figure::{Figure, Target};
 use crate::mcp::http::{Connection, Serve};
 use crate::mcp::memory::resident;
 use crate::mcp::pipe::{Client, Server};
-use crate::place::Place;
 use crate::program::{build_shipped, run_timed, shipped};
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis};
 
 pub(crate) use self::echo::run as echo_child;
@@ -55,7 +55,7 @@ const FULL: Extent = Extent { turns: 100, starts: 50, calls: 100 };
 
 const QUICK: Extent = Extent { turns: 25, starts: 15, calls: 100 };
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
     build_shipped().await?;
     let native = [std::env::current_exe()?.into_os_string(), "echo-child".into()];
@@ -73,7 +73,7 @@ struct User {
 }
 
 impl User {
-    async fn new(place: &Place) -> anyhow::Result<Self> {
+    async fn new(place: &RunFolder) -> anyhow::Result<Self> {
         let user = Self { home: place.fresh()?, workspace: place.fresh()? };
         user.run(&["init".into()]).await?;
         Ok(user)
@@ -103,7 +103,7 @@ impl User {
 
 /// Measures the overhead of the suite per call.
 async fn added(
-    place: &Place,
+    place: &RunFolder,
     kind: &'static str,
     command: &[OsString],
     bound: f64,
@@ -140,7 +140,7 @@ async fn added(
 }
 
 /// Measures the cost of servers without calls.
-async fn idle(place: &Place, command: &[OsString], starts: usize) -> anyhow::Result<()> {
+async fn idle(place: &RunFolder, command: &[OsString], starts: usize) -> anyhow::Result<()> {
     let user = User::new(place).await?;
     for number in 0..IDLE {
         user.adds(&format!("echo{number}"), command).await?;
@@ -165,7 +165,7 @@ async fn idle(place: &Place, command: &[OsString], starts: usize) -> anyhow::Res
 }
 
 /// Runs a hundred concurrent clients of one server. Each must get its own results.
-async fn shared(place: &Place, command: &[OsString], calls: usize) -> anyhow::Result<()> {
+async fn shared(place: &RunFolder, command: &[OsString], calls: usize) -> anyhow::Result<()> {
     let user = User::new(place).await?;
     user.adds("echo", command).await?;
     let serve = Serve::start_with(&user.workspace, |spawn| spawn.env("HOME", &user.home)).await?;

@@ -28,9 +28,9 @@ use self::messages::{Seal, Senders, SignedMessage};
 use self::stage::{Peer, Stage};
 use crate::figure::{Figure, Target};
 use crate::mcp::memory::resident;
-use crate::place::Place;
 use crate::program::build_shipped;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile, rate};
 
 const BENCH: &str = "swarm";
@@ -61,7 +61,7 @@ struct Series {
     p99: Vec<f64>,
 }
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
     build_shipped().await?;
     let authority = Authority::new()?;
@@ -73,7 +73,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
 
 /// Measures messages per second that are verified, journaled and answered.
 async fn accepted(
-    place: &Place,
+    place: &RunFolder,
     authority: &Authority,
     extent: Extent,
     clients: usize,
@@ -96,12 +96,12 @@ async fn accepted(
         let written = plain.write(&stage, extent.messages, Seal::Message)?;
         // A tenth of them again with both signatures.
         let signed_twice = whole.write(&stage, extent.messages / 10, Seal::Envelope)?;
-        Place::settle();
+        RunFolder::settle();
         verified.push(baseline::verify(&plain, &written)?);
         let hub = baseline::Journal::open(place, &stage, clients).await?;
-        Place::settle();
+        RunFolder::settle();
         journal.push(hub.write(&written).await?);
-        Place::settle();
+        RunFolder::settle();
         // New connections for each round: the hub closes idle ones.
         let mut connections = connect(authority, &stage, clients).await?;
         let cores = Cores::now(&pid);

@@ -17,9 +17,9 @@ use tokio::time::timeout;
 use crate::figure::{Figure, Target};
 use crate::load::{READER, body};
 use crate::ours::{DoorPart, Serving, send};
-use crate::place::Place;
 use crate::program::shipped;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile};
 use crate::waiter::{ECHO, MAIL, READY};
 
@@ -34,15 +34,15 @@ const TOO_LONG: Duration = Duration::from_secs(20);
 /// Time for a started `switchboard wait` to begin waiting: it does not report when it does.
 const STARTING: Duration = Duration::from_millis(300);
 
-pub(crate) async fn run(place: &Place, bench: &'static str, wakes: (usize, usize)) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, bench: &'static str, wakes: (usize, usize)) -> anyhow::Result<()> {
     let (wakes, starts) = wakes;
-    Place::settle();
+    RunFolder::settle();
     let folder = place.fresh()?;
     let serving = Serving::create(&folder, DoorPart::Everything).await?;
     let (echoes, woken) = staying_reader(&serving, &folder, wakes).await?;
     serving.close().await?;
     say!("woke a waiting reader {wakes} times");
-    Place::settle();
+    RunFolder::settle();
     // A separate mailbox: `switchboard wait` returns at once if a message is unseen.
     let folder = place.fresh()?;
     let serving = Serving::create(&folder, DoorPart::Everything).await?;

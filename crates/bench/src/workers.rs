@@ -21,9 +21,9 @@ use tokio::time::timeout;
 use crate::figure::{Figure, Target};
 use crate::load::{READER, body};
 use crate::mcp::memory::resident;
-use crate::place::Place;
 use crate::program::{build_shipped, run_timed, shipped};
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile};
 
 const BENCH: &str = "workers";
@@ -40,7 +40,7 @@ const JOBS: usize = 100;
 /// Timeout: longer than any operation that is not stuck.
 const TOO_LONG: Duration = Duration::from_mins(2);
 
-pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+pub(crate) async fn run(place: &RunFolder, quick: bool) -> anyhow::Result<()> {
     let (injections, rounds) = if quick { (300, 3) } else { (2_000, 7) };
     build_shipped().await?;
     let folder = place.fresh()?;
@@ -109,8 +109,8 @@ async fn inject(
     Ok(times)
 }
 
-async fn latencies(place: &Place, client: &mut Client, count: usize) -> anyhow::Result<()> {
-    Place::settle();
+async fn latencies(place: &RunFolder, client: &mut Client, count: usize) -> anyhow::Result<()> {
+    RunFolder::settle();
     let hub = Hub::open(HubConfig::new(place.fresh()?)).await?;
     hub.register(Registration::mailbox(Name::parse(READER)?)).await?;
     let job = launch(client, &json!({ "agent": "echo" })).await?;
@@ -145,7 +145,7 @@ fn draft(hub: &Hub, text: &str) -> anyhow::Result<Draft> {
 
 /// Measures two clients that read one long answer, and a pipe that copies its lines.
 async fn pieces(router: &Router, client: &mut Client, rounds: usize) -> anyhow::Result<()> {
-    Place::settle();
+    RunFolder::settle();
     let job = launch(client, &json!({ "agent": "echo", "echo": { "deltas": PIECES } })).await?;
     let (mut ours, mut piped) = (Vec::new(), Vec::new());
     for _ in 0..rounds {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tool::Tool;
 
+/// Weight of a word by where it stands. A name is chosen to be found; a description also mentions other things.
 const IN_NAME: f64 = 4.0;
 const IN_ARGUMENTS: f64 = 1.5;
 const IN_DESCRIPTION: f64 = 1.0;

@@ -469,6 +469,7 @@ fn is_validation_error(answer: &Response) -> bool {
 /// Returns until when a peer refuses calls, from `Retry-After`. The existing implementation writes a Unix time instead
 /// of a number of seconds.
 fn parse_retry_after(answer: &Response, now: Timestamp) -> Option<Timestamp> {
+    // Three years of seconds, and March 1973 as a Unix time: no peer means either.
     const MAX_SECONDS: i64 = 100_000_000;
     let is_busy = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let told =

@@ -218,6 +218,7 @@ fn parse(bytes: &[u8], name: &str) -> Result<Box<MessageFile>, Unreadable> {
 /// Formats a folder's fingerprint. `None` if the folder changed so recently that a further change may have the same
 /// time, because file systems count in ticks.
 pub(crate) fn stable_fingerprint(stamp: DirStat, now: Timestamp) -> Option<String> {
+    // Nanoseconds; longer than the 10 ms of a kernel tick, by which file systems round.
     const TICK: i128 = 50_000_000;
     let age = now.as_nanosecond() - stamp.mtime_ns.max(stamp.ctime_ns);
     (age > TICK).then(|| format!("{}:{}:{}", stamp.inode, stamp.mtime_ns, stamp.ctime_ns))

@@ -74,7 +74,7 @@ impl RouteCandidates {
     }
 }
 
-/// Plans the deliveries of `message`: the best route of each recipient.
+/// Plans the deliveries of `message` (fan-out): the best route of each recipient.
 pub fn plan(
     message: &Message,
     directory: &Directory,

@@ -197,7 +197,7 @@ pub(crate) fn deregister(tx: &mut Transaction<'_>, name: &Name) -> Result<bool, 
     Ok(true)
 }
 
-/// Returns when an agent was removed, as far as the activity log goes back.
+/// Returns when an agent was removed, as far as the activity log goes back: its entry there is the agent's tombstone.
 pub(crate) fn retired_at(db: &Connection, agent: &AgentId) -> Result<Option<Timestamp>, HubError> {
     let at = db
         .prepare_cached("SELECT max(at) FROM activity WHERE what = ?1 AND agent = ?2 COLLATE NOCASE")?

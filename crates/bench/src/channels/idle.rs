@@ -16,9 +16,9 @@ use tokio::time::timeout;
 use super::{BENCH, Extent};
 use crate::figure::{Figure, Target};
 use crate::mcp::http::Serve;
-use crate::place::Place;
 use crate::program::shipped;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 
 const WATCHERS: usize = 20;
 
@@ -30,7 +30,7 @@ const BOUND: f64 = 1.0;
 /// Time until a started process is idle.
 const SETTLING: Duration = Duration::from_secs(3);
 
-pub(super) async fn run(place: &Place, extent: Extent) -> anyhow::Result<()> {
+pub(super) async fn run(place: &RunFolder, extent: Extent) -> anyhow::Result<()> {
     let folder = place.fresh()?;
     fill(&folder).await?;
     say!("a channel of {FILES} messages");
@@ -77,7 +77,7 @@ async fn fill(folder: &Path) -> anyhow::Result<()> {
     let channels = Channels::open(Config::new(root.path()), workspace.hub().clone()).await?;
     channels.scan().await?;
     workspace.close().await;
-    Place::settle();
+    RunFolder::settle();
     Ok(())
 }
 

@@ -19,9 +19,9 @@ use tokio::time::timeout;
 use super::reader::{self, MAIL, READY, WaitMode};
 use super::{BENCH, Extent};
 use crate::figure::{Figure, Target};
-use crate::place::Place;
 use crate::program::shipped;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile};
 
 /// Timeout: longer than any wake-up without a fault.
@@ -32,8 +32,8 @@ const BAR: f64 = 5.0;
 
 const CHANNEL: &str = "general";
 
-pub(super) async fn run(place: &Place, extent: Extent) -> anyhow::Result<()> {
-    Place::settle();
+pub(super) async fn run(place: &RunFolder, extent: Extent) -> anyhow::Result<()> {
+    RunFolder::settle();
     let posting = Posting::create(&place.fresh()?).await?;
     let (bare, tail) = readers(place, &posting, extent.wakes).await?;
     let (started, program) = programs(place, &posting, extent.wakes).await?;
@@ -166,7 +166,7 @@ async fn pause() {
 }
 
 /// Measures wake-ups by inotify and by `channel tail`, in turn.
-async fn readers(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+async fn readers(place: &RunFolder, posting: &Posting, wakes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let mut bare = Bare::start(&place.fresh()?, WaitMode::Inotify).await?;
     let (tail, mut lines) = posting.start(&["channel", "tail", "--channel", CHANNEL, "--json"])?;
     let mut line = String::new();
@@ -189,7 +189,11 @@ async fn readers(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Resu
 }
 
 /// Measures programs started by an inotify reader and by `switchboard watch`, in turn.
-async fn programs(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+async fn programs(
+    place: &RunFolder,
+    posting: &Posting,
+    wakes: usize,
+) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let folder = place.fresh()?;
     let (theirs, ours) = (reader::pipe(&folder), reader::pipe(&posting.folder));
     for pipe in [&theirs, &ours] {
@@ -228,7 +232,7 @@ async fn programs(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Res
 }
 
 /// Measures wake-ups by a poll every two seconds.
-async fn polling(place: &Place, looks: usize) -> anyhow::Result<Vec<f64>> {
+async fn polling(place: &RunFolder, looks: usize) -> anyhow::Result<Vec<f64>> {
     let mut bare = Bare::start(&place.fresh()?, WaitMode::Polling).await?;
     let mut times = Vec::new();
     for _ in 0..looks {

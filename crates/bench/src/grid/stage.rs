@@ -12,7 +12,7 @@ use test_support::nats::{NatsServer, Release};
 use test_support::{Running, Sandbox, poll, ports};
 
 use super::door::{Source, Target};
-use crate::place::Place;
+use crate::run_folder::RunFolder;
 
 const CHANNEL: &str = "general";
 
@@ -56,7 +56,7 @@ struct Sending {
 }
 
 impl Stage {
-    pub(super) fn build(place: &Place, binary: &Path) -> anyhow::Result<Self> {
+    pub(super) fn build(place: &RunFolder, binary: &Path) -> anyhow::Result<Self> {
         let nats = NatsServer::start(Release::Newest, "").map_err(anyhow::Error::msg)?;
         let ca = PrivateCa::new();
         ca.issue_files(&["127.0.0.1"], Validity::Valid);
@@ -188,7 +188,7 @@ impl Stage {
     }
 }
 
-fn sandbox(place: &Place, binary: &Path, agents: &[&str]) -> Sandbox {
+fn sandbox(place: &RunFolder, binary: &Path, agents: &[&str]) -> Sandbox {
     let sandbox = Sandbox::in_folder(binary, place.path());
     sandbox.ok([&["init"], agents].concat());
     sandbox

@@ -11,8 +11,8 @@ use super::pipe::{Client, Server};
 use super::{BENCH, NODE, message_arguments};
 use crate::figure::{Figure, Target};
 use crate::load::body;
-use crate::place::Place;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::median;
 
 const CALLS: usize = 1000;
@@ -27,7 +27,7 @@ struct Held {
 }
 
 pub(super) async fn run(ours: &Server, node: &Server, rounds: usize) -> anyhow::Result<()> {
-    Place::settle();
+    RunFolder::settle();
     let (mut mine, mut theirs) = (Held::default(), Held::default());
     for _ in 0..rounds {
         let mut client = Client::open(ours).await?;

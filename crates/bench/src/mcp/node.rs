@@ -4,7 +4,7 @@ use switchboard_sys::files::{Dir, Durability};
 use test_support::tools::installed;
 
 use super::pipe::Server;
-use crate::place::Place;
+use crate::run_folder::RunFolder;
 
 /// The program, which imports from `node_modules` in its folder.
 const PROGRAM: &str = include_str!("../../baselines/server.mjs");
@@ -13,7 +13,7 @@ const PROGRAM: &str = include_str!("../../baselines/server.mjs");
 const SDK: &str = "npm/@modelcontextprotocol/sdk/node_modules";
 
 /// Copies the program to a new folder with the installed SDK.
-pub(super) fn server(place: &Place) -> anyhow::Result<Server> {
+pub(super) fn server(place: &RunFolder) -> anyhow::Result<Server> {
     let modules = installed(SDK).map_err(anyhow::Error::msg)?;
     let folder = place.fresh()?;
     Dir::open_root(&folder)?.create_new("server.mjs", PROGRAM.as_bytes(), Durability::Unsynced)?;

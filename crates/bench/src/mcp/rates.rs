@@ -16,8 +16,8 @@ use super::pipe::{Client, Server};
 use super::{BENCH, NODE, fresh, workspace};
 use crate::figure::{Figure, Target};
 use crate::load::{READER, sender};
-use crate::place::Place;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, rate};
 
 /// Calls in flight.
@@ -32,7 +32,11 @@ const WARM_UP: usize = 50;
 /// Profiles by their configuration names.
 const PROFILES: [&str; 3] = ["minimal", "messaging", "full"];
 
-pub(super) async fn run(node: &Server, place: &Place, (rounds, calls): (usize, usize)) -> anyhow::Result<()> {
+pub(super) async fn run(
+    node: &Server,
+    place: &RunFolder,
+    (rounds, calls): (usize, usize),
+) -> anyhow::Result<()> {
     let folder = place.fresh()?;
     workspace(&folder).await?;
     let serve = Serve::start(&folder).await?;
@@ -40,7 +44,7 @@ pub(super) async fn run(node: &Server, place: &Place, (rounds, calls): (usize, u
     for in_flight in IN_FLIGHT {
         let [mut by_pipe, mut by_socket, mut by_http, mut theirs] = [const { Vec::new() }; 4];
         for _ in 0..rounds {
-            Place::settle();
+            RunFolder::settle();
             by_pipe.push(rate(calls, piped(&alone, "check_inbox", in_flight, calls).await?));
             by_socket.push(rate(calls, piped(&attached, "check_inbox", in_flight, calls).await?));
             by_http.push(rate(calls, over_http(&serve, in_flight, calls).await?));

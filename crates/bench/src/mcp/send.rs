@@ -18,8 +18,8 @@ use super::{BENCH, fresh, message_arguments};
 use crate::figure::{Figure, Target};
 use crate::load::body;
 use crate::ours::{DoorPart, Serving, send};
-use crate::place::Place;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile};
 
 const LEAST: &str = "hub_submit_and_pipe_round_trip";
@@ -53,7 +53,7 @@ struct Echo {
     output: ChildStdout,
 }
 
-pub(super) async fn run(place: &Place, (rounds, count): (usize, usize)) -> anyhow::Result<()> {
+pub(super) async fn run(place: &RunFolder, (rounds, count): (usize, usize)) -> anyhow::Result<()> {
     let (mut calls, mut submits, mut echoes) = (Series::default(), Series::default(), Series::default());
     for number in 1..=rounds {
         let [called, submitted, echoed] = round(place, count).await?;
@@ -88,16 +88,16 @@ impl Series {
 }
 
 /// Runs calls, bare submits and echoes: first each in a row, then in turns, with a pause before each.
-async fn round(place: &Place, count: usize) -> anyhow::Result<[Times; 3]> {
+async fn round(place: &RunFolder, count: usize) -> anyhow::Result<[Times; 3]> {
     let serving = Serving::create(&place.fresh()?, DoorPart::Everything).await?;
     let (mut client, message) = (Client::open(&fresh(place).await?).await?, message_arguments());
     let mut echo = Echo::start()?;
     let [mut called, mut submitted, mut echoed] = [Times::default(), Times::default(), Times::default()];
-    Place::settle();
+    RunFolder::settle();
     submitted.row(count, async || submit(&serving).await).await?;
     echoed.row(count, async || echo.once().await).await?;
     called.row(count, async || client.call("send_message", &message).await).await?;
-    Place::settle();
+    RunFolder::settle();
     for _ in 0..count / TURN {
         submitted.turn(async || submit(&serving).await).await?;
         echoed.turn(async || echo.once().await).await?;

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use super::pipe::{Client, Server};
 use super::{BENCH, NODE};
 use crate::figure::{Figure, Target};
-use crate::place::Place;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis};
 
 /// Uncounted turns.
 const WARM_UP: usize = 2;
 
 pub(super) async fn run(ours: &Server, node: &Server, turns: usize) -> anyhow::Result<()> {
-    Place::settle();
+    RunFolder::settle();
     let (mut mine, mut theirs) = (Vec::new(), Vec::new());
     for turn in 0..WARM_UP + turns {
         if turn == WARM_UP {

@@ -13,21 +13,21 @@ use super::pipe::{Client, Server};
 use super::{BENCH, message_arguments, workspace};
 use crate::figure::{Figure, Target};
 use crate::load::{READER, sender};
-use crate::place::Place;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis, percentile};
 
 /// A bound, not a measurement: the longest acceptable wake-up.
 const BOUND: &str = "bound_50_ms";
 
-pub(super) async fn run(place: &Place, count: usize) -> anyhow::Result<()> {
+pub(super) async fn run(place: &RunFolder, count: usize) -> anyhow::Result<()> {
     let folder = place.fresh()?;
     workspace(&folder).await?;
-    Place::settle();
+    RunFolder::settle();
     report("wake_sse", &by_sse(&folder, count).await?)?;
     let folder = place.fresh()?;
     workspace(&folder).await?;
-    Place::settle();
+    RunFolder::settle();
     report("wake_stdio", &by_stdio(&folder, count).await?)
 }
 

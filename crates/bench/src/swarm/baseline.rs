@@ -13,7 +13,7 @@ use switchboard_hub::{Draft, Hub, HubConfig, Registration};
 use super::messages::{Senders, SignedMessage};
 use super::stage::{AGENT, Stage};
 use crate::load::body;
-use crate::place::Place;
+use crate::run_folder::RunFolder;
 use crate::stats::rate;
 
 /// Measures signatures per second on all cores, with the door's strict verification.
@@ -44,7 +44,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) async fn open(place: &Place, stage: &Stage, clients: usize) -> anyhow::Result<Self> {
+    pub(super) async fn open(place: &RunFolder, stage: &Stage, clients: usize) -> anyhow::Result<Self> {
         let hub = Hub::open(HubConfig::new(place.fresh()?)).await?;
         hub.register(Registration::mailbox(Name::parse(AGENT)?)).await?;
         let from = (0..clients).map(|number| format!("plain-{number}@bench").parse::<AgentId>());

@@ -23,8 +23,8 @@ use super::messages::{Senders, public};
 use super::stage::{Peer, Stage};
 use crate::figure::{Figure, Target};
 use crate::mcp::pipe::TOO_LONG;
-use crate::place::Place;
 use crate::progress::say;
+use crate::run_folder::RunFolder;
 use crate::stats::{median, millis};
 
 /// Number of peers.
@@ -43,7 +43,7 @@ struct Peers {
     stop: CancellationToken,
 }
 
-pub(super) async fn run(place: &Place, authority: &Authority, rounds: usize) -> anyhow::Result<()> {
+pub(super) async fn run(place: &RunFolder, authority: &Authority, rounds: usize) -> anyhow::Result<()> {
     let mut peers = Peers::listen(place, authority).await?;
     let port = peers.listening.local_addr().port();
     let senders = Senders::new(PEERS, "peer");
@@ -76,7 +76,7 @@ pub(super) async fn run(place: &Place, authority: &Authority, rounds: usize) -> 
 }
 
 impl Peers {
-    async fn listen(place: &Place, authority: &Authority) -> anyhow::Result<Self> {
+    async fn listen(place: &RunFolder, authority: &Authority) -> anyhow::Result<Self> {
         let files = authority.issue((0..PEERS).map(|n| address(n).to_string()).collect(), &place.fresh()?)?;
         let mode = Mode::Files { cert: files.cert, key: files.key };
         let mut settings = Settings::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), mode);

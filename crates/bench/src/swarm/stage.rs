@@ -14,8 +14,8 @@ use super::authority::Authority;
 use super::messages::new_uuid;
 use super::timestamp;
 use crate::mcp::http::Serve;
-use crate::place::Place;
 use crate::program::shipped;
+use crate::run_folder::RunFolder;
 
 /// Agent of this hub.
 pub(super) const AGENT: &str = "reader";
@@ -37,7 +37,11 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Creates an agent, and a swarm that it leads, with these members.
-    pub(super) async fn build(place: &Place, authority: &Authority, peers: &[Peer]) -> anyhow::Result<Self> {
+    pub(super) async fn build(
+        place: &RunFolder,
+        authority: &Authority,
+        peers: &[Peer],
+    ) -> anyhow::Result<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let stage = Self { home: place.fresh()?, workspace: place.fresh()?, port, swarm: new_uuid() };
         let files = authority.issue(vec!["127.0.0.1".to_owned()], &stage.home)?;

@@ -102,6 +102,7 @@ fn truncate(text: &str) -> String {
 
 /// Renders a one-line summary of a result for the caller.
 pub(super) fn summary(text: &str) -> String {
+    // Two lines of a terminal.
     const LIMIT: usize = 160;
     let line = text.split_whitespace().take(LIMIT).collect::<Vec<_>>().join(" ");
     if line.chars().count() <= LIMIT {
@@ -112,6 +113,7 @@ pub(super) fn summary(text: &str) -> String {
 
 /// Renders the arguments of a call for the caller, truncated if they are long.
 pub(super) fn truncate_args(args: &RawValue) -> Value {
+    // Enough to recognise a call; the whole arguments went to the tool.
     const LIMIT: usize = 2_000;
     let text = args.get();
     if text.len() <= LIMIT {

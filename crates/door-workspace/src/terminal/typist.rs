@@ -36,6 +36,7 @@ const REMOVAL_STEP: Duration = Duration::from_millis(400);
 /// Most keys of one removal: one or two for each line of a long text.
 const REMOVAL_KEYS: u32 = 400;
 
+/// Keys that remove text: Ctrl-U and Backspace.
 const KILL_LINE: u8 = 0x15;
 const BACKSPACE: u8 = 0x7f;
 

@@ -108,6 +108,7 @@ fn page_size(database: &[u8]) -> usize {
 
 /// Finds the pages of the list of tables: the first one and its children. File format, section 1.6.
 fn schema_pages(database: &[u8], size: usize) -> Vec<usize> {
+    // Page type of an interior page of a table's tree.
     const INTERIOR: u8 = 5;
     let mut pages = vec![1];
     let bytes = |at: usize, count: usize| {

@@ -112,3 +112,138 @@ fn nothing_points_out_of_the_repository() {
     }
     assert!(seen > 50);
 }
+
+/// The Rust sources of all crates, tests included: path below the repository and text.
+fn sources() -> Vec<(String, String)> {
+    let mut sources = Vec::new();
+    files::walk(&root().join("crates"), &mut |path| {
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            sources.push((name, std::fs::read_to_string(path).unwrap()));
+        }
+    });
+    assert!(sources.len() > 500, "{} sources", sources.len());
+    sources
+}
+
+/// The lines of all sources for which `is_bad` is true, each with its place.
+fn lines_where(is_bad: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut bad = Vec::new();
+    for (name, text) in sources() {
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| is_bad(line)) {
+            bad.push(format!("{name}:{}: {}", index + 1, line.trim()));
+        }
+    }
+    bad
+}
+
+/// A comment names the process, peer, caller or agent that it is about: a reader cannot search for a pronoun.
+#[test]
+fn comments_name_who_acts() {
+    let pronouns = ["whoever", "whomever", "nobody", "somebody", "anew"];
+    let is_vague = |line: &str| {
+        let line = line.trim_start().to_lowercase();
+        line.starts_with("//")
+            && line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| pronouns.contains(&word))
+    };
+    let vague = lines_where(is_vague);
+    assert!(vague.is_empty(), "name who acts instead of {pronouns:?}:\n{}", vague.join("\n"));
+}
+
+/// A comment begins with its subject.
+#[test]
+fn comments_begin_with_their_subject() {
+    let openings = ["What ", "Whoever ", "Whatever ", "That which "];
+    let is_inverted = |line: &str| {
+        let line = line.trim_start();
+        let comment =
+            line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).or_else(|| line.strip_prefix("//"));
+        comment.is_some_and(|comment| {
+            let comment = comment.trim_start();
+            openings.iter().any(|opening| {
+                comment.strip_prefix(opening).is_some_and(|rest| rest.starts_with(|c: char| c.is_lowercase()))
+            })
+        })
+    };
+    let inverted = lines_where(is_inverted);
+    assert!(inverted.is_empty(), "begin with the subject, not with {openings:?}:\n{}", inverted.join("\n"));
+}
+
+/// Words that say nothing about a type. A type is named by the field's noun.
+const NO_TYPE_NAMES: [&str; 32] = [
+    "After",
+    "Again",
+    "Along",
+    "Because",
+    "Became",
+    "Bell",
+    "Beside",
+    "Care",
+    "Desk",
+    "Doubt",
+    "Ear",
+    "Fate",
+    "Happening",
+    "Late",
+    "Later",
+    "Letter",
+    "Other",
+    "Parcel",
+    "Passage",
+    "Passing",
+    "Patient",
+    "Place",
+    "Places",
+    "Problem",
+    "Seat",
+    "Way",
+    "Which",
+    "Whole",
+    "Whose",
+    "Word",
+    "WordOn",
+    "Words",
+];
+
+#[test]
+fn types_are_named_by_nouns_of_the_field() {
+    let is_misnamed = |line: &str| {
+        let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+        matches!(words.next(), Some("struct" | "enum" | "trait" | "type"))
+            && words.next().is_some_and(|name| {
+                let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+                NO_TYPE_NAMES.contains(&&name[..end])
+            })
+    };
+    let misnamed = lines_where(is_misnamed);
+    assert!(misnamed.is_empty(), "take the field's noun:\n{}", misnamed.join("\n"));
+}
+
+/// A number without a reason cannot be changed by a later reader.
+#[test]
+fn every_limit_has_its_reason_beside_it() {
+    let numbers = ["usize", "u8", "u16", "u32", "u64", "i32", "i64", "f64", "Duration", "SignedDuration"];
+    let mut bare = Vec::new();
+    for (name, text) in sources() {
+        if name.contains("tests") || name.contains("test-support") || name.contains("crates/bench") {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+            let is_number = words.next() == Some("const")
+                && words.next().is_some_and(|name| name.ends_with(':'))
+                && words.next().is_some_and(|kind| numbers.contains(&kind));
+            // One comment may explain the constants of a block.
+            let is_of_block = |line: &&&str| {
+                let line = line.trim_start();
+                line.starts_with("#[") || line.starts_with("const ") || line.starts_with("pub")
+            };
+            let above = lines[..index].iter().rev().find(|line| !is_of_block(line));
+            if is_number && !above.is_some_and(|line| line.trim_start().starts_with("//")) {
+                bare.push(format!("{name}:{}: {}", index + 1, line.trim()));
+            }
+        }
+    }
+    assert!(bare.is_empty(), "say where the number comes from:\n{}", bare.join("\n"));
+}

@@ -42,6 +42,7 @@ const LONGEST_LINE: usize = if cfg!(target_os = "linux") { 4095 } else { 1024 };
 /// Turns that may wait at once: one for an execute message, one for a notice. The next one waits in its channel.
 const MAX_TURNS: usize = 2;
 
+/// Control characters that a person's Ctrl-C and Ctrl-D send.
 const INTERRUPT: u8 = 0x03;
 const END_OF_FILE: u8 = 0x04;
 

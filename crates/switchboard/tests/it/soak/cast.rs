@@ -36,7 +36,7 @@ pub(super) const OTHERS: [&str; 4] = ["chan-0", "chan-1", "qc-1", "parrot"];
 
 /// How an agent writes and reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum AccessMode {
     /// `send` and `wait`.
     CommandLine,
     /// Files in the mailboxes of others.
@@ -51,7 +51,7 @@ enum Way {
 struct Player {
     name: &'static str,
     at: &'static str,
-    way: Way,
+    way: AccessMode,
     /// Pause between two of its messages.
     pause: Duration,
     /// The process that writes for it, or its session.
@@ -83,13 +83,13 @@ impl<'s> Cast<'s> {
         let player = |name: &'static str| {
             // Fifty messages a second in total.
             let (at, way, each) = match name.split_at(name.len() - 2) {
-                ("mcp", _) => ("lab", Way::Mcp, 6.0),
-                ("drop", _) => ("lab", Way::Files, 4.0),
-                ("box", _) => ("lab", Way::CommandLine, 1.0),
-                ("chan", _) => ("lab", Way::Channel, 1.0),
-                ("far", "-0" | "-1") => ("office", Way::Mcp, 3.0),
-                ("peer", _) => ("peers", Way::CommandLine, 1.0),
-                _ => ("office", Way::CommandLine, 1.0),
+                ("mcp", _) => ("lab", AccessMode::Mcp, 6.0),
+                ("drop", _) => ("lab", AccessMode::Files, 4.0),
+                ("box", _) => ("lab", AccessMode::CommandLine, 1.0),
+                ("chan", _) => ("lab", AccessMode::Channel, 1.0),
+                ("far", "-0" | "-1") => ("office", AccessMode::Mcp, 3.0),
+                ("peer", _) => ("peers", AccessMode::CommandLine, 1.0),
+                _ => ("office", AccessMode::CommandLine, 1.0),
             };
             let pause = Duration::from_secs_f64(1.0 / each);
             Player { name, at, way, pause, target: Target::default(), reading: Target::default() }
@@ -106,7 +106,7 @@ impl<'s> Cast<'s> {
         for player in &self.players {
             let dice = self.dice.lock().unwrap().fork();
             match player.way {
-                Way::Mcp => {
+                AccessMode::Mcp => {
                     // It reads on when it has written enough.
                     let written = std::sync::Arc::new(AtomicBool::new(false));
                     let done = written.clone();
@@ -119,7 +119,7 @@ impl<'s> Cast<'s> {
                 }
                 way => {
                     writing.push(scope.spawn(move || self.write(player, dice)));
-                    if way == Way::CommandLine {
+                    if way == AccessMode::CommandLine {
                         scope.spawn(move || self.read(player));
                     }
                 }
@@ -130,19 +130,22 @@ impl<'s> Cast<'s> {
 
     /// Kills one agent's session and returns its name; `None` if it is just starting.
     pub(super) fn kill_a_session(&self, dice: &mut Rng) -> Option<&'static str> {
-        let sessions: Vec<&Player> = self.players.iter().filter(|player| player.way == Way::Mcp).collect();
+        let sessions: Vec<&Player> =
+            self.players.iter().filter(|player| player.way == AccessMode::Mcp).collect();
         dice.choice(sessions).filter(|player| player.target.kill()).map(|player| player.name)
     }
 
     /// Requests the end of one agent's session and returns its name; `None` if it is just starting.
     pub(super) fn end_a_session(&self, dice: &mut Rng) -> Option<&'static str> {
-        let sessions: Vec<&Player> = self.players.iter().filter(|player| player.way == Way::Mcp).collect();
+        let sessions: Vec<&Player> =
+            self.players.iter().filter(|player| player.way == AccessMode::Mcp).collect();
         dice.choice(sessions).filter(|player| player.target.request_end()).map(|player| player.name)
     }
 
     /// Kills a command of one agent, while it writes or while it waits for mail; returns the agent's name.
     pub(super) fn kill_a_command(&self, dice: &mut Rng) -> Option<&'static str> {
-        let uses_commands = |player: &&Player| matches!(player.way, Way::CommandLine | Way::Channel);
+        let uses_commands =
+            |player: &&Player| matches!(player.way, AccessMode::CommandLine | AccessMode::Channel);
         let player = dice.choice(self.players.iter().filter(uses_commands).collect::<Vec<_>>())?;
         let targets =
             if dice.bool() { [&player.target, &player.reading] } else { [&player.reading, &player.target] };
@@ -166,11 +169,11 @@ impl<'s> Cast<'s> {
                 let own = other.filter(|_| dice.bool()).map(|name| (*name).to_owned());
                 return own.unwrap_or_else(|| format!("{MEMBER}@{REALM}"));
             }
-            let is_rare = player.way != Way::Files && dice.u8(..16) == 0;
+            let is_rare = player.way != AccessMode::Files && dice.u8(..16) == 0;
             let (name, at) = match dice.u8(..6) {
                 _ if is_rare => (OTHERS[dice.usize(..OTHERS.len())], "lab"),
-                0 if player.way != Way::Files => (FAR[dice.usize(..FAR.len())], "office"),
-                1 if player.way != Way::Files && player.at == "lab" => (PEER, REALM),
+                0 if player.way != AccessMode::Files => (FAR[dice.usize(..FAR.len())], "office"),
+                1 if player.way != AccessMode::Files && player.at == "lab" => (PEER, REALM),
                 _ => (BOXES[dice.usize(..BOXES.len())], "lab"),
             };
             if name != player.name {
@@ -196,21 +199,21 @@ impl<'s> Cast<'s> {
             let to = Self::random_peer(player, &mut dice);
             let text = format!("{} {number}", player.name);
             match player.way {
-                Way::Files => {
+                AccessMode::Files => {
                     let now = Clock::system().now();
                     let id =
                         format!("msg_{}_{}x{number:05}", now.as_millisecond(), player.name.replace('-', ""));
                     let file = message_file(&id, player.name, &to, &text, Some(&format!("{now:.3}")));
                     files::put_by_rename(sandbox.file(&format!("inbox/{to}/{id}.json")), file);
                 }
-                Way::Channel => {
+                AccessMode::Channel => {
                     let post = ["channel", "post", "--agent", player.name, "--channel", CHANNEL];
                     let post = post.into_iter().chain(["--to", &to, "--text", &text]);
                     if !Self::is_accepted(player, &mut sandbox.command(post)) {
                         continue;
                     }
                 }
-                Way::CommandLine | Way::Mcp => {
+                AccessMode::CommandLine | AccessMode::Mcp => {
                     let send = ["--from", player.name, "send", &to, &text];
                     if !Self::is_accepted(player, &mut sandbox.command(send)) {
                         continue;

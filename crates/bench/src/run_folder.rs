@@ -9,11 +9,11 @@ use crate::progress::say;
 
 /// Folder of one run, removed at its end.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RunFolder {
     root: TempDir,
 }
 
-impl Place {
+impl RunFolder {
     /// Creates a folder in `asked`, or in the build folder of this program.
     pub(crate) fn find(asked: Option<&Path>) -> anyhow::Result<Self> {
         let parent = match asked {
