@@ -12,9 +12,10 @@ use door_suites::{Caller, Child, ChildOptions, ChildSpec, Expose, Framing, Launc
 use switchboard_sys::reaper;
 use switchboard_sys::reaper::ReaperClient;
 
+/// Children to start: enough for a kill to hit some in each state.
 const CHILDREN: usize = 5;
 
-#[expect(clippy::print_stdout, reason = "it has nobody else to tell that it is ready")]
+#[expect(clippy::print_stdout, reason = "the test waits for this line")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);

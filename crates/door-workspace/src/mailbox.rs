@@ -1,4 +1,4 @@
-//! One mailbox folder: finds new and missing files.
+//! One mailbox folder: reconciles its files with the journal, finding new and missing ones.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -215,7 +215,7 @@ impl Process {
         }
         let Some(mark) = platform::process_started(new.pid) else {
             return Err(bad(format!(
-                "is {}, and no such process runs here; give the one in the terminal, or say that it is external",
+                "is {}, and no such process runs here; give the id of the process in the terminal, or set 'external' if it runs elsewhere",
                 new.pid
             )));
         };

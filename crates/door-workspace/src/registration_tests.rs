@@ -170,7 +170,7 @@ async fn invalid_registration_names_field_and_writes_nothing() {
             TerminalRegistration { color: Some("c".repeat(501)), ..terminal("codex", "x") },
             "the field 'color' has 501 bytes",
         ),
-        (terminal("human", "x"), "kept for the person"),
+        (terminal("human", "x"), "reserved for the person"),
     ];
     for (new, expected) in refused {
         let error = test.workspace.register_terminal(new).await.unwrap_err().to_string();

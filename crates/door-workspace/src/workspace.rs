@@ -137,7 +137,7 @@ impl Workspace {
         &self.config
     }
 
-    /// Sends a message. It is on disk when this returns `Ok`; [`Hub::settled`] waits for its delivery.
+    /// Sends a message. It is on disk when this returns `Ok`; [`Hub::wait_until_settled`] waits for its delivery.
     pub async fn send(&self, outgoing: OutgoingMessage) -> Result<Accepted, WorkspaceError> {
         self.send_with_permit(outgoing, None).await
     }

@@ -76,7 +76,7 @@ impl Running {
         Self { child, input, lines, errors, listener: Some(listener), ended: None }
     }
 
-    /// Starts a program that reads what [`Self::send_text`] writes.
+    /// Starts a program that reads what [`Self::write_line`] writes.
     pub fn start_with_stdin(command: &mut Command) -> Self {
         Self::start(command.stdin(Stdio::piped()))
     }

@@ -229,7 +229,9 @@ fn every_limit_has_its_reason_beside_it() {
             continue;
         }
         let lines: Vec<&str> = text.lines().collect();
-        for (index, line) in lines.iter().enumerate() {
+        // Unit tests at the end of a file set their own limits.
+        let end = lines.iter().position(|line| line.starts_with("mod tests {")).unwrap_or(lines.len());
+        for (index, line) in lines[..end].iter().enumerate() {
             let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
             let is_number = words.next() == Some("const")
                 && words.next().is_some_and(|name| name.ends_with(':'))

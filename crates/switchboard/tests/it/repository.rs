@@ -1,4 +1,4 @@
-//! What a repository may decide, and what it may not: files of a clone.
+//! Trust boundary of a cloned repository: files that may decide something, and files that may not.
 
 mod database;
 mod home;

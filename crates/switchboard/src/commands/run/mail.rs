@@ -8,6 +8,7 @@ use door_workspace::{
     ExecuteRequest, ExecuteResult, Notices, Obstacle, TerminalExecutor, TerminalRegistration, WorkspaceError,
 };
 use switchboard_core::MessageId;
+use switchboard_sys::platform;
 use switchboard_sys::process_identity::ProcessIdentity;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -46,8 +47,11 @@ pub(super) async fn type_mail(
     let owner = Some(ProcessIdentity::this_process());
     let registration =
         TerminalRegistration { owner, ..TerminalRegistration::new(agent.name.clone(), pid, "agent") };
-    if let Err(error) = workspace.register_terminal(registration).await {
-        tracing::warn!(error = %error, "the terminal could not be registered; mail is typed all the same");
+    // A program that ends at once needs no registration.
+    if let Err(error) = workspace.register_terminal(registration).await
+        && platform::process_started(pid).is_some()
+    {
+        tracing::warn!(error = %error, "cannot register the terminal in state.json; messages can still be typed into it");
     }
     let alive = async {
         let mut beat = tokio::time::interval(HEARTBEAT_INTERVAL);

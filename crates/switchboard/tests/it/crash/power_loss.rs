@@ -27,7 +27,7 @@ const ROUNDS: usize = 12;
 /// A file system writes pages of this size, in any order.
 const PAGE: usize = 4096;
 
-/// What the disk retains of writes that were not synced.
+/// Unsynced writes that survive a power loss.
 #[derive(Debug, Clone, Copy)]
 enum Unsynced {
     /// Nothing: a file is there only if its folder was synced.

@@ -188,7 +188,7 @@ fn post_to_remote_agent_shows_waiting() {
     assert!(doctor.stdout.contains("files and journal agree"), "{}", doctor.stdout);
 }
 
-/// A channel has the same posts on every hub, whoever they are addressed to.
+/// A channel has the same posts on every hub, for any addressee.
 #[test]
 fn post_to_agent_appears_in_every_hub() {
     let test = "post_to_agent_appears_in_every_hub";

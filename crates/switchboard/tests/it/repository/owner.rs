@@ -7,7 +7,7 @@ use test_support::RunOutput;
 
 use crate::workspace;
 
-/// The id of any other user: `nobody`.
+/// The id of another user, which exists on every system.
 const ANOTHER: u32 = 65_534;
 
 #[test]
