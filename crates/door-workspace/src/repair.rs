@@ -1,4 +1,4 @@
-//! Restores waiting messages' files that are missing, torn or replaced, from the journal.
+//! Reconciles in the other direction: rewrites message files that are missing, torn or replaced, from the journal.
 
 use switchboard_core::{AgentId, Message, MessageId, Name};
 use switchboard_sys::files::{FileError, Moved};

@@ -5,6 +5,8 @@ use jiff::SignedDuration;
 use crate::{AgentId, Hop, Message};
 
 /// Limits of a conversation between agents without a person.
+#[doc(alias = "circuit breaker")]
+#[doc(alias = "rate limit")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopLimits {
     /// Maximum length of a reply chain between agents.

@@ -75,6 +75,8 @@ impl RouteCandidates {
 }
 
 /// Plans the deliveries of `message` (fan-out): the best route of each recipient.
+#[doc(alias = "fan-out")]
+#[doc(alias = "route")]
 pub fn plan(
     message: &Message,
     directory: &Directory,

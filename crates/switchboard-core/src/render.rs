@@ -20,6 +20,7 @@ pub const BODY_PREFIX: &str = "> ";
 /// Random part of a frame's name, fresh for each rendering.
 ///
 /// 15 digits are nearly 50 bits and cost a model five tokens, fewer than the same bits as letters.
+#[doc(alias = "delimiter")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameNonce(u64);
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 /// Permits for connections. There is no queue: a connection beyond the limits is closed.
+#[doc(alias = "connection limit")]
+#[doc(alias = "semaphore")]
 #[derive(Debug, Clone)]
 pub struct ConnectionPermits {
     usage: Arc<Mutex<Usage>>,

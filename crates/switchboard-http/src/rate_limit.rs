@@ -1,4 +1,4 @@
-//! Rate limiter: a token bucket (GCRA) of the `governor` crate, on tokio's clock.
+//! Rate limiter (throttle): a token bucket (GCRA) of the `governor` crate, on tokio's clock.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 /// Rate limiter with a burst, shared by all callers.
 ///
 /// It never waits: a caller beyond the limit is told when to retry.
+#[doc(alias = "token bucket")]
 #[derive(Debug)]
 #[doc(alias = "throttle")]
 pub struct RateLimiter {

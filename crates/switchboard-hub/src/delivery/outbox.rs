@@ -1,8 +1,8 @@
 //! The outbox: a persistent queue of deliveries, leased to the door that makes them.
 //!
 //! queued → in flight (leased, fenced) → delivered, refused, expired, or failed until its retry is due. A lease
-//! that expires, or whose owner is dead, makes its delivery due again; the fence invalidates the late report of
-//! the former owner.
+//! that expires, or whose owner is dead, makes its delivery due again (redelivery); the fence invalidates the late
+//! report of the former owner.
 
 mod forward_loops;
 mod lease;
@@ -60,6 +60,7 @@ pub struct Outbound {
 
 /// One delivery, leased to its door. Dropped without a report, it returns to the queue; dropped by a panic, it
 /// is retried with backoff.
+#[doc(alias = "leased delivery")]
 #[derive(Debug)]
 pub struct Handoff {
     /// The message to deliver.

@@ -17,6 +17,7 @@ static NEXT_TOKEN: AtomicU64 = AtomicU64::new(0);
 
 /// Lease on messages that an adapter is about to display. It ends when it is dropped, when its process ends,
 /// and when it expires.
+#[doc(alias = "visibility timeout")]
 pub struct DisplayLease {
     hub: Hub,
     agent: AgentId,

@@ -1,4 +1,4 @@
-//! Rate limit on requests with a wrong token.
+//! Rate limit on requests with a wrong token: throttles a client that guesses.
 
 use std::time::Duration;
 

@@ -20,6 +20,8 @@ use crate::process::Spawn;
 const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// Handle on the reapers of this process. Cheap to clone; the root starts with the first program.
+#[doc(alias = "supervisor")]
+#[doc(alias = "subreaper")]
 #[derive(Debug, Clone)]
 pub struct ReaperClient(Arc<Inner>);
 
