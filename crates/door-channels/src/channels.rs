@@ -169,7 +169,7 @@ impl Channels {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Accepts the folder that is now at `config.root`, whatever its identity.
+    /// Accepts the folder that is now at `config.root`, with any identity.
     pub async fn accept_root(config: &Config, hub: &Hub) -> Result<(), ChannelError> {
         let root = config.root.clone();
         let identity = blocking(move || Tree::open(&root, true, None)?.identity()).await?;

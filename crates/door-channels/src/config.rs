@@ -27,7 +27,7 @@ pub struct Config {
     pub shared: bool,
     /// Change detection.
     pub detection: Detection,
-    /// Interval of full scans, whatever the file events report.
+    /// Interval of full scans, independent of file events.
     pub rescan: Duration,
     /// The same where events of other machines do not arrive: the protocol's two seconds.
     pub rescan_network: Duration,

@@ -106,7 +106,7 @@ pub(crate) fn is_message_file(name: &str) -> bool {
 pub(crate) struct FolderWatcher {
     events: Arc<Events>,
     interval: PollInterval,
-    /// Time of the next poll, whatever the events report.
+    /// Time of the next poll, independent of file events.
     due: Option<Instant>,
     looked: Option<Instant>,
     /// Until then each change counts as unknown.

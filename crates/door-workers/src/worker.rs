@@ -185,7 +185,7 @@ pub(crate) struct WorkerSpec {
     pub(crate) launch: Arc<Launch>,
     /// The agent's name in the hub.
     pub(crate) name: Name,
-    /// The workspace to which the worker belongs, whatever its working folder.
+    /// The workspace to which the worker belongs, independent of its working folder.
     pub(crate) workspace: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) log: Arc<WorkerLog>,

@@ -74,7 +74,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// True if both findings are about the same path, whatever reason they give.
+    /// True if both findings are about the same path, for any reason.
     pub fn is_same_issue(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::NotIngested { path, .. }, Self::NotIngested { path: other, .. }) => path == other,

@@ -104,7 +104,7 @@ async fn messages_are_delivered_and_lost_files_restored() {
     assert_eq!(running.reaches(DeliveryState::Delivered).await, accepted.id);
     let t = running.stop().await;
     assert_eq!(t.json(&inbox_file("codex", accepted.id))["payload"], "hello");
-    // After a reboot every file is compared, whatever its fingerprint.
+    // After a reboot every file is compared, even with an unchanged fingerprint.
     t.write(&inbox_file("codex", accepted.id), "");
     restart_machine(&t, &["codex"]).await;
     let mut running = start(t).await;

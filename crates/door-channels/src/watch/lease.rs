@@ -34,7 +34,7 @@ struct LeaseFile {
     owner: String,
     /// Unique token that distinguishes this lease from any other on the message.
     token: String,
-    /// Expiry, whatever host the process is on.
+    /// Expiry, on any host.
     until: Timestamp,
     /// True once the message is handled.
     done: bool,

@@ -39,7 +39,7 @@ pub(super) struct Prompt<'p> {
 }
 
 impl Prompt<'_> {
-    /// Renders the prompt. It starts with fixed text, whatever the messages contain.
+    /// Renders the prompt. It starts with fixed text, independent of the messages.
     pub(super) fn text(&self) -> String {
         let WatcherConfig { agent, channel, .. } = self.watcher;
         let mut text = format!("You are {agent}, an agent in the channel '{channel}'.\n");

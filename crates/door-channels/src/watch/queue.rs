@@ -108,7 +108,7 @@ impl Watcher {
     /// Applies the three rules of the protocol.
     fn is_for_us(&self, message: &Message, directory: &Directory) -> bool {
         let config = &self.config;
-        // A message that is forwarded to the agent is for it, whatever its address.
+        // A message that is forwarded to the agent is for it, with any address.
         let end = |to| directory.routing_rules().forward_target(to).unwrap_or(to);
         matches!(&message.to, Address::Agent(to) if self.is_us(end(to), message, directory))
             || is_mentioned(&message.body, config.agent.as_str())

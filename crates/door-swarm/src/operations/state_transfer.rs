@@ -247,7 +247,7 @@ impl Swarm {
     ) -> Option<MemberConflict> {
         let RosterEntry { id, endpoint, public_key: found, joined_at, provisional } = entries;
         if self.banned.contains_key(&id) {
-            // A file does not undo a ban, whatever its dates say.
+            // A file does not undo a ban, with any dates.
             self.left_out.insert(id.to_string(), "it was removed from the swarm; invite it again".to_owned());
             return None;
         }

@@ -150,7 +150,7 @@ impl Router {
         let draft = |node| self.build_draft(asked, node, inject.content.clone());
         let drafts: Vec<_> = nodes.iter().map(|node| draft(node)).zip(slots).collect();
         match refusal {
-            // A retry of an accepted injection stays accepted, whatever the state of the job.
+            // A retry of an accepted injection stays accepted, in any state of the job.
             Some(refusal) if !self.were_accepted(&drafts).await => Err(refusal),
             _ => Ok(drafts),
         }
