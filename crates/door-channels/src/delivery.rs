@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
-use switchboard_core::{Door, Message, MessageId, Name, Outcome, Route};
+use switchboard_core::{Door, Message, MessageId, Name, Outcome, Route, error_chain};
 use switchboard_hub::{Handoff, Outbound};
 use switchboard_sys::files::{Created, Dir, Durability};
 
 use crate::channels::Channels;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 use crate::ids::PER_SECOND;
 use crate::translate::{is_file_of, is_in_folder, name_of, set_hub, to_file};
 use crate::tree::blocking;
@@ -42,7 +42,7 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
                 if !written.contains_key(&key) {
                     let outcome = match channels.write_file(&handoff.message, handoff.seq, channel).await {
                         Ok(()) => Outcome::Delivered,
-                        Err(error) => Outcome::Unreachable { reason: describe(&error) },
+                        Err(error) => Outcome::Unreachable { reason: error_chain(&error) },
                     };
                     written.insert(key.clone(), outcome);
                 }

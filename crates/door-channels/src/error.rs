@@ -128,14 +128,3 @@ impl ChannelError {
         matches!(self, Self::File(error) if error.is_disk())
     }
 }
-
-/// Formats an error with its chain of causes in one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
-}

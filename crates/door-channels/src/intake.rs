@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use switchboard_core::{Address, AgentId, Directory, Door, MessageId, Name, Route};
+use switchboard_core::{Address, AgentId, Directory, Door, MessageId, Name, Route, error_chain};
 use switchboard_hub::{Draft, HubError, Registration};
 use switchboard_sys::files::{Dir, FileStat};
 
 use crate::channels::Channels;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 use crate::folder_stamp::FolderStamp;
 use crate::ids::{agent_of, file_name, id_of_file, is_deprecated, is_named_after, second_of};
 use crate::reading::message_ids;
@@ -100,7 +100,7 @@ impl Channels {
                 }
                 // An error in one channel does not block the others.
                 Err(ChannelError::File(error)) => {
-                    tracing::warn!(%channel, error = %describe(&error), "the channel could not be read");
+                    tracing::warn!(%channel, error = %error_chain(&error), "the channel could not be read");
                 }
                 Err(error) => return Err(error),
             }
@@ -134,7 +134,7 @@ impl Channels {
                     summary.settling += one.settling;
                 }
                 Err(ChannelError::File(error)) => {
-                    tracing::warn!(%channel, error = %describe(&error), "the channel could not be read");
+                    tracing::warn!(%channel, error = %error_chain(&error), "the channel could not be read");
                 }
                 Err(error) => return Err(error),
             }
@@ -222,7 +222,7 @@ impl Channels {
             let content = match dir.read(&name, self.config().file_limit) {
                 Ok(Some(read)) => ChannelMessage::parse(&read.bytes).map_err(|error| error.to_string()),
                 Ok(None) => continue,
-                Err(error) => Err(describe(&error)),
+                Err(error) => Err(error_chain(&error)),
             };
             let age = now.as_nanosecond() - stamp.mtime_ns;
             let is_young = stamp.is_regular && age.abs() < settle.as_nanos();

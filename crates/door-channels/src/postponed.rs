@@ -1,10 +1,10 @@
 //! Accepted posts whose file cannot be written yet.
 
-use switchboard_core::{Door, MessageId, Outcome, Route};
+use switchboard_core::{Door, MessageId, Outcome, Route, error_chain};
 use switchboard_hub::Handoff;
 
 use crate::channels::Channels;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 
 /// Note topic of posts without a file that no delivery retries.
 const POSTPONED: &str = "postponed";
@@ -20,7 +20,7 @@ impl Channels {
         leased: Vec<Handoff>,
         error: ChannelError,
     ) -> ChannelError {
-        let reason = describe(&error);
+        let reason = error_chain(&error);
         if leased.is_empty() {
             let noted = self.hub().put_note(Door::Channels, POSTPONED, id.to_string(), Some(reason)).await;
             if let Err(error) = noted {

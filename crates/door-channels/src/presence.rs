@@ -11,14 +11,14 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use notify::RecursiveMode;
 use parking_lot::Mutex;
-use switchboard_core::{AgentId, Heartbeat, Name, OFFLINE, PresenceState, PresenceTimeouts};
+use switchboard_core::{AgentId, Heartbeat, Name, OFFLINE, PresenceState, PresenceTimeouts, error_chain};
 use switchboard_sys::files::{Dir, Durability};
 use switchboard_sys::process_identity::ProcessIdentity;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::channels::Channels;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 use crate::folder_watcher::FolderWatcher;
 use crate::ids::current_id;
 use crate::tree::{Tree, blocking};
@@ -141,7 +141,7 @@ fn read_entry(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) ->
     };
     let read = match dir.read(&format!("{stem}.json"), MAX_FILE) {
         Ok(read) => read?,
-        Err(error) => return refused(&describe(&error)),
+        Err(error) => return refused(&error_chain(&error)),
     };
     let file = match PresenceFile::parse(&read.bytes) {
         Ok(file) => file,
@@ -301,7 +301,7 @@ impl HeartbeatWriter {
         if let Err(error) = written
             && !error.is_unmounted()
         {
-            tracing::warn!(agent = %self.agent, error = %describe(&error), "the heartbeat could not be written");
+            tracing::warn!(agent = %self.agent, error = %error_chain(&error), "the heartbeat could not be written");
         }
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use parking_lot::Mutex;
-use switchboard_core::{Door, Name};
+use switchboard_core::{Door, Name, error_chain};
 use switchboard_sys::files::Dir;
 
 use crate::channels::Channels;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 use crate::folder_stamp::FolderStamp;
 use crate::folder_watcher::{Changes, FolderWatcher, is_message_file};
 use crate::ids::{file_name, id_of_file, second_of};
@@ -265,7 +265,7 @@ fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Transcript {
                 Ok(message) => reading.messages.push(ChannelMessage { id: id.clone(), ..message }),
                 Err(error) => reading.unreadable.push((name, error.to_string())),
             },
-            Err(error) => reading.unreadable.push((name, describe(&error))),
+            Err(error) => reading.unreadable.push((name, error_chain(&error))),
         }
     }
     reading.messages.sort_by(|one, other| one.order().cmp(&other.order()));

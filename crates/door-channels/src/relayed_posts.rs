@@ -6,11 +6,11 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use switchboard_core::{Door, Name};
+use switchboard_core::{Door, Name, error_chain};
 use switchboard_hub::Stored;
 
 use crate::channels::Channels;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 
 /// Journal entries per read.
 const PAGE: usize = 1000;
@@ -60,7 +60,7 @@ async fn write_with_retry(channels: &Channels, post: &Stored) -> Result<(), Chan
             Err(ChannelError::FilePending { .. }) => {}
             Err(error) if error.is_unmounted() || matches!(error, ChannelError::File(_)) => {
                 if !is_told {
-                    let (id, error) = (post.message.id, describe(&error));
+                    let (id, error) = (post.message.id, error_chain(&error));
                     tracing::warn!(message = %id, error, "a post of another hub could not be put into its channel");
                 }
                 is_told = true;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use notify::RecursiveMode;
-use switchboard_core::{Door, Outcome};
+use switchboard_core::{Door, Outcome, error_chain};
 use switchboard_hub::{Handoff, Hub, Outbound};
 use switchboard_sys::files::Dir;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::channels::Channels;
 use crate::config::Config;
 use crate::delivery::run_deliveries;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 use crate::folder_watcher::{Changes, FolderWatcher, is_message_file};
 use crate::intake::ScanSummary;
 use crate::relayed_posts;
@@ -58,7 +58,7 @@ pub async fn run(
             Err(error) => return Err(error),
         };
         if !is_told {
-            tracing::error!(error = %describe(&error), "the channels wait for their folder");
+            tracing::error!(error = %error_chain(&error), "the channels wait for their folder");
             is_told = true;
         }
         tokio::select! {
@@ -87,7 +87,7 @@ async fn return_deliveries(outbound: &mut Outbound, error: &ChannelError) {
         if handoffs.is_empty() {
             return;
         }
-        let reason = describe(error);
+        let reason = error_chain(error);
         let unreachable = |handoff| (handoff, Outcome::Unreachable { reason: reason.clone() });
         for answer in Handoff::report_all(handoffs.into_iter().map(unreachable).collect()).await {
             if let Err(error) = answer {
@@ -144,7 +144,7 @@ async fn run_intake(channels: &Channels) -> Result<(), ChannelError> {
     loop {
         match ingest_while_mounted(channels).await {
             Err(ChannelError::Closed) => return Err(ChannelError::Closed),
-            Err(error) => tracing::error!(error = %describe(&error), "the channels wait for their folder"),
+            Err(error) => tracing::error!(error = %error_chain(&error), "the channels wait for their folder"),
             Ok(()) => {}
         }
         while open_folder(channels).await.is_err() {
@@ -220,7 +220,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
                 Ok(0) => {}
                 Ok(written) => tracing::info!(written, "wrote the files of postponed posts"),
                 // Its sender has the error, and the next round retries.
-                Err(error) => tracing::debug!(error = %describe(&error), "postponed posts still wait"),
+                Err(error) => tracing::debug!(error = %error_chain(&error), "postponed posts still wait"),
             }
         }
         let rested = (began.elapsed() * REST_FACTOR).min(LONGEST_REST);

@@ -10,9 +10,10 @@ use std::fmt::Write as _;
 use async_nats::jetstream::kv::{CreateErrorKind, Operation, Store, UpdateErrorKind};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use switchboard_core::error_chain;
 use switchboard_hub::{ClaimAction, ClaimAnswer, ClaimRequest};
 
-use crate::error::{NatsError, describe};
+use crate::error::NatsError;
 use crate::session::Session;
 
 /// Clock skew between two hubs. Other hubs honour a claim for so long after its end.
@@ -49,7 +50,7 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
             match answer_request(session, id, request).await {
                 Err(NatsError::Hub(error)) => return Err(error.into()),
                 // The request times out; the other tasks of the session continue.
-                Err(error) => tracing::warn!(reason = %describe(&error), "a claim was not decided"),
+                Err(error) => tracing::warn!(reason = %error_chain(&error), "a claim was not decided"),
                 Ok(()) => {}
             }
         }

@@ -12,12 +12,14 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::message::Message;
 use futures_util::StreamExt;
-use switchboard_core::{Address, AgentId, Delivery, DeliveryState, MessageId, Name, ResolveError};
+use switchboard_core::{
+    Address, AgentId, Delivery, DeliveryState, MessageId, Name, ResolveError, error_chain,
+};
 use switchboard_hub::{Accepted, HubError, ReceiptStatus, RelayedMessage, RemoteReceipt};
 use tokio::sync::watch;
 
 use crate::cursor::Ingested;
-use crate::error::{NatsError, describe};
+use crate::error::NatsError;
 use crate::interest::Interest;
 use crate::publisher::Publisher;
 use crate::session::Session;
@@ -336,7 +338,7 @@ fn outcome(
             Ok(refused(error.to_string()))
         }
         Err(error @ (HubError::Conflict { .. } | HubError::DamagedMessage { .. })) => {
-            tracing::warn!(message = %id, reason = %describe(&error), "a message from another hub was skipped");
+            tracing::warn!(message = %id, reason = %error_chain(&error), "a message from another hub was skipped");
             Ok(Vec::new())
         }
         Err(error) => Err(error.into()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use parking_lot::Mutex;
-use switchboard_core::Name;
+use switchboard_core::{Name, error_chain};
 use switchboard_hub::{Hub, HubError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::cursor::Cursor;
-use crate::error::{NatsError, describe};
+use crate::error::NatsError;
 use crate::hubs::RemoteHubs;
 use crate::identity::{load_home_id, resolve_name};
 use crate::session::Session;
@@ -150,7 +150,7 @@ impl Runner {
     }
 
     async fn back_off(&self, error: &NatsError, failures: &mut u32) {
-        let reason = describe(error);
+        let reason = error_chain(error);
         if self.status_writer.record_away(self.hub.now(), &reason) {
             tracing::warn!(reason, "not linked with other hubs; what is for them waits");
         }

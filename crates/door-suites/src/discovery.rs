@@ -5,11 +5,11 @@ mod walk;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use switchboard_core::suggest_similar;
+use switchboard_core::{error_chain, suggest_similar};
 use switchboard_sys::files::Dir;
 
 use crate::config::Config;
-use crate::error::{SuiteError, chain};
+use crate::error::SuiteError;
 use crate::expand::{Lookup, from_environment};
 use crate::mcp_json::{McpFile, ResolveContext, resolve_spec};
 use crate::names::child_name;
@@ -74,7 +74,7 @@ pub fn discover_with(config: &Config, paths: &SuitePaths, lookup: Lookup<'_>) ->
     let root = match Dir::open_root(&paths.workspace) {
         Ok(root) => root,
         Err(error) => {
-            found.report_issue(paths.workspace.clone(), None, chain(&error));
+            found.report_issue(paths.workspace.clone(), None, error_chain(&error));
             return found;
         }
     };
@@ -144,7 +144,7 @@ impl Discovery {
         let bytes = match found_file.folder.read(&found_file.name, FILE_LIMIT) {
             Ok(Some(contents)) => contents.bytes,
             Ok(None) => return,
-            Err(error) => return self.report_issue(path.clone(), None, chain(&error)),
+            Err(error) => return self.report_issue(path.clone(), None, error_chain(&error)),
         };
         let (file, warnings) = match McpFile::parse(&bytes) {
             Ok(parsed) => parsed,

@@ -11,7 +11,7 @@ use http::StatusCode;
 use http::header::RETRY_AFTER;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use switchboard_core::{AgentId, Door, Message, MessageId, NativeId, Outcome, Route};
+use switchboard_core::{AgentId, Door, Message, MessageId, NativeId, Outcome, Route, error_chain};
 use switchboard_https::{Limits, Response};
 use switchboard_hub::{Handoff, Outbound};
 use tokio::sync::mpsc;
@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
-use crate::error::{SwarmError, describe};
+use crate::error::SwarmError;
 use crate::join_client::protocol_error;
 use crate::keys::{PublicKey, SecretKey};
 use crate::model::{Identity, Member, Swarm};
@@ -235,7 +235,7 @@ impl Swarms {
                 Err(reason) => Ok(Outcome::Refused { reason: reason.to_owned() }),
             }
         };
-        sent.await.unwrap_or_else(|error: SwarmError| Outcome::Unreachable { reason: describe(&error) })
+        sent.await.unwrap_or_else(|error: SwarmError| Outcome::Unreachable { reason: error_chain(&error) })
     }
 
     /// Finds the route of a message to a peer, or the reason why there is none.

@@ -2,12 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use switchboard_core::Door;
+use switchboard_core::{Door, error_chain};
 use switchboard_https::Response;
 use switchboard_sys::platform;
 
 use crate::agent_id::PeerId;
-use crate::error::{SwarmError, describe};
+use crate::error::SwarmError;
 use crate::swarms::Swarms;
 
 /// Topic of the clock skew notes.
@@ -145,7 +145,7 @@ impl Swarms {
         if let Some(error) = self.client().err().filter(|_| is_used) {
             found.push(HealthIssue {
                 is_error: true,
-                message: format!("no peer can be called: {}", describe(&error)),
+                message: format!("no peer can be called: {}", error_chain(&error)),
                 hint: "fix swarm.ca and swarm.allow in your settings".to_owned(),
             });
         }

@@ -257,7 +257,7 @@ impl Swarms {
             }
         };
         if let Err(error) = done {
-            tracing::warn!(error = %crate::error::describe(&error), "a deferred task failed");
+            tracing::warn!(error = %switchboard_core::error_chain(&error), "a deferred task failed");
         }
     }
 

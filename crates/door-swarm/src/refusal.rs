@@ -162,7 +162,7 @@ impl From<SwarmError> for Refusal {
             SwarmError::Invite(error) => error.into(),
             SwarmError::UnknownSwarm { .. } => Self::swarm_not_found(),
             error => {
-                tracing::error!(error = %crate::error::describe(&error), "a request failed");
+                tracing::error!(error = %switchboard_core::error_chain(&error), "a request failed");
                 Self::internal()
             }
         }

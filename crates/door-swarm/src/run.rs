@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchboard_core::Door;
+use switchboard_core::{Door, error_chain};
 use switchboard_https::ListenerHandle;
 use switchboard_hub::{Hub, Outbound};
 use tokio::sync::mpsc;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::delivery::run_deliveries;
-use crate::error::{SwarmError, describe};
+use crate::error::SwarmError;
 use crate::github;
 use crate::operations::ImportMode;
 use crate::refresh::RequestThrottle;
@@ -144,7 +144,7 @@ async fn follow_changes(swarms: &Swarms) -> Result<(), SwarmError> {
             if matches!(error, SwarmError::Hub(switchboard_hub::HubError::Closed)) {
                 return Err(error);
             }
-            tracing::warn!(error = %describe(&error), "the swarms could not be read");
+            tracing::warn!(error = %error_chain(&error), "the swarms could not be read");
         }
         tokio::time::sleep(RELOAD_PAUSE).await;
     }
@@ -177,11 +177,11 @@ impl Swarms {
         for identity in self.identities() {
             self.register_mailbox(&identity.agent).await?;
             if let Err(error) = self.resume_rotation(&identity.agent).await {
-                tracing::error!(agent = %identity.agent, error = %describe(&error), "a key rotation is not finished");
+                tracing::error!(agent = %identity.agent, error = %error_chain(&error), "a key rotation is not finished");
             }
             if let Err(error) = self.import_state_file(&identity.agent, ImportMode::UnknownOnly).await {
                 // The store is authoritative; an unusable file is overwritten below.
-                tracing::warn!(agent = %identity.agent, error = %describe(&error), "state.json was not imported");
+                tracing::warn!(agent = %identity.agent, error = %error_chain(&error), "state.json was not imported");
             }
             self.write_state(&identity.agent).await?;
         }

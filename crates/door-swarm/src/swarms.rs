@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
-use switchboard_core::{AgentId, Name, suggest_similar};
+use switchboard_core::{AgentId, Name, error_chain, suggest_similar};
 use switchboard_https::Client;
 use switchboard_hub::{Hub, Peer, Registration};
 use switchboard_sys::files::{Dir, FileError};
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::agent_id::PeerId;
 use crate::config::Config;
-use crate::error::{SwarmError, describe};
+use crate::error::SwarmError;
 use crate::keys::{KeyError, SecretKey};
 use crate::model::{Identity, Swarm, build_state};
 use crate::store::{self, StoreSnapshot};
@@ -165,7 +165,7 @@ impl Swarms {
                 None => match read_key(identity).await {
                     Ok(key) => Some(Arc::new(key)),
                     Err(error) => {
-                        tracing::error!(agent = %identity.agent, error = %describe(&error), "cannot sign");
+                        tracing::error!(agent = %identity.agent, error = %error_chain(&error), "cannot sign");
                         None
                     }
                 },

@@ -73,7 +73,7 @@ pub(crate) async fn wake(swarms: &Swarms, mut arrivals: mpsc::Receiver<Arrival>)
             waiting = others;
             let called = tokio::time::timeout(config.timeout, wake_agent(&config, &own)).await;
             if let Err(error) = called.unwrap_or(Err(WakeError::TooSlow(config.timeout))) {
-                let error = crate::error::describe(&error);
+                let error = switchboard_core::error_chain(&error);
                 tracing::warn!(%agent, error, "the wake-up call failed; the messages stay in the mailbox");
             }
         }

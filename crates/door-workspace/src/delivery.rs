@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use switchboard_core::{AgentId, DeliveryState, Directory, Message, MessageId, Outcome, Route};
+use switchboard_core::{AgentId, DeliveryState, Directory, Message, MessageId, Outcome, Route, error_chain};
 use switchboard_hub::WAITS_FOR_DISK;
 use switchboard_hub::{Handoff, Outbound};
 use switchboard_sys::blocking;
@@ -180,7 +180,7 @@ fn write_one(
         Ok(()) => Outcome::Delivered,
         Err(error) => {
             let waits = if error.is_disk() { WAITS_FOR_DISK } else { "" };
-            Outcome::Unreachable { reason: format!("{waits}{}", describe(&error)) }
+            Outcome::Unreachable { reason: format!("{waits}{}", error_chain(&error)) }
         }
     }
 }
@@ -271,17 +271,6 @@ fn normalize(mut file: MessageFile) -> MessageFile {
     // A file without a time takes its modification time, which is no difference in content.
     file.created_at = None;
     file
-}
-
-/// Formats an error and its causes in one line.
-pub(crate) fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

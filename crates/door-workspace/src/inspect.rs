@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use switchboard_core::{AgentId, Door, Name};
+use switchboard_core::{AgentId, Door, Name, error_chain};
 use switchboard_hub::{Extent, NEWEST};
 use switchboard_sys::files::{self, Dir, FileError};
 use switchboard_sys::platform;
 
-use crate::delivery::{Expected, describe, is_conflict_name};
+use crate::delivery::{Expected, is_conflict_name};
 use crate::error::WorkspaceError;
 use crate::ids;
 use crate::tree::{Section, Tree};
@@ -276,7 +276,7 @@ fn unusable(tree: &Tree) -> Result<Vec<Finding>, FileError> {
             }
             if let Err(error) = tree.own_folder(section, &folder) {
                 let path = format!("{}/{folder}", section.as_str());
-                findings.push(Finding::Unusable { path, problem: describe(&error) });
+                findings.push(Finding::Unusable { path, problem: error_chain(&error) });
             }
         }
     }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use switchboard_core::{AgentId, Directory, Door, HUMAN, MessageId, Name};
+use switchboard_core::{AgentId, Directory, Door, HUMAN, MessageId, Name, error_chain};
 use switchboard_hub::{Accepted, Draft, HubError, View};
 use switchboard_sys::files::Dir;
 use tokio::time::Instant;
 
-use crate::delivery::describe;
 use crate::error::{WorkspaceError, unless_disk};
 use crate::housekeeping::sleep_unless_short;
 use crate::ids;
@@ -232,7 +231,7 @@ impl Workspace {
     async fn scan_or_report(&self, folder: &str, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
         match self.scan_folder(folder, mode).await {
             Err(WorkspaceError::File(error)) => {
-                self.report_folder(folder, describe(&error)).await?;
+                self.report_folder(folder, error_chain(&error)).await?;
                 Ok(ScanSummary::default())
             }
             scanned => scanned,
@@ -563,7 +562,7 @@ impl Workspace {
                 if matches!(error, Unreadable::Malformed(_)) && age < settle {
                     return Ok(Err(FileOutcome::Settling));
                 }
-                return rejected(describe(&error));
+                return rejected(error_chain(&error));
             }
         };
         let recipient = content.recipient.parse::<AgentId>().map(|id| directory.canonical(&id));
@@ -661,7 +660,7 @@ impl Mailbox {
 /// Returns the reason if an error concerns a single file or message; returns all other errors.
 pub(crate) fn single_file_error(error: WorkspaceError) -> Result<String, WorkspaceError> {
     match error {
-        WorkspaceError::File(error) => Ok(describe(&error)),
+        WorkspaceError::File(error) => Ok(error_chain(&error)),
         WorkspaceError::Hub(error @ HubError::DamagedMessage { .. }) => Ok(error.to_string()),
         other => Err(other),
     }

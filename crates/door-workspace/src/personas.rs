@@ -3,10 +3,9 @@
 //! A persona travels in a message's `persona` field; the payload stays as its sender wrote it.
 
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, Name};
+use switchboard_core::{AgentId, Name, error_chain};
 use switchboard_sys::files::{Dir, FileError};
 
-use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::roles::{Role, role_of};
 use crate::snapshot::Snapshot;
@@ -57,7 +56,7 @@ fn read(workspace: &Dir, folder: Option<&str>, file: &str) -> Result<Option<Stri
         FileError::TooLarge { path, size, limit } => {
             format!("{} has {size} bytes and a persona has at most {limit}: shorten it", path.display())
         }
-        other => describe(&other),
+        other => error_chain(&other),
     };
     let mut dir = workspace.clone();
     for name in [".agent", "personas"].into_iter().chain(folder) {

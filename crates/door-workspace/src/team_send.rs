@@ -5,11 +5,11 @@
 
 use serde_json::{Map, Value};
 use switchboard_core::{
-    AgentId, AgentRecord, GroupId, Kind, MessageId, Name, ResolveError, TripReason, suggest_similar,
+    AgentId, AgentRecord, GroupId, Kind, MessageId, Name, ResolveError, TripReason, error_chain,
+    suggest_similar,
 };
 use switchboard_hub::HubError;
 
-use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::personas::role_for;
 use crate::roles::{self, Role, RoleError, role_of};
@@ -99,7 +99,7 @@ pub enum TeamSendError {
 fn reasons(failed: &[MemberSendResult]) -> String {
     let reason = |sent: &MemberSendResult| {
         let error = sent.message.as_ref().err()?;
-        Some(format!("{}: {}", sent.member, describe(error)))
+        Some(format!("{}: {}", sent.member, error_chain(error)))
     };
     failed.iter().filter_map(reason).collect::<Vec<_>>().join("; ")
 }
@@ -167,7 +167,7 @@ impl Workspace {
     ) -> MemberSendResult {
         let (persona, problem) = match self.persona_of(role).await {
             Ok(persona) => (persona.text, persona.problem),
-            Err(error) => (None, Some(describe(&error))),
+            Err(error) => (None, Some(error_chain(&error))),
         };
         let has_persona = persona.is_some();
         let copy = OutgoingMessage {

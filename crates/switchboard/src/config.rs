@@ -21,7 +21,7 @@ use door_workspace::Profile;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use switchboard_core::{Budget, Budgets, LoopLimits, Name, RoutingRules, suggest_similar};
+use switchboard_core::{Budget, Budgets, LoopLimits, Name, RoutingRules, error_chain, suggest_similar};
 use switchboard_hub::{HubConfig, HubKey};
 use switchboard_mcp::PortChoice;
 use switchboard_sys::files::Dir;
@@ -29,7 +29,7 @@ use switchboard_sys::files::Dir;
 use self::file::ConfigFile;
 use self::source::{Source, refusal};
 use crate::cli::json_error::describe_problem;
-use crate::failure::{Exit, Failure, chain};
+use crate::failure::{Exit, Failure};
 use crate::notify::NotifyConfig;
 
 /// Name of the workspace's file, beside `.switchboard/`.
@@ -217,7 +217,7 @@ fn read(folder: &Path, name: &str) -> Result<Option<Source>, Failure> {
     let root = Dir::open_root(folder).map_err(door_workspace::WorkspaceError::from)?;
     let path = folder.join(name);
     let found =
-        root.read(name, LIMIT).map_err(|error| refusal(&path.display().to_string(), &chain(&error)))?;
+        root.read(name, LIMIT).map_err(|error| refusal(&path.display().to_string(), &error_chain(&error)))?;
     let Some(found) = found else { return Ok(None) };
     let source = Source::parse(path, found.bytes)?;
     for unknown in file::unknown_keys(&source.value) {

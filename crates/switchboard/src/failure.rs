@@ -4,7 +4,7 @@ mod doors;
 mod hub;
 mod workspace;
 
-use switchboard_core::TripReason;
+use switchboard_core::{TripReason, error_chain};
 
 /// Exit codes, the same for every verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,22 +71,8 @@ impl Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Self::new("failed", Exit::Failed, format!("{error:#}"))
+        Self::new("failed", Exit::Failed, error_chain(error.as_ref()))
     }
-}
-
-/// Formats an error with its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 fn or_list(words: &[String]) -> String {

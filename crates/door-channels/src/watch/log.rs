@@ -1,9 +1,8 @@
 //! Log of a watcher: `logs/{agent}-watcher.log`.
 
 use jiff::Timestamp;
-use switchboard_core::Name;
+use switchboard_core::{Name, error_chain};
 
-use crate::error::describe;
 use crate::tree::{Tree, blocking};
 use crate::wire::iso;
 
@@ -31,6 +30,6 @@ pub(super) async fn write(tree: &Tree, agent: &Name, now: Timestamp, line: &str)
     if let Err(error) = written.await
         && !error.is_unmounted()
     {
-        tracing::warn!(%agent, error = %describe(&error), "the log could not be written");
+        tracing::warn!(%agent, error = %error_chain(&error), "the log could not be written");
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
-use switchboard_core::{MessageId, NO_ANSWER, Outcome};
+use switchboard_core::{MessageId, NO_ANSWER, Outcome, error_chain};
 use switchboard_hub::{Handoff, HubError, Stored};
 use switchboard_sys::files::{Created, Durability};
 
 use super::lease::AnswerLease;
 use super::watcher::{AnswerResult, Watcher};
 use crate::channels::Post;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 use crate::ids::{file_name, in_file_name};
 use crate::postponed::report_outcome;
 use crate::translate::{hub_id, set_hub, set_id, to_own_draft, with_folder};
@@ -74,10 +74,10 @@ impl Watcher {
                     | HubError::BodyTooLarge { .. }
                     | HubError::MetadataTooLarge { .. }),
                 )) => {
-                    self.log(&format!("{} cannot be posted: {}", reply.id, describe(&refused))).await;
+                    self.log(&format!("{} cannot be posted: {}", reply.id, error_chain(&refused))).await;
                     match self.fallback_reply(reply, &refused) {
                         Some(other) => reply = other,
-                        None => return Ok(Some((lease, Some(describe(&refused))))),
+                        None => return Ok(Some((lease, Some(error_chain(&refused))))),
                     }
                 }
                 Err(error) => return Err(error),
@@ -142,7 +142,7 @@ impl Watcher {
                 return None;
             }
             INCIDENT.clone_into(&mut other.kind);
-            other.content.text = format!("{} could not answer: {}", self.config.agent, describe(refused));
+            other.content.text = format!("{} could not answer: {}", self.config.agent, error_chain(refused));
         }
         Some(other)
     }

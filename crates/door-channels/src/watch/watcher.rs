@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use switchboard_core::{AgentId, Door, Message, MessageId, NO_ANSWER};
+use switchboard_core::{AgentId, Door, Message, MessageId, NO_ANSWER, error_chain};
 use switchboard_hub::{DisplayMode, HubError, Stored, fresh_mark};
 use switchboard_sys::files::Dir;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use super::program::{ProgramError, run_program};
 use super::prompt::Prompt;
 use super::{WatcherConfig, answer, log};
 use crate::channels::Channels;
-use crate::error::{ChannelError, describe};
+use crate::error::ChannelError;
 use crate::presence::HeartbeatWriter;
 use crate::translate::to_file;
 use crate::tree::blocking;
@@ -99,13 +99,13 @@ impl Watcher {
                 Err(error) if error.is_unmounted() => {
                     if !is_told {
                         let agent = &self.config.agent;
-                        tracing::warn!(%agent, error = %describe(&error), "messages wait for the folder");
+                        tracing::warn!(%agent, error = %error_chain(&error), "messages wait for the folder");
                         is_told = true;
                     }
                     Some(PAUSE)
                 }
                 Err(error) => {
-                    self.log(&format!("trouble: {}", describe(&error))).await;
+                    self.log(&format!("trouble: {}", error_chain(&error))).await;
                     Some(PAUSE)
                 }
             };
@@ -268,7 +268,7 @@ impl Watcher {
         {
             hold.finish(vec![id], Vec::new()).await?;
         }
-        let failed = result.as_ref().err().map(|failed| describe(failed));
+        let failed = result.as_ref().err().map(|failed| error_chain(failed));
         self.heartbeat_writer.finish_work(failed, self.channels.hub().now()).await;
         match result {
             Ok(text) => {
@@ -293,7 +293,7 @@ impl Watcher {
         failed: &ProgramError,
         state: &mut WatcherState,
     ) -> Result<AnswerResult, ChannelError> {
-        let (id, reason) = (stored.message.id, describe(failed));
+        let (id, reason) = (stored.message.id, error_chain(failed));
         self.log(&format!("no answer to {}: {reason}", request.id)).await;
         tracing::warn!(agent = %self.config.agent, message = %request.id, %reason, "no answer");
         let now = self.channels.hub().now();
@@ -376,7 +376,7 @@ impl Watcher {
                 None
             }
             Err(error) => {
-                self.log(&describe(&error)).await;
+                self.log(&error_chain(&error)).await;
                 None
             }
         }

@@ -18,6 +18,7 @@ use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use reqwest::{Response, Url};
 use serde_json::value::RawValue;
+use switchboard_core::error_chain;
 use tokio::time::{sleep, timeout};
 
 use self::events::EventParser;
@@ -32,7 +33,6 @@ use super::shared::{LiveGuard, Shared};
 use super::sse;
 use super::start::{OpeningGuard, as_start_error, spawn_timeout};
 use super::transport::{Outgoing, SendFuture, Transport};
-use crate::error::chain;
 use crate::host::Caller;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -247,7 +247,7 @@ impl HttpTransport {
         request.send().await.map_err(|error| {
             let is_unreachable = error.is_connect();
             // The URL may contain a key, so errors omit it.
-            let cause = chain(&error.without_url());
+            let cause = error_chain(&error.without_url());
             if is_unreachable {
                 connection.end(format!("it cannot be reached: {cause}"), EndKind::Crash);
             }
@@ -329,7 +329,8 @@ pub(super) async fn read_events(
             }
         }
         let chunk = response.chunk().await;
-        let Some(chunk) = chunk.map_err(|error| disconnected(connection, chain(&error.without_url())))?
+        let Some(chunk) =
+            chunk.map_err(|error| disconnected(connection, error_chain(&error.without_url())))?
         else {
             return Ok(());
         };
@@ -340,7 +341,7 @@ pub(super) async fn read_events(
 async fn read_all(connection: &Connection, mut response: Response) -> Result<Vec<u8>, ChildError> {
     let mut body = Vec::new();
     while let Some(chunk) =
-        response.chunk().await.map_err(|error| disconnected(connection, chain(&error.without_url())))?
+        response.chunk().await.map_err(|error| disconnected(connection, error_chain(&error.without_url())))?
     {
         if body.len() + chunk.len() > connection.shared.options.message_cap {
             return Err(disconnected(connection, too_large(connection)));

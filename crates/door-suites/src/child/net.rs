@@ -12,10 +12,10 @@ use std::time::Duration;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use switchboard_core::error_chain;
 
 use super::error::ChildError;
 use super::shared::Shared;
-use crate::error::chain;
 
 /// Metadata services of Alibaba and Oracle, outside the link-local range.
 const METADATA_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
@@ -130,7 +130,7 @@ pub(super) fn client(shared: &Shared) -> Result<reqwest::Client, ChildError> {
         .connect_timeout(shared.spec.limits.spawn)
         .tcp_keepalive(Duration::from_secs(30))
         .build()
-        .map_err(|error| shared.cannot_start(chain(&error), "check the certificates of this machine"))
+        .map_err(|error| shared.cannot_start(error_chain(&error), "check the certificates of this machine"))
 }
 
 struct CheckedResolver;

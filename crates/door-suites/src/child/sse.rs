@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
+use switchboard_core::error_chain;
 use tokio::time::timeout;
 
 use super::connection::{Connection, EndKind};
@@ -16,7 +17,6 @@ use super::net;
 use super::shared::{LiveGuard, Shared};
 use super::start::{open_session, spawn_timeout};
 use super::transport::{SendFuture, Transport};
-use crate::error::chain;
 use crate::host::Caller;
 
 /// SSE transport; holds the POST endpoint.
@@ -55,7 +55,7 @@ async fn connect(
     mut headers: HeaderMap,
 ) -> Result<(Response, EventParser, Url), ChildError> {
     let hint = || format!("check `url` and `headers` in {}", shared.file().display());
-    let failed = |error: reqwest::Error| shared.cannot_start(chain(&error.without_url()), hint());
+    let failed = |error: reqwest::Error| shared.cannot_start(error_chain(&error.without_url()), hint());
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let mut response = client.get(url.clone()).headers(headers).send().await.map_err(failed)?;
     if response.status().is_redirection() {
@@ -118,7 +118,7 @@ impl SseTransport {
             let response = request
                 .send()
                 .await
-                .map_err(|error| disconnected(&connection, chain(&error.without_url())))?;
+                .map_err(|error| disconnected(&connection, error_chain(&error.without_url())))?;
             match response.status() {
                 status if status.is_success() => Ok(()),
                 status if status.is_redirection() => Err(refused(&connection, status, redirected(&response))),

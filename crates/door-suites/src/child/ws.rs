@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
+use switchboard_core::error_chain;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -19,7 +20,6 @@ use super::net;
 use super::shared::{LiveGuard, Shared};
 use super::start::{open_session, spawn_timeout};
 use super::transport::{Full, Transport};
-use crate::error::chain;
 use crate::host::Caller;
 
 /// Most queued messages; one more is rejected as busy.
@@ -69,7 +69,7 @@ async fn connect(
     let url = net::check_url(shared, url, &["ws", "wss"])?;
     let hint = || format!("check `url` and `headers` in {}", shared.file().display());
     let failed = |cause: String| shared.cannot_start(cause, hint());
-    let mut request = url.as_str().into_client_request().map_err(|error| failed(chain(&error)))?;
+    let mut request = url.as_str().into_client_request().map_err(|error| failed(error_chain(&error)))?;
     request.headers_mut().extend(net::headers(shared, headers)?);
     request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("mcp"));
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
@@ -83,7 +83,7 @@ async fn connect(
     // A redirect counts as a failed handshake.
     let (socket, _) = tokio_tungstenite::client_async_tls_with_config(request, stream, Some(config), None)
         .await
-        .map_err(|error| failed(chain(&error)))?;
+        .map_err(|error| failed(error_chain(&error)))?;
     Ok(socket)
 }
 
@@ -107,7 +107,7 @@ async fn run(
                     () = connection.ended() => continue,
                 };
                 if let Err(error) = sent {
-                    break (chain(&error), EndKind::Crash);
+                    break (error_chain(&error), EndKind::Crash);
                 }
             }
             message = socket.next() => match message {
@@ -116,7 +116,7 @@ async fn run(
                 }
                 Some(Ok(Message::Binary(bytes))) => receive(&connection, &bytes),
                 Some(Ok(_)) => {}
-                Some(Err(error)) => break (chain(&error), EndKind::Fault),
+                Some(Err(error)) => break (error_chain(&error), EndKind::Fault),
                 None => break ("it closed the connection".to_owned(), EndKind::Crash),
             },
         }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use globset::{GlobBuilder, GlobMatcher};
+use switchboard_core::error_chain;
 use switchboard_sys::files::{Dir, FileError, is_temp};
 
-use super::{Discovery, FoundFile, chain};
+use super::{Discovery, FoundFile};
 
 /// Deepest level that `**` descends to.
 const DEPTH: usize = 8;
@@ -139,7 +140,7 @@ impl Walk<'_> {
                 self.found.report_issue(path, None, message.to_owned());
             }
             Err(FileError::NotADirectory { .. }) if !is_named => {}
-            Err(error) => self.found.report_issue(path, None, chain(&error)),
+            Err(error) => self.found.report_issue(path, None, error_chain(&error)),
         }
     }
 
@@ -147,7 +148,7 @@ impl Walk<'_> {
         match dir.names() {
             Ok(names) => names.into_iter().filter(|name| !is_temp(name)).collect(),
             Err(error) => {
-                self.found.report_issue(dir.path().to_owned(), None, chain(&error));
+                self.found.report_issue(dir.path().to_owned(), None, error_chain(&error));
                 Vec::new()
             }
         }

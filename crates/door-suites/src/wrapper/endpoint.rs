@@ -7,10 +7,10 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
+use switchboard_core::error_chain;
 use tokio::time::{Instant, sleep};
 
 use super::error::ModelError;
-use crate::error::chain;
 use crate::redact::{Secrets, redact};
 
 /// Most attempts per request.
@@ -83,7 +83,7 @@ impl Endpoint {
         }
         let client = builder.build().map_err(|error| ModelError::Unreachable {
             url: display_url,
-            cause: redact(&chain(&error), &secrets),
+            cause: redact(&error_chain(&error), &secrets),
         })?;
         Ok(Self { client, url, headers, secrets, variable, model: model.to_owned() })
     }
@@ -132,14 +132,16 @@ impl Endpoint {
     async fn send(&self, body: Vec<u8>) -> Result<(StatusCode, Option<Duration>, Vec<u8>), ModelError> {
         let request = self.client.post(self.url.clone()).headers(self.headers.clone());
         let request = request.header("content-type", "application/json").body(body);
-        let response = request.send().await.map_err(|error| self.unreachable(&chain(&error)))?;
+        let response = request.send().await.map_err(|error| self.unreachable(&error_chain(&error)))?;
         let (status, named) = (response.status(), retry_after(&response));
         Ok((status, named, self.read(response).await?))
     }
 
     async fn read(&self, mut response: Response) -> Result<Vec<u8>, ModelError> {
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&chain(&error)))? {
+        while let Some(chunk) =
+            response.chunk().await.map_err(|error| self.unreachable(&error_chain(&error)))?
+        {
             if bytes.len() + chunk.len() > ANSWER_LIMIT {
                 return Err(self.unreadable(&format!("it is longer than {ANSWER_LIMIT} bytes")));
             }

@@ -4,11 +4,12 @@
 //! leading. The new master receives all changes in order, and the announcement that it leads comes last.
 
 use jiff::{SignedDuration, Timestamp};
+use switchboard_core::error_chain;
 use uuid::Uuid;
 
 use super::resolve_member;
 use crate::agent_id::PeerId;
-use crate::error::{SwarmError, describe};
+use crate::error::SwarmError;
 use crate::model::{Handover, Swarm};
 use crate::swarms::Swarms;
 use crate::wire::SystemContent;
@@ -104,7 +105,7 @@ impl Swarms {
             let why = "it has not answered within a day";
             let ended = self.end_transfer(&agent, swarm.swarm_id, &asked.asked.to_string(), why).await;
             if let Err(error) = ended {
-                tracing::warn!(swarm = %swarm.realm, error = %describe(&error), "a transfer request could not be cancelled");
+                tracing::warn!(swarm = %swarm.realm, error = %error_chain(&error), "a transfer request could not be cancelled");
             }
         }
     }

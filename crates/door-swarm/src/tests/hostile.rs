@@ -251,7 +251,7 @@ async fn answers_of_hostile_masters_are_refused() {
         };
         let link: InviteLink = invite.link(invite.sign(&master));
         let refused = with_timeout(bob.swarms.join(None, &link, None)).await.unwrap_err();
-        let text = crate::error::describe(&refused);
+        let text = switchboard_core::error_chain(&refused);
         assert!(text.contains(expected), "{what}: {text}");
         assert!(bob.swarms.swarms().is_empty(), "{what}");
         shutdown.cancel();

@@ -53,7 +53,7 @@ fn version() -> u32 {
 pub(crate) async fn clear(workspace: &Workspace) -> Result<(), String> {
     let root = workspace.tree().root().clone();
     let has_any = blocking(move || Ok(!load(&root)?.requests.is_empty()));
-    if !has_any.await.map_err(|error| crate::delivery::describe(&error))? {
+    if !has_any.await.map_err(|error| switchboard_core::error_chain(&error))? {
         return Ok(());
     }
     tracing::warn!("{FILE} had requests of an earlier process; they were removed");
@@ -158,7 +158,7 @@ where
         root.replace(FILE, &crate::wire::pretty(&file), 0o600)?;
         Ok(answer)
     });
-    changed.await.map_err(|error| crate::delivery::describe(&error))?
+    changed.await.map_err(|error| switchboard_core::error_chain(&error))?
 }
 
 /// Reads the file, or creates an empty one. A file in another format is an error and stays.

@@ -158,7 +158,7 @@ async fn tmux(args: &[&str], input: &str) -> Result<String, String> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| crate::delivery::describe(&error))?;
+            .map_err(|error| switchboard_core::error_chain(&error))?;
         let (mut output, mut errors) = (Vec::new(), Vec::new());
         if let Some(mut stdin) = child.stdin_writer() {
             // A tmux that fails closes its stdin; its stderr has the reason.

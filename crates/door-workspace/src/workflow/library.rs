@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use switchboard_core::suggest_similar;
+use switchboard_core::{error_chain, suggest_similar};
 use switchboard_sys::files::{Dir, FileError};
 
 use super::definition::{Workflow, normalize_name};
 use super::error::WorkflowError;
-use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::workspace::{Workspace, blocking};
 
@@ -69,7 +68,7 @@ impl WorkflowLibrary {
     pub(crate) fn load(root: &Dir) -> Self {
         let mut library = Self::built_in();
         let own = own_files(root).unwrap_or_else(|error| {
-            library.skip(FOLDER.to_owned(), describe(&error));
+            library.skip(FOLDER.to_owned(), error_chain(&error));
             Vec::new()
         });
         let mut taken: Vec<(String, String)> = Vec::new();
@@ -146,7 +145,7 @@ fn own_files(root: &Dir) -> Result<Vec<OwnFile>, FileError> {
 }
 
 fn read(dir: &Dir, file: &str) -> Result<Workflow, String> {
-    let described = |error: FileError| describe(&error);
+    let described = |error: FileError| error_chain(&error);
     match dir.read(file, FILE_LIMIT).map_err(described)? {
         Some(found) => Workflow::read(&found.bytes).map_err(|error| error.to_string()),
         None => Err("it disappeared while it was read".to_owned()),

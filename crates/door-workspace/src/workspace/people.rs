@@ -1,11 +1,10 @@
 //! Agents and teams of a workspace, in the hub and in `state.json`, which other programs share.
 
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, AgentRecord, Heartbeat, Name, TeamRecord};
+use switchboard_core::{AgentId, AgentRecord, Heartbeat, Name, TeamRecord, error_chain};
 use switchboard_hub::Registration;
 
 use super::{Workspace, blocking};
-use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::mailbox::{merge_folder, merge_spellings};
 use crate::registration::{check_title, parse_role};
@@ -68,7 +67,7 @@ impl Workspace {
                     let Ok(name) = Name::parse(&folder) else { continue };
                     let Some(known) = directory.agent(&AgentId::local(name)) else { continue };
                     if let Err(error) = merge_folder(&tree, section, &folder, &known.id.name) {
-                        tracing::warn!(error = %describe(&error), "a folder could not be moved to its agent's new name");
+                        tracing::warn!(error = %error_chain(&error), "a folder could not be moved to its agent's new name");
                     }
                 }
             }
@@ -160,7 +159,7 @@ impl Workspace {
                 return Ok(());
             }
             Err(WorkspaceError::File(error)) => {
-                tracing::warn!(error = %describe(&error), "state.json cannot be read; mail works without it");
+                tracing::warn!(error = %error_chain(&error), "state.json cannot be read; mail works without it");
                 return Ok(());
             }
             Err(other) => return Err(other),

@@ -5,14 +5,15 @@ use door_nats::NatsError;
 use door_suites::{SuiteError, WrapperError};
 use door_swarm::SwarmError;
 use door_workers::RouterError;
+use switchboard_core::error_chain;
 use switchboard_mcp::McpError;
 
-use super::{ANOTHER_FOLDER, Exit, Failure, chain, or_list};
+use super::{ANOTHER_FOLDER, Exit, Failure, or_list};
 use crate::commands::worker::refusal;
 
 impl From<ChannelError> for Failure {
     fn from(error: ChannelError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             ChannelError::Hub(error) => error.into(),
             ChannelError::Root { .. } => Self::temporary("no_channels", message)
@@ -54,7 +55,7 @@ impl From<ChannelError> for Failure {
 
 impl From<RouterError> for Failure {
     fn from(error: RouterError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             RouterError::Hub(error) => error.into(),
             RouterError::UntrustedEndpoint { .. } => Self::new("router_file", Exit::NotAllowed, message)
@@ -86,7 +87,7 @@ impl From<RouterError> for Failure {
 
 impl From<SuiteError> for Failure {
     fn from(error: SuiteError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             SuiteError::NoWorkspace { .. } => {
                 Self::new("no_workspace", Exit::NotFound, message).hint("make one with `switchboard init`")
@@ -125,7 +126,7 @@ impl From<SuiteError> for Failure {
 
 impl From<WrapperError> for Failure {
     fn from(error: WrapperError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             WrapperError::Suite(error) => error.into(),
             WrapperError::File(error) => SuiteError::from(error).into(),
@@ -141,7 +142,7 @@ impl From<WrapperError> for Failure {
 
 impl From<NatsError> for Failure {
     fn from(error: NatsError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             NatsError::Hub(error) => error.into(),
             NatsError::File(_) => Self::new("file", Exit::Failed, message),
@@ -190,7 +191,7 @@ fn swarm_setting(error: &switchboard_https::Error) -> Option<&'static str> {
 
 impl From<SwarmError> for Failure {
     fn from(error: SwarmError) -> Self {
-        let (message, temporary) = (chain(&error), error.is_temporary());
+        let (message, temporary) = (error_chain(&error), error.is_temporary());
         let or = |near: &[String], otherwise: &str| {
             if near.is_empty() { otherwise.to_owned() } else { format!("did you mean {}?", or_list(near)) }
         };
@@ -251,7 +252,7 @@ impl From<SwarmError> for Failure {
 
 impl From<McpError> for Failure {
     fn from(error: McpError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             McpError::Bind { .. } => Self::new("port_taken", Exit::Failed, message)
                 .hint("`switchboard serve --port 0` takes any free port"),

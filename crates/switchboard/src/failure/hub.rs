@@ -1,16 +1,16 @@
 //! Failures of the hub, and of names.
 
-use switchboard_core::{AddressError, GroupId, NameError, ResolveError, TaskNameError};
+use switchboard_core::{AddressError, GroupId, NameError, ResolveError, TaskNameError, error_chain};
 use switchboard_hub::{HubError, WorkTreeError};
 use switchboard_sys::files::FileError;
 
-use super::{Exit, Failure, chain, or_list};
+use super::{Exit, Failure, or_list};
 
 impl From<HubError> for Failure {
     fn from(error: HubError) -> Self {
         let temporary = error.is_temporary();
         let damage = error.is_damage();
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             HubError::Unresolved(error) => error.into(),
             HubError::Conflict { .. } => Self::new("conflict", Exit::Failed, message)
@@ -157,7 +157,7 @@ impl From<ResolveError> for Failure {
 
 impl From<WorkTreeError> for Failure {
     fn from(error: WorkTreeError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             WorkTreeError::Folder { .. } => Self::new("file", Exit::Failed, message),
             WorkTreeError::Outside { .. } => Self::new("outside", Exit::Usage, message)

@@ -1,12 +1,13 @@
 //! Failures of a workspace.
 
 use door_workspace::{RoleError, TeamSendError, WorkflowError, WorkspaceError};
+use switchboard_core::error_chain;
 
-use super::{Exit, Failure, chain};
+use super::{Exit, Failure};
 
 impl From<WorkspaceError> for Failure {
     fn from(error: WorkspaceError) -> Self {
-        let message = chain(&error);
+        let message = error_chain(&error);
         match error {
             WorkspaceError::Hub(error) => error.into(),
             WorkspaceError::Address(error) => error.into(),

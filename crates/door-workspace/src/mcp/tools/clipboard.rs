@@ -6,12 +6,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use switchboard_core::error_chain;
 use switchboard_sys::files::Dir;
 use switchboard_sys::process::Spawn;
 use tokio::io::AsyncWriteExt;
 
 use super::ToolContext;
-use crate::delivery::describe;
 use crate::mcp::answer::{Answer, Outcome, ToolError};
 use crate::workflow::locate;
 use crate::workspace::blocking;
@@ -81,10 +81,10 @@ fn read(workspace: &Dir, path: &str) -> Result<Vec<u8>, String> {
     let file = names.pop().unwrap_or_default();
     let mut folder = workspace.clone();
     for name in names {
-        let below = folder.subdir(name).map_err(|error| describe(&error))?;
+        let below = folder.subdir(name).map_err(|error| error_chain(&error))?;
         folder = below.ok_or("not found")?;
     }
-    let found = folder.read(file, LIMIT).map_err(|error| describe(&error))?;
+    let found = folder.read(file, LIMIT).map_err(|error| error_chain(&error))?;
     Ok(found.ok_or("not found")?.bytes)
 }
 

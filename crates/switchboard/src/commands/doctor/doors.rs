@@ -5,6 +5,7 @@ use std::path::Path;
 use door_channels::{ChannelError, Channels};
 use door_nats::LinkState;
 use door_workspace::{FOLDER, Workspace};
+use switchboard_core::error_chain;
 use switchboard_hub::Extent;
 use switchboard_mcp::{Liveness, ServerInfo, probe};
 use switchboard_sys::files::Dir;
@@ -17,7 +18,7 @@ use crate::commands::mcp::SOCKET;
 use crate::commands::suite::typed;
 use crate::config;
 use crate::context::{BROKEN_LINK, Context, channel_config, find_broken_rules};
-use crate::failure::{ANOTHER_FOLDER, Failure, chain};
+use crate::failure::{ANOTHER_FOLDER, Failure};
 
 /// From this many files on, listing a channel takes noticeable time.
 const LONG: usize = 10_000;
@@ -30,7 +31,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
         Ok(None) => return Ok(None),
         Err(error) => {
             return Ok(Some(
-                Check::new("server", Status::Warn, chain(&error))
+                Check::new("server", Status::Warn, error_chain(&error))
                     .hint("the next `switchboard serve` writes it anew"),
             ));
         }
@@ -134,11 +135,11 @@ pub(super) async fn channels(
     let channels = match Channels::open(config, workspace.hub().clone()).await {
         Ok(channels) => channels,
         Err(error @ ChannelError::IdentityMismatch { .. }) => {
-            return Ok(vec![Check::new("channels", Status::Fail, chain(&error)).hint(ANOTHER_FOLDER)]);
+            return Ok(vec![Check::new("channels", Status::Fail, error_chain(&error)).hint(ANOTHER_FOLDER)]);
         }
         Err(error @ ChannelError::Root { .. }) => {
             return Ok(vec![
-                Check::new("channels", Status::Fail, chain(&error))
+                Check::new("channels", Status::Fail, error_chain(&error))
                     .hint("make the folder, mount it, or correct channels.root in your settings"),
             ]);
         }
@@ -147,7 +148,7 @@ pub(super) async fn channels(
     let mut checks = Vec::new();
     if let Err(error @ ChannelError::NoIdentity { .. }) = channels.check_writable().await {
         checks.push(
-            Check::new("channels", Status::Fail, chain(&error))
+            Check::new("channels", Status::Fail, error_chain(&error))
                 .hint("make the folder writable; until then it is only read"),
         );
     }
@@ -227,7 +228,7 @@ pub(super) async fn nats(settings: &config::Settings, workspace: &Workspace) -> 
         )
         .hint("start nats-server with --jetstream, or with a section `jetstream` in its configuration"),
         Err(error) => {
-            Check::new("nats", Status::Warn, format!("{}; what is for other hubs waits", chain(&error)))
+            Check::new("nats", Status::Warn, format!("{}; what is for other hubs waits", error_chain(&error)))
                 .hint("everything within this hub goes on; nothing is lost, and it is sent when NATS is back")
         }
     }];

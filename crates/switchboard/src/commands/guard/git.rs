@@ -43,7 +43,7 @@ async fn ask(git: Spawn, args: &[&str]) -> Result<Vec<u8>, Failure> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| failed(crate::failure::chain(&error)))?;
+            .map_err(|error| failed(switchboard_core::error_chain(&error)))?;
         let (mut said, mut complaint) = (Vec::new(), Vec::new());
         if let (Some(stdout), Some(stderr)) = (child.stdout_reader(), child.stderr_reader()) {
             let (mut stdout, mut stderr) = (stdout.take(ANSWER), stderr.take(ANSWER));

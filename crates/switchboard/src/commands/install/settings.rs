@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use similar::TextDiff;
+use switchboard_core::error_chain;
 use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
-use crate::failure::{Exit, Failure, chain};
+use crate::failure::{Exit, Failure};
 
 /// Larger than any settings; Claude Code stores the history of all projects in the same file.
 const LIMIT: u64 = 64 << 20;
@@ -211,7 +212,7 @@ fn vanished(path: &Path) -> Failure {
 }
 
 fn file(error: FileError) -> Failure {
-    Failure::new("file", Exit::Failed, chain(&error)).hint("that file was not changed")
+    Failure::new("file", Exit::Failed, error_chain(&error)).hint("that file was not changed")
 }
 
 #[cfg(test)]

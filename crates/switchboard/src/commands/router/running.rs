@@ -127,7 +127,7 @@ async fn serve_legacy(
     let listener = match Listener::bind(&at.to_string()).await {
         Ok(listener) => listener,
         Err(error) => {
-            let error = crate::failure::chain(&error);
+            let error = switchboard_core::error_chain(&error);
             tracing::warn!(error, "no clients of the older router are served; see router.legacyPort");
             return None;
         }
