@@ -1,11 +1,13 @@
 //! Parses the arguments that a model passes to a suite's tool. Models wrap, unwrap and rename arguments; an unambiguous
 //! variant is accepted.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use serde_json::value::RawValue;
+use switchboard_core::json::{RawObject, to_raw};
 use switchboard_core::suggest_similar;
 
-use crate::raw::{Object, raw};
 use crate::schema::Checker;
 
 /// Keys accepted in place of `subtool` and `args` when those are absent, in the order in which they are tried.
@@ -35,15 +37,15 @@ pub(crate) struct IntrospectQuery {
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) subtool: String,
-    args: Option<&'a RawValue>,
-    extra: Object<'a>,
+    args: Option<Cow<'a, RawValue>>,
+    extra: RawObject<'a>,
 }
 
 /// Parses the arguments of a suite's tool. The error is a text for the model.
 pub(crate) fn parse<'a>(given: Option<&'a RawValue>, suite: &str) -> Result<SuiteRequest<'a>, String> {
     let object = match given.filter(|given| !is_null(given)) {
-        None => Object::default(),
-        Some(given) => Object::parse(given).ok_or("The arguments have to be an object.")?,
+        None => RawObject::default(),
+        Some(given) => RawObject::parse(given).ok_or("The arguments have to be an object.")?,
     };
     let action = object.text("action").map(|action| action.trim().to_ascii_lowercase());
     match action.as_deref() {
@@ -67,11 +69,11 @@ pub(crate) fn parse<'a>(given: Option<&'a RawValue>, suite: &str) -> Result<Suit
 
 /// Renders an example call of a tool.
 pub(crate) fn call_example(subtool: &str) -> String {
-    format!("{{\"action\":\"call\",\"subtool\":{},\"args\":{{…}}}}", raw(&subtool).get())
+    format!("{{\"action\":\"call\",\"subtool\":{},\"args\":{{…}}}}", to_raw(&subtool).get())
 }
 
 /// Reads an introspection request from the top-level keys or from `args`, since models use either.
-pub(crate) fn parse_query(object: &Object<'_>) -> IntrospectQuery {
+pub(crate) fn parse_query(object: &RawObject<'_>) -> IntrospectQuery {
     let inner = object.get("args").and_then(as_object_text);
     let inner =
         inner.as_deref().and_then(|inner| serde_json::from_str::<Value>(inner).ok()).unwrap_or_default();
@@ -96,7 +98,7 @@ pub(crate) fn parse_query(object: &Object<'_>) -> IntrospectQuery {
     }
 }
 
-fn parse_call<'a>(object: Object<'a>, suite: &str) -> Result<Call<'a>, String> {
+fn parse_call<'a>(object: RawObject<'a>, suite: &str) -> Result<Call<'a>, String> {
     let named = SUBTOOL_KEYS.iter().find(|key| object.get(key).is_some_and(|value| !is_null(value)));
     let subtool = named.and_then(|key| object.text(key)).map(|name| name.trim().to_owned());
     let (Some(named), Some(subtool)) = (named, subtool.filter(|name| !name.is_empty())) else {
@@ -104,9 +106,9 @@ fn parse_call<'a>(object: Object<'a>, suite: &str) -> Result<Call<'a>, String> {
             "'subtool' is missing: the name of the tool to use. {suite} lists them for {{\"action\":\"introspect\"}}."
         ));
     };
-    let args = object.get("args");
     let mut extra = object;
-    extra.0.retain(|(key, value)| key != "action" && key != "args" && key != named && !is_null(value));
+    let args = extra.remove("args");
+    extra.retain(|key, value| key != "action" && key != *named && !is_null(value));
     Ok(Call { subtool, args, extra })
 }
 
@@ -115,9 +117,9 @@ impl Call<'_> {
     ///
     /// Top-level keys are never merged into a non-empty `args`. The error is a text for the model.
     pub(crate) fn arguments(&self, checker: &Checker) -> Result<Box<RawValue>, String> {
-        if let Some(args) = self.args.filter(|args| !is_null(args)) {
+        if let Some(args) = self.args.as_deref().filter(|args| !is_null(args)) {
             let text = as_object_text(args).ok_or("'args' has to be an object.")?;
-            if !is_empty_object(&text) || self.extra.0.is_empty() {
+            if !is_empty_object(&text) || self.extra.is_empty() {
                 return RawValue::from_string(text).map_err(|error| format!("'args' is not JSON: {error}."));
             }
         }
@@ -140,7 +142,7 @@ fn as_object_text(value: &RawValue) -> Option<String> {
         Err(_) => value.get().to_owned(),
     };
     let object: &RawValue = serde_json::from_str(&text).ok()?;
-    Object::parse(object).map(|_| text.clone())
+    RawObject::parse(object).map(|_| text.clone())
 }
 
 fn is_empty_object(text: &str) -> bool {

@@ -84,13 +84,13 @@ mod tests {
     use serde_json::json;
 
     use super::{MAX_BYTES, MAX_ENTRIES, ResultCache};
-    use crate::raw::raw;
+    use switchboard_core::json::to_raw;
 
     #[tokio::test(start_paused = true)]
     async fn results_expire_and_equal_arguments_share_them() {
         let cache = ResultCache::new(Duration::from_secs(1));
         let one = serde_json::from_str(r#"{"b":1,"a":2}"#).unwrap();
-        cache.insert(ResultCache::key("read", &one), &raw(&1));
+        cache.insert(ResultCache::key("read", &one), &to_raw(&1));
         let same = ResultCache::key("read", &json!({ "a": 2, "b": 1 }));
         assert_eq!(cache.get(&same).unwrap().get(), "1");
         assert!(cache.get(&ResultCache::key("other", &one)).is_none());
@@ -103,13 +103,13 @@ mod tests {
         let cache = ResultCache::new(Duration::from_mins(1));
         for number in 0..MAX_ENTRIES + 10 {
             tokio::time::advance(Duration::from_millis(1)).await;
-            cache.insert(number.to_string(), &raw(&number));
+            cache.insert(number.to_string(), &to_raw(&number));
         }
         assert!(cache.get("9").is_none() && cache.get("10").is_some());
-        cache.insert("huge".to_owned(), &raw(&"x".repeat(MAX_BYTES / 8)));
+        cache.insert("huge".to_owned(), &to_raw(&"x".repeat(MAX_BYTES / 8)));
         assert!(cache.get("huge").is_none());
         for number in 0..20 {
-            cache.insert(format!("big{number}"), &raw(&"x".repeat(MAX_BYTES / 9)));
+            cache.insert(format!("big{number}"), &to_raw(&"x".repeat(MAX_BYTES / 9)));
         }
         assert!(cache.entries.lock().bytes <= MAX_BYTES);
         cache.clear();

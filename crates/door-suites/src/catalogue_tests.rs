@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::json;
+use switchboard_core::json::to_raw;
 
 use super::{Catalogue, CatalogueStore};
 use crate::child::Listing;
 use crate::paths::SuitePaths;
-use crate::raw::raw;
 use crate::spec::{ChildSpec, Expose, Framing, Launch, LaunchTemplate, Limits};
 
 fn spec(command: &str) -> ChildSpec {
@@ -37,7 +37,7 @@ fn catalogue() -> Catalogue {
         json!({ "nameless": true }),
         json!({ "name": "odd", "annotations": "none" }),
     ];
-    let listing = Listing { items: tools.iter().map(raw).collect(), is_cut: true };
+    let listing = Listing { items: tools.iter().map(to_raw).collect(), is_cut: true };
     Catalogue::new(listing, Some("Notes.".to_owned()), Timestamp::UNIX_EPOCH)
 }
 

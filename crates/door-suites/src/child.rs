@@ -16,7 +16,6 @@ mod input_required;
 mod log;
 mod meta;
 mod net;
-mod object;
 mod pipe;
 mod recovery;
 mod server_requests;
@@ -35,6 +34,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
+use switchboard_core::json::to_raw;
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::Dir;
 use tokio::sync::{broadcast, watch};
@@ -46,7 +46,6 @@ use self::connection::{Connection, EndKind};
 pub use self::error::ChildError;
 use self::fair_queue::{FairQueue, QueueFull, Slot};
 pub use self::log::log_name;
-use self::object::raw;
 use self::recovery::{Gate, Recovery};
 use self::shared::Shared;
 pub use self::shared::{ChildOptions, RecoveryRules};
@@ -179,7 +178,7 @@ impl Child {
         // All pages together may be as large as one message.
         let mut room = self.0.shared.options.message_cap;
         for _ in 0..PAGE_CAP {
-            let params = cursor.as_ref().map(|cursor| raw(&serde_json::json!({ "cursor": cursor })));
+            let params = cursor.as_ref().map(|cursor| to_raw(&serde_json::json!({ "cursor": cursor })));
             let slot = self.0.acquire_slot(caller).await?;
             let page =
                 used.0.exchange(what.method(), params.as_deref(), caller, self.spec().limits.rpc).await;

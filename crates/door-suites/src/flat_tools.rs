@@ -2,10 +2,10 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use switchboard_core::json::{RawObject, to_raw};
 use switchboard_core::{sanitize_description, sanitize_description_value};
 
 use crate::introspect::{BLOCKED, OfferedTool};
-use crate::raw::{Object, raw};
 use crate::rules;
 
 /// Returns the tool name prefixed with the child's name.
@@ -13,56 +13,50 @@ pub(crate) fn prefixed_name(child: &str, tool: &str) -> String {
     rules::tool_name(&format!("{child}__{tool}"))
 }
 
-/// Input schema for a tool whose child declares none; hosts require one.
-const ANY_ARGUMENTS: &str = r#"{"type":"object"}"#;
-
 /// Returns the tool under another name. Other fields stay as the child sent them, except that hidden text is removed
 /// and that a tool which no longer matches its approved pin is reduced to its name.
 pub(crate) fn with_name(offered: OfferedTool<'_>, name: &str) -> Box<RawValue> {
     let tool = offered.tool;
     if offered.is_blocked {
-        return raw(
+        return to_raw(
             &json!({ "name": name, "description": BLOCKED.trim(), "inputSchema": { "type": "object" } }),
         );
     }
     let listed = sanitize_item(&tool.raw, "name");
-    let Some(mut object) = Object::parse(&listed) else { return listed };
+    let Some(mut object) = RawObject::parse(&listed) else { return listed };
     let has_schema = object.get("inputSchema").is_some_and(|schema| schema.get().starts_with('{'));
     if name == tool.name && has_schema {
         return listed;
     }
-    let name = raw(&name);
-    object.set("name", &name);
+    object.set("name", to_raw(name));
     if !has_schema {
-        object.0.retain(|(key, _)| key != "inputSchema");
-        let any = serde_json::from_str(ANY_ARGUMENTS).unwrap_or(RawValue::NULL);
-        object.0.push(("inputSchema".to_owned(), any));
+        // Hosts require a schema; this one accepts any arguments.
+        object.remove("inputSchema");
+        object.set("inputSchema", to_raw(&json!({ "type": "object" })));
     }
     object.to_raw()
 }
 
 /// Appends a note to the tool's description.
 pub(crate) fn add_note(listed: &RawValue, note: &str) -> Box<RawValue> {
-    let Some(mut object) = Object::parse(listed) else { return listed.to_owned() };
+    let Some(mut object) = RawObject::parse(listed) else { return listed.to_owned() };
     let described = object.text("description").map(|described| format!("{described} ")).unwrap_or_default();
-    let described = raw(&format!("{described}({note})"));
-    object.0.retain(|(key, _)| key != "description");
-    object.0.push(("description".to_owned(), &described));
+    object.remove("description");
+    object.set("description", to_raw(&format!("{described}({note})")));
     object.to_raw()
 }
 
 /// Sanitizes a listed item: removes hidden text and says so in the description. The identifying member (`called_by`) is
 /// not changed. If nothing is hidden, the bytes stay the same.
 pub(crate) fn sanitize_item(item: &RawValue, called_by: &str) -> Box<RawValue> {
-    let Some(mut object) = Object::parse(item) else { return item.to_owned() };
-    let has_odd_name = object.0.iter().any(|(key, _)| !sanitize_description(key).flags.is_empty());
-    object.0.retain(|(key, _)| sanitize_description(key).flags.is_empty());
-    let cleaned = |(key, value): &(String, &RawValue)| {
-        let mut value: Value =
-            serde_json::from_str(value.get()).ok().filter(|_| key.as_str() != called_by)?;
-        sanitize_description_value(&mut value).then(|| (key.clone(), value))
+    let Some(mut object) = RawObject::parse(item) else { return item.to_owned() };
+    let has_odd_name = object.iter().any(|(key, _)| !sanitize_description(key).flags.is_empty());
+    object.retain(|key, _| sanitize_description(key).flags.is_empty());
+    let cleaned = |(key, value): (&str, &RawValue)| {
+        let mut value: Value = serde_json::from_str(value.get()).ok().filter(|_| key != called_by)?;
+        sanitize_description_value(&mut value).then(|| (key.to_owned(), value))
     };
-    let mut found: Vec<(String, Value)> = object.0.iter().filter_map(cleaned).collect();
+    let mut found: Vec<(String, Value)> = object.iter().filter_map(cleaned).collect();
     if found.is_empty() && !has_odd_name {
         return item.to_owned();
     }
@@ -71,10 +65,8 @@ pub(crate) fn sanitize_item(item: &RawValue, called_by: &str) -> Box<RawValue> {
         let noted = format!("{} [hidden text removed]", sanitize_description(&description).text);
         found.push(("description".to_owned(), Value::String(noted)));
     }
-    let found: Vec<(String, Box<RawValue>)> =
-        found.into_iter().map(|(key, value)| (key, raw(&value))).collect();
-    for (key, value) in &found {
-        object.set(key, value);
+    for (key, value) in found {
+        object.set(key, to_raw(&value));
     }
     object.to_raw()
 }
@@ -85,8 +77,8 @@ mod tests {
 
     use super::{sanitize_item, with_name};
     use crate::introspect::OfferedTool;
-    use crate::raw::raw;
     use crate::tool::Tool;
+    use switchboard_core::json::to_raw;
 
     #[test]
     fn flat_tool_changes_only_its_name() {
@@ -102,7 +94,7 @@ mod tests {
 
     #[test]
     fn hidden_text_and_blocked_tool_are_removed() {
-        let odd = Tool::read(raw(&json!({ "name": "a", "description": "b\u{200b}" }))).unwrap();
+        let odd = Tool::read(to_raw(&json!({ "name": "a", "description": "b\u{200b}" }))).unwrap();
         let offered = OfferedTool { tool: &odd, is_blocked: false };
         assert_eq!(
             with_name(offered, "a").get(),
@@ -122,7 +114,7 @@ mod tests {
             "inputSchema": { "properties": { hidden: { "description": hidden, "enum": [hidden] } }, "required": [hidden] },
             hidden: 1,
         });
-        let listed: Value = serde_json::from_str(sanitize_item(&raw(&item), "name").get()).unwrap();
+        let listed: Value = serde_json::from_str(sanitize_item(&to_raw(&item), "name").get()).unwrap();
         let plain = "ab&lt;IMPORTANT>";
         assert_eq!(
             listed,

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use serde_json::json;
 use serde_json::value::RawValue;
+use switchboard_core::json::to_raw;
 use switchboard_core::suggest_similar;
 
 use crate::arguments::{IntrospectQuery, call_example};
 use crate::config::IntrospectionMode;
 use crate::ranking;
-use crate::raw::raw;
 use crate::summary::{first_sentence, summarise};
 use crate::tool::Tool;
 
@@ -171,13 +171,13 @@ fn render_full(tools: &[OfferedTool<'_>], max_chars: usize) -> Vec<Box<RawValue>
     let mut bytes = 0;
     for offered in tools {
         let tool = if offered.is_blocked {
-            raw(&json!({ "name": offered.tool.name, "summary": BLOCKED.trim(), "inputSchema": {} }))
+            to_raw(&json!({ "name": offered.tool.name, "summary": BLOCKED.trim(), "inputSchema": {} }))
         } else {
             let (shown, is_flagged) = offered.tool.display();
             let summary = summarise(&shown.description.unwrap_or_default(), max_chars);
             let marks = format!("{}{}", offered.tool.hints.label(), flagged(is_flagged));
             let schema = shown.input_schema.into_value();
-            raw(&json!({ "name": offered.tool.name, "summary": summary + &marks, "inputSchema": schema }))
+            to_raw(&json!({ "name": offered.tool.name, "summary": summary + &marks, "inputSchema": schema }))
         };
         bytes += tool.get().len();
         if bytes > PAGE_BYTES && !shown.is_empty() {

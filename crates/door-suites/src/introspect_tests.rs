@@ -1,15 +1,15 @@
 use serde_json::{Value, json};
+use switchboard_core::json::to_raw;
 
 use super::{OfferedTool, Style, introspect};
 use crate::arguments::IntrospectQuery;
 use crate::config::IntrospectionMode;
-use crate::raw::raw;
 use crate::tool::Tool;
 
 const STYLE: Style = Style { mode: IntrospectionMode::Summary, summary_max_chars: 160 };
 
 fn tool(value: &Value) -> Tool {
-    Tool::read(raw(value)).unwrap()
+    Tool::read(to_raw(value)).unwrap()
 }
 
 fn notes() -> Vec<Tool> {

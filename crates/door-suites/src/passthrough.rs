@@ -7,13 +7,13 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use switchboard_core::json::{RawObject, to_raw};
 use switchboard_core::sanitize_description;
 
 use crate::child::{ChildError, ListKind};
 use crate::flat_tools::sanitize_item;
 use crate::host::{Caller, RpcError};
 use crate::pending_catalogues::LIST_TIMEOUT;
-use crate::raw::{Object, raw};
 use crate::suite::Suite;
 
 /// JSON-RPC error code for invalid parameters.
@@ -52,7 +52,7 @@ impl Passthrough {
         let mut listed = Vec::new();
         for (suite, items) in flat.iter().zip(lists) {
             for item in items {
-                let Some(key) = Object::parse(&item).and_then(|object| object.text(key_of(what))) else {
+                let Some(key) = RawObject::parse(&item).and_then(|object| object.text(key_of(what))) else {
                     continue;
                 };
                 // A key that cannot be shown unchanged cannot be used in a request either.
@@ -222,7 +222,7 @@ pub(crate) async fn set_level(
         answers.filter(|answer| !matches!(answer, Err(error) if error.code == METHOD_NOT_FOUND));
     match answers.next() {
         Some(first) => answers.find(Result::is_ok).unwrap_or(first),
-        None => Ok(raw(&serde_json::json!({}))),
+        None => Ok(to_raw(&serde_json::json!({}))),
     }
 }
 

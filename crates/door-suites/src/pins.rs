@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use switchboard_sys::lock::{DirLock, LockOptions};
 
 use self::file::{Pin, PinFile};
-use crate::canonical;
+use crate::content_hash::hash_content;
 use crate::diff::line_diff;
 use crate::error::SuiteError;
 use crate::paths::SuitePaths;
@@ -79,7 +79,7 @@ impl Pins {
         let mut changed = Vec::new();
         for (name, tool) in &self.listed {
             let is_changed = match self.file.tools.get(name) {
-                Some(pin) => pin.hash != canonical::hash(tool),
+                Some(pin) => pin.hash != hash_content(tool),
                 None => former.of(tool).is_some(),
             };
             if is_changed {
@@ -253,7 +253,7 @@ fn body_hash(tool: &Value) -> String {
     if let Value::Object(body) = &mut body {
         body.remove("name");
     }
-    canonical::hash(&body)
+    hash_content(&body)
 }
 
 /// Renders a tool as lines for a diff: descriptions as they are, schemas pretty-printed.

@@ -1,7 +1,7 @@
 use serde_json::json;
+use switchboard_core::json::to_raw;
 
 use super::{rank_tools, tokenize};
-use crate::raw::raw;
 use crate::tool::Tool;
 
 fn tools() -> Vec<Tool> {
@@ -14,7 +14,8 @@ fn tools() -> Vec<Tool> {
     .into_iter()
     .map(|(name, description, argument)| {
         let schema = json!({ "type": "object", "properties": { (argument): {} } });
-        Tool::read(raw(&json!({ "name": name, "description": description, "inputSchema": schema }))).unwrap()
+        Tool::read(to_raw(&json!({ "name": name, "description": description, "inputSchema": schema })))
+            .unwrap()
     })
     .collect()
 }

@@ -279,7 +279,9 @@ fn all_pages(offered: &[crate::introspect::OfferedTool<'_>], style: Style) -> St
 }
 
 fn has_name(tool: &RawValue, name: &str) -> bool {
-    crate::raw::Object::parse(tool).and_then(|object| object.text("name")).is_some_and(|own| own == name)
+    switchboard_core::json::RawObject::parse(tool)
+        .and_then(|object| object.text("name"))
+        .is_some_and(|own| own == name)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]

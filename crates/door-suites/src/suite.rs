@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
+use switchboard_core::json::to_raw;
 use switchboard_core::label_inline;
 use switchboard_http::RateLimiter;
 use switchboard_sys::clock::{Clock, format_ago};
@@ -27,7 +28,6 @@ use crate::introspect::{self, OfferedTool};
 use crate::metrics::Outcome;
 use crate::paths::SuitePaths;
 use crate::pins::Pins;
-use crate::raw::raw;
 use crate::rules::Rules;
 use crate::spec::{ChildSpec, Expose};
 use crate::suites::SuitesEvent;
@@ -415,7 +415,7 @@ impl Suite {
                 check_arguments(tool, call).map_err(|text| CallOutcome::refused(&text, true))?
             }
             CallArguments::Flat(arguments) => {
-                arguments.map_or_else(|| raw(&serde_json::json!({})), ToOwned::to_owned)
+                arguments.map_or_else(|| to_raw(&serde_json::json!({})), ToOwned::to_owned)
             }
         };
         if let Some(wait) = self.rate_limit.as_ref().and_then(|limit| limit.acquire().err()) {

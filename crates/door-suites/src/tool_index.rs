@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use switchboard_core::json::to_raw;
 use switchboard_core::sanitize_description;
 
 use crate::config::Config;
 use crate::descriptions::{Descriptions, owner_description, suite_description};
 use crate::flat_tools;
 use crate::introspect::OfferedTool;
-use crate::raw::raw;
 use crate::rules::is_tool_name;
 use crate::spec::Expose;
 use crate::suite::Suite;
@@ -178,7 +178,7 @@ fn search_tool() -> Box<RawValue> {
 
 fn own_tool(name: &str, description: &str, schema: &str) -> Box<RawValue> {
     let input_schema = serde_json::from_str(schema).unwrap_or(RawValue::NULL);
-    raw(&Own { name, description, input_schema })
+    to_raw(&Own { name, description, input_schema })
 }
 
 /// Returns a suite's description. Loads the catalogue only if no description was written.

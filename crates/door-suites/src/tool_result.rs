@@ -2,15 +2,14 @@
 
 use serde_json::json;
 use serde_json::value::RawValue;
-
-use crate::raw::raw;
+use switchboard_core::json::to_raw;
 
 /// Builds a text result.
 pub(crate) fn text(text: &str) -> Box<RawValue> {
-    raw(&json!({ "content": [{ "type": "text", "text": text }] }))
+    to_raw(&json!({ "content": [{ "type": "text", "text": text }] }))
 }
 
 /// Builds an error result that tells the model why a call was refused.
 pub(crate) fn refusal(text: &str) -> Box<RawValue> {
-    raw(&json!({ "content": [{ "type": "text", "text": text }], "isError": true }))
+    to_raw(&json!({ "content": [{ "type": "text", "text": text }], "isError": true }))
 }

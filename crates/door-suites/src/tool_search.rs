@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::value::RawValue;
+use switchboard_core::json::RawObject;
 use switchboard_core::suggest_similar;
 
 use crate::arguments::{self, call_example};
@@ -12,7 +13,6 @@ use crate::catalogue::Catalogue;
 use crate::host::Caller;
 use crate::introspect::render_line;
 use crate::ranking::rank_tools;
-use crate::raw::Object;
 use crate::suite::Suite;
 use crate::suites::{Suites, WARM_CONCURRENCY};
 use crate::summary::summarise;
@@ -28,7 +28,7 @@ impl Suites {
     pub(crate) async fn search(&self, arguments: Option<&RawValue>, caller: &Caller) -> Box<RawValue> {
         let table = self.table();
         let question = arguments
-            .and_then(Object::parse)
+            .and_then(RawObject::parse)
             .map(|object| arguments::parse_query(&object))
             .unwrap_or_default();
         let suites: Vec<_> = table.suites.iter().filter(|suite| !suite.is_flat()).cloned().collect();

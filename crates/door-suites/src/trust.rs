@@ -15,7 +15,7 @@ use switchboard_sys::clock::Clock;
 use switchboard_sys::files::{Dir, FileStat};
 use switchboard_sys::lock::{DirLock, LockOptions};
 
-use crate::canonical;
+use crate::content_hash::hash_content;
 use crate::diff::{escape_invisible, line_diff};
 use crate::error::SuiteError;
 use crate::mcp_json::McpFile;
@@ -222,7 +222,7 @@ pub fn render_launch(template: &LaunchTemplate, folder: Option<&Path>) -> Vec<St
 
 /// Hashes everything that determines what is started or reached, as written.
 fn hash(template: &LaunchTemplate) -> String {
-    canonical::hash(&serde_json::to_value(template).unwrap_or_default())
+    hash_content(&serde_json::to_value(template).unwrap_or_default())
 }
 
 /// Renders the settings for storage and later diffs. Secrets are replaced by fingerprints, which reveal a change.
@@ -251,7 +251,7 @@ fn comparable(template: &LaunchTemplate) -> String {
 
 /// Returns a fingerprint that distinguishes secrets and reveals nothing else.
 fn fingerprint(secret: &str) -> String {
-    canonical::hash(&Value::String(secret.to_owned()))[..8].to_owned()
+    hash_content(&Value::String(secret.to_owned()))[..8].to_owned()
 }
 
 fn key(name: &str) -> String {

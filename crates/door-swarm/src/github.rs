@@ -65,7 +65,7 @@ impl WebhookServer {
                 "X-Hub-Signature-256 is missing or wrong; check the webhook's secret",
             ));
         }
-        let payload = crate::strict_json::parse(body)
+        let payload = crate::wire::parse_json(body)
             .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
         let Some(event) = parse_event(text("x-github-event").unwrap_or_default(), &payload) else {
             return Ok(json!({ "status": "ignored" }));

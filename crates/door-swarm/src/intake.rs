@@ -20,10 +20,10 @@ use crate::roster::{CarrierMessage, RosterUpdate, UpdateContext, UpdateError, Up
 use crate::send::check_parts;
 use crate::server::{Server, Task};
 use crate::signing::{Payload, verify_envelope};
+use crate::timestamp;
 use crate::translate::{IncomingMessage, channel_post, scope, sender_epoch};
 use crate::wake::Arrival;
-use crate::wire::{Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, is_compatible};
-use crate::{strict_json, timestamp};
+use crate::wire::{Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, is_compatible, parse_json};
 
 /// A parsed message. Its format is checked, nothing else.
 pub(crate) struct ParsedMessage {
@@ -416,7 +416,7 @@ fn refuse_update(swarm: &Swarm, read: &ParsedMessage, error: &UpdateError) -> Re
 /// Parses the roster update in a system message. An unparsable one is a notice and changes nothing.
 fn parse_update(content: &str) -> Option<RosterUpdate> {
     // Serde would read a JSON array by position.
-    let value = strict_json::parse(content.as_bytes()).ok().filter(Value::is_object)?;
+    let value = parse_json(content.as_bytes()).ok().filter(Value::is_object)?;
     if value.get("action").and_then(Value::as_str) == Some("roster") {
         return serde_json::from_value(value).ok().map(RosterUpdate::Roster);
     }
@@ -425,7 +425,7 @@ fn parse_update(content: &str) -> Option<RosterUpdate> {
 
 /// Parses a message and checks the format of envelope and headers.
 fn parse_message(headers: &HeaderMap, body: &[u8]) -> Result<ParsedMessage, Refusal> {
-    let raw = strict_json::parse(body)
+    let raw = parse_json(body)
         .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
     check_objects(&raw)?;
     if let Some(version) = raw.get("protocol_version").and_then(Value::as_str) {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::{PublicKey, SecretKey};
-use crate::{strict_json, timestamp};
+use crate::timestamp;
 
 /// The JWT header of our tokens.
 const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
@@ -159,8 +159,8 @@ impl Token {
         // Without padding and with zero trailing bits, so every token has one spelling.
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| refuse("it is not base64url"));
         check_header(&decode(header)?)?;
-        let claims =
-            strict_json::parse(&decode(claims)?).map_err(|error| refuse(&format!("its claims: {error}")))?;
+        let claims = crate::wire::parse_json(&decode(claims)?)
+            .map_err(|error| refuse(&format!("its claims: {error}")))?;
         if !claims.is_object() {
             return Err(refuse("its claims are not an object"));
         }
@@ -200,7 +200,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Checks that the header names `EdDSA` and has no `crit`. Keys named in the header are not read at all.
 fn check_header(bytes: &[u8]) -> Result<(), InviteError> {
     let refuse = |problem: &str| InviteError::Token { problem: problem.to_owned() };
-    let header = strict_json::parse(bytes).map_err(|error| refuse(&format!("its header: {error}")))?;
+    let header = crate::wire::parse_json(bytes).map_err(|error| refuse(&format!("its header: {error}")))?;
     if header.get("alg").and_then(Value::as_str) != Some("EdDSA") {
         return Err(refuse("its algorithm is not EdDSA"));
     }

@@ -315,7 +315,7 @@ fn parse_accepted(endpoint: &Endpoint, answer: &Response) -> Result<JoinAccepted
         });
     }
     let bad = |problem: String| SwarmError::BadAnswer { endpoint: endpoint.to_string(), problem };
-    let value = crate::strict_json::parse(&answer.body).map_err(|error| bad(error.to_string()))?;
+    let value = crate::wire::parse_json(&answer.body).map_err(|error| bad(error.to_string()))?;
     let accepted: JoinAccepted =
         serde_path_to_error::deserialize(value).map_err(|error| bad(error.to_string()))?;
     if accepted.status == "accepted" {

@@ -15,8 +15,8 @@ use crate::model::{Identity, Swarm};
 use crate::refusal::Refusal;
 use crate::server::Server;
 use crate::signing::{Payload, verify_envelope};
-use crate::wire::{JoinAccepted, JoinPending, JoinRequest, MessageType};
-use crate::{strict_json, timestamp};
+use crate::timestamp;
+use crate::wire::{JoinAccepted, JoinPending, JoinRequest, MessageType, parse_json};
 
 /// The answer to a join request.
 #[derive(Debug, Serialize)]
@@ -166,7 +166,7 @@ fn parse_request(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<(JoinRequest, Value, Candidate, Token), Refusal> {
-    let raw = strict_json::parse(body)
+    let raw = parse_json(body)
         .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
     check_objects(&raw)?;
     let request: JoinRequest =

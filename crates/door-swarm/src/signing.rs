@@ -5,9 +5,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::canonical_json::canonicalize;
 use crate::keys::{PublicKey, SecretKey};
 use crate::wire::{Envelope, MessageType};
+use switchboard_core::json::canonicalize;
 
 /// Metadata key of the envelope signature.
 pub(crate) const ENVELOPE_SIGNATURE: &str = "envelope_signature";

@@ -145,7 +145,7 @@ impl MembershipState {
 
     /// Parses a state file and checks every value.
     pub fn parse(bytes: &[u8]) -> Result<Self, StateError> {
-        let value = crate::strict_json::parse(bytes)
+        let value = crate::wire::parse_json(bytes)
             .map_err(|error| StateError::Shape { path: String::new(), problem: error.to_string() })?;
         if let Some(version) = value.get("schema_version").and_then(|version| version.as_str())
             && !version.starts_with("1.")

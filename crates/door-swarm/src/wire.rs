@@ -16,8 +16,19 @@ pub use self::message::{Attachment, AttachmentType, Envelope, MessageType, Prior
 pub use self::reference::{Action, Reference, ReferenceError, ReferenceType};
 pub use self::system::{MemberField, SystemContent};
 
+use serde_json::Value;
+use switchboard_core::json::{StrictRules, parse_strict};
+
 /// The protocol version of this implementation.
 pub const PROTOCOL_VERSION: &str = "0.1.0";
+
+/// Rules for JSON from other owners: deeper than any protocol message, and far from exhausting the stack.
+const RULES: StrictRules = StrictRules { max_depth: 32, allows_nul: false };
+
+/// Parses JSON strictly: signed content must not read differently elsewhere.
+pub(crate) fn parse_json(bytes: &[u8]) -> Result<Value, serde_json::Error> {
+    parse_strict(bytes, RULES)
+}
 
 /// True if an agent with this version is compatible: its major version is the same.
 pub(crate) fn is_compatible(version: &str) -> bool {

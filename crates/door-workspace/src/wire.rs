@@ -3,11 +3,12 @@
 //! Serde policy: field names as published; optional fields are omitted when absent and may be `null` when read; unknown
 //! fields are retained and written back.
 
-use std::fmt;
-
-use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
+use switchboard_core::json::{PARSER_DEPTH, StrictRules, parse_strict};
+
+/// Rules for message files: `metadata` is opaque to us and may be as deep as the parser allows.
+const RULES: StrictRules = StrictRules { max_depth: PARSER_DEPTH, allows_nul: true };
 
 /// A message file: `inbox/<recipient>/<id>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,10 +129,7 @@ impl MessageFile {
             return Err(Malformed::ByteOrderMark);
         }
         let text = std::str::from_utf8(bytes).map_err(|e| Malformed::NotUtf8 { at: e.valid_up_to() })?;
-        let mut parser = serde_json::Deserializer::from_str(text);
-        let value = Strict
-            .deserialize(&mut parser)
-            .and_then(|value| parser.end().map(|()| value))
+        let value = parse_strict(text.as_bytes(), RULES)
             .map_err(|error| Malformed::Json { problem: error.to_string() })?;
         serde_path_to_error::deserialize(value).map_err(|error| {
             let field = Some(error.path().to_string()).filter(|path| path != ".");
@@ -150,75 +148,6 @@ pub fn pretty<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
     bytes.push(b'\n');
     bytes
-}
-
-/// Deserializes a [`Value`] and refuses duplicate keys.
-struct Strict;
-
-impl<'de> DeserializeSeed<'de> for Strict {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Strict {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut array = Vec::new();
-        while let Some(item) = items.next_element_seed(Strict)? {
-            array.push(item);
-        }
-        Ok(Value::Array(array))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            if object.contains_key(&key) {
-                return Err(de::Error::custom(format_args!(
-                    "the key '{}' appears twice",
-                    key.escape_debug()
-                )));
-            }
-            object.insert(key, entries.next_value_seed(Strict)?);
-        }
-        Ok(Value::Object(object))
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod budget;
 mod delivery;
 mod directory;
 mod error_chain;
+pub mod json;
 mod json_error;
 mod json_line;
 mod kind;

@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use switchboard_core::json::deserialize_present;
 
 use crate::arguments::validate_arguments;
 
@@ -37,13 +38,13 @@ pub(crate) struct Refusal {
 #[derive(Deserialize)]
 #[serde(expecting = "an object")]
 struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "as_written")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "as_written")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "as_written")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "as_written")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     params: Option<&'a RawValue>,
 }
 
@@ -333,11 +334,6 @@ fn decode_error<T: DeserializeOwned>(params: Option<&Value>) -> String {
         Err(error) => error.to_string(),
         Ok(_) => "they contain an unknown field".to_owned(),
     }
-}
-
-/// Returns a value as raw JSON; distinguishes `null` from a missing field.
-fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use rmcp::ErrorData;
 use rmcp::model::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use switchboard_core::json::to_raw;
 use tokio_util::sync::CancellationToken;
 
 use crate::caller::Caller;
@@ -362,7 +363,7 @@ pub(crate) async fn isolated(
 }
 
 fn error(error: ErrorData) -> Box<RawValue> {
-    serde_json::value::to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    to_raw(&error)
 }
 
 #[cfg(test)]

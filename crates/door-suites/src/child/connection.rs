@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
+use switchboard_core::json::{RawObject, to_raw};
 use switchboard_sys::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use super::envelope::{self, Incoming};
 use super::error::ChildError;
 use super::meta::Meta;
-use super::object::{Object, raw};
 use super::server_requests::ServerRequests;
 use super::shared::Shared;
 use super::status::{ChildEvent, InitializeResult, ListKind, count};
@@ -253,7 +253,7 @@ impl Connection {
     }
 
     fn handle_notification(self: &Arc<Self>, method: &str, params: Option<&RawValue>, via: Option<u64>) {
-        let params = || params.map_or_else(|| raw(&Object::default()), RawValue::to_owned);
+        let params = || params.map_or_else(|| to_raw(&RawObject::default()), RawValue::to_owned);
         match method {
             "notifications/progress" => self.handle_progress(&params()),
             "notifications/message" => self.publish_to_client("notifications/message", params(), via),
@@ -286,7 +286,7 @@ impl Connection {
     }
 
     fn handle_progress(&self, params: &RawValue) {
-        let id = Object::parse(params).and_then(|params| envelope::number(params.get("progressToken")));
+        let id = RawObject::parse(params).and_then(|params| envelope::number(params.get("progressToken")));
         let Some(id) = id else { return };
         let calls = self.calls.lock();
         if let Some(progress) = calls.pending.get(&id).and_then(|pending| pending.progress.as_ref())
@@ -474,7 +474,7 @@ impl Drop for CancelOnDrop<'_> {
         let is_opening = matches!(self.method, "initialize" | "server/discover");
         if was_pending && !self.is_over && !is_opening {
             let params =
-                raw(&serde_json::json!({"requestId": self.id, "reason": "nobody waits for it any more"}));
+                to_raw(&serde_json::json!({"requestId": self.id, "reason": "nobody waits for it any more"}));
             self.connection.notify("notifications/cancelled", Some(&params));
         }
     }
@@ -483,7 +483,7 @@ impl Drop for CancelOnDrop<'_> {
 /// Relays progress under the caller's own token.
 async fn relay_progress(caller: &Caller, note: &RawValue) {
     if let (Some(host), Some(token), Some(mut params)) =
-        (&caller.host, &caller.progress_token, Object::parse(note))
+        (&caller.host, &caller.progress_token, RawObject::parse(note))
     {
         params.set("progressToken", token.clone());
         host.notify("notifications/progress", Some(params.to_raw())).await;

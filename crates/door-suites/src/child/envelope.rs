@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
+use switchboard_core::json::{deserialize_present, to_raw};
 
 use crate::host::RpcError;
 
@@ -38,21 +39,16 @@ pub(super) enum Incoming<'a> {
 struct Wire<'a> {
     #[serde(borrow)]
     jsonrpc: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
+    #[serde(borrow, default, deserialize_with = "deserialize_present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
-}
-
-/// Deserializes a member that is present, even as `null`.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl<'a> Incoming<'a> {
@@ -139,7 +135,7 @@ pub(super) fn answer(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -
         }
         Err(error) => {
             out.extend_from_slice(br#","error":"#);
-            write_raw(&mut out, &super::object::raw(error));
+            write_raw(&mut out, &to_raw(error));
         }
     }
     out.push(b'}');
@@ -147,7 +143,7 @@ pub(super) fn answer(id: &RawValue, outcome: &Result<Box<RawValue>, RpcError>) -
 }
 
 fn write_backlog(out: &mut Vec<u8>, method: &str, params: Option<&RawValue>) {
-    write_raw(out, &super::object::raw(&method));
+    write_raw(out, &to_raw(&method));
     if let Some(params) = params {
         out.extend_from_slice(br#","params":"#);
         write_raw(out, params);

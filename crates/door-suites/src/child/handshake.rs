@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use switchboard_core::json::{RawObject, to_raw};
 
 use super::connection::Connection;
 use super::envelope::code;
 use super::error::ChildError;
 use super::meta::{self, LEGACY, LEGACY_KNOWN, MODERN, Meta};
-use super::object::{Object, raw};
 use super::status::InitializeResult;
 use crate::host::{Caller, RpcError};
 
@@ -74,7 +74,7 @@ async fn request_initialize(
         "capabilities": meta::capabilities(caller),
         "clientInfo": meta::client_info(),
     });
-    connection.call("initialize", Some(&raw(&params)), caller, limit).await
+    connection.call("initialize", Some(&to_raw(&params)), caller, limit).await
 }
 
 /// True if an error lists the sessionless revision as supported.
@@ -139,7 +139,7 @@ fn without_progress(caller: &Caller) -> Caller {
 
 /// Parses one page of a list: items and next cursor.
 pub(super) fn parse_page(page: &RawValue, member: &str) -> Option<(Vec<Box<RawValue>>, Option<String>)> {
-    let page = Object::parse(page)?;
+    let page = RawObject::parse(page)?;
     let items = serde_json::from_str(page.get(member)?.get()).ok()?;
     Some((items, page.text("nextCursor")))
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use switchboard_core::json::{RawObject, to_raw};
 use tracing::Instrument as _;
 
 use super::connection::Connection;
 use super::envelope::code;
 use super::error::ChildError;
 use super::meta::Meta;
-use super::object::{Object, raw};
 use super::server_requests::{capability, check_capability};
 use super::status::ListKind;
 use super::transport::Transport;
@@ -62,7 +62,9 @@ impl Connection {
             answer = self.record_tools(&answer).unwrap_or(answer);
         }
         for _ in 0..ROUNDS {
-            let Some(missing) = Object::parse(&answer).filter(is_input_required) else { return Ok(answer) };
+            let Some(missing) = RawObject::parse(&answer).filter(is_input_required) else {
+                return Ok(answer);
+            };
             let again = self.with_responses(&missing, params, caller).await?;
             answer = self.call(method, Some(&again), caller, limit).await?;
         }
@@ -76,10 +78,10 @@ impl Connection {
     async fn refresh_headers(self: &Arc<Self>, caller: &Caller, limit: Duration) -> Result<(), ChildError> {
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
-            let params = cursor.take().map(|cursor| raw(&serde_json::json!({ "cursor": cursor })));
+            let params = cursor.take().map(|cursor| to_raw(&serde_json::json!({ "cursor": cursor })));
             let page = self.call(ListKind::Tools.method(), params.as_deref(), caller, limit).await?;
             self.record_tools(&page);
-            cursor = Object::parse(&page).and_then(|page| page.text("nextCursor"));
+            cursor = RawObject::parse(&page).and_then(|page| page.text("nextCursor"));
             if cursor.is_none() {
                 break;
             }
@@ -100,7 +102,8 @@ impl Connection {
         if method != "tools/call" || self.meta() == Meta::Legacy {
             return Ok(());
         }
-        let tool = params.and_then(Object::parse).and_then(|params| params.text("name")).unwrap_or_default();
+        let tool =
+            params.and_then(RawObject::parse).and_then(|params| params.text("name")).unwrap_or_default();
         if http.is_invalid(&tool) {
             let why = format!(
                 "the tool `{tool}` of `{}` has an `x-mcp-header` that is against the rules of MCP; tell its makers",
@@ -114,12 +117,12 @@ impl Connection {
     /// Builds the parameters of the repeated request, with the client's responses.
     async fn with_responses(
         &self,
-        missing: &Object<'_>,
+        missing: &RawObject<'_>,
         params: Option<&RawValue>,
         caller: &Caller,
     ) -> Result<Box<RawValue>, ChildError> {
-        let mut responses = Object::default();
-        let requests = missing.get("inputRequests").and_then(Object::parse).unwrap_or_default();
+        let mut responses = RawObject::default();
+        let requests = missing.get("inputRequests").and_then(RawObject::parse).unwrap_or_default();
         for (key, request) in requests.iter() {
             let response = tokio::select! {
                 biased;
@@ -128,8 +131,8 @@ impl Connection {
             };
             responses.set(key, response);
         }
-        let empty = Object::default().to_raw();
-        let mut again = Object::parse(params.unwrap_or(&empty)).unwrap_or_default();
+        let empty = RawObject::default().to_raw();
+        let mut again = RawObject::parse(params.unwrap_or(&empty)).unwrap_or_default();
         if !requests.is_empty() {
             again.set("inputResponses", responses.to_raw());
         }
@@ -141,7 +144,7 @@ impl Connection {
 
     async fn request_input(&self, request: &RawValue, caller: &Caller) -> Result<Box<RawValue>, ChildError> {
         let name = self.shared.name();
-        let request = Object::parse(request).unwrap_or_default();
+        let request = RawObject::parse(request).unwrap_or_default();
         let method = request.text("method").unwrap_or_default();
         let Some(needed) = capability(&method) else {
             return Err(refusal(
@@ -159,8 +162,8 @@ impl Connection {
     }
 }
 
-fn is_input_required(answer: &Object<'_>) -> bool {
-    answer.get("resultType").is_some_and(|kind| *kind.get() == *raw(&"input_required").get())
+fn is_input_required(answer: &RawObject<'_>) -> bool {
+    answer.get("resultType").is_some_and(|kind| *kind.get() == *to_raw(&"input_required").get())
 }
 
 fn refusal(code: i64, message: String) -> ChildError {

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use switchboard_core::json::{RawObject, to_raw};
 
-use super::object::{Object, raw};
 use super::server_requests::capability;
 use crate::host::Caller;
 
@@ -49,20 +49,20 @@ impl Meta {
         if !needs_change {
             return params.map(RawValue::to_owned);
         }
-        let empty = Object::default().to_raw();
+        let empty = RawObject::default().to_raw();
         let params = params.unwrap_or(&empty);
         // Non-object parameters are sent unchanged: the child reports the error better than we could.
-        let Some(mut object) = Object::parse(params) else { return Some(params.to_owned()) };
+        let Some(mut object) = RawObject::parse(params) else { return Some(params.to_owned()) };
         let old_meta = object.get("_meta").map(RawValue::to_owned);
-        let mut meta = old_meta.as_deref().and_then(Object::parse).unwrap_or_default();
+        let mut meta = old_meta.as_deref().and_then(RawObject::parse).unwrap_or_default();
         meta.remove("progressToken");
         if let Some(id) = progress {
-            meta.set("progressToken", raw(&id));
+            meta.set("progressToken", to_raw(&id));
         }
         if self == Self::Modern {
-            meta.set(VERSION_KEY, raw(&MODERN));
-            meta.set(CAPABILITIES_KEY, raw(&capabilities(caller)));
-            meta.set(CLIENT_KEY, raw(&client_info()));
+            meta.set(VERSION_KEY, to_raw(&MODERN));
+            meta.set(CAPABILITIES_KEY, to_raw(&capabilities(caller)));
+            meta.set(CLIENT_KEY, to_raw(&client_info()));
         }
         if meta.is_empty() {
             object.remove("_meta");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
+use switchboard_core::json::{RawObject, to_raw};
 use tokio_util::sync::CancellationToken;
 
 use super::connection::Connection;
 use super::envelope::{answer, code};
-use super::object::{Object, raw};
 use super::status::count;
 use crate::host::{Host, RpcError};
 
@@ -28,7 +28,7 @@ impl ServerRequests {
 
     /// Cancels the request named by the child's `notifications/cancelled`.
     pub(super) fn cancel(&self, params: &RawValue) {
-        let Some(params) = Object::parse(params) else { return };
+        let Some(params) = RawObject::parse(params) else { return };
         if let Some(cancel) = params.get("requestId").and_then(|id| self.0.lock().remove(id.get())) {
             cancel.cancel();
         }
@@ -52,7 +52,7 @@ impl Connection {
         via: Option<u64>,
     ) {
         if method == "ping" {
-            self.send("", answer(id, &Ok(raw(&Object::default()))));
+            self.send("", answer(id, &Ok(to_raw(&RawObject::default()))));
             return;
         }
         let host = match self.host_with_capability(method, via) {

@@ -10,8 +10,8 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use switchboard_core::json::to_raw;
 
-use super::object::raw;
 use super::{Child, ChildError, ChildOptions, RecoveryRules};
 use crate::host::{Caller, Host, RpcError};
 use crate::spec::{ChildSpec, Expose, Framing, Launch, Limits};
@@ -91,7 +91,7 @@ pub(super) fn quick() -> RecoveryRules {
 }
 
 pub(super) fn params(value: Value) -> Box<RawValue> {
-    raw(&value)
+    to_raw(&value)
 }
 
 /// Calls a tool.
@@ -168,7 +168,7 @@ impl Host for TestHost {
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'_, Result<Box<RawValue>, RpcError>> {
         self.asked.lock().push((asker.to_owned(), method.to_owned()));
-        let answer = raw(&json!({"by": self.name, "method": method, "params": params}));
+        let answer = to_raw(&json!({"by": self.name, "method": method, "params": params}));
         let (dropped, is_silent) = (Dropped(Arc::clone(&self.dropped)), self.is_silent);
         Box::pin(async move {
             let _dropped = dropped;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::{Dir, FileStat};
 
-use crate::canonical;
+use crate::content_hash::hash_content;
 use crate::error::SuiteError;
 
 /// Large enough for thousands of tools with their schemas.
@@ -36,7 +36,7 @@ pub(super) struct Pin {
 
 impl Pin {
     pub(super) fn of(tool: &Value) -> Self {
-        Self { hash: canonical::hash(tool), at: Clock::system().now().to_string(), tool: tool.clone() }
+        Self { hash: hash_content(tool), at: Clock::system().now().to_string(), tool: tool.clone() }
     }
 }
 

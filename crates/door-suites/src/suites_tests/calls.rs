@@ -137,7 +137,7 @@ async fn calls_by_people_are_not_counted() {
     rig.child("box", &tools());
     let suites = rig.open_trusted();
     let caller = crate::Caller::default();
-    let request = crate::raw::raw(&json!({ "action": "call", "subtool": "count" }));
+    let request = switchboard_core::json::to_raw(&json!({ "action": "call", "subtool": "count" }));
     for name in ["box", "renamed"] {
         let answer = suites.call_child(name, Some(&request), &caller).await.unwrap().unwrap();
         assert!(answer.get().contains("\"text\""), "{answer}");

@@ -1,11 +1,11 @@
 //! Flat children.
 
 use serde_json::{Value, json};
+use switchboard_core::json::to_raw;
 
 use super::rig::{Rig, call, names, tools};
 use crate::child::ListKind;
 use crate::host::Caller;
-use crate::raw::raw;
 
 fn flat(bare: bool) -> Value {
     json!({ "expose": { "mode": "flat", "bare": bare } })
@@ -133,12 +133,13 @@ async fn resources_prompts_and_completion_go_to_their_owner() {
         ("logging/setLevel", json!({ "level": "debug" }), Some("a")),
         ("unknown/method", json!({}), None),
     ] {
-        let answer = suites.request(method, Some(raw(&params)), &caller).await;
+        let answer = suites.request(method, Some(to_raw(&params)), &caller).await;
         let answer = answer.map(|answer| serde_json::from_str::<Value>(answer.unwrap().get()).unwrap());
         let expected = owner.map(|owner| json!({ "answered": owner, "method": method, "params": params }));
         assert_eq!(answer, expected, "{method} {params}");
     }
-    let error = suites.request("resources/read", Some(raw(&json!({}))), &caller).await.unwrap().unwrap_err();
+    let error =
+        suites.request("resources/read", Some(to_raw(&json!({}))), &caller).await.unwrap().unwrap_err();
     assert_eq!(error.code, -32602);
     suites.close().await;
 }

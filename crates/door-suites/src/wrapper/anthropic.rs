@@ -4,7 +4,8 @@
 
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
+use switchboard_core::json::to_raw;
 
 use super::conversation::Usage;
 use super::endpoint::{Endpoint, Key};
@@ -168,8 +169,7 @@ fn address(base: &Url) -> Url {
 }
 
 fn block(block: &OurBlock<'_>) -> Box<RawValue> {
-    // Serializing strings and booleans cannot fail.
-    to_raw_value(block).unwrap_or_else(|_| nothing())
+    to_raw(block)
 }
 
 fn nothing() -> Box<RawValue> {

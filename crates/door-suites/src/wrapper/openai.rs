@@ -8,6 +8,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use switchboard_core::json::to_raw;
 
 use super::conversation::Usage;
 use super::endpoint::{Endpoint, Key};
@@ -184,6 +185,5 @@ fn text(content: &Value) -> String {
 }
 
 fn message(message: &OurMessage<'_>) -> Box<RawValue> {
-    // Serializing strings cannot fail.
-    to_raw_value(message).unwrap_or_default()
+    to_raw(message)
 }

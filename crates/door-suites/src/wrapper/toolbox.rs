@@ -166,7 +166,7 @@ fn schema(schema: Option<Box<RawValue>>) -> Box<RawValue> {
     let any = || RawValue::from_string(r#"{"type":"object"}"#.to_owned()).unwrap_or_default();
     let Some(schema) = schema.filter(|schema| is_object(schema)) else { return any() };
     let mut value: serde_json::Value = serde_json::from_str(schema.get()).unwrap_or_default();
-    if sanitize_description_value(&mut value) { crate::raw::raw(&value) } else { schema }
+    if sanitize_description_value(&mut value) { switchboard_core::json::to_raw(&value) } else { schema }
 }
 
 #[cfg(test)]

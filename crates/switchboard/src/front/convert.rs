@@ -1,7 +1,6 @@
 //! Conversion between children's JSON and the types of `rmcp`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use door_suites::RpcError;
 use rmcp::ErrorData;
@@ -11,8 +10,9 @@ use rmcp::model::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use switchboard_core::json::{RawObject, to_raw};
 
 /// Deserializes a child's JSON.
 pub(super) fn typed<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData> {
@@ -99,17 +99,16 @@ pub(super) fn is_error(raw: &RawValue) -> bool {
 
 /// Appends a text to a result; everything else stays as written. A result without content stays unchanged.
 pub(super) fn with_text(raw: Box<RawValue>, text: &str) -> Box<RawValue> {
-    let added = || -> serde_json::Result<Option<Box<RawValue>>> {
-        let mut result: BTreeMap<String, Box<RawValue>> = serde_json::from_str(raw.get())?;
-        let Some(content) = result.get("content") else { return Ok(None) };
-        let mut content: Vec<&RawValue> = serde_json::from_str(content.get())?;
-        let block = to_raw_value(&json!({ "type": "text", "text": text }))?;
+    let added = || -> Option<Box<RawValue>> {
+        let mut result = RawObject::parse(&raw)?;
+        let mut content: Vec<&RawValue> = serde_json::from_str(result.get("content")?.get()).ok()?;
+        let block = to_raw(&json!({ "type": "text", "text": text }));
         content.push(&block);
-        let content = to_raw_value(&content)?;
-        result.insert("content".to_owned(), content);
-        to_raw_value(&result).map(Some)
+        let content = to_raw(&content);
+        result.set("content", content);
+        Some(result.to_raw())
     };
-    added().ok().flatten().unwrap_or(raw)
+    added().unwrap_or(raw)
 }
 
 /// Converts a notification of a child for the client.

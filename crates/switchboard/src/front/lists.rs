@@ -1,12 +1,11 @@
 //! Lists that bypass `rmcp`, so that no field of the servers' tools, prompts and resources is lost.
 
-use std::collections::BTreeMap;
-
 use door_suites::{Caller, ListKind};
 use rmcp::model::{ListPromptsResult, NumberOrString, ServerResult};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, ServerHandler};
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
+use switchboard_core::json::{RawObject, to_raw};
 use switchboard_mcp::RawList;
 
 use super::RawBypass;
@@ -62,14 +61,15 @@ fn with_theirs(
     // Only clients with a session use this path, and they use the older revisions.
     ours.strip_result_type_for_legacy_peer();
     let add = || -> serde_json::Result<Box<RawValue>> {
-        let mut list: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&serde_json::to_string(&ours)?)?;
+        let ours = serde_json::to_string(&ours)?;
+        let mut list: RawObject<'_> = serde_json::from_str(&ours)?;
         let mut items: Vec<Box<RawValue>> = match list.get(member) {
             Some(items) => serde_json::from_str(items.get())?,
             None => Vec::new(),
         };
         items.extend(theirs);
-        list.insert(member.to_owned(), to_raw_value(&items)?);
-        to_raw_value(&list)
+        list.set(member, to_raw(&items));
+        Ok(list.to_raw())
     };
     add().map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }

@@ -9,6 +9,7 @@ use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
+use switchboard_core::json::to_raw;
 use switchboard_mcp::{RawCall, RawCallHandler, RawList};
 
 use super::{Session, SwarmTools, convert, lists};
@@ -33,15 +34,14 @@ impl RawCallHandler for RawBypass {
     }
 
     async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
-        let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
         if let Some(peer) = self.session.peer.get().filter(|_| !self.suites.has_tool(&call.tool)) {
             let answer = self.call_ours(call, peer.clone()).await;
-            return answer.map_err(|error| raw(&error));
+            return answer.map_err(|error| to_raw(&error));
         }
         let who = call.caller;
         let is_governed = match self.workspace.admit_external(&who, &call.tool).await {
             Ok(is_governed) => is_governed,
-            Err(refusal) => return legacy(refusal.into()).map_err(|error| raw(&error)),
+            Err(refusal) => return legacy(refusal.into()).map_err(|error| to_raw(&error)),
         };
         let caller = Caller {
             host: self.session.introduced().await.map(|(_, host)| host),
@@ -53,8 +53,7 @@ impl RawCallHandler for RawBypass {
         // Mail is counted while the child works.
         let called = self.suites.call(&call.tool, call.arguments.as_deref(), &caller);
         let (result, unread) = tokio::join!(called, self.workspace.unread_line(&who));
-        let result =
-            result.map_err(|error| to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned()))?;
+        let result = result.map_err(|error| to_raw(&error))?;
         if is_governed && !convert::is_error(&result) {
             self.workspace.record_external(&who, &call.tool).await;
         }
@@ -69,8 +68,7 @@ impl RawCallHandler for RawBypass {
     }
 
     async fn list(&self, list: RawList) -> Result<Box<RawValue>, Box<RawValue>> {
-        let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        self.list_all(list).await.map_err(|error| raw(&error))
+        self.list_all(list).await.map_err(|error| to_raw(&error))
     }
 }
 

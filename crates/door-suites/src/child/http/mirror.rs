@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use switchboard_core::json::{RawObject, to_raw};
 
 use super::name::encode;
-use crate::child::object::{Object, raw};
 
 const MARK: &str = "x-mcp-header";
 
@@ -43,7 +43,7 @@ impl HeaderMirror {
         if !list.get().contains(MARK) {
             return None;
         }
-        let mut list = Object::parse(list)?;
+        let mut list = RawObject::parse(list)?;
         let tools: Vec<&RawValue> = serde_json::from_str(list.get("tools")?.get()).ok()?;
         let mut known = self.0.lock();
         let mut kept = Vec::with_capacity(tools.len());
@@ -59,7 +59,7 @@ impl HeaderMirror {
             known.insert(tool.name, is_valid.then_some(mirrored));
         }
         let has_less = kept.len() < tools.len();
-        let kept = raw(&kept);
+        let kept = to_raw(&kept);
         has_less.then(|| {
             list.set("tools", kept);
             list.to_raw()

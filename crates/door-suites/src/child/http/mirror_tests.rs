@@ -1,7 +1,7 @@
 use serde_json::json;
+use switchboard_core::json::to_raw;
 
 use super::*;
-use crate::child::object::raw;
 
 #[test]
 fn tool_with_invalid_annotations_is_excluded() {
@@ -16,7 +16,7 @@ fn tool_with_invalid_annotations_is_excluded() {
     for properties in bad {
         let tool = json!({"name": "bad", "inputSchema": {"properties": properties}});
         let mirror = HeaderMirror::default();
-        let list = mirror.record_tools(&raw(&json!({"ttlMs": 1, "tools": [{"name": "good"}, tool]})));
+        let list = mirror.record_tools(&to_raw(&json!({"ttlMs": 1, "tools": [{"name": "good"}, tool]})));
         let list: Value = serde_json::from_str(list.expect("it changes").get()).expect("it is JSON");
         assert_eq!(list, json!({"ttlMs": 1, "tools": [{"name": "good"}]}));
         assert!(mirror.is_invalid("bad") && !mirror.is_invalid("good"));
@@ -35,14 +35,14 @@ fn only_annotated_arguments_are_mirrored() {
         "list": {"items": {"type": "string", "x-mcp-header": "Item"}},
     }});
     let mirror = HeaderMirror::default();
-    let list = raw(&json!({"tools": [{"name": "tool", "inputSchema": schema}, {"name": "other"}]}));
+    let list = to_raw(&json!({"tools": [{"name": "tool", "inputSchema": schema}, {"name": "other"}]}));
     assert!(mirror.record_tools(&list).is_none());
     let headers = |name: &str| -> Vec<(String, String)> {
         let arguments = json!({
             "region": "Zürich", "count": 42, "null": null, "plain": "x",
             "inner": {"flag": true}, "list": ["x"],
         });
-        let headers = mirror.headers(Some(&raw(&json!({"name": name, "arguments": arguments}))));
+        let headers = mirror.headers(Some(&to_raw(&json!({"name": name, "arguments": arguments}))));
         let mut headers: Vec<_> = headers
             .iter()
             .map(|(name, value)| (name.to_string(), value.to_str().expect("it is text").to_owned()))

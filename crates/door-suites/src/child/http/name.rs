@@ -2,9 +2,9 @@
 
 use http::header::{HeaderMap, HeaderValue};
 use serde_json::value::RawValue;
+use switchboard_core::json::RawObject;
 
 use super::{METHOD, NAME};
-use crate::child::object::Object;
 
 /// Returns `Mcp-Method`, and `Mcp-Name` for methods that have one.
 pub(super) fn headers(method: &str, params: Option<&RawValue>) -> HeaderMap {
@@ -20,7 +20,7 @@ pub(super) fn headers(method: &str, params: Option<&RawValue>) -> HeaderMap {
         "resources/read" => "uri",
         _ => return headers,
     };
-    let name = params.and_then(Object::parse).and_then(|params| params.text(member));
+    let name = params.and_then(RawObject::parse).and_then(|params| params.text(member));
     if let Some(Ok(value)) = name.map(|name| HeaderValue::from_str(&encode(&name))) {
         headers.insert(NAME, value);
     }

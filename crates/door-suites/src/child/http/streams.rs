@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::json;
+use switchboard_core::json::to_raw;
 use tokio::time::{Instant, sleep};
 
 use super::events::EventParser;
@@ -14,7 +15,6 @@ use crate::child::connection::Connection;
 use crate::child::envelope;
 use crate::child::error::ChildError;
 use crate::child::meta::Meta;
-use crate::child::object::raw;
 use crate::host::Caller;
 
 /// Backoff after streams that ended at once: initial and maximum delay.
@@ -73,7 +73,7 @@ pub(super) async fn subscribe(transport: Arc<HttpTransport>, connection: Arc<Con
         "promptsListChanged": prompts,
         "resourcesListChanged": resources,
     }});
-    let wanted = Meta::Modern.apply(Some(&raw(&wanted)), &Caller::default(), None);
+    let wanted = Meta::Modern.apply(Some(&to_raw(&wanted)), &Caller::default(), None);
     let listening = async {
         let mut wait = WAIT.0;
         loop {
