@@ -118,7 +118,7 @@ impl Hubs {
             for agent in agents {
                 let routes = vec![Route::Channel { channel: channel.clone() }];
                 let name = Name::parse(&agent)?;
-                hub.register(Registration { name, role: None, team: None, routes }).await?;
+                hub.agents().register(Registration { name, role: None, team: None, routes }).await?;
             }
             let serve = sandbox.serve();
             hubs.push(One { sandbox, serve, hub });

@@ -47,7 +47,7 @@ impl Serving {
         let outbound = match at {
             DoorPart::Nothing => None,
             DoorPart::Everything | DoorPart::Deliveries => {
-                Some(workspace.hub().open_door(Door::Workspace).await?)
+                Some(workspace.hub().deliveries().open_door(Door::Workspace).await?)
             }
         };
         let (stop, working) = (CancellationToken::new(), workspace.clone());
@@ -70,7 +70,7 @@ impl Serving {
         let (hub, reader) = (self.workspace.hub(), READER.parse::<AgentId>()?);
         let mut last = (0, Instant::now());
         loop {
-            let delivered = hub.unread(reader.clone(), count + 1).await?;
+            let delivered = hub.mailboxes().unread(reader.clone(), count + 1).await?;
             if delivered >= count {
                 return Ok(());
             }
@@ -126,7 +126,7 @@ pub(crate) async fn serving_round(folder: &Path, load: Load) -> anyhow::Result<S
 pub(crate) async fn journal_round(folder: &Path, load: Load) -> anyhow::Result<Round> {
     let serving = Serving::create(folder, DoorPart::Nothing).await?;
     let round = serving.drive(load).await?;
-    let health = serving.workspace.hub().health().await?;
+    let health = serving.workspace.hub().database().health().await?;
     ensure!(health.messages == round.all as u64, "{} of {} messages", health.messages, round.all);
     serving.close().await?;
     Ok(round)

@@ -31,7 +31,7 @@ pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
     thread::spawn(move || echo(&over));
     loop {
         let query = MailboxQuery { agent: agent.clone(), after, limit: 20, part: Part::Unseen };
-        for mail in hub.mailbox(query).await?.items {
+        for mail in hub.mailboxes().page(query).await?.items {
             after = mail.stored.seq;
             write_byte(MAIL)?;
         }

@@ -112,7 +112,7 @@ async fn inject(
 async fn latencies(place: &RunFolder, client: &mut Client, count: usize) -> anyhow::Result<()> {
     RunFolder::settle();
     let hub = Hub::open(HubConfig::new(place.fresh()?)).await?;
-    hub.register(Registration::mailbox(Name::parse(READER)?)).await?;
+    hub.agents().register(Registration::mailbox(Name::parse(READER)?)).await?;
     let job = launch(client, &json!({ "agent": "echo" })).await?;
     let text = body();
     let (mut acks, mut ends, mut bare) = (Vec::new(), Vec::new(), Vec::new());

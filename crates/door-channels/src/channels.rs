@@ -130,9 +130,9 @@ impl Channels {
     /// folder without that identity is an error: it is the bare mount point, or another disk.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
         let key = config.root.display().to_string();
-        let known = if config.shared { hub.get_note(Door::Channels, ROOT, &key).await? } else { None };
+        let known = if config.shared { hub.notes(Door::Channels).get(ROOT, &key).await? } else { None };
         let is_first = config.shared && known.is_none();
-        let seen = if is_first { hub.get_note(Door::Channels, UNMARKED, &key).await? } else { None };
+        let seen = if is_first { hub.notes(Door::Channels).get(UNMARKED, &key).await? } else { None };
         let (root, shared, linked, noted) = (config.root.clone(), config.shared, config.linked, seen.clone());
         let (mut tree, identity, place) = blocking(move || {
             let expected = known;
@@ -145,9 +145,9 @@ impl Channels {
         .await?;
         if is_first && identity.is_none() && seen != place {
             // On a full disk this note fails as well.
-            let _ = hub.put_note(Door::Channels, UNMARKED, key.clone(), place).await;
+            let _ = hub.notes(Door::Channels).put(UNMARKED, key.clone(), place).await;
         } else if is_first && identity.is_some() {
-            match hub.put_note(Door::Channels, ROOT, key.clone(), identity.clone()).await {
+            match hub.notes(Door::Channels).put(ROOT, key.clone(), identity.clone()).await {
                 Ok(()) => {
                     tracing::info!(root = %key, "first use of this channels root: from now on it is known by signals/folder");
                 }
@@ -174,7 +174,7 @@ impl Channels {
         let root = config.root.clone();
         let identity = blocking(move || Tree::open(&root, true, None)?.identity()).await?;
         let key = config.root.display().to_string();
-        Ok(hub.put_note(Door::Channels, ROOT, key, Some(identity)).await?)
+        Ok(hub.notes(Door::Channels).put(ROOT, key, Some(identity)).await?)
     }
 
     /// Returns the hub.
@@ -205,7 +205,7 @@ impl Channels {
 
     /// Returns the name of this hub among the linked hubs.
     pub(crate) async fn own_name(&self) -> Result<Option<Name>, ChannelError> {
-        Ok(if self.folder().is_some() { self.hub().own_name().await? } else { None })
+        Ok(if self.folder().is_some() { self.hub().relay().own_name().await? } else { None })
     }
 
     pub(crate) fn writer(&self) -> &ChannelWriter {
@@ -292,7 +292,7 @@ impl Channels {
         if self.writer().has_posted(channel, agent) {
             return Ok(());
         }
-        let newest = self.hub().newest(1).await?.items.pop();
+        let newest = self.hub().journal().newest(1).await?.items.pop();
         if newest.is_none_or(|newest| newest.accepted_at <= self.hub().now()) {
             return Ok(());
         }
@@ -316,7 +316,7 @@ impl Channels {
         native: &str,
     ) -> Result<(), ChannelError> {
         self.note_known(channel, native);
-        self.hub().bind_native_id(id, native_id(channel, native)).await?;
+        self.hub().native_ids().bind(id, native_id(channel, native)).await?;
         Ok(())
     }
 
@@ -386,11 +386,11 @@ impl Channels {
         id: &str,
     ) -> Result<Option<MessageId>, ChannelError> {
         if let Ok(id) = id.parse::<MessageId>()
-            && self.hub().message(id).await?.is_some()
+            && self.hub().journal().message(id).await?.is_some()
         {
             return Ok(Some(id));
         }
-        let named = self.hub().find_by_native(None, id).await?;
+        let named = self.hub().native_ids().find(None, id).await?;
         let here = named.iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
         Ok(here.or(named.first()).map(|(_, id)| *id))
     }

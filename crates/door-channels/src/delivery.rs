@@ -67,20 +67,32 @@ impl Channels {
         seq: i64,
         channel: &Name,
     ) -> Result<(), ChannelError> {
-        if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+        if self.hub().native_ids().of_message(Door::Channels, channel.as_str(), message.id).await?.is_some() {
             return Ok(());
         }
         if is_own_post(message) {
             // Its writer may have died between the file and the record of its name.
             Box::pin(self.scan_channel(channel)).await?;
-            if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+            if self
+                .hub()
+                .native_ids()
+                .of_message(Door::Channels, channel.as_str(), message.id)
+                .await?
+                .is_some()
+            {
                 return Ok(());
             }
         }
         if self.folder().is_some_and(|folder| is_in_folder(message, folder)) && message.is_from_other_hub() {
             // The message's own hub shares this folder and writes the file itself.
             Box::pin(self.scan_channel(channel)).await?;
-            if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+            if self
+                .hub()
+                .native_ids()
+                .of_message(Door::Channels, channel.as_str(), message.id)
+                .await?
+                .is_some()
+            {
                 return Ok(());
             }
             // A copy of the folder has the same identity, and the other hub does not write into it.
@@ -113,8 +125,8 @@ impl Channels {
     pub(crate) async fn repair(&self) -> Result<usize, ChannelError> {
         let before = self.hub().now().saturating_sub(POSTING).unwrap_or(Timestamp::UNIX_EPOCH);
         let mut repaired = 0;
-        for id in self.hub().without_native_id(Door::Channels, before).await? {
-            let Some(stored) = self.hub().message(id).await? else { continue };
+        for id in self.hub().native_ids().messages_without(Door::Channels, before).await? {
+            let Some(stored) = self.hub().journal().message(id).await? else { continue };
             if let Some(Route::Channel { channel }) = &stored.message.origin.route {
                 self.write_file(&stored.message, stored.seq, channel).await?;
                 repaired += 1;
@@ -125,13 +137,13 @@ impl Channels {
 
     /// Returns a channel's id of a message, or the hub's id if it has none.
     async fn find_native_id(&self, channel: &Name, id: MessageId) -> Result<Option<String>, ChannelError> {
-        if let Some(stored) = self.hub().message(id).await? {
+        if let Some(stored) = self.hub().journal().message(id).await? {
             let native = stored.message.origin.native;
             if native.door == Door::Channels && native.scope.eq_ignore_ascii_case(channel.as_str()) {
                 return Ok(Some(native.id));
             }
         }
-        let named = self.hub().native_id_in(Door::Channels, channel.as_str(), id).await?;
+        let named = self.hub().native_ids().of_message(Door::Channels, channel.as_str(), id).await?;
         // Readers of files cannot resolve an id of the hub, but `thread` can.
         Ok(Some(named.unwrap_or_else(|| id.to_string())))
     }

@@ -34,7 +34,7 @@ fn letter(test: &TestChannels, from: &str, to: &str, body: &str, in_reply_to: Op
 async fn send(test: &TestChannels, draft: Draft) -> Accepted {
     let outbound = test.outbound().await;
     let accepted = test.channels.hub().submit(draft).await.unwrap();
-    let settled = test.channels.hub().wait_until_settled(accepted.id);
+    let settled = test.channels.hub().deliveries().wait_until_settled(accepted.id);
     soon(async {
         tokio::select! { () = run_deliveries(&test.channels, outbound) => {}, settled = settled => drop(settled.unwrap()) }
     })
@@ -88,7 +88,7 @@ async fn repeated_delivery_finds_its_own_file() {
     let test = TestChannels::new(&["claude"]).await;
     let draft = letter(&test, "claude", "human", "once", None);
     let accepted = test.channels.hub().submit(draft).await.unwrap();
-    let stored = test.channels.hub().message(accepted.id).await.unwrap().unwrap();
+    let stored = test.channels.hub().journal().message(accepted.id).await.unwrap().unwrap();
     let first_choice = name_of(&to_file(&stored.message, stored.seq, &name("general"), None, 0));
     let dir = test.channels.tree().create_channel(&name("general")).unwrap();
     dir.create_new(&first_choice, b"{\"of\":\"somebody else\"}", Durability::Unsynced).unwrap();
@@ -127,12 +127,12 @@ async fn relayed_message_finds_its_file_in_shared_folder() {
     let test = TestChannels::new(&[]).await;
     let (here, there) = linked_twice(&test).await;
     let posted = here.post(crate::channels::Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
-    let stored = here.hub().message(posted.accepted.id).await.unwrap().unwrap();
+    let stored = here.hub().journal().message(posted.accepted.id).await.unwrap().unwrap();
     let taken = there.hub().submit_relayed(vec![as_from_lab(stored.message)]).await.remove(0).unwrap();
-    let passed = there.hub().message(taken.id).await.unwrap().unwrap();
+    let passed = there.hub().journal().message(taken.id).await.unwrap().unwrap();
     there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["hi"]);
-    let named = there.hub().native_id_in(Door::Channels, "general", taken.id).await.unwrap();
+    let named = there.hub().native_ids().of_message(Door::Channels, "general", taken.id).await.unwrap();
     assert_eq!(named, Some(posted.message.id));
     for channels in [&here, &there] {
         assert_eq!(channels.scan().await.unwrap().ingested, 0);
@@ -149,9 +149,9 @@ async fn relayed_message_waits_for_its_file() {
     let id = here.hub().next_id();
     let draft = crate::translate::to_own_draft(message, &name("general"), id, None).unwrap();
     here.hub().submit(crate::translate::with_folder(draft, here.folder())).await.unwrap();
-    let stored = here.hub().message(id).await.unwrap().unwrap();
+    let stored = here.hub().journal().message(id).await.unwrap().unwrap();
     there.hub().submit_relayed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
-    let passed = there.hub().message(id).await.unwrap().unwrap();
+    let passed = there.hub().journal().message(id).await.unwrap().unwrap();
     let early = there.write_file(&passed.message, passed.seq, &name("general")).await;
     assert!(matches!(early, Err(ChannelError::FilePending { .. })), "{early:?}");
     // Its hub has died, or this folder is a copy of the one that it wrote into.
@@ -169,14 +169,14 @@ async fn relayed_message_waits_for_its_file() {
 async fn message_of_two_hubs_is_one_file() {
     let test = TestChannels::new(&[]).await;
     let (here, there) = linked_twice(&test).await;
-    here.hub().register(Registration::mailbox(name("claude"))).await.unwrap();
+    here.hub().agents().register(Registration::mailbox(name("claude"))).await.unwrap();
     let accepted = here.hub().submit(letter(&test, "claude", "#general", "news", None)).await;
     assert!(accepted.is_err(), "nobody reads it here");
     here.join(&agent("codex"), &name("general")).await.unwrap();
     let id = here.hub().submit(letter(&test, "claude", "#general", "news", None)).await.unwrap().id;
-    let stored = here.hub().message(id).await.unwrap().unwrap();
+    let stored = here.hub().journal().message(id).await.unwrap().unwrap();
     there.hub().submit_relayed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
-    let passed = there.hub().message(id).await.unwrap().unwrap();
+    let passed = there.hub().journal().message(id).await.unwrap().unwrap();
     there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
     here.write_file(&stored.message, stored.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["news"]);
@@ -193,10 +193,10 @@ async fn message_to_all_reaches_mailboxes_after_file() {
     for is_file_first in [true, false] {
         let test = TestChannels::new(&["qc-1"]).await;
         let (lab, office) = linked_twice(&test).await;
-        lab.hub().register(Registration::mailbox(name("claude"))).await.unwrap();
+        lab.hub().agents().register(Registration::mailbox(name("claude"))).await.unwrap();
         lab.join(&agent("codex"), &name("general")).await.unwrap();
         let id = lab.hub().submit(letter(&test, "claude", "all", "news", None)).await.unwrap().id;
-        let stored = lab.hub().message(id).await.unwrap().unwrap();
+        let stored = lab.hub().journal().message(id).await.unwrap().unwrap();
         lab.write_file(&stored.message, stored.seq, &name("general")).await.unwrap();
         if is_file_first {
             assert_eq!(office.scan().await.unwrap().ingested, 1);
@@ -210,7 +210,7 @@ async fn message_to_all_reaches_mailboxes_after_file() {
             test.deliveries(id).await.iter().map(|one| format!("{} {}", one.agent, one.route)).collect();
         had.sort();
         assert_eq!(had, ["bob channel:general", "human mailbox:human", "qc-1 mailbox:qc-1"]);
-        let message = office.hub().message(id).await.unwrap().unwrap().message;
+        let message = office.hub().journal().message(id).await.unwrap().unwrap().message;
         assert_eq!(message.from, agent("claude@lab"));
         assert!(!is_in_folder(&message, office.folder().unwrap()), "it was not posted there");
     }

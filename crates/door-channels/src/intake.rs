@@ -154,7 +154,7 @@ impl Channels {
         mut named: Option<Vec<String>>,
     ) -> Result<ScanSummary, ChannelError> {
         if !self.channel_states().lock().contains_key(channel.as_str()) {
-            let ids = self.hub().native_ids(Door::Channels, channel.as_str()).await?;
+            let ids = self.hub().native_ids().in_scope(Door::Channels, channel.as_str()).await?;
             self.channel_states()
                 .lock()
                 .entry(channel.to_string())
@@ -373,7 +373,7 @@ impl Channels {
                         tracing::warn!(%channel, message = %file.id, reason = %stop, "goes no further");
                     }
                     if let Some(other) = other_id {
-                        self.hub().bind_native_id(id, native_id(channel, &other)).await?;
+                        self.hub().native_ids().bind(id, native_id(channel, &other)).await?;
                     }
                     summary.ingested += usize::from(!accepted.duplicate);
                     if self.note_known(channel, &file.id) {
@@ -469,7 +469,7 @@ impl Channels {
         let Some(id) = by_hub.or_else(|| self.folder().and_then(|_| derived())) else {
             return Ok(FileOrigin::New);
         };
-        match self.hub().message(id).await {
+        match self.hub().journal().message(id).await {
             Ok(Some(stored)) if has_content_of(file, &stored.message) => {
                 self.record_name(channel, id, native).await?;
                 Ok(FileOrigin::Known)
@@ -498,7 +498,7 @@ impl Channels {
             mailbox.map(|state| Route::Mailbox { agent: state.id.name.clone() }).into_iter().collect();
         routes.push(route);
         let new = Registration { name: agent.name.clone(), role: None, team: None, routes };
-        match self.hub().register(new).await {
+        match self.hub().agents().register(new).await {
             // The hub's own name is reserved; its messages are ingested all the same.
             Ok(_) | Err(HubError::ReservedName { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -537,18 +537,18 @@ impl Channels {
         tracing::warn!(file = %place, reason, "left where it is: it could not be taken in");
         let state = |state: &mut ChannelState| state.rejected.insert(file.id.clone(), file.stamp);
         self.channel_states().lock().get_mut(channel.as_str()).map(state);
-        Ok(self.hub().put_note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
+        Ok(self.hub().notes(Door::Channels).put(PROBLEM, place, Some(reason.to_owned())).await?)
     }
 
     /// Clears the rejection of a file that was ingested after all.
     async fn clear_rejection(&self, channel: &Name, native: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{native}.json");
-        Ok(self.hub().put_note(Door::Channels, PROBLEM, place, None).await?)
+        Ok(self.hub().notes(Door::Channels).put(PROBLEM, place, None).await?)
     }
 
     /// Returns the rejected files that still exist, each with the reason.
     pub async fn rejected_files(&self) -> Result<Vec<(String, String)>, ChannelError> {
-        let noted = self.hub().notes(Door::Channels, PROBLEM).await?;
+        let noted = self.hub().notes(Door::Channels).all(PROBLEM).await?;
         let tree = self.tree().clone();
         blocking(move || {
             let is_there = |place: &str| {

@@ -21,7 +21,7 @@ async fn dropped_files_are_ingested_once_in_order() {
     assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
     let another = test.another(|_| ()).await;
     assert_eq!(another.scan().await.unwrap().ingested, 0, "another process finds nothing new");
-    let page = test.channels.hub().journal(0, 10).await.unwrap();
+    let page = test.channels.hub().journal().entries(0, 10).await.unwrap();
     let bodies: Vec<_> = page.items.iter().map(|stored| stored.message.body.as_str()).collect();
     assert_eq!(
         bodies,
@@ -130,7 +130,7 @@ async fn post_to_many_readers_is_one_message() {
     let posted = test.post("codex", "all", "news").await;
     assert_eq!(test.texts().await, ["news"]);
     assert_eq!(test.deliveries(test.stored(&posted.id).await.message.id).await.len(), 50);
-    assert_eq!(test.channels.hub().health().await.unwrap().messages, 1);
+    assert_eq!(test.channels.hub().database().health().await.unwrap().messages, 1);
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn expired_messages_are_not_ingested_again() {
     test.post("codex", "all", "posted").await;
     test.post("codex", "all", "the last stays").await;
     let later = test.channels.hub().now() + jiff::SignedDuration::from_secs(1);
-    assert_eq!(test.channels.hub().prune(later).await.unwrap(), 2);
+    assert_eq!(test.channels.hub().journal().prune(later).await.unwrap(), 2);
     assert_eq!(test.another(|_| ()).await.scan().await.unwrap().ingested, 0);
 }
 
@@ -194,7 +194,7 @@ async fn burst_keeps_each_senders_order() {
         }
     }
     assert_eq!(looks, (3 * EACH).div_ceil(BATCH));
-    let page = test.channels.hub().journal(0, 4 * EACH).await.unwrap();
+    let page = test.channels.hub().journal().entries(0, 4 * EACH).await.unwrap();
     assert_eq!(page.items.len(), 3 * EACH);
     for sender in ["amy", "bob", "zoe"] {
         let lines: Vec<usize> = page
@@ -227,7 +227,7 @@ async fn concurrent_posts_return_when_durable() {
     while let Some(posted) = posters.join_next().await {
         posted.unwrap();
     }
-    let page = test.channels.hub().journal(0, 2 * POSTERS * EACH).await.unwrap();
+    let page = test.channels.hub().journal().entries(0, 2 * POSTERS * EACH).await.unwrap();
     for writer in 0..POSTERS {
         let from = agent(&format!("qc-{writer}"));
         let own = page.items.iter().filter(|stored| stored.message.from == from);
@@ -258,13 +258,13 @@ async fn file_of_another_hub_is_not_relayed() {
     let elsewhere = test.elsewhere(|config| config.linked = true).await;
     assert_eq!(elsewhere.scan().await.unwrap().ingested, 1);
     let hub = elsewhere.hub();
-    let stored = hub.message(posted.accepted.id).await.unwrap().expect("it goes by the same id");
+    let stored = hub.journal().message(posted.accepted.id).await.unwrap().expect("it goes by the same id");
     assert_eq!((stored.message.from.to_string(), stored.message.body.as_str()), ("codex".into(), "hi @bob"));
-    assert_eq!(hub.outgoing(0, 100).await.unwrap().messages, []);
+    assert_eq!(hub.relay().outgoing(0, 100).await.unwrap().messages, []);
     // A file of a script is not relayed by another hub, so this hub relays it.
     test.drop_file(&file("msg-20260111-163316-qc-0001", "qc", "all", "by hand"));
     assert_eq!(elsewhere.scan().await.unwrap().ingested, 1);
-    assert_eq!(hub.outgoing(0, 100).await.unwrap().messages.len(), 1);
+    assert_eq!(hub.relay().outgoing(0, 100).await.unwrap().messages.len(), 1);
     // A hub without a link relays nothing, and uses the same id.
     let alone = test.another(|_| ()).await;
     assert_eq!(alone.scan().await.unwrap().ingested, 1, "only what came by hand is new there");
@@ -276,9 +276,9 @@ async fn file_for_third_hub_is_not_delivered() {
     test.post("codex", "far-1", "for far away").await;
     let elsewhere = test.elsewhere(|config| config.linked = true).await;
     let far = RemoteAgent { name: name("far-1"), role: None, team: None, channels: vec![] };
-    elsewhere.hub().put_remote_agents(name("attic"), vec![far]).await.unwrap();
+    elsewhere.hub().relay().put_remote_agents(name("attic"), vec![far]).await.unwrap();
     assert_eq!(elsewhere.scan().await.unwrap().ingested, 1);
-    assert_eq!(elsewhere.hub().outgoing(0, 100).await.unwrap().messages, []);
+    assert_eq!(elsewhere.hub().relay().outgoing(0, 100).await.unwrap().messages, []);
     assert_eq!(elsewhere.rejected_files().await.unwrap(), []);
 }
 
@@ -319,12 +319,12 @@ async fn linked_post_is_equal_by_file_or_link() {
             let (lab, office) = test.lab_and_office().await;
             office.join(&agent("bob"), &name("general")).await.unwrap();
             let resident = |name| RemoteAgent { name, role: None, team: None, channels: vec![] };
-            lab.hub().put_remote_agents(name("office"), vec![resident(name("bob"))]).await.unwrap();
+            lab.hub().relay().put_remote_agents(name("office"), vec![resident(name("bob"))]).await.unwrap();
             let residents = if is_at_lab { vec![resident(name("bob"))] } else { vec![] };
-            office.hub().put_remote_agents(name("lab"), residents).await.unwrap();
+            office.hub().relay().put_remote_agents(name("lab"), residents).await.unwrap();
             let post = Post { to: to.into(), ..Post::new(agent("codex"), name("general"), "look") };
             let posted = lab.post(post).await.unwrap();
-            let mut message = lab.hub().message(posted.accepted.id).await.unwrap().unwrap().message;
+            let mut message = lab.hub().journal().message(posted.accepted.id).await.unwrap().unwrap().message;
             message.to = expected.parse().unwrap();
             if is_file_first {
                 assert_eq!(office.scan().await.unwrap().ingested, 1);
@@ -334,7 +334,7 @@ async fn linked_post_is_equal_by_file_or_link() {
             assert_eq!(office.scan().await.unwrap().ingested, 0);
 
             let case = format!("to {to}, known at lab: {is_at_lab}, the file first: {is_file_first}");
-            let message = office.hub().message(taken.id).await.unwrap().unwrap().message;
+            let message = office.hub().journal().message(taken.id).await.unwrap().unwrap().message;
             assert_eq!(
                 (message.from.to_string(), message.to.to_string(), message.origin_hub()),
                 ("codex@lab".to_owned(), expected.to_owned(), Some(name("lab"))),
@@ -343,7 +343,8 @@ async fn linked_post_is_equal_by_file_or_link() {
             let had: Vec<_> =
                 test.deliveries(taken.id).await.iter().map(|one| one.agent.to_string()).collect();
             assert_eq!(had, reached.into_iter().collect::<Vec<_>>(), "{case}");
-            let named = office.hub().native_id_in(Door::Channels, "general", taken.id).await.unwrap();
+            let named =
+                office.hub().native_ids().of_message(Door::Channels, "general", taken.id).await.unwrap();
             assert_eq!(named.as_ref(), Some(&posted.message.id), "{case}");
             let directory = office.hub().directory().await.unwrap();
             assert!(directory.agent(&agent("codex")).is_none(), "whoever posts at lab is of lab; {case}");
@@ -398,7 +399,7 @@ async fn named_file_is_read_without_listing() {
     assert_eq!(test.channels.scan_named(&channels, &paths).await.unwrap().ingested, 1);
     assert_eq!(test.channels.scan_named(&channels, &[]).await.unwrap().ingested, 0);
     let bodies = async || {
-        let page = test.channels.hub().journal(0, 10).await.unwrap();
+        let page = test.channels.hub().journal().entries(0, 10).await.unwrap();
         page.items.into_iter().map(|stored| stored.message.body).collect::<Vec<_>>()
     };
     assert_eq!(bodies().await, ["1", "2"], "the folder was not listed");
@@ -441,7 +442,7 @@ async fn named_burst_keeps_each_senders_order() {
     }
     let summary = test.channels.scan_named(&channels, &paths).await.unwrap();
     assert_eq!(summary.ingested, 1000);
-    let page = test.channels.hub().journal(1, 2000).await.unwrap();
+    let page = test.channels.hub().journal().entries(1, 2000).await.unwrap();
     let bodies: Vec<_> = page.items.iter().map(|stored| stored.message.body.clone()).collect();
     assert_eq!(bodies, (0..1000).map(|number| number.to_string()).collect::<Vec<_>>());
 }

@@ -79,7 +79,7 @@ impl Channels {
             blocking(move || tree.channel_names()).await?.into_iter().collect();
         let there = channels.clone();
         // Only the journal knows channels whose folder is missing.
-        let known = self.hub().scopes(Door::Channels).await?;
+        let known = self.hub().native_ids().scopes(Door::Channels).await?;
         channels.extend(known.iter().filter_map(|scope| Name::parse(scope).ok()));
         let mut tampering = Vec::new();
         for channel in channels {
@@ -108,7 +108,7 @@ impl Channels {
         let directory = self.hub().directory().await?;
         // If a file's name differs from the id inside it, the message has two names, and only one is a file.
         let mut names: BTreeMap<MessageId, Vec<String>> = BTreeMap::new();
-        for native in self.hub().native_ids(Door::Channels, channel.as_str()).await? {
+        for native in self.hub().native_ids().in_scope(Door::Channels, channel.as_str()).await? {
             // Notices of the hub have the hub's own id, and no file.
             if let Some(id) = self.message_named(channel, &native).await?
                 && native != id.to_string()
@@ -221,14 +221,14 @@ impl Channels {
     /// Returns an accepted message, or `None` if its journal entry is damaged: the journal's own check
     /// reports that.
     async fn readable(&self, id: MessageId) -> Result<Option<Stored>, ChannelError> {
-        match self.hub().message(id).await {
+        match self.hub().journal().message(id).await {
             Err(HubError::DamagedMessage { .. }) => Ok(None),
             found => Ok(found?),
         }
     }
 
     async fn message_named(&self, channel: &Name, native: &str) -> Result<Option<MessageId>, ChannelError> {
-        let named = self.hub().find_by_native(Some(Door::Channels), native).await?;
+        let named = self.hub().native_ids().find(Some(Door::Channels), native).await?;
         let here = named.into_iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
         Ok(here.map(|(_, id)| id))
     }

@@ -90,7 +90,7 @@ async fn tampering_is_reported_once() {
 async fn qualified_name_in_journal_is_no_edit() {
     let test = TestChannels::new(&[]).await;
     let far = RemoteAgent { name: name("qc-1"), role: None, team: None, channels: vec![] };
-    test.channels.hub().put_remote_agents(name("office"), vec![far]).await.unwrap();
+    test.channels.hub().relay().put_remote_agents(name("office"), vec![far]).await.unwrap();
     let posted = test.post("codex", "qc-1", "for another hub").await;
     assert_eq!(test.stored(&posted.id).await.message.to.to_string(), "qc-1@office");
     assert_eq!(test.channels.find_tampering().await.unwrap(), []);
@@ -127,7 +127,7 @@ async fn notices_need_no_file() {
             break;
         }
     }
-    let scopes = test.channels.hub().scopes(Door::Channels).await.unwrap();
+    let scopes = test.channels.hub().native_ids().scopes(Door::Channels).await.unwrap();
     assert!(scopes.contains(&switchboard_hub::HUB_NAME.to_owned()), "somebody was told: {scopes:?}");
     assert_eq!(test.channels.find_tampering().await.unwrap(), []);
 }

@@ -22,7 +22,7 @@ impl Channels {
     ) -> ChannelError {
         let reason = error_chain(&error);
         if leased.is_empty() {
-            let noted = self.hub().put_note(Door::Channels, POSTPONED, id.to_string(), Some(reason)).await;
+            let noted = self.hub().notes(Door::Channels).put(POSTPONED, id.to_string(), Some(reason)).await;
             if let Err(error) = noted {
                 tracing::warn!(%error, "a post without a file could not be noted; it is found in the journal");
             }
@@ -35,15 +35,15 @@ impl Channels {
     /// Writes the files of noted posts, up to the first error; returns how many.
     pub(crate) async fn write_postponed(&self) -> Result<usize, ChannelError> {
         let mut written = 0;
-        for (key, _) in self.hub().notes(Door::Channels, POSTPONED).await? {
+        for (key, _) in self.hub().notes(Door::Channels).all(POSTPONED).await? {
             if let Ok(id) = key.parse()
-                && let Some(stored) = self.hub().message(id).await?
+                && let Some(stored) = self.hub().journal().message(id).await?
                 && let Some(Route::Channel { channel }) = &stored.message.origin.route
             {
                 self.write_file(&stored.message, stored.seq, channel).await?;
                 written += 1;
             }
-            self.hub().put_note(Door::Channels, POSTPONED, key, None).await?;
+            self.hub().notes(Door::Channels).put(POSTPONED, key, None).await?;
         }
         Ok(written)
     }

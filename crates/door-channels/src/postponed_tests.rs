@@ -92,7 +92,7 @@ async fn killed_poster_leaves_one_file() {
     draft.allow_unregistered = true;
     let (accepted, leased) = other.hub().submit_leased(draft).await.unwrap();
     drop(leased);
-    let copy = other.hub().message(accepted.id).await.unwrap().unwrap();
+    let copy = other.hub().journal().message(accepted.id).await.unwrap().unwrap();
     other.write_file(&copy.message, copy.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["whole"]);
 }

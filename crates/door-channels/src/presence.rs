@@ -105,7 +105,7 @@ impl Channels {
             };
             let agent = AgentId::local(read_entry.agent.clone());
             let message = read_entry.error.clone();
-            self.hub().record_heartbeat(Heartbeat { agent, at: read_entry.since, status, message });
+            self.hub().agents().record_heartbeat(Heartbeat { agent, at: read_entry.since, status, message });
         }
         Ok(entries)
     }

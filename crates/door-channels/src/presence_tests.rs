@@ -52,7 +52,7 @@ async fn heartbeat_ends_with_offline() {
     let idle = seen().await;
     assert_eq!((idle.substate.as_deref(), idle.error.as_deref()), (Some("IDLE"), Some("it broke")));
     test.channels.report_presence().await.unwrap();
-    assert_eq!(hub.presence(&agent("codex")).state, PresenceState::Awake);
+    assert_eq!(hub.agents().presence(&agent("codex")).state, PresenceState::Awake);
     let stop = CancellationToken::new();
     stop.cancel();
     heartbeat_writer.run(Duration::from_secs(1), hub, stop).await;

@@ -131,7 +131,7 @@ impl Channels {
         let (Some(oldest), Some(newest)) = (reading.messages.first(), reading.messages.last()) else {
             return Err(ChannelError::UnknownMessage { id, channel });
         };
-        let named = self.hub().find_by_native(Some(Door::Channels), &id).await?;
+        let named = self.hub().native_ids().find(Some(Door::Channels), &id).await?;
         Err(if named.iter().any(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str())) {
             ChannelError::Expired { id, channel, oldest: oldest.id.clone() }
         } else if second_of(&id) > second_of(&newest.id) {

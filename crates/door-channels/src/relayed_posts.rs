@@ -29,7 +29,7 @@ pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError>
     let mut after = cursor(channels).await?;
     let mut noted = after;
     loop {
-        let page = hub.relayed_posts(after, PAGE).await?;
+        let page = hub.relay().posts(after, PAGE).await?;
         for post in &page.posts {
             write_with_retry(channels, post).await?;
         }
@@ -37,7 +37,7 @@ pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError>
         // A post that is processed again after a restart finds its file, so the cursor is saved only now and
         // then.
         if !page.posts.is_empty() || usize::try_from(after - noted).is_ok_and(|since| since >= PAGE) {
-            hub.put_note(Door::Channels, TOPIC, CURSOR.to_owned(), Some(after.to_string())).await?;
+            hub.notes(Door::Channels).put(TOPIC, CURSOR.to_owned(), Some(after.to_string())).await?;
             noted = after;
         }
         if !page.more {
@@ -47,7 +47,7 @@ pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError>
 }
 
 async fn cursor(channels: &Channels) -> Result<i64, ChannelError> {
-    let notes = channels.hub().notes(Door::Channels, TOPIC).await?;
+    let notes = channels.hub().notes(Door::Channels).all(TOPIC).await?;
     let noted = notes.iter().find(|(key, _)| key == CURSOR);
     Ok(noted.and_then(|(_, cursor)| cursor.parse().ok()).unwrap_or(0))
 }

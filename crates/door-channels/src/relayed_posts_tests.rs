@@ -12,7 +12,7 @@ async fn brought(test: &TestChannels, there: &Channels, to: &str, text: &str) ->
     let post = Post { to: to.into(), ..Post::new(agent("codex"), name("general"), text) };
     let id = there.post(post).await.unwrap().accepted.id;
     let RelayedMessage { draft, thread, via } =
-        post_from_lab(there.hub().message(id).await.unwrap().unwrap().message);
+        post_from_lab(there.hub().journal().message(id).await.unwrap().unwrap().message);
     assert_ne!(test.channels.hub().folder().path(), there.hub().folder().path());
     RelayedMessage { draft: Draft { restored: Some(Vec::new()), ..draft }, thread, via }
 }
@@ -52,7 +52,7 @@ async fn unread_channel_is_not_created() {
     let (test, lab) = apart().await;
     let passed = brought(&test, &lab.channels, "qc-1", "look").await;
     let id = test.channels.hub().submit_relayed(vec![passed]).await.remove(0).unwrap().id;
-    let post = test.channels.hub().message(id).await.unwrap().unwrap();
+    let post = test.channels.hub().journal().message(id).await.unwrap().unwrap();
     super::write_file(&test.channels, &post).await.unwrap();
     assert!(!test.path("channels/general").exists());
 }

@@ -107,7 +107,7 @@ pub async fn run_channels(
     channels.register_watchers().await?;
     let watchers = watch::run_all(&channels, shutdown.clone());
     let deliveries = Box::pin(run_deliveries(&channels, outbound));
-    let deliveries = channels.hub().run_door(Door::Channels, deliveries, shutdown.clone());
+    let deliveries = channels.hub().deliveries().run_door(Door::Channels, deliveries, shutdown.clone());
     let intake = async {
         tokio::select! {
             result = Box::pin(run_intake(&channels)) => result,

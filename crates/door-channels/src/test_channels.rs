@@ -62,7 +62,7 @@ impl TestChannels {
         let (folder, clock) = (TempDir::new().unwrap(), Clock::manual(Clock::system().now()));
         let channels = open(&folder.path().join("hub"), folder.path(), &clock, |_| ()).await;
         for agent in agents {
-            channels.hub().register(Registration::mailbox(name(agent))).await.unwrap();
+            channels.hub().agents().register(Registration::mailbox(name(agent))).await.unwrap();
         }
         Self { channels, clock, folder }
     }
@@ -81,8 +81,8 @@ impl TestChannels {
     pub(crate) async fn lab_and_office(&self) -> (Channels, Channels) {
         let lab = self.elsewhere(|config| config.linked = true).await;
         let office = self.another(|config| config.linked = true).await;
-        lab.hub().set_own_name(name("lab")).await.unwrap();
-        office.hub().set_own_name(name("office")).await.unwrap();
+        lab.hub().relay().set_own_name(name("lab")).await.unwrap();
+        office.hub().relay().set_own_name(name("office")).await.unwrap();
         (lab, office)
     }
 
@@ -127,7 +127,7 @@ impl TestChannels {
     }
 
     pub(crate) async fn deliveries(&self, id: MessageId) -> Vec<Delivery> {
-        self.channels.hub().receipt(id).await.unwrap().unwrap().1.deliveries
+        self.channels.hub().journal().receipt(id).await.unwrap().unwrap().1.deliveries
     }
 
     /// Returns all texts of `general`, in order.
@@ -137,14 +137,14 @@ impl TestChannels {
     }
 
     pub(crate) async fn outbound(&self) -> Outbound {
-        self.channels.hub().open_door(Door::Channels).await.unwrap()
+        self.channels.hub().deliveries().open_door(Door::Channels).await.unwrap()
     }
 }
 
 pub(crate) async fn stored(channels: &Channels, native: &str) -> Option<Stored> {
-    let named = channels.hub().find_by_native(Some(Door::Channels), native).await.unwrap();
+    let named = channels.hub().native_ids().find(Some(Door::Channels), native).await.unwrap();
     let (_, id) = named.first()?;
-    channels.hub().message(*id).await.unwrap()
+    channels.hub().journal().message(*id).await.unwrap()
 }
 
 /// Builds a post at `lab` to one agent as the link delivers it; an agent of `lab` is unknown to the receiving

@@ -27,7 +27,7 @@ async fn unmounted_root_is_an_error() {
         assert!(matches!(refused, ChannelError::IdentityMismatch { has_identity: false, .. }), "{refused}");
         assert!(refused.is_unmounted());
     }
-    assert_eq!(shared.hub().newest(9).await.unwrap().items.len(), 1, "nothing is accepted");
+    assert_eq!(shared.hub().journal().newest(9).await.unwrap().items.len(), 1, "nothing is accepted");
     test.mount();
     shared.post(post("after")).await.unwrap();
     assert_eq!(test.texts().await, ["before", "after"]);
@@ -79,7 +79,7 @@ async fn root_without_identity_is_only_read() {
     let (config, hub) = (shared.config().clone(), shared.hub().clone());
     let bare = Channels::open(config.clone(), hub.clone()).await.map(drop).unwrap_err();
     assert!(matches!(bare, ChannelError::IdentityMismatch { has_identity: false, .. }), "{bare}");
-    assert_eq!(hub.newest(9).await.unwrap().items.len(), 1, "nothing is accepted");
+    assert_eq!(hub.journal().newest(9).await.unwrap().items.len(), 1, "nothing is accepted");
     test.mount();
     std::fs::remove_file(test.path("signals")).unwrap();
     Channels::open(config, hub).await.unwrap().post(post("after")).await.unwrap();

@@ -46,7 +46,7 @@ impl ClaimEntry {
 pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     let mut changes = session.hub.changes();
     loop {
-        for (id, request) in session.hub.claim_requests().await? {
+        for (id, request) in session.hub.claims().requests().await? {
             match answer_request(session, id, request).await {
                 Err(NatsError::Hub(error)) => return Err(error.into()),
                 // The request times out; the other tasks of the session continue.
@@ -62,7 +62,7 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
 async fn answer_request(session: &Session, id: i64, request: ClaimRequest) -> Result<(), NatsError> {
     let store = session.claims().await?;
     let answer = decide(session, &store, &request).await?;
-    let is_kept = session.hub.answer_claim(id, answer.clone()).await?;
+    let is_kept = session.hub.claims().answer(id, answer.clone()).await?;
     if let (false, ClaimAction::Claim, ClaimAnswer::Done { fence }) = (is_kept, request.act, answer) {
         decide(session, &store, &ClaimRequest { act: ClaimAction::Release, fence, ..request }).await?;
     }

@@ -31,14 +31,14 @@ impl Cursor {
     ///
     /// A first run starts at the end of the journal: older messages were not written for other hubs.
     pub(crate) async fn load(hub: &Hub) -> Result<Self, NatsError> {
-        let notes = hub.notes(Door::Nats, LINK).await?;
+        let notes = hub.notes(Door::Nats).all(LINK).await?;
         let noted = notes.iter().find(|(key, _)| key == CURSOR).map(|(_, value)| value.parse());
         if let Some(Ok(cursor)) = noted {
             return Ok(cursor);
         }
-        let journal = hub.newest(1).await?.items.last().map_or(0, |last| last.seq);
+        let journal = hub.journal().newest(1).await?.items.last().map_or(0, |last| last.seq);
         let cursor = Self { journal, ..Self::default() };
-        hub.put_note(Door::Nats, LINK, CURSOR.to_owned(), Some(cursor.to_string())).await?;
+        hub.notes(Door::Nats).put(LINK, CURSOR.to_owned(), Some(cursor.to_string())).await?;
         Ok(cursor)
     }
 }
@@ -63,7 +63,7 @@ impl Ingested {
     /// A first run starts at the beginning of the stream for direct messages, and with no groups: those start
     /// at the end of the stream. A stream that was recreated is read from its beginning.
     pub(crate) async fn load(hub: &Hub, stream: i128) -> Result<Self, NatsError> {
-        let noted = hub.get_note(Door::Nats, LINK, INGESTED).await?;
+        let noted = hub.notes(Door::Nats).get(LINK, INGESTED).await?;
         let known = noted.and_then(|text| text.parse::<Self>().ok()).unwrap_or_default();
         let sequence = if known.stream == stream { known.sequence } else { 0 };
         Ok(Self { stream, sequence, ..known })
@@ -71,7 +71,7 @@ impl Ingested {
 
     /// Writes the cursor, after everything that the hub received before it.
     pub(crate) async fn save(&self, hub: &Hub) -> Result<(), NatsError> {
-        Ok(hub.put_link_cursor(INGESTED, self.to_string()).await?)
+        Ok(hub.relay().put_cursor(INGESTED, self.to_string()).await?)
     }
 }
 

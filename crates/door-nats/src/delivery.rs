@@ -170,7 +170,7 @@ impl<'l> JournalPublisher<'l> {
             agent: delivery.agent.clone(),
             status: ReceiptStatus::Refused { reason: reason.clone() },
         };
-        self.session.hub.apply_receipts(deliveries.iter().map(receipt).collect()).await?;
+        self.session.hub.relay().apply_receipts(deliveries.iter().map(receipt).collect()).await?;
         Ok(())
     }
 
@@ -203,14 +203,14 @@ impl<'l> JournalPublisher<'l> {
     async fn save(&mut self) -> Result<(), NatsError> {
         self.unsaved = 0;
         let published = std::mem::take(&mut self.published);
-        self.session.hub.mark_relayed(CURSOR, self.cursor.to_string(), published).await?;
+        self.session.hub.relay().mark_relayed(CURSOR, self.cursor.to_string(), published).await?;
         Ok(())
     }
 }
 
 /// Reads the next page of the journal and prepares its messages for other hubs.
 async fn prepare_page(session: &Session, after: i64) -> Result<Page, HubError> {
-    let page = session.hub.outgoing(after, PAGE).await?;
+    let page = session.hub.relay().outgoing(after, PAGE).await?;
     let (now, directory) = (session.hub.now(), session.hub.directory().await?);
     let ready = |OutgoingRelay { stored, deliveries }: OutgoingRelay| {
         let message = &stored.message;

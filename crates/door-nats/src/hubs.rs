@@ -220,7 +220,7 @@ impl RemoteHubs {
         // The last roster of a hub counts.
         let rosters: BTreeMap<Name, Vec<RemoteAgent>> = rosters.into_iter().collect();
         if !rosters.is_empty() {
-            self.session.hub.put_remote_agents_of(rosters.into_iter().collect()).await?;
+            self.session.hub.relay().put_remote_agents_of(rosters.into_iter().collect()).await?;
         }
         for hub in touched {
             self.show(&hub);
@@ -252,7 +252,7 @@ impl RemoteHubs {
         let known = other.agents.get(agent).map(|agent| agent.status.at);
         let agent_is = TrackedAgent { is_awake: sign.is_awake, status: status(sign, known, now) };
         if !other.is_away {
-            self.session.hub.record_heartbeat(beat(&hub, agent_is.status.clone()));
+            self.session.hub.agents().record_heartbeat(beat(&hub, agent_is.status.clone()));
         }
         other.agents.insert(agent.to_owned(), agent_is);
         Ok(())
@@ -263,7 +263,7 @@ impl RemoteHubs {
         let Some(other) = self.others.get_mut(key) else { return };
         if let (Some(hub), Some(mut known)) = (&other.name, other.agents.remove(agent)) {
             OFFLINE.clone_into(&mut known.status.status);
-            self.session.hub.record_heartbeat(beat(hub, known.status));
+            self.session.hub.agents().record_heartbeat(beat(hub, known.status));
         }
     }
 
@@ -317,7 +317,7 @@ impl RemoteHubs {
             if other.is_away {
                 OFFLINE.clone_into(&mut agent.status);
             }
-            self.session.hub.record_heartbeat(beat(hub, agent.clone()));
+            self.session.hub.agents().record_heartbeat(beat(hub, agent.clone()));
         }
         self.session.status_writer.record_hub(hub, HubStatus { heard_at: self.session.hub.now(), agents });
     }

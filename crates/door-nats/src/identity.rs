@@ -15,13 +15,13 @@ const HOME: &str = "home";
 /// A generated name is the machine name with four hexadecimal digits, because one machine may run many hubs.
 /// The name is stored in the hub, since other doors need it as well.
 pub(crate) async fn resolve_name(hub: &Hub, config: &Config) -> Result<Name, NatsError> {
-    let known = hub.own_name().await?;
+    let known = hub.relay().own_name().await?;
     let name = match (&config.hub, &known) {
         (Some(name), _) | (None, Some(name)) => name.clone(),
         (None, None) => generate_name(&platform::host_name(), hub.next_id().parts().1),
     };
     if known.as_ref().is_none_or(|known| known.as_str() != name.as_str()) {
-        hub.set_own_name(name.clone()).await?;
+        hub.relay().set_own_name(name.clone()).await?;
     }
     Ok(name)
 }
@@ -29,12 +29,12 @@ pub(crate) async fn resolve_name(hub: &Hub, config: &Config) -> Result<Name, Nat
 /// Returns the home id, which distinguishes this hub even from a hub of the same name. Generated once and
 /// stored.
 pub(crate) async fn load_home_id(hub: &Hub) -> Result<String, NatsError> {
-    let notes = hub.notes(Door::Nats, LINK).await?;
+    let notes = hub.notes(Door::Nats).all(LINK).await?;
     if let Some((_, home)) = notes.into_iter().find(|(key, _)| key == HOME) {
         return Ok(home);
     }
     let home = hub.next_id().to_string();
-    hub.put_note(Door::Nats, LINK, HOME.to_owned(), Some(home.clone())).await?;
+    hub.notes(Door::Nats).put(LINK, HOME.to_owned(), Some(home.clone())).await?;
     Ok(home)
 }
 

@@ -173,7 +173,7 @@ impl Intake<'_> {
         let batch = decode_batch(self.session, &self.ingested.interest, chunk).await?;
         let has_changes = !batch.receipts.is_empty() || !batch.messages.is_empty();
         if !batch.receipts.is_empty() {
-            self.session.hub.apply_receipts(batch.receipts).await?;
+            self.session.hub.relay().apply_receipts(batch.receipts).await?;
         }
         let told: Vec<_> = batch.messages.iter().map(|passed| origin(&passed.draft)).collect();
         let for_the_channel: Vec<bool> =

@@ -64,7 +64,7 @@ pub(crate) async fn run(
     let mut publisher =
         PresencePublisher { session, published, seen: None, forgets_at: Instant::now() + SETTLING };
     let mut received = session.received.subscribe();
-    let mut signs = session.hub.presence_changes();
+    let mut signs = session.hub.agents().presence_changes();
     let mut own_entry = session.own_entry.subscribe();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -174,7 +174,7 @@ async fn put(store: &Store, key: &str, bytes: Vec<u8>, action: &'static str) -> 
 
 /// Returns the activity of an agent of this hub, if it ever sent a heartbeat.
 fn sign(session: &Session, id: &AgentId) -> Option<AgentActivity> {
-    let presence = session.hub.presence(id);
+    let presence = session.hub.agents().presence(id);
     let silent = session.hub.now().duration_since(presence.since?).as_millis();
     Some(AgentActivity {
         name: id.name.clone(),

@@ -38,7 +38,7 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
 
 /// Sends one batch of pending receipts; returns false if there were none.
 async fn send_batch(session: &Session, publisher: &mut Publisher<()>) -> Result<bool, NatsError> {
-    let pending = session.hub.pending_receipts(BATCH).await?;
+    let pending = session.hub.relay().pending_receipts(BATCH).await?;
     if pending.is_empty() {
         return Ok(false);
     }
@@ -61,7 +61,7 @@ async fn send_batch(session: &Session, publisher: &mut Publisher<()>) -> Result<
         }
     }
     while publisher.next_ack().await?.is_some() {}
-    session.hub.clear_receipts(pending).await?;
+    session.hub.relay().clear_receipts(pending).await?;
     Ok(true)
 }
 

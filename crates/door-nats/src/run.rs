@@ -142,8 +142,13 @@ impl Runner {
         let retention = SignedDuration::try_from(self.config.retention).unwrap_or(SignedDuration::MAX);
         loop {
             if let Ok(before) = self.hub.now().checked_sub(retention) {
-                while !self.hub.expire_remote_deliveries(before, "its hub did not answer").await?.is_empty() {
-                }
+                while !self
+                    .hub
+                    .relay()
+                    .expire_remote_deliveries(before, "its hub did not answer")
+                    .await?
+                    .is_empty()
+                {}
             }
             tokio::time::sleep(HOUSEKEEPING).await;
         }

@@ -100,7 +100,7 @@ pub async fn load_remote_presence(hub: &Hub) -> Result<(), NatsError> {
     for (realm, hub_status) in status.hubs {
         let Ok(realm) = Name::parse(&realm) else { continue };
         for agent in hub_status.agents {
-            hub.record_heartbeat(beat(&realm, agent));
+            hub.agents().record_heartbeat(beat(&realm, agent));
         }
     }
     Ok(())

@@ -58,7 +58,7 @@ impl Swarms {
     pub async fn messages(&self, swarm: Option<&str>, most: usize) -> Result<Vec<SwarmMessage>, SwarmError> {
         let (_, swarm) = self.find_swarm(swarm)?;
         let scope = swarm.swarm_id.to_string();
-        let page = self.hub().newest_of_swarm(scope, swarm.realm.clone(), most).await?;
+        let page = self.hub().journal().newest_of_swarm(scope, swarm.realm.clone(), most).await?;
         Ok(page
             .items
             .into_iter()
@@ -98,7 +98,7 @@ impl Swarms {
         // Read further pages: other mail must not hide swarm messages.
         while waiting.len() < most {
             let query = MailboxQuery { agent: agent.clone(), after, limit: PAGE, part: Part::Waiting };
-            let page = self.hub().mailbox(query).await?;
+            let page = self.hub().mailboxes().page(query).await?;
             let Some(last) = page.items.last() else { break };
             after = last.stored.seq;
             waiting.extend(page.items.into_iter().filter_map(|mail| {

@@ -61,7 +61,7 @@ pub(crate) struct PeerQueues {
 pub(crate) async fn run_deliveries(swarms: &Swarms, mut outbound: Outbound) {
     let peer_queues =
         PeerQueues { swarms: swarms.clone(), queues: Arc::default(), tasks: TaskTracker::new() };
-    if let Err(error) = swarms.hub().retry_first_deliveries().await {
+    if let Err(error) = swarms.hub().deliveries().retry_first().await {
         tracing::warn!(error = %error, "pending deliveries could not be rescheduled");
     }
     loop {
@@ -147,7 +147,7 @@ impl PeerQueues {
         queue: &mut mpsc::Receiver<Handoff>,
     ) -> Option<bool> {
         let hub = self.swarms.hub();
-        match hub.first_unsent(peer.clone()).await {
+        match hub.deliveries().first_unsent(peer.clone()).await {
             Ok(Some(first)) if first < handoff.seq => {
                 report(handoff, Outcome::Blocked { reason: self.waiting_reason(peer) }).await;
                 return None;
@@ -180,7 +180,7 @@ impl PeerQueues {
 
     /// Makes pending deliveries to a reachable peer due now.
     async fn hurry(&self, peer: AgentId) {
-        if let Err(error) = self.swarms.hub().retry_peer_now(peer).await {
+        if let Err(error) = self.swarms.hub().deliveries().retry_peer_now(peer).await {
             tracing::warn!(error = %error, "pending deliveries could not be rescheduled");
         }
     }
@@ -294,7 +294,7 @@ impl Swarms {
         let id = wire_id(message, swarm.swarm_id);
         let native = NativeId { door: Door::Swarm, scope: swarm.swarm_id.to_string(), id };
         // Lets replies find the message. False if the alias exists already, which is the usual case.
-        self.hub().bind_native_id(message.id, native).await?;
+        self.hub().native_ids().bind(message.id, native).await?;
         let limits = Limits { time: self.config().timeout, body: MAX_ANSWER_BYTES };
         let send = async |key: &SecretKey| {
             let body = Bytes::from(outgoing.to_text(key));
@@ -366,21 +366,21 @@ impl Swarms {
     /// Returns the journal sequence number of an announcement.
     async fn seq_of(&self, said: Uuid, swarm: &Swarm) -> Result<Option<i64>, SwarmError> {
         let scope = swarm.swarm_id.to_string();
-        let known = self.hub().find_by_native(Some(Door::Swarm), &said.to_string()).await?;
+        let known = self.hub().native_ids().find(Some(Door::Swarm), &said.to_string()).await?;
         let Some((_, id)) = known.into_iter().find(|(known, _)| *known == scope) else { return Ok(None) };
-        Ok(self.hub().message(id).await?.map(|stored| stored.seq))
+        Ok(self.hub().journal().message(id).await?.map(|stored| stored.seq))
     }
 
     /// Returns the id of a message in a swarm, if the message was ever in it.
     async fn wire_id_in(&self, id: Option<MessageId>, swarm: &Swarm) -> Result<Option<String>, SwarmError> {
         let Some(id) = id else { return Ok(None) };
-        let Some(stored) = self.hub().message(id).await? else { return Ok(None) };
+        let Some(stored) = self.hub().journal().message(id).await? else { return Ok(None) };
         let message = stored.message;
         if belongs_to(&message, swarm) || message.from.realm.as_ref() == Some(&swarm.realm) {
             return Ok(Some(wire_id(&message, swarm.swarm_id)));
         }
         // A forward, a team or a channel may have routed it into the swarm.
-        Ok(self.hub().native_id_in(Door::Swarm, &swarm.swarm_id.to_string(), id).await?)
+        Ok(self.hub().native_ids().of_message(Door::Swarm, &swarm.swarm_id.to_string(), id).await?)
     }
 }
 

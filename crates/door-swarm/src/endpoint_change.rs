@@ -163,6 +163,7 @@ impl Swarms {
         let Some(swarm) = snapshot.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
         let Some(known) = swarm.members.get(member) else { return Ok(()) };
         self.hub()
+            .deliveries()
             .retry_peer_now(AgentId { name: known.name.clone(), realm: Some(swarm.realm.clone()) })
             .await?;
         Ok(())

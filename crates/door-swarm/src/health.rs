@@ -50,7 +50,7 @@ impl Swarms {
         }
         tracing::warn!(%peer, seconds = difference.as_secs(), "the local clock differs from a peer's");
         let noted = serde_json::to_string(&ClockSkew { seconds: difference.as_secs(), at: now }).ok();
-        if let Err(error) = self.hub().put_note(Door::Swarm, CLOCK, peer.to_string(), noted).await {
+        if let Err(error) = self.hub().notes(Door::Swarm).put(CLOCK, peer.to_string(), noted).await {
             tracing::warn!(error = %error, "the clock skew could not be stored");
         }
     }
@@ -180,7 +180,7 @@ impl Swarms {
             }));
         }
         found.extend(self.endpoint_issues(now));
-        let differences = self.hub().notes(Door::Swarm, CLOCK).await?;
+        let differences = self.hub().notes(Door::Swarm).all(CLOCK).await?;
         let recent: Vec<(String, i64)> = differences
             .into_iter()
             .filter_map(|(peer, text)| Some((peer, serde_json::from_str::<ClockSkew>(&text).ok()?)))

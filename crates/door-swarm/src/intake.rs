@@ -192,7 +192,7 @@ impl Server {
         };
         let Err(problem) = counted else { return Ok(true) };
         let scope = scope(swarm.swarm_id, &read.sender, &identity.agent);
-        let known = self.swarms.hub().find_by_native(Some(Door::Swarm), &read.envelope.message_id).await?;
+        let known = self.swarms.hub().native_ids().find(Some(Door::Swarm), &read.envelope.message_id).await?;
         if known.iter().any(|(known, _)| *known == scope) { Ok(false) } else { Err(problem) }
     }
 
@@ -210,11 +210,11 @@ impl Server {
     ) -> Result<Option<(MessageId, Option<AgentId>)>, Refusal> {
         let hub = self.swarms.hub();
         let prefix = swarm.swarm_id.to_string();
-        let found = hub.find_by_native(Some(Door::Swarm), &id.to_ascii_lowercase()).await?;
+        let found = hub.native_ids().find(Some(Door::Swarm), &id.to_ascii_lowercase()).await?;
         let Some((_, id)) = found.into_iter().find(|(scope, _)| scope.starts_with(&prefix)) else {
             return Ok(None);
         };
-        let Some(stored) = hub.message(id).await? else { return Ok(None) };
+        let Some(stored) = hub.journal().message(id).await? else { return Ok(None) };
         let writer = stored.message.from;
         // Every message that entered the swarm from here counts, including those that the NATS link or another linked
         // hub relayed.
@@ -236,7 +236,7 @@ impl Server {
             Ok(accepted) => Ok(!accepted.duplicate),
             Err(HubError::Conflict { native_id, first }) => {
                 let again = incoming.to_draft().ok_or_else(Refusal::internal)?;
-                let stored = hub.message(first).await?.map(|stored| stored.message);
+                let stored = hub.journal().message(first).await?.map(|stored| stored.message);
                 let is_same = stored.is_some_and(|first| {
                     first.kind == again.kind && first.body == again.body && first.metadata == again.metadata
                 });
@@ -252,7 +252,9 @@ impl Server {
     async fn is_bridged_duplicate(&self, incoming: &IncomingMessage<'_>) -> Result<bool, Refusal> {
         let post = channel_post(incoming.envelope).filter(|_| incoming.is_whole);
         let (Some(post), Some(name)) = (post, incoming.identity.name()) else { return Ok(false) };
-        let Some((stored, receipt)) = self.swarms.hub().receipt(post).await? else { return Ok(false) };
+        let Some((stored, receipt)) = self.swarms.hub().journal().receipt(post).await? else {
+            return Ok(false);
+        };
         let me = AgentId::local(name);
         let has_it = stored.message.from == me || receipt.deliveries.iter().any(|one| one.agent == me);
         Ok(has_it && stored.message.body == incoming.envelope.content)
@@ -300,7 +302,7 @@ impl Server {
         if !swarm.is_key_proof(&identity.agent, &message) {
             return Ok(());
         }
-        let known = self.swarms.hub().find_by_native(Some(Door::Swarm), &read.envelope.message_id).await?;
+        let known = self.swarms.hub().native_ids().find(Some(Door::Swarm), &read.envelope.message_id).await?;
         let (own, prefix) =
             (scope(swarm.swarm_id, &read.sender, &identity.agent), swarm.swarm_id.to_string());
         message.is_resent = known.iter().any(|(scope, _)| scope.starts_with(&prefix) && *scope != own);

@@ -286,7 +286,7 @@ impl Swarms {
         now: Timestamp,
     ) -> Result<(), SwarmError> {
         if self.last_failure(&peer).is_some() && asked.allow_retry(&peer, now) {
-            self.hub().retry_peer_now(peer).await?;
+            self.hub().deliveries().retry_peer_now(peer).await?;
         }
         Ok(())
     }

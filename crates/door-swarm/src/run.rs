@@ -81,7 +81,7 @@ async fn run_until_shutdown(
     shutdown: CancellationToken,
 ) -> Result<(), SwarmError> {
     let deliveries = Box::pin(run_deliveries(&swarms, outbound));
-    let deliveries = swarms.hub().run_door(Door::Swarm, deliveries, shutdown.clone());
+    let deliveries = swarms.hub().deliveries().run_door(Door::Swarm, deliveries, shutdown.clone());
     let work = async {
         tokio::select! {
             result = follow_changes(&swarms) => result,

@@ -194,14 +194,19 @@ impl Swarms {
 
     /// Finds a message by wire id or local id.
     pub async fn resolve_message_id(&self, text: &str) -> Result<MessageId, SwarmError> {
-        if let Some((_, id)) =
-            self.hub().find_by_native(Some(Door::Swarm), &text.to_ascii_lowercase()).await?.into_iter().next()
+        if let Some((_, id)) = self
+            .hub()
+            .native_ids()
+            .find(Some(Door::Swarm), &text.to_ascii_lowercase())
+            .await?
+            .into_iter()
+            .next()
         {
             return Ok(id);
         }
         let unknown = || SwarmError::Hub(switchboard_hub::HubError::UnknownMessage { id: text.to_owned() });
         let id: MessageId = text.parse().map_err(|_| unknown())?;
-        self.hub().message(id).await?.map(|_| id).ok_or_else(unknown)
+        self.hub().journal().message(id).await?.map(|_| id).ok_or_else(unknown)
     }
 }
 

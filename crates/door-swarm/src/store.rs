@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use switchboard_core::{Door, Name};
-use switchboard_hub::{Hub, HubError, Notes};
+use switchboard_hub::{Hub, HubError, NotesTransaction};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
@@ -46,20 +46,20 @@ pub(crate) type Change<T> = Result<T, SwarmError>;
 
 /// Returns the version of the store: the number of changes by all processes.
 pub(crate) async fn version(hub: &Hub) -> Result<u64, HubError> {
-    let noted = hub.get_note(Door::Swarm, VERSION, VERSION).await?;
+    let noted = hub.notes(Door::Swarm).get(VERSION, VERSION).await?;
     Ok(noted.and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 
 /// Loads the store. A damaged note is skipped and logged; the others are loaded.
 pub(crate) async fn load(hub: &Hub) -> Result<StoreSnapshot, HubError> {
     let mut snapshot = StoreSnapshot { version: version(hub).await?, ..StoreSnapshot::default() };
-    for (key, text) in hub.notes(Door::Swarm, IDENTITY).await? {
+    for (key, text) in hub.notes(Door::Swarm).all(IDENTITY).await? {
         match parse_note::<Identity>(&key, &text) {
             Ok(identity) => drop(snapshot.identities.insert(identity.agent.clone(), Arc::new(identity))),
             Err(error) => tracing::error!(error = %error, "an agent's record was skipped"),
         }
     }
-    for (key, text) in hub.notes(Door::Swarm, SWARM).await? {
+    for (key, text) in hub.notes(Door::Swarm).all(SWARM).await? {
         let owner = key.split_once('/').and_then(|(agent, _)| PeerId::parse(agent).ok());
         match (owner, parse_note::<Swarm>(&key, &text)) {
             (Some(owner), Ok(swarm)) => {
@@ -102,7 +102,7 @@ where
     V: Serialize + DeserializeOwned + PartialEq + Clone + Send + 'static,
     T: Send + 'static,
 {
-    let work = move |notes: &mut Notes<'_, '_>| -> Result<Change<T>, HubError> {
+    let work = move |notes: &mut NotesTransaction<'_, '_>| -> Result<Change<T>, HubError> {
         let text = notes.get(topic, &key)?;
         let before = match text.as_deref().map(|text| parse_note::<V>(&key, text)).transpose() {
             Ok(before) => before,
@@ -121,7 +121,7 @@ where
         }
         Ok(Ok(answer))
     };
-    hub.edit_notes(Door::Swarm, work).await?
+    hub.notes(Door::Swarm).edit(work).await?
 }
 
 fn parse_note<V: DeserializeOwned>(key: &str, text: &str) -> Change<V> {

@@ -263,14 +263,14 @@ impl Swarms {
         let others = swarm.members.iter().filter(|(id, _)| *id != agent);
         let role = |id: &PeerId| (*id == swarm.master).then(|| "master".to_owned());
         let peers = others.map(|(id, member)| Peer { name: member.name.clone(), role: role(id) }).collect();
-        self.hub().put_peers(swarm.realm.clone(), swarm.is_active().then_some(peers)).await?;
+        self.hub().agents().put_peers(swarm.realm.clone(), swarm.is_active().then_some(peers)).await?;
         Ok(())
     }
 
     /// Registers one of our agents in the hub, so that it has a mailbox.
     pub(crate) async fn register_mailbox(&self, agent: &PeerId) -> Result<(), SwarmError> {
         let Some(name) = agent.name() else { return Ok(()) };
-        self.hub().register(Registration::mailbox(name)).await?;
+        self.hub().agents().register(Registration::mailbox(name)).await?;
         Ok(())
     }
 

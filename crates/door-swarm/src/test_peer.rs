@@ -162,7 +162,7 @@ impl TestPeer {
 
     /// Starts the door, as `serve` does.
     pub(crate) async fn serve(&mut self) {
-        let outbound = self.hub().open_door(Door::Swarm).await.unwrap();
+        let outbound = self.hub().deliveries().open_door(Door::Swarm).await.unwrap();
         let (shutdown, swarms) = (CancellationToken::new(), self.swarms.clone());
         let running = crate::run::start_on(swarms, outbound, shutdown.clone()).await.unwrap();
         let task = tokio::spawn(async move { running.await.unwrap() });
@@ -188,7 +188,7 @@ impl TestPeer {
     }
 
     pub(crate) async fn register(&self, agent: &str) {
-        self.hub().register(Registration::mailbox(agent.parse().unwrap())).await.unwrap();
+        self.hub().agents().register(Registration::mailbox(agent.parse().unwrap())).await.unwrap();
     }
 
     pub(crate) fn home(&self) -> std::path::PathBuf {
@@ -274,7 +274,7 @@ impl TestPeer {
 
     /// Returns all messages of the journal.
     pub(crate) async fn journal(&self) -> Vec<Stored> {
-        self.hub().journal(0, 10_000).await.unwrap().items
+        self.hub().journal().entries(0, 10_000).await.unwrap().items
     }
 
     /// Waits for a message with this text.
@@ -313,7 +313,8 @@ impl TestPeer {
         let mut changes = self.hub().changes();
         let waiting = async {
             loop {
-                let delivery = self.hub().receipt(id).await.unwrap().unwrap().1.deliveries.remove(0);
+                let delivery =
+                    self.hub().journal().receipt(id).await.unwrap().unwrap().1.deliveries.remove(0);
                 if is_so(&delivery) {
                     return delivery;
                 }
@@ -328,7 +329,7 @@ impl TestPeer {
         let mut changes = self.hub().changes();
         let waiting = async {
             loop {
-                let deliveries = self.hub().receipt(id).await.unwrap().unwrap().1.deliveries;
+                let deliveries = self.hub().journal().receipt(id).await.unwrap().unwrap().1.deliveries;
                 if deliveries.iter().all(|delivery| !delivery.state.is_pending()) {
                     return deliveries;
                 }

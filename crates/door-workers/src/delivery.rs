@@ -234,7 +234,7 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTur
 async fn find_message(router: &Router, node: &NodeShared, injection: &str) -> Option<Message> {
     let id: MessageId = injection.parse().ok()?;
     for id in [id, xor_node(id, node.id.node)] {
-        if let Ok(Some(stored)) = router.hub().message(id).await {
+        if let Ok(Some(stored)) = router.hub().journal().message(id).await {
             return Some(stored.message);
         }
     }

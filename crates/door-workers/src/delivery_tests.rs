@@ -87,14 +87,14 @@ async fn full_queue_rejects_every_excess_injection() {
 #[tokio::test]
 async fn message_is_refused_over_budget() {
     let rig = Rig::new().await;
-    rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
+    rig.hub.agents().register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
     let mut client = rig.client();
     let launch = json!({ "agent": "echo", "name": "parrot", "limits": { "total_tokens": 3 } });
     let job = client.launch(launch).await;
     client.injected(&job, 0, "one two three four").await;
     client.next_of("budget_exceeded").await;
     let sent = rig.hub.submit(door_message(&rig.hub, "claude", "parrot", "more work")).await.unwrap().id;
-    let receipt = timeout(TIMEOUT, rig.hub.wait_until_settled(sent)).await.unwrap().unwrap();
+    let receipt = timeout(TIMEOUT, rig.hub.deliveries().wait_until_settled(sent)).await.unwrap().unwrap();
     let delivery = &receipt.deliveries[0];
     assert_eq!(delivery.state.as_str(), "refused");
     assert!(format!("{delivery:?}").contains("has used its 3 tokens"), "{delivery:?}");

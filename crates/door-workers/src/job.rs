@@ -175,7 +175,7 @@ impl NodeShared {
             NodeState::Terminated => OFFLINE,
             state => state.as_str(),
         };
-        hub.announce(AgentId::local(self.name.clone()), status, None);
+        hub.agents().announce(AgentId::local(self.name.clone()), status, None);
     }
 
     fn info(&self, is_over: bool) -> NodeInfo {

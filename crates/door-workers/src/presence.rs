@@ -16,15 +16,15 @@ pub const SERVICE: &str = "router";
 
 /// Loads the presence of the nodes into this process, if a router runs.
 pub async fn load_node_presence(hub: &Hub) -> Result<(), RouterError> {
-    if hub.service_holder(SERVICE)?.is_none() {
+    if hub.services().holder(SERVICE)?.is_none() {
         return Ok(());
     }
-    let records = hub.notes(Door::Workers, JOBS).await?;
+    let records = hub.notes(Door::Workers).all(JOBS).await?;
     let readable = records.iter().filter_map(|(_, record)| serde_json::from_str::<JobRecord>(record).ok());
     for record in readable.filter(|record| record.terminated_at.is_none()) {
         for (node, name) in (0..).zip(record.names) {
             let state = record.states.get(&node).copied().unwrap_or(NodeState::Starting);
-            hub.record_heartbeat(Heartbeat {
+            hub.agents().record_heartbeat(Heartbeat {
                 agent: AgentId::local(name),
                 at: hub.now(),
                 status: state.as_str().to_owned(),

@@ -89,7 +89,7 @@ impl Router {
         let folder = hub.folder().ensure_subdir(LOG_FOLDER)?;
         let workers = hub.folder().ensure_subdir(WORKERS_FOLDER)?;
         let log = EventLog::open(folder, &config, hub.config().clock.clone())?;
-        let records = hub.notes(Door::Workers, JOBS).await?;
+        let records = hub.notes(Door::Workers).all(JOBS).await?;
         let inner = Inner {
             hub,
             config,
@@ -197,7 +197,7 @@ impl Router {
             record.total_tokens = job.total_tokens.load(Ordering::Relaxed);
             serde_json::to_string(&*record).ok()
         };
-        let noted = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), record).await;
+        let noted = self.hub().notes(Door::Workers).put(JOBS, job.id.to_string(), record).await;
         if let Err(error) = noted {
             tracing::error!(%error, job = %job.id, "the record of a job could not be saved");
             job.is_dirty.store(true, Ordering::Relaxed);

@@ -320,7 +320,7 @@ async fn budget_exceeded_rejects_and_notifies_person() {
     assert_eq!(client.rejected("inject", more).await, "over_budget");
     let mut changes = rig.hub.changes();
     loop {
-        let newest = rig.hub.newest(10).await.unwrap();
+        let newest = rig.hub.journal().newest(10).await.unwrap();
         if newest.items.iter().any(|stored| stored.message.to == AgentId::human().into()) {
             break;
         }
@@ -332,7 +332,7 @@ async fn budget_exceeded_rejects_and_notifies_person() {
 #[tokio::test]
 async fn message_from_other_door_gets_reply() {
     let rig = Rig::new().await;
-    rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
+    rig.hub.agents().register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "nodes": 2 })).await;
     for (to, expected) in [(format!("job:{job}/1"), 1), (format!("job:{job}"), 2)] {
@@ -340,7 +340,7 @@ async fn message_from_other_door_gets_reply() {
         let sent = rig.hub.submit(draft).await.unwrap().id;
         let mut changes = rig.hub.changes();
         let replies = loop {
-            let replies = rig.hub.replies(sent, 10).await.unwrap().items;
+            let replies = rig.hub.journal().replies(sent, 10).await.unwrap().items;
             if replies.len() == expected {
                 break replies;
             }
@@ -353,11 +353,11 @@ async fn message_from_other_door_gets_reply() {
             );
             assert_eq!(reply.message.to, "claude".parse::<AgentId>().unwrap().into());
         }
-        let receipt = rig.hub.receipt(sent).await.unwrap().unwrap().1;
+        let receipt = rig.hub.journal().receipt(sent).await.unwrap().unwrap().1;
         assert!(receipt.deliveries.iter().all(|d| d.state.as_str() == "seen"), "{receipt:?}");
     }
     let query = MailboxQuery { agent: "claude".parse().unwrap(), after: 0, limit: 10, part: Part::Waiting };
-    let _ = rig.hub.mailbox(query).await.unwrap();
+    let _ = rig.hub.mailboxes().page(query).await.unwrap();
     rig.close().await;
 }
 

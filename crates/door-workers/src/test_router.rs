@@ -59,7 +59,7 @@ impl Rig {
     pub(crate) async fn open_with(folder: TempDir, config: Config, hub: HubConfig) -> Self {
         let hub = Hub::open(hub).await.unwrap();
         let router = Router::open(hub.clone(), folder.path().to_owned(), config, None).await.unwrap();
-        let outbound = hub.open_door(Door::Workers).await.unwrap();
+        let outbound = hub.deliveries().open_door(Door::Workers).await.unwrap();
         let (working, done) = (router.clone(), CancellationToken::new());
         let stop = done.clone();
         let deliveries = tokio::spawn(async move { crate::delivery::run(&working, outbound, stop).await });
@@ -97,7 +97,7 @@ impl Rig {
 
     /// Resumes deliveries from the hub.
     pub(crate) async fn resume_deliveries(&mut self) {
-        let outbound = self.hub.open_door(Door::Workers).await.unwrap();
+        let outbound = self.hub.deliveries().open_door(Door::Workers).await.unwrap();
         let (working, stop) = (self.router.clone(), CancellationToken::new());
         self.done = stop.clone();
         self.deliveries = tokio::spawn(async move { crate::delivery::run(&working, outbound, stop).await });

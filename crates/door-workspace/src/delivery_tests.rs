@@ -65,7 +65,7 @@ async fn message_to_all_reaches_the_person() {
 async fn repeated_delivery_finds_its_own_file() {
     let t = TestWorkspace::new(&["codex"]).await;
     // Handed over and never reported, as by a process that was killed right after writing.
-    let mut outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
+    let mut outbound = t.workspace.hub().deliveries().open_door(Door::Workspace).await.unwrap();
     let accepted = t.workspace.send(outgoing("claude", "codex", "once")).await.unwrap();
     let handoff = outbound.next(1).await.pop().unwrap();
     assert_eq!(
@@ -87,7 +87,7 @@ async fn repeated_delivery_finds_its_own_file() {
 #[tokio::test]
 async fn delivery_in_flight_is_not_ingested() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let mut outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
+    let mut outbound = t.workspace.hub().deliveries().open_door(Door::Workspace).await.unwrap();
     let accepted = t.workspace.send(outgoing("claude", "codex", "once")).await.unwrap();
     let handoff = outbound.next(1).await.pop().unwrap();
     assert_eq!(
@@ -107,7 +107,7 @@ async fn delivery_in_flight_is_not_ingested() {
 async fn conflicting_file_is_moved_aside() {
     let t = TestWorkspace::new(&["codex"]).await;
     let mailbox = t.workspace.tree().create_folder(Section::Inbox, &name("codex")).unwrap();
-    let mut outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
+    let mut outbound = t.workspace.hub().deliveries().open_door(Door::Workspace).await.unwrap();
     t.workspace.send(outgoing("claude", "codex", "real")).await.unwrap();
     let handoff = outbound.next(1).await.pop().unwrap();
     let file = to_mailbox(&handoff.message, &agent("codex"), None);
@@ -127,7 +127,7 @@ async fn foreign_route_is_refused() {
     let t = TestWorkspace::new(&[]).await;
     let routes = vec![Route::Session { session: "s1".into() }];
     let registration = Registration { routes, ..Registration::mailbox(name("codex")) };
-    t.workspace.hub().register(registration).await.unwrap();
+    t.workspace.hub().agents().register(registration).await.unwrap();
     let id = t.send(outgoing("claude", "codex", "x")).await;
     assert_eq!(t.states(id).await, ["refused"]);
     assert_eq!(t.json(&format!("outbox/claude/{}.receipt.json", ids::to_native(id)))["status"], "failed");

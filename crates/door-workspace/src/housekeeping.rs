@@ -103,7 +103,7 @@ impl Workspace {
     /// Acquires the housekeeping lease; `None` while another process holds it.
     pub(crate) async fn housekeeping_lease(&self) -> Result<Option<ServiceLease>, WorkspaceError> {
         let hub = self.hub().clone();
-        blocking(move || match hub.lease_service(LEASE_NAME) {
+        blocking(move || match hub.services().lease(LEASE_NAME) {
             Ok(lease) => Ok(Some(lease)),
             Err(HubError::ServiceTaken { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -113,11 +113,11 @@ impl Workspace {
 
     /// Archives expired messages and writes receipts for their senders.
     pub async fn expire_messages(&self) -> Result<(), WorkspaceError> {
-        self.hub().expire_due().await?;
-        for (agent, message) in self.hub().expired_unarchived(EXPIRED_PER_ROUND).await? {
+        self.hub().deliveries().expire_due().await?;
+        for (agent, message) in self.hub().mailboxes().expired_unarchived(EXPIRED_PER_ROUND).await? {
             let filed = self.archive(&agent, message).await.and(self.write_receipt(message).await);
             match filed {
-                Ok(()) => self.hub().mark_archived(&agent, message).await?,
+                Ok(()) => self.hub().mailboxes().mark_archived(&agent, message).await?,
                 Err(error) => tracing::warn!(error = %error, "an expired message could not be archived"),
             }
         }
@@ -125,7 +125,7 @@ impl Workspace {
     }
 
     async fn is_comparison_due(&self) -> Result<bool, WorkspaceError> {
-        let last = self.hub().get_note(Door::Workspace, COMPARED, "at").await?;
+        let last = self.hub().notes(Door::Workspace).get(COMPARED, "at").await?;
         let last = last.and_then(|last| last.parse::<Timestamp>().ok());
         // A time in the future was written before the clock was set back.
         Ok(last.is_none_or(|last| self.hub().now().duration_since(last).abs() >= COMPARE_EVERY))
@@ -151,7 +151,7 @@ impl Workspace {
             }
         }
         let at = self.hub().now().to_string();
-        Ok(self.hub().put_note(Door::Workspace, COMPARED, "at".to_owned(), Some(at)).await?)
+        Ok(self.hub().notes(Door::Workspace).put(COMPARED, "at".to_owned(), Some(at)).await?)
     }
 }
 
@@ -170,12 +170,12 @@ impl Workspace {
     /// Reads the journal once, page by page, and only messages older than [`SETTLED`]: each message is checked once,
     /// and no process that is about to write the receipt itself is raced.
     async fn complete_receipts(&self) -> Result<(), WorkspaceError> {
-        let noted = self.hub().get_note(Door::Workspace, RECEIPTS, "seq").await?;
+        let noted = self.hub().notes(Door::Workspace).get(RECEIPTS, "seq").await?;
         let first: i64 = noted.and_then(|seq| seq.parse().ok()).unwrap_or(0);
         let settled = self.hub().now().saturating_sub(SETTLED).map_err(|_| WorkspaceError::Closed)?;
         let mut cursor = first;
         for _ in 0..PAGES_PER_ROUND {
-            let page = match self.hub().journal(cursor, PAGE).await {
+            let page = match self.hub().journal().entries(cursor, PAGE).await {
                 Err(HubError::CursorExpired { oldest, .. }) => {
                     cursor = oldest - 1;
                     continue;
@@ -200,7 +200,8 @@ impl Workspace {
         }
         if cursor > first {
             self.hub()
-                .put_note(Door::Workspace, RECEIPTS, "seq".to_owned(), Some(cursor.to_string()))
+                .notes(Door::Workspace)
+                .put(RECEIPTS, "seq".to_owned(), Some(cursor.to_string()))
                 .await?;
         }
         Ok(())

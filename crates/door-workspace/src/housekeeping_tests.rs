@@ -35,7 +35,7 @@ async fn expired_message_is_archived_with_a_receipt() {
     let id = t.send(OutgoingMessage { expires_at, ..outgoing("claude", "codex", "soon over") }).await;
     t.clock.advance(SignedDuration::from_mins(2));
     // As the hub's own timer does, or another process that dies right after it.
-    assert_eq!(t.workspace.hub().expire_due().await.unwrap().len(), 1);
+    assert_eq!(t.workspace.hub().deliveries().expire_due().await.unwrap().len(), 1);
     assert!(t.path(&inbox_file("codex", id)).exists());
     t.workspace.run_housekeeping().await.unwrap();
     assert!(t.path(&archive_file("codex", id)).exists());

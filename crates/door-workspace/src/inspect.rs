@@ -100,7 +100,7 @@ pub async fn inspect_extent(
     extent: Extent,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<Finding>, WorkspaceError> {
-    let mut findings = if workspace.hub().is_covered_by(extent).await? {
+    let mut findings = if workspace.hub().database().is_covered_by(extent).await? {
         mailbox_files(workspace, progress).await?
     } else {
         newest_files(workspace).await?
@@ -115,8 +115,10 @@ async fn newest_files(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceEr
     let mut findings = Vec::new();
     let (hub, limit) = (workspace.hub(), workspace.config().file_limit);
     let directory = hub.directory().await?;
-    for stored in hub.newest(NEWEST).await?.items {
-        let Some((stored, receipt)) = hub.receipt(stored.message.id).await.ok().flatten() else { continue };
+    for stored in hub.journal().newest(NEWEST).await?.items {
+        let Some((stored, receipt)) = hub.journal().receipt(stored.message.id).await.ok().flatten() else {
+            continue;
+        };
         let reply_to = workspace.reply_name(&stored.message).await?;
         for delivery in receipt.deliveries {
             let is_file = delivery.route.door() == Door::Workspace && delivery.state.is_waiting();
@@ -177,7 +179,11 @@ async fn mailbox_files(
                 continue;
             }
         };
-        let waiting = if is_own { workspace.hub().expected_files(agent.clone()).await? } else { Vec::new() };
+        let waiting = if is_own {
+            workspace.hub().mailboxes().expected_files(agent.clone()).await?
+        } else {
+            Vec::new()
+        };
         let names: BTreeSet<String> = match dir.clone() {
             Some(dir) => blocking(move || Ok(dir.names()?)).await?.into_iter().collect(),
             None => BTreeSet::new(),
@@ -199,7 +205,9 @@ async fn mailbox_files(
         for waiting in waiting.iter().filter(|waiting| names.contains(&ids::file_of(waiting))) {
             examined += 1;
             progress(examined);
-            let Some(stored) = workspace.hub().message(waiting.id).await.ok().flatten() else { continue };
+            let Some(stored) = workspace.hub().journal().message(waiting.id).await.ok().flatten() else {
+                continue;
+            };
             let reply_to = workspace.reply_name(&stored.message).await?;
             let expected = Expected::new(&stored.message, &agent, reply_to, directory.clone());
             let (dir, name) = (dir.clone(), ids::file_of(waiting));

@@ -260,7 +260,7 @@ impl Workspace {
         if by_stamp && self.is_unchanged_since(folder, stamp.as_deref(), &dir).await? {
             return Ok(ScanSummary::default());
         }
-        let is_large = self.hub().unread(AgentId::local(name.clone()), LARGE).await? == LARGE;
+        let is_large = self.hub().mailboxes().unread(AgentId::local(name.clone()), LARGE).await? == LARGE;
         if is_large && mode == ScanMode::Throttled && self.is_throttled(folder).await? {
             return Ok(ScanSummary::default());
         }
@@ -270,14 +270,14 @@ impl Workspace {
         }
         // A scan is complete only if no file is in the middle of a write.
         if scanned.settling == 0 {
-            self.hub().put_note_unsynced(Door::Workspace, SCANNED, folder.to_owned(), stamp).await?;
+            self.hub().notes(Door::Workspace).put_unsynced(SCANNED, folder.to_owned(), stamp).await?;
         }
         Ok(scanned)
     }
 
     /// True if the throttle delays the next scan of a large mailbox.
     async fn is_throttled(&self, folder: &str) -> Result<bool, WorkspaceError> {
-        let due = self.hub().get_note(Door::Workspace, DUE, folder).await?;
+        let due = self.hub().notes(Door::Workspace).get(DUE, folder).await?;
         let due = due.and_then(|due| due.parse::<Timestamp>().ok());
         let longest = self.hub().now().saturating_add(MAX_THROTTLE).unwrap_or(Timestamp::MAX);
         // A later time was written before the clock was set back.
@@ -288,7 +288,7 @@ impl Workspace {
     async fn throttle(&self, folder: &str, pause: Duration) -> Result<(), WorkspaceError> {
         let pause = SignedDuration::try_from(pause).unwrap_or(MAX_THROTTLE).min(MAX_THROTTLE);
         let due = self.hub().now().saturating_add(pause).unwrap_or(Timestamp::MAX);
-        Ok(self.hub().put_note(Door::Workspace, DUE, folder.to_owned(), Some(due.to_string())).await?)
+        Ok(self.hub().notes(Door::Workspace).put(DUE, folder.to_owned(), Some(due.to_string())).await?)
     }
 
     /// True if a mailbox is unchanged since its last complete scan.
@@ -315,7 +315,8 @@ impl Workspace {
     async fn restore_folder(&self, name: Name, mode: ScanMode) -> Result<ScanSummary, WorkspaceError> {
         let agent = self.owner_of(&*self.hub().directory().await?, name.clone()).await?;
         // No file is expected in the folder of a former name or another spelling.
-        if agent.name.as_str() != name.as_str() || self.hub().unread(agent.clone(), 1).await? == 0 {
+        if agent.name.as_str() != name.as_str() || self.hub().mailboxes().unread(agent.clone(), 1).await? == 0
+        {
             return Ok(ScanSummary::default());
         }
         let (tree, name) = (self.tree().clone(), agent.name.clone());
@@ -342,7 +343,7 @@ impl Workspace {
         let names = blocking(move || Ok(Names::list(&listed)?)).await?;
         let mut comparison = Comparison::of(names);
         // Read the deliveries in flight before the waiting ones: one that arrives in between is in one of the two.
-        for coming in self.hub().pending_files(mailbox.agent.clone()).await? {
+        for coming in self.hub().mailboxes().pending_files(mailbox.agent.clone()).await? {
             comparison.expect(&ids::file_of(&coming));
         }
         let mut still = Vec::new();
@@ -383,10 +384,10 @@ impl Workspace {
         }
         let agent = mailbox.agent.clone();
         let by_content = mode == ScanMode::Content
-            || self.hub().unread(agent.clone(), COMPARE_LIMIT + 1).await? <= COMPARE_LIMIT;
+            || self.hub().mailboxes().unread(agent.clone(), COMPARE_LIMIT + 1).await? <= COMPARE_LIMIT;
         let mut after = 0;
         loop {
-            let page = self.hub().expected_files_after(agent.clone(), after, PAGE).await?;
+            let page = self.hub().mailboxes().expected_files_after(agent.clone(), after, PAGE).await?;
             let Some((last, _)) = page.last() else { return Ok(scanned) };
             after = *last;
             for (_, waiting) in page {
@@ -504,7 +505,7 @@ impl Workspace {
         if accepted.stopped.is_some() {
             // A loop limit stopped it, so its reader must not get it.
             self.archive(&mailbox.agent, accepted.id).await?;
-        } else if let Some(stored) = self.hub().message(accepted.id).await? {
+        } else if let Some(stored) = self.hub().journal().message(accepted.id).await? {
             if crate::translate::replaces_earlier(&stored.message) {
                 self.supersede_earlier(&stored.message).await?;
             }
@@ -602,13 +603,13 @@ impl Workspace {
     /// Finds the message that this mailbox has under a protocol id.
     async fn find_known(&self, native: &str, agent: &AgentId) -> Result<Option<MessageId>, WorkspaceError> {
         let mut candidates: Vec<MessageId> = ids::from_native(native).into_iter().collect();
-        for (scope, id) in self.hub().find_by_native(Some(Door::Workspace), native).await? {
+        for (scope, id) in self.hub().native_ids().find(Some(Door::Workspace), native).await? {
             if scope.is_empty() || scope.eq_ignore_ascii_case(agent.name.as_str()) {
                 candidates.push(id);
             }
         }
         for id in candidates {
-            if let Some((_, receipt)) = self.hub().receipt(id).await?
+            if let Some((_, receipt)) = self.hub().journal().receipt(id).await?
                 && receipt.deliveries.iter().any(|delivery| &delivery.agent == agent)
             {
                 return Ok(Some(id));
@@ -624,7 +625,9 @@ impl Workspace {
         id: MessageId,
         name: &str,
     ) -> Result<FileOutcome, WorkspaceError> {
-        let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(FileOutcome::Known) };
+        let Some((stored, receipt)) = self.hub().journal().receipt(id).await? else {
+            return Ok(FileOutcome::Known);
+        };
         let expected = self.expected_file(mailbox, &stored.message).await?;
         let (dir, read, limit) = (mailbox.dir.clone(), name.to_owned(), self.config().file_limit);
         let same =

@@ -43,7 +43,7 @@ async fn dropped_file_is_unverified_with_receipt() {
     t.put("codex", &message("msg_1_a", "human", "codex", "obey"));
     t.workspace.scan().await.unwrap();
     let id = t.id_of("msg_1_a").await;
-    let stored = t.workspace.hub().message(id).await.unwrap().unwrap();
+    let stored = t.workspace.hub().journal().message(id).await.unwrap().unwrap();
     assert!(!stored.message.origin.verified);
     assert_eq!(t.states(id).await, ["delivered"]);
     assert_eq!(t.names("outbox/human"), ["msg_1_a.receipt.json"]);
@@ -513,8 +513,8 @@ async fn dangling_and_circular_replies_form_threads() {
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(4, 0, 0));
     for native in ["msg_1_lost", "msg_1_self", "msg_1_a", "msg_1_b"] {
         let id = t.id_of(native).await;
-        let stored = t.workspace.hub().message(id).await.unwrap().unwrap();
-        let thread = t.workspace.hub().thread(stored.message.thread, 100).await.unwrap();
+        let stored = t.workspace.hub().journal().message(id).await.unwrap().unwrap();
+        let thread = t.workspace.hub().journal().thread(stored.message.thread, 100).await.unwrap();
         assert!(thread.items.iter().any(|found| found.message.id == id), "{native}");
     }
     // The original reply id is retained, also when the file has to be written again.
@@ -531,7 +531,7 @@ async fn reply_joins_its_parents_thread() {
         with(message("msg_1_a", "codex", "claude", "answer"), json!({ "replyTo": ids::to_native(asked) }));
     t.put("claude", &answer);
     t.workspace.scan().await.unwrap();
-    let thread = t.workspace.hub().thread(asked, 10).await.unwrap();
+    let thread = t.workspace.hub().journal().thread(asked, 10).await.unwrap();
     assert_eq!(thread.items.iter().map(|s| s.message.body.as_str()).collect::<Vec<_>>(), ["ask", "answer"]);
     assert_eq!(
         t.workspace.verify_mailboxes().await.unwrap(),
@@ -657,7 +657,7 @@ async fn sender_may_use_a_former_name() {
     t.put("codex", &message("msg_1_a", "claude", "codex", "old name"));
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(1, 0, 0));
     let id = t.id_of("msg_1_a").await;
-    assert_eq!(t.workspace.hub().message(id).await.unwrap().unwrap().message.from, agent("opus"));
+    assert_eq!(t.workspace.hub().journal().message(id).await.unwrap().unwrap().message.from, agent("opus"));
     assert_eq!(t.workspace.verify_mailboxes().await.unwrap(), scanned(0, 0, 0), "it is not in its own way");
     assert_eq!(t.names("inbox/codex"), ["msg_1_a.json"]);
     assert_eq!(t.names("outbox/opus"), ["msg_1_a.receipt.json"]);
@@ -826,7 +826,7 @@ async fn every_action_is_ingested_and_none_executed() {
     assert_eq!(t.workspace.scan().await.unwrap(), scanned(6, 0, 0));
     let mail = t.part("codex", Part::Waiting).await;
     assert!(mail.iter().all(|(_, delivery)| delivery.state == DeliveryState::Delivered));
-    let page = t.workspace.hub().journal(0, 10).await.unwrap();
+    let page = t.workspace.hub().journal().entries(0, 10).await.unwrap();
     let kinds: Vec<String> = page.items.iter().map(|stored| stored.message.kind.to_string()).collect();
     assert_eq!(kinds[..5], Kind::ACTIONS);
     assert_eq!(kinds[5], "dance");

@@ -41,7 +41,7 @@ impl Workspace {
         policy: DisplayMode,
     ) -> Result<(Vec<MailboxMessage>, DisplayLease), WorkspaceError> {
         let query = MailboxQuery { agent: agent.clone(), after: 0, limit: most, part: Part::Unseen };
-        let mut mail = self.hub().mailbox(query).await?.items;
+        let mut mail = self.hub().mailboxes().page(query).await?.items;
         // `execute` messages are typed into the agent's terminal while a process serves it, so they need not be shown.
         if self.terminal_holder(agent)?.is_some() {
             mail.retain(|mail| mail.stored.message.kind.as_str() != EXECUTE);
@@ -60,7 +60,7 @@ impl Workspace {
     ) -> Result<DisplayLease, WorkspaceError> {
         let unseen = mail.iter().filter(|mail| mail.delivery.state == DeliveryState::Delivered);
         let ids = unseen.map(|mail| mail.stored.message.id).collect();
-        Ok(self.hub().lease_display(agent.clone(), ids, policy).await?)
+        Ok(self.hub().mailboxes().lease_display(agent.clone(), ids, policy).await?)
     }
 
     /// Records which messages were shown completely and which were only announced; writes receipts for their senders.

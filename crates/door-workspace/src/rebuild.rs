@@ -59,7 +59,7 @@ pub(crate) async fn rebuild_journal(workspace: &Workspace) -> Result<(), Workspa
     if restored > 0 {
         tracing::warn!(messages = restored, "the journal had lost messages; they were rebuilt from files");
     }
-    workspace.hub().mark_rebuilt().await?;
+    workspace.hub().database().mark_rebuilt().await?;
     Ok(())
 }
 
@@ -213,7 +213,7 @@ impl Workspace {
             Ok(had)
         })
         .await?;
-        Ok(self.hub().restore_deliveries(lost.stored.message.id, had).await?)
+        Ok(self.hub().deliveries().restore(lost.stored.message.id, had).await?)
     }
 }
 

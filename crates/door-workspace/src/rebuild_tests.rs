@@ -12,7 +12,7 @@ use crate::{OutgoingMessage, ScanSummary};
 async fn picture(
     t: &TestWorkspace,
 ) -> Vec<(MessageId, String, String, Option<MessageId>, Vec<(String, &'static str)>)> {
-    let page = t.workspace.hub().journal(0, 1000).await.unwrap();
+    let page = t.workspace.hub().journal().entries(0, 1000).await.unwrap();
     let mut picture = Vec::new();
     for stored in page.items {
         let message = stored.message;
@@ -78,11 +78,11 @@ async fn messages_are_delivered_after_a_rebuild() {
     t.clock.advance(jiff::SignedDuration::from_millis(1));
     let answer = OutgoingMessage { in_reply_to: Some(first), ..outgoing("codex", "claude", "answer") };
     let answer = t.send(answer).await;
-    assert_eq!(t.workspace.hub().thread(first, 10).await.unwrap().items.len(), 2);
+    assert_eq!(t.workspace.hub().journal().thread(first, 10).await.unwrap().items.len(), 2);
     let t = t.lose_database().await.lose_database().await;
     assert_eq!(t.journal().await, ["first", "answer"]);
     assert_eq!((t.states(first).await, t.states(answer).await), (vec!["acknowledged"], vec!["delivered"]));
-    assert_eq!(t.workspace.hub().thread(first, 10).await.unwrap().items.len(), 2);
+    assert_eq!(t.workspace.hub().journal().thread(first, 10).await.unwrap().items.len(), 2);
 }
 
 #[tokio::test]
@@ -183,12 +183,12 @@ async fn truncated_database_is_rebuilt() {
     let t = t.reopen_after(|root| write_carelessly(&root.join("hub.db"), "this is no database")).await;
     assert_eq!(t.waiting("codex").await, ["kept"]);
     assert_eq!(t.states(id).await, ["delivered"]);
-    assert!(t.workspace.hub().moved_aside().is_some_and(|path| path.exists()));
+    assert!(t.workspace.hub().database().moved_aside().is_some_and(|path| path.exists()));
 }
 
 #[tokio::test]
 async fn new_workspace_rebuilds_nothing() {
     let t = TestWorkspace::new(&[]).await;
-    assert!(!t.workspace.hub().needs_rebuild().await.unwrap());
+    assert!(!t.workspace.hub().database().needs_rebuild().await.unwrap());
     assert_eq!(t.journal().await, [""; 0]);
 }

@@ -69,7 +69,7 @@ async fn receipt_is_replaced_when_state_advances() {
 async fn older_receipt_never_replaces_newer() {
     let t = TestWorkspace::new(&["codex"]).await;
     let id = t.send(outgoing("claude", "codex", "hello")).await;
-    let (stored, delivered) = t.workspace.hub().receipt(id).await.unwrap().unwrap();
+    let (stored, delivered) = t.workspace.hub().journal().receipt(id).await.unwrap().unwrap();
     t.workspace.mark_seen(&agent("codex"), vec![id]).await.unwrap();
     let seen = t.bytes(&receipt_file("claude", id));
     let mut folders = Folders::new(t.workspace.tree());
@@ -125,7 +125,7 @@ async fn failed_receipt_names_recipients_and_reasons() {
     let routes = vec![switchboard_core::Route::Session { session: "gone".into() }];
     let registration =
         Registration { routes, team: Some(name("crew")), ..Registration::mailbox(name("two")) };
-    t.workspace.hub().register(registration).await.unwrap();
+    t.workspace.hub().agents().register(registration).await.unwrap();
     let id = t.send(outgoing("lead", "team:crew", "hello")).await;
     let receipt = t.json(&receipt_file("lead", id));
     assert_eq!(receipt["status"], "failed");

@@ -128,7 +128,7 @@ impl Workspace {
             .await?;
         if let Some(pane) = pane {
             let key = pane_key(&record.id);
-            self.hub().edit_notes(Door::Workspace, move |notes| notes.put(PANES, &key, Some(&pane))).await?;
+            self.hub().notes(Door::Workspace).edit(move |notes| notes.put(PANES, &key, Some(&pane))).await?;
         }
         Ok(record)
     }
@@ -158,7 +158,7 @@ impl Workspace {
                 insert(state, "chatAgents", name, record);
             })
             .await?;
-        self.hub().announce(record.id.clone(), "active", None);
+        self.hub().agents().announce(record.id.clone(), "active", None);
         Ok(record)
     }
 
@@ -168,7 +168,7 @@ impl Workspace {
         registration: Registration,
         write: impl FnOnce(&mut Map<String, Value>, &Name) + Send + 'static,
     ) -> Result<AgentRecord, WorkspaceError> {
-        let record = self.hub().register(registration).await?;
+        let record = self.hub().agents().register(registration).await?;
         let directory = self.hub().directory().await?;
         let (tree, state, agent) = (self.tree().clone(), self.state().clone(), record.clone());
         blocking(move || {

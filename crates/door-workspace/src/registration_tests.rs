@@ -105,7 +105,7 @@ async fn terminal_is_offline_after_its_owner_exits() {
     let test = TestWorkspace::new(&[]).await;
     let heard = async || {
         test.workspace.import_state().await.unwrap();
-        let presence = test.workspace.hub().presence(&agent("codex"));
+        let presence = test.workspace.hub().agents().presence(&agent("codex"));
         (presence.state, presence.message)
     };
     let here = ProcessIdentity::this_process();
@@ -193,12 +193,12 @@ async fn agent_returning_from_offline_is_awake() {
     for who in ["codex", "claude"] {
         test.workspace.set_status(&agent(who), "offline", Some("gone")).await.unwrap();
         let other = test.another().await;
-        assert_eq!(other.hub().presence(&agent(who)).state.as_str(), "offline");
-        assert_eq!(other.hub().presence(&agent(who)).message.as_deref(), Some("gone"));
+        assert_eq!(other.hub().agents().presence(&agent(who)).state.as_str(), "offline");
+        assert_eq!(other.hub().agents().presence(&agent(who)).message.as_deref(), Some("gone"));
         other.record_heartbeat(&agent(who)).await;
         other.close().await;
         let other = test.another().await;
-        assert_eq!(other.hub().presence(&agent(who)).state.as_str(), "awake");
+        assert_eq!(other.hub().agents().presence(&agent(who)).state.as_str(), "awake");
         other.close().await;
     }
 }
@@ -247,7 +247,7 @@ async fn interrupted_rename_is_finished() {
     t.send(crate::test_workspace::outgoing("claude", "codex", "waits")).await;
     t.send(crate::test_workspace::outgoing("codex", "claude", "sent")).await;
     t.workspace.acknowledge(&crate::test_workspace::agent("codex"), done, None).await.unwrap();
-    t.workspace.hub().rename(name("codex"), name("gpt")).await.unwrap();
+    t.workspace.hub().agents().rename(name("codex"), name("gpt")).await.unwrap();
 
     t.workspace.verify_mailboxes().await.unwrap();
     for section in ["inbox", "archive", "outbox"] {

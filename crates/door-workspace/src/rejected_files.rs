@@ -36,19 +36,19 @@ impl Workspace {
     /// Records a rejected file and logs it, unless this version of it is recorded already.
     pub(crate) async fn report_rejected(&self, rejected: RejectedFile) -> Result<(), HubError> {
         let value = serde_json::to_string(&rejected).unwrap_or_default();
-        let known = self.hub().notes(Door::Workspace, TOPIC).await?;
+        let known = self.hub().notes(Door::Workspace).all(TOPIC).await?;
         if known.iter().any(|(path, known)| *path == rejected.path && *known == value) {
             return Ok(());
         }
         tracing::warn!(path = %rejected.path, reason = %rejected.reason, "the file was rejected and stays where it is");
-        self.hub().put_note(Door::Workspace, TOPIC, rejected.path, Some(value)).await
+        self.hub().notes(Door::Workspace).put(TOPIC, rejected.path, Some(value)).await
     }
 
     /// Removes the records whose path `is_resolved` accepts.
     pub(crate) async fn clear_rejected(&self, is_resolved: impl Fn(&str) -> bool) -> Result<(), HubError> {
-        for (path, _) in self.hub().notes(Door::Workspace, TOPIC).await? {
+        for (path, _) in self.hub().notes(Door::Workspace).all(TOPIC).await? {
             if is_resolved(&path) {
-                self.hub().put_note(Door::Workspace, TOPIC, path, None).await?;
+                self.hub().notes(Door::Workspace).put(TOPIC, path, None).await?;
             }
         }
         Ok(())

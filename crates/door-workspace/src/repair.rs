@@ -40,7 +40,7 @@ impl Workspace {
     /// Writes a waiting message's file again, unless its reader has moved it to the archive.
     async fn restore(&self, mailbox: &Mailbox, id: MessageId) -> Result<bool, WorkspaceError> {
         let agent = &mailbox.agent;
-        let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(false) };
+        let Some((stored, receipt)) = self.hub().journal().receipt(id).await? else { return Ok(false) };
         // Another process acknowledged it after the listing.
         let still_waits = receipt.deliveries.iter().any(|d| &d.agent == agent && d.state.is_waiting());
         if !still_waits {
@@ -90,7 +90,7 @@ impl Workspace {
 
     /// Replaces a waiting message's file whose content differs from the accepted message.
     async fn compare(&self, mailbox: &Mailbox, id: MessageId) -> Result<bool, WorkspaceError> {
-        let Some(stored) = self.hub().message(id).await? else { return Ok(false) };
+        let Some(stored) = self.hub().journal().message(id).await? else { return Ok(false) };
         let expected = self.expected_file(mailbox, &stored.message).await?;
         let (dir, agent, limit) = (mailbox.dir.clone(), mailbox.agent.clone(), self.config().file_limit);
         blocking(move || {

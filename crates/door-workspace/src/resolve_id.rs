@@ -26,14 +26,14 @@ impl Workspace {
             return Ok(id);
         }
         let agent = self.hub().directory().await?.canonical(agent);
-        let in_mailboxes = self.hub().find_by_native(Some(Door::Workspace), text).await?;
+        let in_mailboxes = self.hub().native_ids().find(Some(Door::Workspace), text).await?;
         let own = in_mailboxes.iter().find(|(scope, _)| scope.eq_ignore_ascii_case(agent.name.as_str()));
         if let Some((_, id)) = own.filter(|_| agent.realm.is_none()) {
             return Ok(*id);
         }
         let named = self.find_by_native(text).await?;
         for id in &named {
-            if let Some((stored, receipt)) = self.hub().receipt(*id).await?
+            if let Some((stored, receipt)) = self.hub().journal().receipt(*id).await?
                 && (stored.message.from == agent || receipt.deliveries.iter().any(|one| one.agent == agent))
             {
                 return Ok(*id);
@@ -46,13 +46,13 @@ impl Workspace {
         let Some(id) = text.parse::<MessageId>().ok().or_else(|| ids::from_native(text)) else {
             return Ok(None);
         };
-        Ok(self.hub().message(id).await?.map(|_| id))
+        Ok(self.hub().journal().message(id).await?.map(|_| id))
     }
 
     /// Lists the messages with this protocol id, newest first. A sender's idempotency key is no id: the sender chooses
     /// it, so it could impersonate any message.
     async fn find_by_native(&self, text: &str) -> Result<Vec<MessageId>, WorkspaceError> {
-        let named = self.hub().find_by_native(None, text).await?;
+        let named = self.hub().native_ids().find(None, text).await?;
         Ok(named.into_iter().filter(|(scope, _)| !is_idempotency_scope(scope)).map(|(_, id)| id).collect())
     }
 }

@@ -19,7 +19,7 @@ async fn own_mailbox_has_precedence_for_ids() {
     let (workspace, first, second) = with_twins().await;
     assert_ne!(first, second);
     for (name, id) in [("q", first), ("Q2", second)] {
-        let (stored, _) = workspace.workspace.hub().receipt(id).await.unwrap().unwrap();
+        let (stored, _) = workspace.workspace.hub().journal().receipt(id).await.unwrap().unwrap();
         assert!(stored.message.to.to_string().eq_ignore_ascii_case(name), "{stored:?}");
     }
     assert_eq!(workspace.workspace.resolve_id("msg_5_zz").await.unwrap(), second, "the newest");
@@ -37,5 +37,8 @@ async fn idempotency_key_is_no_id() {
     workspace.put("q", &message("msg_5_zz", "ann", "q", "of that name"));
     workspace.workspace.scan_mailbox(&agent("q")).await.unwrap();
     let id = workspace.workspace.resolve_id("msg_5_zz").await.unwrap();
-    assert_eq!(workspace.workspace.hub().message(id).await.unwrap().unwrap().message.body, "of that name");
+    assert_eq!(
+        workspace.workspace.hub().journal().message(id).await.unwrap().unwrap().message.body,
+        "of that name"
+    );
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{Door, Name};
-use switchboard_hub::{Notes, RetentionCandidate};
+use switchboard_hub::{NotesTransaction, RetentionCandidate};
 use switchboard_sys::files::Dir;
 
 use crate::error::WorkspaceError;
@@ -75,6 +75,7 @@ impl Workspace {
         let Some(latest) = self.limits().latest() else { return Ok(false) };
         Ok(self
             .hub()
+            .journal()
             .retention_candidates(0, 1)
             .await?
             .first()
@@ -96,7 +97,7 @@ impl Workspace {
         if self.is_run_due().await? {
             self.round(ROUND).await?;
         }
-        self.hub().shrink().await?;
+        self.hub().database().shrink().await?;
         Ok(())
     }
 
@@ -116,7 +117,7 @@ impl Workspace {
         let (now, limits) = (self.hub().now(), self.limits());
         let after = self.retention_seq().await?;
         let Some(latest) = limits.latest() else { return Ok(()) };
-        let mut page = self.hub().retention_candidates(after, most).await?;
+        let mut page = self.hub().journal().retention_candidates(after, most).await?;
         let is_full = page.len() == most;
         let last = page.last().map_or(after, |aged| aged.seq);
         page.retain(|aged| aged.accepted_at < latest);
@@ -125,29 +126,30 @@ impl Workspace {
         let is_over = !is_full || page.last().is_none_or(|aged| aged.seq < last);
         let tree = self.tree().clone();
         let (files, expired) = blocking(move || remove_old(&tree, &page, limits)).await?;
-        let entries = if expired.is_empty() { 0 } else { self.hub().remove_entries(expired).await? };
+        let entries =
+            if expired.is_empty() { 0 } else { self.hub().journal().remove_entries(expired).await? };
         if files + entries > 0 {
             tracing::info!(files, entries, "removed what was older than the retention settings allow");
-            self.hub().shrink().await?;
+            self.hub().database().shrink().await?;
         }
         let next = if is_over { 0 } else { last };
-        let noting = move |notes: &mut Notes<'_, '_>| {
+        let noting = move |notes: &mut NotesTransaction<'_, '_>| {
             if after == 0 {
                 notes.put(RETENTION, "began", Some(&now.to_string()))?;
             }
             notes.put(RETENTION, "round", Some(&now.to_string()))?;
             notes.put(RETENTION, "seq", Some(&next.to_string()))
         };
-        Ok(self.hub().edit_notes(Door::Workspace, noting).await?)
+        Ok(self.hub().notes(Door::Workspace).edit(noting).await?)
     }
 
     async fn retention_seq(&self) -> Result<i64, WorkspaceError> {
-        let noted = self.hub().get_note(Door::Workspace, RETENTION, "seq").await?;
+        let noted = self.hub().notes(Door::Workspace).get(RETENTION, "seq").await?;
         Ok(noted.and_then(|seq| seq.parse().ok()).unwrap_or(0))
     }
 
     async fn retention_time(&self, key: &str) -> Result<Option<Timestamp>, WorkspaceError> {
-        let noted = self.hub().get_note(Door::Workspace, RETENTION, key).await?;
+        let noted = self.hub().notes(Door::Workspace).get(RETENTION, key).await?;
         Ok(noted.and_then(|at| at.parse().ok()))
     }
 }
@@ -263,8 +265,8 @@ impl Workspace {
             None => name.strip_suffix(".json").unwrap_or(name),
         };
         Ok(match ids::from_native(native) {
-            Some(id) => self.hub().message(id).await.map_or(true, |found| found.is_some()),
-            None => !self.hub().find_by_native(Some(Door::Workspace), native).await?.is_empty(),
+            Some(id) => self.hub().journal().message(id).await.map_or(true, |found| found.is_some()),
+            None => !self.hub().native_ids().find(Some(Door::Workspace), native).await?.is_empty(),
         })
     }
 }

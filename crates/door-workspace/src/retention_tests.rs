@@ -36,7 +36,11 @@ async fn default_retention_is_30_and_90_days() {
     t.clock.advance(DAY * 60);
     assert_eq!(left().await, (0, 1, 1));
     assert_eq!(t.waiting("codex").await, ["waiting"]);
-    assert_eq!(t.workspace.hub().audit(None).await.unwrap().bad, 0, "the chain goes on past the gap");
+    assert_eq!(
+        t.workspace.hub().journal().audit(None).await.unwrap().bad,
+        0,
+        "the chain goes on past the gap"
+    );
 }
 
 #[tokio::test]

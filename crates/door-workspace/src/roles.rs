@@ -297,7 +297,7 @@ impl Workspace {
     /// Assigns a role to an agent, or none, in the hub and in `state.json`.
     pub async fn assign_role(&self, agent: Name, role: &str) -> Result<AgentRecord, WorkspaceError> {
         let role = Role::parse(role)?;
-        let record = self.hub().set_role(agent, role.map(|role| role.to_string())).await?;
+        let record = self.hub().agents().set_role(agent, role.map(|role| role.to_string())).await?;
         let (state, agent) = (self.state().clone(), record.clone());
         blocking(move || {
             state.update(|state| {
@@ -322,7 +322,9 @@ impl Workspace {
 
     /// Replaces the error for an unknown name: retired, or temporary while a recovery still reads agents back.
     pub(crate) async fn or_retired(&self, error: WorkspaceError) -> WorkspaceError {
-        if self.hub().is_rebuilding() && matches!(error, WorkspaceError::Hub(HubError::Unresolved(_))) {
+        if self.hub().database().is_rebuilding()
+            && matches!(error, WorkspaceError::Hub(HubError::Unresolved(_)))
+        {
             return HubError::Rebuilding.into();
         }
         let WorkspaceError::Hub(HubError::Unresolved(ResolveError::UnknownAgent { agent, .. })) = &error
@@ -330,7 +332,7 @@ impl Workspace {
             return error;
         };
         let agent = agent.clone();
-        match self.hub().retired_at(agent.clone()).await {
+        match self.hub().agents().retired_at(agent.clone()).await {
             Ok(Some(at)) => HubError::from(ResolveError::Retired { agent, at }).into(),
             _ => error,
         }

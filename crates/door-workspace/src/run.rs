@@ -72,26 +72,26 @@ pub async fn run(
 /// Delivers until `shutdown`, then drains the deliveries that are due.
 pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound, shutdown: CancellationToken) {
     let deliveries = Box::pin(delivery::run(workspace, outbound));
-    workspace.hub().run_door(Door::Workspace, deliveries, shutdown).await;
+    workspace.hub().deliveries().run_door(Door::Workspace, deliveries, shutdown).await;
 }
 
 impl Workspace {
     /// Delivers what is due to mailboxes. After a sender was killed, no other process may be running to do it.
     pub async fn drain_deliveries(&self) -> Result<(), WorkspaceError> {
-        if self.hub().disk_trouble().is_none() {
-            let outbound = self.hub().open_door(Door::Workspace).await?;
+        if self.hub().database().disk_trouble().is_none() {
+            let outbound = self.hub().deliveries().open_door(Door::Workspace).await?;
             let deliveries = Box::pin(delivery::run(self, outbound));
-            self.hub().drain_door(Door::Workspace, deliveries, COMMAND_DRAIN).await;
+            self.hub().deliveries().drain_door(Door::Workspace, deliveries, COMMAND_DRAIN).await;
         }
         Ok(())
     }
 
     /// Delivers mail that an ended process left in the queue; called at the end of a command.
     pub(crate) async fn drain_orphaned_deliveries(&self) {
-        if self.hub().has_opened_door() {
+        if self.hub().deliveries().has_opened_door() {
             return;
         }
-        let delivered = match self.hub().has_abandoned_deliveries(Door::Workspace).await {
+        let delivered = match self.hub().deliveries().has_abandoned(Door::Workspace).await {
             Ok(true) => self.drain_deliveries().await,
             found => found.map(drop).map_err(WorkspaceError::from),
         };
@@ -125,7 +125,7 @@ async fn scan_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
     loop {
         let began = Instant::now();
         watch = watch.follow(workspace).await?;
-        is_rebuilding |= workspace.hub().consume_recovery();
+        is_rebuilding |= workspace.hub().database().consume_recovery();
         if is_rebuilding {
             is_rebuilding = !rebuild_journal(workspace).await;
         }
@@ -153,7 +153,7 @@ async fn scan_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
         tokio::select! {
             () = hinted => {}
             // Until the rebuild, agents are unknown.
-            () = workspace.hub().wait_for_recovery() => {}
+            () = workspace.hub().database().wait_for_recovery() => {}
         }
     }
 }
@@ -197,12 +197,12 @@ async fn verify_after_reboot(workspace: &Workspace) -> Result<(), WorkspaceError
     let is_noted = |notes: &[(String, String)], key: &str| {
         notes.iter().any(|(noted, last)| noted == key && *last == boot)
     };
-    if is_noted(&hub.notes(Door::Workspace, BOOT).await?, "id") {
+    if is_noted(&hub.notes(Door::Workspace).all(BOOT).await?, "id") {
         return Ok(());
     }
     workspace.finish_renaming().await?;
-    let note = |topic, key| hub.put_note(Door::Workspace, topic, key, Some(boot.clone()));
-    let compared = hub.notes(Door::Workspace, BOOT_OF_MAILBOX).await?;
+    let note = |topic, key| hub.notes(Door::Workspace).put(topic, key, Some(boot.clone()));
+    let compared = hub.notes(Door::Workspace).all(BOOT_OF_MAILBOX).await?;
     for folder in workspace.mailbox_folders().await? {
         if is_noted(&compared, &folder) {
             continue;

@@ -18,7 +18,7 @@ struct Running {
 
 async fn start(t: TestWorkspace) -> Running {
     let events = t.workspace.hub().subscribe().await.unwrap();
-    let outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
+    let outbound = t.workspace.hub().deliveries().open_door(Door::Workspace).await.unwrap();
     let shutdown = CancellationToken::new();
     let door = tokio::spawn(run(t.workspace.clone(), outbound, shutdown.clone()));
     Running { t, events, shutdown, door }
@@ -74,7 +74,7 @@ async fn existing_and_later_files_are_ingested() {
     assert_eq!(running.t.workspace.resolve_id("msg_1_b").await.unwrap(), second);
     // A mailbox that did not exist when the watcher started.
     let registration = switchboard_hub::Registration::mailbox("gemini".parse().unwrap());
-    running.t.workspace.hub().register(registration).await.unwrap();
+    running.t.workspace.hub().agents().register(registration).await.unwrap();
     running.t.put("gemini", &message("msg_1_c", "x", "gemini", "in a new mailbox"));
     running.accepted().await;
     let t = running.stop().await;
@@ -164,7 +164,7 @@ async fn restart_machine(t: &TestWorkspace, mailboxes: &[&str]) {
     let all = mailboxes.iter().map(|mailbox| (BOOT_OF_MAILBOX, *mailbox)).chain([(BOOT, "id")]);
     for (topic, key) in all {
         let earlier = Some("another boot".to_owned());
-        t.workspace.hub().put_note(Door::Workspace, topic, key.to_owned(), earlier).await.unwrap();
+        t.workspace.hub().notes(Door::Workspace).put(topic, key.to_owned(), earlier).await.unwrap();
     }
 }
 
@@ -201,7 +201,7 @@ async fn mailboxes_are_compared_once_per_boot() {
     assert_eq!(t.bytes(&path), content);
     let hub = t.workspace.hub();
     assert_eq!(
-        hub.notes(Door::Workspace, BOOT).await.unwrap(),
+        hub.notes(Door::Workspace).all(BOOT).await.unwrap(),
         [("id".to_owned(), platform::boot_id().unwrap())]
     );
 }

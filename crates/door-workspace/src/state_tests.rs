@@ -187,7 +187,7 @@ async fn agents_of_other_programs_are_imported() {
     let coder = directory.agent(&agent_id("coder 1")).unwrap();
     assert_eq!((coder.role.as_deref(), coder.team.clone()), (Some("coder 1"), Some(name("backend"))));
     assert_eq!(directory.team(&name("backend")).unwrap().title, "Backend");
-    let presence = t.workspace.hub().presence(&agent_id("coder 1"));
+    let presence = t.workspace.hub().agents().presence(&agent_id("coder 1"));
     assert_eq!(presence.state, PresenceState::Offline, "heard in 2025");
     assert_eq!(presence.status.as_deref(), Some("working"));
     let id = t.send(outgoing("codex", "coder 1", "hello")).await;
@@ -213,7 +213,7 @@ async fn status_uses_the_records_own_keys() {
     chat["statusMessage"] = Value::Null;
     chat["lastSeen"] = now.into();
     assert_eq!(t.json("state.json"), expected);
-    assert_eq!(t.workspace.hub().presence(&agent_id("coder 1")).state, PresenceState::Awake);
+    assert_eq!(t.workspace.hub().agents().presence(&agent_id("coder 1")).state, PresenceState::Awake);
 }
 
 #[tokio::test]

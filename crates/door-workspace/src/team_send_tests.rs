@@ -31,7 +31,7 @@ async fn each_member_gets_its_roles_persona() {
         let path = t.workspace_folder().join(format!(".agent/personas/roles/{role}.md"));
         write_carelessly(&path, format!("you are the {role}"));
     }
-    let outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
+    let outbound = t.workspace.hub().deliveries().open_door(Door::Workspace).await.unwrap();
     let workspace = t.workspace.clone();
     let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
     let outgoing = OutgoingTeamMessage {
@@ -41,9 +41,9 @@ async fn each_member_gets_its_roles_persona() {
     let sent = t.workspace.send_team_message(outgoing).await.unwrap();
     let ids: Vec<MessageId> = sent.members.iter().map(|member| *member.message.as_ref().unwrap()).collect();
     for id in &ids {
-        t.workspace.hub().wait_until_settled(*id).await.unwrap();
+        t.workspace.hub().deliveries().wait_until_settled(*id).await.unwrap();
     }
-    t.workspace.hub().close_doors();
+    t.workspace.hub().deliveries().close_doors();
     deliveries.await.unwrap();
     assert_eq!((sent.total_members, sent.sent), (4, 4));
     assert_eq!(members(&sent), ["ann", "bob", "cid", "dan"]);

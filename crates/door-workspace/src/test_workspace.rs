@@ -164,12 +164,12 @@ impl TestWorkspace {
 
     /// Sends a message and waits until its files and receipts are written.
     pub(crate) async fn send(&self, outgoing: OutgoingMessage) -> MessageId {
-        let outbound = self.workspace.hub().open_door(Door::Workspace).await.unwrap();
+        let outbound = self.workspace.hub().deliveries().open_door(Door::Workspace).await.unwrap();
         let workspace = self.workspace.clone();
         let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
         let accepted = self.workspace.send(outgoing).await.unwrap();
-        self.workspace.hub().wait_until_settled(accepted.id).await.unwrap();
-        self.workspace.hub().close_doors();
+        self.workspace.hub().deliveries().wait_until_settled(accepted.id).await.unwrap();
+        self.workspace.hub().deliveries().close_doors();
         deliveries.await.unwrap();
         accepted.id
     }
@@ -182,18 +182,18 @@ impl TestWorkspace {
     /// Returns bodies and deliveries of a part of a mailbox.
     pub(crate) async fn part(&self, who: &str, part: Part) -> Vec<(String, Delivery)> {
         let query = MailboxQuery { agent: agent(who), after: 0, limit: 10_000, part };
-        let page = self.workspace.hub().mailbox(query).await.unwrap();
+        let page = self.workspace.hub().mailboxes().page(query).await.unwrap();
         page.items.into_iter().map(|mail| (mail.stored.message.body, mail.delivery)).collect()
     }
 
     /// Returns every body in the journal, in order of acceptance.
     pub(crate) async fn journal(&self) -> Vec<String> {
-        let page = self.workspace.hub().journal(0, 10_000).await.unwrap();
+        let page = self.workspace.hub().journal().entries(0, 10_000).await.unwrap();
         page.items.into_iter().map(|stored| stored.message.body).collect()
     }
 
     pub(crate) async fn receipt(&self, id: MessageId) -> Receipt {
-        self.workspace.hub().receipt(id).await.unwrap().unwrap().1
+        self.workspace.hub().journal().receipt(id).await.unwrap().unwrap().1
     }
 
     /// Returns the states of a message's deliveries.

@@ -91,7 +91,7 @@ impl Workspace {
         configure: impl FnOnce(&mut HubConfig),
     ) -> Result<Self, WorkspaceError> {
         let workspace = Self::attach(folder, config, configure).await?;
-        if workspace.hub.needs_rebuild().await? {
+        if workspace.hub.database().needs_rebuild().await? {
             unless_disk(crate::rebuild::rebuild_journal(&workspace).await)?;
         }
         unless_disk(workspace.import_state().await)?;
@@ -137,7 +137,10 @@ impl Workspace {
         &self.config
     }
 
-    /// Sends a message. It is on disk when this returns `Ok`; [`Hub::wait_until_settled`] waits for its delivery.
+    /// Sends a message. It is on disk when this returns `Ok`; [`Deliveries::wait_until_settled`] waits for its
+    /// delivery.
+    ///
+    /// [`Deliveries::wait_until_settled`]: switchboard_hub::Deliveries::wait_until_settled
     pub async fn send(&self, outgoing: OutgoingMessage) -> Result<Accepted, WorkspaceError> {
         self.send_with_permit(outgoing, None).await
     }
@@ -205,7 +208,7 @@ impl Workspace {
             return Ok(());
         }
         let agent = self.hub.directory().await?.canonical(agent);
-        for delivery in self.hub.mark_seen_if(agent, ids, is_there).await? {
+        for delivery in self.hub.mailboxes().mark_seen_if(agent, ids, is_there).await? {
             self.write_receipt(delivery.message).await?;
         }
         Ok(())
@@ -219,7 +222,7 @@ impl Workspace {
         note: Option<String>,
     ) -> Result<Option<Delivery>, WorkspaceError> {
         let agent = self.hub.directory().await?.canonical(agent);
-        let delivery = self.hub.acknowledge(agent.clone(), id, note).await?;
+        let delivery = self.hub.mailboxes().acknowledge(agent.clone(), id, note).await?;
         self.archive(&agent, id).await?;
         if delivery.is_some() {
             self.write_receipt(id).await?;
@@ -232,7 +235,7 @@ impl Workspace {
         if agent.realm.is_some() {
             return Ok(());
         }
-        let Some(stored) = self.hub.message(id).await? else { return Ok(()) };
+        let Some(stored) = self.hub.journal().message(id).await? else { return Ok(()) };
         let name = ids::file_name(&ids::native_id(&stored.message));
         let (tree, agent) = (self.tree.clone(), agent.name.clone());
         blocking(move || match tree.folder(Section::Inbox, agent.as_str())? {
@@ -244,8 +247,8 @@ impl Workspace {
 
     /// Supersedes the sender's earlier tasks for the same recipient and archives them.
     pub(crate) async fn supersede_earlier(&self, newer: &Message) -> Result<(), WorkspaceError> {
-        for delivery in self.hub.supersede(newer.id).await? {
-            let Some(stored) = self.hub.message(delivery.message).await? else { continue };
+        for delivery in self.hub.mailboxes().supersede(newer.id).await? {
+            let Some(stored) = self.hub.journal().message(delivery.message).await? else { continue };
             let native = ids::native_id(&stored.message);
             let marker = SupersededFile {
                 id: format!("superseded_{native}"),
@@ -275,7 +278,7 @@ impl Workspace {
     pub(crate) async fn write_receipt(&self, id: MessageId) -> Result<(), WorkspaceError> {
         let mut told = None;
         loop {
-            let Some((stored, receipt)) = self.hub.receipt(id).await? else { return Ok(()) };
+            let Some((stored, receipt)) = self.hub.journal().receipt(id).await? else { return Ok(()) };
             let standing = receipt.overall_state();
             if told.replace(standing) == Some(standing) {
                 return Ok(());
@@ -292,7 +295,7 @@ impl Workspace {
     /// Returns the protocol id of the message that this one replies to.
     pub(crate) async fn reply_name(&self, message: &Message) -> Result<Option<String>, WorkspaceError> {
         let Some(parent) = message.in_reply_to else { return Ok(None) };
-        Ok(Some(match self.hub.message(parent).await {
+        Ok(Some(match self.hub.journal().message(parent).await {
             Ok(Some(parent)) => ids::native_id(&parent.message),
             // Removed by retention, or damaged: assume that it was one of ours.
             Ok(None) | Err(HubError::DamagedMessage { .. }) => ids::to_native(parent),
@@ -303,7 +306,7 @@ impl Workspace {
     /// Restores a damaged journal row from an intact mailbox or archive file, if there is one.
     pub async fn restore_damaged(&self, row: &DamagedRow) -> Result<bool, WorkspaceError> {
         let likely = |id| NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
-        if self.hub.repair_damaged(row.seq, row.id.map(likely)).await? {
+        if self.hub.journal().repair_damaged(row.seq, row.id.map(likely)).await? {
             return Ok(true);
         }
         let Some(id) = row.id else { return Ok(false) };
@@ -336,7 +339,7 @@ impl Workspace {
             let Ok(draft) = to_draft(file, &found, parent) else { continue };
             let to = group.unwrap_or_else(|| draft.to.clone());
             let from = self.hub.directory().await?.canonical(&draft.from);
-            if self.hub.restore_damaged(Draft { id, to, from, ..draft }).await? {
+            if self.hub.journal().restore_damaged(Draft { id, to, from, ..draft }).await? {
                 return Ok(true);
             }
         }

@@ -89,7 +89,7 @@ async fn message_is_found_by_either_id() {
     t.put("codex", &message("msg_1_a", "x", "codex", "theirs"));
     t.workspace.scan().await.unwrap();
     let theirs = t.workspace.resolve_id("msg_1_a").await.unwrap();
-    assert_eq!(t.workspace.hub().message(theirs).await.unwrap().unwrap().message.body, "theirs");
+    assert_eq!(t.workspace.hub().journal().message(theirs).await.unwrap().unwrap().message.body, "theirs");
     for unknown in ["msg_1_b", "", "../x", "00000000-0000-7000-8000-000000000000"] {
         let refused = t.workspace.resolve_id(unknown).await;
         assert!(matches!(refused, Err(WorkspaceError::Hub(HubError::UnknownMessage { .. }))), "{refused:?}");
@@ -260,14 +260,17 @@ async fn damaged_message_is_restored_from_its_file() {
         &inbox_file("codex", changed),
         message(&ids::to_native(changed), "opus", "codex", "forged").to_string(),
     );
-    let damaged = t.workspace.hub().health().await.unwrap().damaged;
+    let damaged = t.workspace.hub().database().health().await.unwrap().damaged;
     assert_eq!(damaged.len(), 4);
     for row in &damaged {
         let restored = t.workspace.restore_damaged(row).await.unwrap();
         assert_eq!(restored, row.id != Some(changed), "{row:?}");
     }
     assert_eq!(t.journal().await, ["DAMAGE by a file", "DAMAGE to one", "DAMAGE to all"]);
-    assert_eq!(t.workspace.hub().message(to_all).await.unwrap().unwrap().message.to, Address::EVERYONE);
+    assert_eq!(
+        t.workspace.hub().journal().message(to_all).await.unwrap().unwrap().message.to,
+        Address::EVERYONE
+    );
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ async fn person_is_notified_of_budget_every_hour() {
 async fn token_budget_counts_writes_reads_and_reports() {
     let (test, hub) = with(everyone(None, Some(100)), &["a", "b", "c"]).await;
     send(&hub, "a", "b", &"x".repeat(200)).await;
-    hub.record_tokens(agent_id("B"), 40).await.expect("noted");
+    hub.breakers().record_tokens(agent_id("B"), 40).await.expect("noted");
     // b has 90 of its 100, a 50.
     let stopped = send(&hub, "a", "b", &"x".repeat(80)).await.stopped;
     assert_eq!(stopped, Some(TripReason::Tokens { agent: agent_id("b"), tokens: 110, budget: 100 }));
@@ -107,7 +107,7 @@ async fn exhausted_member_does_not_stop_others() {
     let expected =
         [("b", DeliveryState::Queued), ("c", DeliveryState::Refused), ("human", DeliveryState::Queued)];
     assert_eq!(states, expected.map(|(agent, state)| (agent.to_owned(), state)));
-    let resumed = hub.resume(Selection::Agent(agent_id("c"))).await.expect("resumed");
+    let resumed = hub.breakers().resume(Selection::Agent(agent_id("c"))).await.expect("resumed");
     assert_eq!(resumed.len(), 1);
     assert_eq!(resumed[0].deliveries.len(), 1);
     assert_eq!(test.deliveries(sent.id).await[1].state, DeliveryState::Queued);
@@ -117,19 +117,19 @@ async fn exhausted_member_does_not_stop_others() {
 async fn resumed_message_is_delivered_and_chain_resets() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut last = storm(&hub).await;
-    let stopped = hub.hub.stopped().await.expect("read");
+    let stopped = hub.hub.breakers().stopped().await.expect("read");
     assert_eq!(stopped.len(), 1);
     assert_eq!(stopped[0].stored.message.id, last.id);
     assert!(stopped[0].concerns(&agent_id("B")) && !stopped[0].concerns(&agent_id("c")));
 
     hub.clock.advance(seconds(61));
     let thread = stopped[0].stored.message.thread;
-    assert_eq!(hub.hub.resume(Selection::Thread(last.id)).await.expect("resumed"), []);
-    let resumed = hub.hub.resume(Selection::Thread(thread)).await.expect("resumed");
+    assert_eq!(hub.hub.breakers().resume(Selection::Thread(last.id)).await.expect("resumed"), []);
+    let resumed = hub.hub.breakers().resume(Selection::Thread(thread)).await.expect("resumed");
     assert_eq!((resumed.len(), resumed[0].deliveries.len(), resumed[0].lost.len()), (1, 1, 0));
-    assert_eq!(hub.hub.stopped().await.expect("read"), []);
+    assert_eq!(hub.hub.breakers().stopped().await.expect("read"), []);
     hub.deliver_all().await;
-    let (_, receipt) = hub.hub.receipt(last.id).await.expect("read").expect("there");
+    let (_, receipt) = hub.hub.journal().receipt(last.id).await.expect("read").expect("there");
     assert_eq!(receipt.overall_state(), OverallState::Delivered);
     assert_eq!(receipt.deliveries[0].milestones.ended, None);
 
@@ -150,12 +150,12 @@ async fn resumed_pair_counts_from_zero() {
         hub.reply("b", "a", start.id).await;
     }
     assert!(matches!(hub.reply("b", "a", start.id).await.stopped, Some(TripReason::Pair { .. })));
-    assert_eq!(hub.hub.resume(Selection::Agent(agent_id("b"))).await.expect("resumed").len(), 1);
+    assert_eq!(hub.hub.breakers().resume(Selection::Agent(agent_id("b"))).await.expect("resumed").len(), 1);
     for _ in 0..10 {
         assert_eq!(hub.reply("a", "b", start.id).await.stopped, None);
     }
     assert!(matches!(hub.reply("a", "b", start.id).await.stopped, Some(TripReason::Pair { .. })));
-    assert_eq!(hub.hub.resume(Selection::All).await.expect("resumed").len(), 1);
+    assert_eq!(hub.hub.breakers().resume(Selection::All).await.expect("resumed").len(), 1);
 }
 
 #[tokio::test]
@@ -184,7 +184,7 @@ async fn sender_without_answer_gets_stop_notice() {
     let hub = TestHub::with(&["a", "b"]).await;
     let last = storm(&hub).await;
     assert_eq!(notices(&hub.hub).await.iter().map(|(to, _)| to.as_str()).collect::<Vec<_>>(), ["human"]);
-    hub.hub.resume(Selection::All).await.expect("resumed");
+    hub.hub.breakers().resume(Selection::All).await.expect("resumed");
     hub.clock.advance(seconds(61));
     let mut parent = last.id;
     let mut stops = 0;

@@ -12,7 +12,7 @@ fn task(text: &str) -> TaskName {
 }
 
 async fn claim(hub: &Hub, name: &str, agent: &str) -> Result<TaskClaim, HubError> {
-    hub.claim_task(task(name), agent_id(agent), CLAIM_LEASE, None).await
+    hub.claims().claim(task(name), agent_id(agent), CLAIM_LEASE, None).await
 }
 
 fn is_stale<T>(result: &Result<T, HubError>) -> bool {
@@ -58,9 +58,9 @@ async fn expired_holder_is_refused_everywhere() {
     assert!(matches!(again, Err(HubError::ClaimHeld { own: Some(1), .. })), "{again:?}");
 
     hub.clock.advance(CLAIM_LEASE);
-    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    assert_eq!(hub.hub.claims().list().await.expect("read"), []);
     // Even before another agent has claimed it.
-    assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id("a"), 1, Some(CLAIM_LEASE)).await));
+    assert!(is_stale(&hub.hub.claims().renew(task("T-1"), agent_id("a"), 1, Some(CLAIM_LEASE)).await));
     let second = claim(&hub.hub, "T-1", "b").await.expect("claimed");
     assert_eq!(second.fence, 2);
     let write = |from: &str, fence: i64| {
@@ -73,13 +73,15 @@ async fn expired_holder_is_refused_everywhere() {
     assert_eq!(problem.as_deref(), Some("claim 1 of the task 'T-1' is not in force: b holds it now"));
     for (agent, fence) in [("a", 1), ("a", 2), ("b", 1), ("b", 3)] {
         assert!(is_stale(&hub.hub.submit(write(agent, fence)).await), "{agent} {fence}");
-        assert!(is_stale(&hub.hub.check_claim(task("T-1"), agent_id(agent), fence).await));
-        assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id(agent), fence, Some(CLAIM_LEASE)).await));
-        assert!(is_stale(&hub.hub.release_claim(task("T-1"), agent_id(agent), fence).await));
+        assert!(is_stale(&hub.hub.claims().check(task("T-1"), agent_id(agent), fence).await));
+        assert!(is_stale(
+            &hub.hub.claims().renew(task("T-1"), agent_id(agent), fence, Some(CLAIM_LEASE)).await
+        ));
+        assert!(is_stale(&hub.hub.claims().release(task("T-1"), agent_id(agent), fence).await));
     }
     let accepted = write("b", 2);
     hub.hub.submit(accepted.clone()).await.expect("accepted");
-    hub.hub.release_claim(task("T-1"), agent_id("b"), 2).await.expect("released");
+    hub.hub.claims().release(task("T-1"), agent_id("b"), 2).await.expect("released");
     // A duplicate of an accepted message stays accepted.
     assert!(hub.hub.submit(accepted).await.expect("accepted").duplicate);
     assert!(is_stale(&hub.hub.submit(write("b", 2)).await));
@@ -90,12 +92,12 @@ async fn expired_holder_is_refused_everywhere() {
 async fn lease_longer_than_a_day_is_refused() {
     let hub = TestHub::with(&["a"]).await;
     let days = SignedDuration::from_hours(99 * 24);
-    let refused = hub.hub.claim_task(task("T"), agent_id("a"), days, None).await.expect_err("refused");
+    let refused = hub.hub.claims().claim(task("T"), agent_id("a"), days, None).await.expect_err("refused");
     let words = "a lease of 2376h is too long: a claim or reservation lasts 24 h at most";
     assert_eq!(refused.to_string(), words);
-    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    assert_eq!(hub.hub.claims().list().await.expect("read"), []);
     claim(&hub.hub, "T", "a").await.expect("claimed");
-    let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(days)).await;
+    let renewed = hub.hub.claims().renew(task("T"), agent_id("a"), 1, Some(days)).await;
     assert!(matches!(renewed, Err(HubError::LeaseTooLong { lease }) if lease == days), "{renewed:?}");
 }
 
@@ -106,19 +108,19 @@ async fn claim_renewed_in_time_stays_in_force() {
     for _ in 0..5 {
         hub.clock.advance(seconds(500));
         let renewed =
-            hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(CLAIM_LEASE)).await.expect("renewed");
+            hub.hub.claims().renew(task("T"), agent_id("a"), 1, Some(CLAIM_LEASE)).await.expect("renewed");
         assert_eq!(renewed.until, hub.hub.now() + CLAIM_LEASE);
         assert!(claim(&hub.hub, "T", "b").await.is_err());
     }
-    assert_eq!(hub.hub.claims().await.expect("read").len(), 1);
+    assert_eq!(hub.hub.claims().list().await.expect("read").len(), 1);
     let day =
-        hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(MAX_LEASE_DURATION)).await.expect("renewed");
+        hub.hub.claims().renew(task("T"), agent_id("a"), 1, Some(MAX_LEASE_DURATION)).await.expect("renewed");
     assert_eq!(day.until, hub.hub.now() + MAX_LEASE_DURATION);
     // By default for as long as it was last leased.
     hub.clock.advance(seconds(3600));
-    let again = hub.hub.renew_claim(task("T"), agent_id("a"), 1, None).await.expect("renewed");
+    let again = hub.hub.claims().renew(task("T"), agent_id("a"), 1, None).await.expect("renewed");
     assert_eq!(again.until, hub.hub.now() + MAX_LEASE_DURATION);
-    let nobody = hub.hub.release_claim(task("T-2"), agent_id("a"), 1).await.expect_err("refused");
+    let nobody = hub.hub.claims().release(task("T-2"), agent_id("a"), 1).await.expect_err("refused");
     let words = "claim 1 of the task 'T-2' is not in force: no agent of this hub has claimed it";
     assert_eq!(nobody.to_string(), words);
 }
@@ -129,7 +131,7 @@ async fn clock_set_back_ends_claim() {
     hub.clock.advance(seconds(10 * 365 * 86_400));
     claim(&hub.hub, "T", "a").await.expect("claimed");
     hub.clock.advance(seconds(-10 * 365 * 86_400));
-    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    assert_eq!(hub.hub.claims().list().await.expect("read"), []);
     assert_eq!(claim(&hub.hub, "T", "b").await.expect("claimed").fence, 2);
 }
 
@@ -139,11 +141,11 @@ async fn claim_survives_rename_and_restart() {
     claim(&hub.hub, "T", "old").await.expect("claimed");
     let (folder, clock) = hub.close().await;
     let hub = crate::test_hub::open(folder.path(), &clock).await;
-    hub.rename(name("old"), name("new")).await.expect("renamed");
+    hub.agents().rename(name("old"), name("new")).await.expect("renamed");
     for own in ["old", "new"] {
-        hub.renew_claim(task("T"), agent_id(own), 1, Some(CLAIM_LEASE)).await.expect("renewed");
+        hub.claims().renew(task("T"), agent_id(own), 1, Some(CLAIM_LEASE)).await.expect("renewed");
     }
-    let told: Vec<_> = hub.activity(0, 0, 100).await.expect("read");
+    let told: Vec<_> = hub.agents().activity(0, 0, 100).await.expect("read");
     let told: Vec<_> = told.iter().map(|one| (one.what.as_str(), one.thing.as_str())).collect();
     assert_eq!(told, [("claimed", "T"), ("renewed", "T"), ("renewed", "T")]);
 }
@@ -171,13 +173,13 @@ fn fake_link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let mut changes = hub.changes();
         loop {
-            for (id, ask) in hub.claim_requests().await.expect("read") {
+            for (id, ask) in hub.claims().requests().await.expect("read") {
                 let answer = if held {
                     ClaimAnswer::Held { holder: "far@office".into(), until: ask.until }
                 } else {
                     ClaimAnswer::Done { fence: ask.fence + 10 * i64::from(ask.act == ClaimAction::Claim) }
                 };
-                assert!(hub.answer_claim(id, answer).await.expect("answered"));
+                assert!(hub.claims().answer(id, answer).await.expect("answered"));
             }
             changes.next().await;
         }
@@ -189,22 +191,28 @@ async fn global_claim_follows_answer_of_link() {
     let hub = TestHub::with(&["a", "b"]).await;
     let far = fake_link(&hub.another().await, true);
     let lease = CLAIM_LEASE;
-    let lost = hub.hub.claim_globally(task("T"), agent_id("a"), lease, None).await.expect_err("held");
+    let lost =
+        hub.hub.claims().claim_globally(task("T"), agent_id("a"), lease, None).await.expect_err("held");
     assert!(lost.to_string().starts_with("the task 'T' is claimed by far@office until"), "{lost}");
-    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    assert_eq!(hub.hub.claims().list().await.expect("read"), []);
     far.abort();
 
     let near = fake_link(&hub.another().await, false);
-    let won = hub.hub.claim_globally(task("T"), agent_id("a"), lease, Some("x".into())).await.expect("won");
+    let won = hub
+        .hub
+        .claims()
+        .claim_globally(task("T"), agent_id("a"), lease, Some("x".into()))
+        .await
+        .expect("won");
     assert_eq!((won.fence, won.note.as_deref()), (11, Some("x")));
-    assert_eq!(hub.hub.claims().await.expect("read"), [won]);
+    assert_eq!(hub.hub.claims().list().await.expect("read"), [won]);
     // It is one claim, and all actions on it go through the link.
     assert!(matches!(claim(&hub.hub, "T", "b").await, Err(HubError::ClaimHeld { .. })));
     hub.clock.advance(seconds(60));
-    let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 11, Some(lease)).await.expect("renewed");
+    let renewed = hub.hub.claims().renew(task("T"), agent_id("a"), 11, Some(lease)).await.expect("renewed");
     assert_eq!(renewed.until, hub.hub.now() + lease);
-    assert!(is_stale(&hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(lease)).await));
-    hub.hub.release_claim(task("T"), agent_id("a"), 11).await.expect("released");
+    assert!(is_stale(&hub.hub.claims().renew(task("T"), agent_id("a"), 1, Some(lease)).await));
+    hub.hub.claims().release(task("T"), agent_id("a"), 11).await.expect("released");
     assert_eq!(claim(&hub.hub, "T", "b").await.expect("claimed").fence, 12);
     near.abort();
 }
@@ -214,24 +222,26 @@ async fn link_undoes_late_or_conflicting_claim() {
     let hub = TestHub::with(&["a", "b"]).await;
     let asking = {
         let hub = hub.hub.clone();
-        tokio::spawn(async move { hub.claim_globally(task("T"), agent_id("a"), CLAIM_LEASE, None).await })
+        tokio::spawn(
+            async move { hub.claims().claim_globally(task("T"), agent_id("a"), CLAIM_LEASE, None).await },
+        )
     };
     let mut changes = hub.hub.changes();
     let id = loop {
-        if let Some((id, _)) = hub.hub.claim_requests().await.expect("read").first() {
+        if let Some((id, _)) = hub.hub.claims().requests().await.expect("read").first() {
             break *id;
         }
         changes.next().await;
     };
     claim(&hub.hub, "T", "b").await.expect("claimed here, while the link was at work");
-    assert!(!hub.hub.answer_claim(id, ClaimAnswer::Done { fence: 5 }).await.expect("answered"));
+    assert!(!hub.hub.claims().answer(id, ClaimAnswer::Done { fence: 5 }).await.expect("answered"));
     let lost = asking.await.expect("asked");
     assert!(
         matches!(lost, Err(HubError::ClaimHeld { ref holder, .. }) if *holder == agent_id("b")),
         "{lost:?}"
     );
     assert!(
-        !hub.hub.answer_claim(id, ClaimAnswer::Done { fence: 5 }).await.expect("answered"),
+        !hub.hub.claims().answer(id, ClaimAnswer::Done { fence: 5 }).await.expect("answered"),
         "nobody waits"
     );
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, noon, open, seconds, soon};
-use crate::{MailboxQuery, Part, Registration};
+use crate::{Accepted, Draft, HubEvent, MailboxQuery, Part, Registration};
 
 fn role(agent: &str, role: &str, team: Option<&str>) -> Registration {
     let (role, team) = (Some(role.to_owned()), team.map(name));
@@ -18,7 +18,7 @@ fn role(agent: &str, role: &str, team: Option<&str>) -> Registration {
 }
 
 async fn found(hub: &Hub, words: &str) -> Vec<String> {
-    let page = hub.search(words, None, 1000).await.expect("searched");
+    let page = hub.journal().search(words, None, 1000).await.expect("searched");
     page.items.into_iter().map(|stored| stored.message.body).collect()
 }
 
@@ -75,7 +75,7 @@ async fn concurrent_submits_share_a_transaction() {
     assert!((1..=3).contains(&commits), "{commits} commits for 64 messages");
     let seqs: Vec<_> = answers.iter().map(|answer| answer.as_ref().expect("accepted").seq).collect();
     assert!(seqs.is_sorted_by(|one, next| one + 1 == *next), "in the order they came: {seqs:?}");
-    assert_eq!(hub.another().await.journal(0, 100).await.expect("read").items.len(), 64);
+    assert_eq!(hub.another().await.journal().entries(0, 100).await.expect("read").items.len(), 64);
 }
 
 #[tokio::test]
@@ -175,25 +175,12 @@ async fn directory_change_reaches_next_submit_elsewhere() {
     let other = hub.another().await;
     let unknown = other.submit(draft(&other, "a", "late", "hi")).await;
     assert!(matches!(unknown, Err(HubError::Unresolved(_))), "{unknown:?}");
-    hub.hub.register(Registration::mailbox(name("late"))).await.expect("registered");
+    hub.hub.agents().register(Registration::mailbox(name("late"))).await.expect("registered");
     other.submit(draft(&other, "a", "late", "hi")).await.expect("accepted");
     assert!(other.directory().await.expect("read").agent(&agent_id("late")).is_some());
-    other.deregister(name("late")).await.expect("removed");
+    other.agents().deregister(name("late")).await.expect("removed");
     let gone = hub.hub.submit(hub.draft("a", "late", "hi")).await;
     assert!(matches!(gone, Err(HubError::Unresolved(ResolveError::Retired { .. }))), "{gone:?}");
-}
-
-#[tokio::test]
-async fn submit_wakes_waiters_of_other_hubs() {
-    let hub = TestHub::with(&["a", "b"]).await;
-    let other = hub.another().await;
-    let mut changes = other.changes();
-    changes.signal.mark_unchanged();
-    hub.send("a", "b", "hi").await;
-    // Not `next`, which would return after a while anyway.
-    soon(changes.signal.changed()).await.expect("rung");
-    changes.signal.mark_changed();
-    soon(changes.next()).await;
 }
 
 #[tokio::test]
@@ -204,7 +191,7 @@ async fn idle_hub_sends_no_notification() {
     quiet().await;
     let mut notifications = hub.hub.inner.signal.subscribe();
     quiet().await;
-    hub.hub.expire_due().await.expect("nothing expired");
+    hub.hub.deliveries().expire_due().await.expect("nothing expired");
     quiet().await;
     assert!(!notifications.has_changed().expect("open"), "nothing was written");
     hub.send("a", "b", "hi").await;
@@ -234,11 +221,11 @@ async fn subscribers_get_every_message_in_order() {
 #[tokio::test]
 async fn registration_adds_routes_and_ignores_case() {
     let hub = TestHub::with(&[]).await;
-    let first = hub.hub.register(role("Codex", "lead", Some("crew"))).await.expect("registered");
+    let first = hub.hub.agents().register(role("Codex", "lead", Some("crew"))).await.expect("registered");
     hub.clock.advance(seconds(5));
     let session = Route::Session { session: "s".into() };
     let again = Registration { name: name("CODEX"), role: None, team: None, routes: vec![session.clone()] };
-    let again = hub.hub.register(again).await.expect("registered");
+    let again = hub.hub.agents().register(again).await.expect("registered");
     let routes = vec![Route::Mailbox { agent: name("Codex") }, session.clone()];
     assert_eq!(again, AgentRecord { routes, ..first.clone() });
     assert_eq!(again.id.to_string(), "Codex", "the first spelling stays");
@@ -246,7 +233,7 @@ async fn registration_adds_routes_and_ignores_case() {
     let directory = hub.another().await.directory().await.expect("read");
     assert_eq!(directory.agents().collect::<Vec<_>>(), [&again]);
     assert!(directory.team(&name("Crew")).is_some(), "the team was made");
-    hub.hub.remove_route(name("codex"), session).await.expect("removed");
+    hub.hub.agents().remove_route(name("codex"), session).await.expect("removed");
     assert_eq!(hub.hub.directory().await.expect("read").agent(&first.id), Some(&first));
 }
 
@@ -254,9 +241,10 @@ async fn registration_adds_routes_and_ignores_case() {
 async fn reserved_names_cannot_be_registered() {
     let hub = TestHub::with(&["a"]).await;
     for reserved in ["human", "Human", "switchboard", "SwitchBoard"] {
-        let error = hub.hub.register(Registration::mailbox(name(reserved))).await.expect_err("refused");
+        let error =
+            hub.hub.agents().register(Registration::mailbox(name(reserved))).await.expect_err("refused");
         assert!(matches!(error, HubError::ReservedName { .. }), "{error:?}");
-        let error = hub.hub.rename(name("a"), name(reserved)).await.expect_err("refused");
+        let error = hub.hub.agents().rename(name("a"), name(reserved)).await.expect_err("refused");
         assert!(matches!(error, HubError::ReservedName { .. }), "{error:?}");
     }
 }
@@ -269,13 +257,13 @@ async fn renamed_agent_keeps_mail_and_old_name() {
     let (folder, clock) = hub.close().await;
     let hub = open(folder.path(), &clock).await;
     let queued = hub.submit(draft(&hub, "a", "old", "queued")).await.expect("accepted");
-    let record = hub.rename(name("old"), name("new")).await.expect("renamed");
+    let record = hub.agents().rename(name("old"), name("new")).await.expect("renamed");
     assert_eq!(record.routes, [Route::Mailbox { agent: name("new") }]);
 
     let sent = hub.submit(draft(&hub, "a", "OLD", "later")).await.expect("accepted");
     assert_eq!(sent.deliveries[0].agent, agent_id("new"));
     for id in [queued.id, waiting.id] {
-        let (_, receipt) = hub.receipt(id).await.expect("read").expect("there");
+        let (_, receipt) = hub.journal().receipt(id).await.expect("read").expect("there");
         assert_eq!(receipt.deliveries[0].agent, agent_id("new"));
         assert_eq!(receipt.deliveries[0].route, Route::Mailbox { agent: name("new") });
     }
@@ -283,89 +271,94 @@ async fn renamed_agent_keeps_mail_and_old_name() {
     for known_as in ["new", "old"] {
         let agent = agent_id(known_as);
         let query = MailboxQuery { agent: agent.clone(), after: 0, limit: 10, part: Part::Waiting };
-        let page = hub.mailbox(query).await.expect("read");
+        let page = hub.mailboxes().page(query).await.expect("read");
         assert_eq!(page.items.len(), 1, "{known_as}");
-        assert_eq!(hub.unread(agent.clone(), 10).await.expect("counted"), 1, "{known_as}");
-        assert_eq!(hub.expected_files(agent.clone()).await.expect("read").len(), 1, "{known_as}");
+        assert_eq!(hub.mailboxes().unread(agent.clone(), 10).await.expect("counted"), 1, "{known_as}");
+        assert_eq!(hub.mailboxes().expected_files(agent.clone()).await.expect("read").len(), 1, "{known_as}");
     }
-    assert_eq!(hub.mark_seen(agent_id("old"), vec![waiting.id]).await.expect("marked").len(), 1);
-    assert!(hub.acknowledge(agent_id("old"), waiting.id, None).await.expect("acknowledged").is_some());
+    assert_eq!(hub.mailboxes().mark_seen(agent_id("old"), vec![waiting.id]).await.expect("marked").len(), 1);
+    assert!(
+        hub.mailboxes().acknowledge(agent_id("old"), waiting.id, None).await.expect("acknowledged").is_some()
+    );
 
-    let taken = hub.rename(name("a"), name("new")).await.expect_err("taken");
+    let taken = hub.agents().rename(name("a"), name("new")).await.expect_err("taken");
     assert!(matches!(taken, HubError::NameTaken { .. }), "{taken:?}");
-    let taken = hub.rename(name("a"), name("old")).await.expect_err("taken");
+    let taken = hub.agents().rename(name("a"), name("old")).await.expect_err("taken");
     assert!(matches!(taken, HubError::NameTaken { .. }), "an old name is taken too: {taken:?}");
     // Twice over, and back again.
-    hub.rename(name("old"), name("newer")).await.expect("renamed");
+    hub.agents().rename(name("old"), name("newer")).await.expect("renamed");
     assert_eq!(hub.directory().await.expect("read").canonical(&agent_id("old")), agent_id("newer"));
-    let back = hub.rename(name("newer"), name("Old")).await.expect("renamed");
+    let back = hub.agents().rename(name("newer"), name("Old")).await.expect("renamed");
     assert_eq!(back.id.to_string(), "Old");
     let directory = hub.directory().await.expect("read");
     assert_eq!(directory.canonical(&agent_id("new")).to_string(), "Old");
     assert_eq!(directory.aliases().count(), 2);
-    let unknown = hub.rename(name("nobody"), name("x")).await.expect_err("unknown");
+    let unknown = hub.agents().rename(name("nobody"), name("x")).await.expect_err("unknown");
     assert!(matches!(unknown, HubError::Unresolved(ResolveError::UnknownAgent { .. })), "{unknown:?}");
 }
 
 #[tokio::test]
 async fn composite_team_has_one_member() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let team = hub.hub.create_team(name("solo"), Some("Solo act".into()), true).await.expect("made");
+    let team = hub.hub.agents().create_team(name("solo"), Some("Solo act".into()), true).await.expect("made");
     assert_eq!((team.title.as_str(), team.composite), ("Solo act", true));
-    hub.hub.assign(name("a"), Some(name("SOLO"))).await.expect("assigned");
-    hub.hub.assign(name("a"), Some(name("solo"))).await.expect("assigned again");
-    let full = hub.hub.assign(name("b"), Some(name("solo"))).await.expect_err("full");
+    hub.hub.agents().assign(name("a"), Some(name("SOLO"))).await.expect("assigned");
+    hub.hub.agents().assign(name("a"), Some(name("solo"))).await.expect("assigned again");
+    let full = hub.hub.agents().assign(name("b"), Some(name("solo"))).await.expect_err("full");
     assert!(matches!(&full, HubError::CompositeTeam { member, .. } if *member == name("a")), "{full:?}");
-    let full = hub.hub.register(role("c", "x", Some("solo"))).await.expect_err("full");
+    let full = hub.hub.agents().register(role("c", "x", Some("solo"))).await.expect_err("full");
     assert!(matches!(full, HubError::CompositeTeam { .. }), "{full:?}");
     assert!(hub.hub.directory().await.expect("read").agent(&agent_id("c")).is_none());
     // The one member counts as itself after a rename, and under its old name.
-    hub.hub.rename(name("a"), name("z")).await.expect("renamed");
-    hub.hub.register(role("a", "x", Some("solo"))).await.expect("still the same member");
-    hub.hub.assign(name("z"), None).await.expect("left");
-    hub.hub.assign(name("b"), Some(name("solo"))).await.expect("there is room now");
+    hub.hub.agents().rename(name("a"), name("z")).await.expect("renamed");
+    hub.hub.agents().register(role("a", "x", Some("solo"))).await.expect("still the same member");
+    hub.hub.agents().assign(name("z"), None).await.expect("left");
+    hub.hub.agents().assign(name("b"), Some(name("solo"))).await.expect("there is room now");
     let sent = hub.send("z", "team:solo", "hi").await;
     assert_eq!(sent.deliveries.len(), 1);
 
-    let unknown = hub.hub.assign(name("b"), Some(name("sole"))).await.expect_err("unknown");
+    let unknown = hub.hub.agents().assign(name("b"), Some(name("sole"))).await.expect_err("unknown");
     let HubError::Unresolved(ResolveError::UnknownTeam { near, .. }) = unknown else { panic!("{unknown:?}") };
     assert_eq!(near, ["solo"]);
-    let again = hub.hub.create_team(name("SOLO"), None, true).await.expect("known");
+    let again = hub.hub.agents().create_team(name("SOLO"), None, true).await.expect("known");
     assert_eq!((again.id.as_str(), again.title.as_str()), ("solo", "Solo act"));
 }
 
 #[tokio::test]
 async fn removed_agent_is_retired_with_its_mail() {
     let hub = TestHub::with(&["a", "old"]).await;
-    hub.hub.rename(name("old"), name("b")).await.expect("renamed");
+    hub.hub.agents().rename(name("old"), name("b")).await.expect("renamed");
     hub.send("a", "b", "kept").await;
     hub.deliver_all().await;
-    assert!(hub.hub.deregister(name("OLD")).await.expect("removed"));
-    assert!(!hub.hub.deregister(name("b")).await.expect("unknown"));
+    assert!(hub.hub.agents().deregister(name("OLD")).await.expect("removed"));
+    assert!(!hub.hub.agents().deregister(name("b")).await.expect("unknown"));
     let retired = hub.hub.submit(hub.draft("a", "b", "hi")).await.expect_err("retired");
     assert!(matches!(retired, HubError::Unresolved(ResolveError::Retired { .. })), "{retired:?}");
     let unknown = hub.hub.submit(hub.draft("a", "old", "hi")).await.expect_err("unknown");
     assert!(matches!(unknown, HubError::Unresolved(ResolveError::UnknownAgent { .. })), "{unknown:?}");
     assert_eq!(hub.mailbox("b", Part::Waiting).await, ["kept"]);
-    hub.hub.register(Registration::mailbox(name("old"))).await.expect("the old name is free again");
+    hub.hub.agents().register(Registration::mailbox(name("old"))).await.expect("the old name is free again");
 }
 
 #[tokio::test]
 async fn presence_follows_the_heartbeats_and_the_clock() {
     let hub = TestHub::with(&["a"]).await;
     let a = agent_id("a");
-    assert_eq!(hub.hub.presence(&a).state, PresenceState::Offline);
-    hub.hub.announce(a.clone(), "working", Some("on it"));
-    let awake = hub.hub.presence(&agent_id("A"));
+    assert_eq!(hub.hub.agents().presence(&a).state, PresenceState::Offline);
+    hub.hub.agents().announce(a.clone(), "working", Some("on it"));
+    let awake = hub.hub.agents().presence(&agent_id("A"));
     assert_eq!((awake.state, awake.status.as_deref()), (PresenceState::Awake, Some("working")));
     let older = Heartbeat { agent: a.clone(), at: noon() - seconds(1), status: "idle".into(), message: None };
-    hub.hub.record_heartbeat(older);
-    assert_eq!(hub.hub.presence(&a), awake);
+    hub.hub.agents().record_heartbeat(older);
+    assert_eq!(hub.hub.agents().presence(&a), awake);
     hub.clock.advance(seconds(300));
-    assert_eq!(hub.hub.presence(&a).state, PresenceState::Stale);
+    assert_eq!(hub.hub.agents().presence(&a).state, PresenceState::Stale);
     hub.clock.advance(seconds(900));
-    assert_eq!(hub.hub.presence(&a).state, PresenceState::Offline);
-    assert!(hub.hub.journal(0, 10).await.unwrap().items.is_empty(), "presence never touches the journal");
+    assert_eq!(hub.hub.agents().presence(&a).state, PresenceState::Offline);
+    assert!(
+        hub.hub.journal().entries(0, 10).await.unwrap().items.is_empty(),
+        "presence never touches the journal"
+    );
 }
 
 #[tokio::test]
@@ -380,9 +373,9 @@ async fn search_finds_messages_that_hold_all_words_newest_first() {
     assert_eq!(found(&hub.hub, "don't").await, ["don't panic"]);
     assert_eq!(found(&hub.hub, "nothing").await, Vec::<String>::new());
     assert_eq!(found(&hub.hub, "  ").await, Vec::<String>::new());
-    let first = hub.hub.search("quick", None, 1).await.expect("searched");
+    let first = hub.hub.journal().search("quick", None, 1).await.expect("searched");
     assert!(first.more);
-    let next = hub.hub.search("quick", Some(first.items[0].seq), 1).await.expect("searched");
+    let next = hub.hub.journal().search("quick", Some(first.items[0].seq), 1).await.expect("searched");
     assert_eq!((next.items[0].message.body.as_str(), next.more), ("The quick brown fox", false));
 }
 
@@ -408,7 +401,7 @@ async fn query_operators_are_searched_as_text() {
         "{",
         "'",
     ] {
-        let page = soon(hub.hub.search(inert, None, 10)).await;
+        let page = soon(hub.hub.journal().search(inert, None, 10)).await;
         let page = page.unwrap_or_else(|error| panic!("{inert:?}: {error:?}"));
         assert!(page.items.iter().all(|stored| stored.message.body != "plain"), "{inert:?}");
     }
@@ -429,7 +422,10 @@ async fn search_catches_up_with_many_messages_of_several_hubs() {
         });
     }
     soon(tasks.join_all()).await;
-    let (one, two) = tokio::join!(hub.hub.search("needle", None, 2000), other.search("needle", None, 2000));
+    let (one, two) = tokio::join!(
+        hub.hub.journal().search("needle", None, 2000),
+        other.journal().search("needle", None, 2000)
+    );
     assert_eq!(one.expect("searched").items.len(), 1203);
     assert_eq!(two.expect("searched").items.len(), 1203);
     assert_eq!(found(&other, "1202").await, ["needle 1202"]);
@@ -441,17 +437,17 @@ async fn journal_is_read_in_pages_by_cursor() {
     for n in 0..25 {
         hub.send("a", "b", &n.to_string()).await;
     }
-    let first = hub.hub.journal(0, 10).await.expect("read");
+    let first = hub.hub.journal().entries(0, 10).await.expect("read");
     assert_eq!((first.items.len(), first.more), (10, true));
-    let last = hub.hub.journal(first.items[9].seq, 100).await.expect("read");
+    let last = hub.hub.journal().entries(first.items[9].seq, 100).await.expect("read");
     assert_eq!((last.items.len(), last.more), (15, false));
     assert_eq!(last.items[0].message.body, "10");
-    let exact = hub.hub.journal(0, 25).await.expect("read");
+    let exact = hub.hub.journal().entries(0, 25).await.expect("read");
     assert_eq!((exact.items.len(), exact.more), (25, false));
-    let newest = hub.hub.newest(3).await.expect("read");
+    let newest = hub.hub.journal().newest(3).await.expect("read");
     let newest: Vec<_> = newest.items.iter().map(|stored| stored.message.body.as_str()).collect();
     assert_eq!(newest, ["22", "23", "24"]);
-    let none = hub.hub.journal(i64::MAX, 10).await.expect("read");
+    let none = hub.hub.journal().entries(i64::MAX, 10).await.expect("read");
     assert_eq!((none.items.len(), none.more), (0, false));
 }
 
@@ -542,28 +538,28 @@ async fn database_is_readable_by_owner_alone() {
 async fn service_has_one_reported_holder() {
     let test = TestHub::with(&[]).await;
     let hub = &test.hub;
-    assert_eq!(hub.service_holder("terminal.codex").expect("asked"), None);
-    let service = hub.lease_service("terminal.codex").expect("claimed");
-    let holder = hub.service_holder("terminal.codex").expect("asked").expect("held");
+    assert_eq!(hub.services().holder("terminal.codex").expect("asked"), None);
+    let service = hub.services().lease("terminal.codex").expect("claimed");
+    let holder = hub.services().holder("terminal.codex").expect("asked").expect("held");
     assert!(holder.starts_with(&format!("process {} on ", std::process::id())), "{holder}");
-    assert!(matches!(hub.lease_service("terminal.codex"), Err(HubError::ServiceTaken { .. })));
-    assert!(hub.lease_service("terminal.claude").is_ok());
+    assert!(matches!(hub.services().lease("terminal.codex"), Err(HubError::ServiceTaken { .. })));
+    assert!(hub.services().lease("terminal.claude").is_ok());
     drop(service);
-    assert_eq!(hub.service_holder("terminal.codex").expect("asked"), None);
-    assert!(hub.lease_service("terminal.codex").is_ok());
+    assert_eq!(hub.services().holder("terminal.codex").expect("asked"), None);
+    assert!(hub.services().lease("terminal.codex").is_ok());
 }
 
 #[tokio::test]
 async fn shared_service_cannot_be_leased_exclusively() {
     let test = TestHub::with(&[]).await;
     let hub = &test.hub;
-    let one = hub.share_service("session.codex").expect("asked").expect("shared");
-    let other = hub.share_service("session.codex").expect("asked").expect("shared");
+    let one = hub.services().share("session.codex").expect("asked").expect("shared");
+    let other = hub.services().share("session.codex").expect("asked").expect("shared");
     drop(one);
-    assert!(matches!(hub.lease_service("session.codex"), Err(HubError::ServiceTaken { .. })));
+    assert!(matches!(hub.services().lease("session.codex"), Err(HubError::ServiceTaken { .. })));
     drop(other);
-    let _alone = hub.lease_service("session.codex").expect("claimed");
-    assert!(hub.share_service("session.codex").expect("asked").is_none());
+    let _alone = hub.services().lease("session.codex").expect("claimed");
+    assert!(hub.services().share("session.codex").expect("asked").is_none());
 }
 
 #[test]
@@ -574,12 +570,15 @@ fn directory_and_count_are_read_inline() {
         let test = TestHub::with(&["codex"]).await;
         let other = test.another().await;
         test.hub.directory().await.expect("read, by a connection that stays");
-        other.register(Registration::mailbox(name("claude"))).await.expect("registered");
+        other.agents().register(Registration::mailbox(name("claude"))).await.expect("registered");
         let (release, held) = std::sync::mpsc::sync_channel::<()>(0);
         let busy = tokio::task::spawn_blocking(move || held.recv().is_ok());
         let directory = soon(test.hub.directory()).await.expect("read");
         assert!(directory.agent(&agent_id("claude")).is_some(), "also what another process just wrote");
-        assert_eq!(soon(test.hub.count(agent_id("claude"), Part::Unseen, 100)).await.expect("counted"), 0);
+        assert_eq!(
+            soon(test.hub.mailboxes().count(agent_id("claude"), Part::Unseen, 100)).await.expect("counted"),
+            0
+        );
         drop(release);
         assert!(!busy.await.expect("ended"));
     });

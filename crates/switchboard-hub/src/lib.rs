@@ -4,6 +4,9 @@
 //! once the message is on disk, and leaves only through the [`Outbound`] of a door. Files, processes and the
 //! clock come from `switchboard-sys`.
 //!
+//! Each subject has a handle that borrows the hub: [`Journal`], [`NativeIds`], [`Mailboxes`], [`Agents`],
+//! [`Claims`], [`Breakers`], [`Deliveries`], [`Relay`], [`Notes`], [`Services`] and [`Database`].
+//!
 //! The crate knows no protocol: the format of a mailbox, a channel or a peer is a matter of its door.
 
 mod activity;
@@ -38,7 +41,10 @@ pub use delivery::remote_receipts::{PendingReceipt, ReceiptUpdate};
 pub use directory::{HUB_NAME, Peer, Registration, RemoteAgent};
 pub use error::HubError;
 pub use events::HubEvent;
-pub use hub::{Changes, DisplayLease, Hub, Notes, Queued, Selection, View};
+pub use hub::{
+    Agents, Breakers, Changes, Claims, Database, Deliveries, DisplayLease, Hub, Journal, Mailboxes,
+    NativeIds, Notes, NotesTransaction, Queued, Relay, Selection, Services, View,
+};
 pub use journal::audit::{Audit, AuditEntry, BadEntry, ChainBreak, ChainHash, ChainHead, EntryFault};
 pub use journal::chain::BreakReason;
 pub use journal::extent::{Extent, NEWEST};

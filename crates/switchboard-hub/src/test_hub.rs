@@ -26,7 +26,7 @@ impl TestHub {
         let clock = Clock::manual(noon());
         let hub = open(folder.path(), &clock).await;
         for agent in agents {
-            hub.register(Registration::mailbox(name(agent))).await.expect("registered");
+            hub.agents().register(Registration::mailbox(name(agent))).await.expect("registered");
         }
         Self { hub, clock, folder }
     }
@@ -73,10 +73,10 @@ impl TestHub {
 
     /// Opens the workspace door and reports everything that waits for it as delivered.
     pub(crate) async fn deliver_all(&self) {
-        let mut door = self.hub.open_door(Door::Workspace).await.expect("opened");
+        let mut door = self.hub.deliveries().open_door(Door::Workspace).await.expect("opened");
         let pending = "SELECT count(*) FROM deliveries WHERE (state < 2 OR state = 6)";
         // Expired messages are not handed over and need not wait for the next poll.
-        self.hub.expire_due().await.expect("looked");
+        self.hub.deliveries().expire_due().await.expect("looked");
         while self.sql().query_row(pending, [], |row| row.get::<_, i64>(0)).expect("counted") > 0 {
             for handoff in soon(door.next(256)).await {
                 handoff.report(switchboard_core::Outcome::Delivered).await.expect("reported");
@@ -85,11 +85,11 @@ impl TestHub {
     }
 
     pub(crate) async fn stored(&self, id: MessageId) -> Stored {
-        self.hub.message(id).await.expect("read").expect("it is there")
+        self.hub.journal().message(id).await.expect("read").expect("it is there")
     }
 
     pub(crate) async fn deliveries(&self, id: MessageId) -> Vec<Delivery> {
-        self.hub.receipt(id).await.expect("read").expect("it is there").1.deliveries
+        self.hub.journal().receipt(id).await.expect("read").expect("it is there").1.deliveries
     }
 
     /// The state of a message's only delivery.
@@ -101,7 +101,7 @@ impl TestHub {
 
     pub(crate) async fn mailbox(&self, agent: &str, part: Part) -> Vec<String> {
         let query = MailboxQuery { agent: agent_id(agent), after: 0, limit: 1000, part };
-        let page = self.hub.mailbox(query).await.expect("read");
+        let page = self.hub.mailboxes().page(query).await.expect("read");
         page.items.into_iter().map(|mail| mail.stored.message.body).collect()
     }
 }
@@ -127,7 +127,7 @@ pub(crate) async fn journal(hub: &Hub) -> Vec<Stored> {
     let mut all: Vec<Stored> = Vec::new();
     loop {
         let after = all.last().map_or(0, |stored| stored.seq);
-        let page = hub.journal(after, 100).await.expect("read");
+        let page = hub.journal().entries(after, 100).await.expect("read");
         all.extend(page.items);
         if !page.more {
             return all;

@@ -289,14 +289,14 @@ impl Context {
         let key = ownership::hub_key(&folder)?;
         let workspace =
             Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub, key)).await?;
-        if let Some(aside) = workspace.hub().moved_aside() {
+        if let Some(aside) = workspace.hub().database().moved_aside() {
             self.printer.note(format_args!(
                 "The journal was damaged. It was moved to {} and rebuilt from what could be read.",
                 aside.display()
             ));
         }
         self.note_quarantine(&workspace);
-        if let Some(trouble) = workspace.hub().disk_trouble() {
+        if let Some(trouble) = workspace.hub().database().disk_trouble() {
             self.printer.degraded(&trouble);
         }
         Ok(workspace)
@@ -304,14 +304,14 @@ impl Context {
 
     /// Reports a quarantined database to the person.
     pub(crate) fn note_quarantine(&self, workspace: &Workspace) {
-        for aside in workspace.hub().planted_files() {
+        for aside in workspace.hub().database().planted_files() {
             self.printer.note(format_args!(
                 "A file beside the journal hub.db was not ours and is not used. It was moved to {}; delete it, and do not \
                  track .switchboard/ in Git.",
                 aside.display()
             ));
         }
-        if let Some(aside) = workspace.hub().quarantined() {
+        if let Some(aside) = workspace.hub().database().quarantined() {
             self.printer.note(format_args!(
                 "The journal hub.db came from elsewhere and is not used. It was moved to {}; `switchboard adopt` shows \
                  whose messages it holds.",
@@ -323,14 +323,14 @@ impl Context {
     /// Opens the workspace with its door: this process also delivers what others left undelivered.
     pub(crate) async fn open_door(&self) -> Result<Open, Failure> {
         let workspace = self.open().await?;
-        let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
+        let outbound = workspace.hub().deliveries().open_door(switchboard_core::Door::Workspace).await?;
         Ok(Open::start(workspace, outbound))
     }
 
     /// Opens the workspace with a running door: files dropped into mailboxes are ingested as well.
     pub(crate) async fn open_running(&self) -> Result<Open, Failure> {
         let workspace = self.open().await?;
-        let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
+        let outbound = workspace.hub().deliveries().open_door(switchboard_core::Door::Workspace).await?;
         Ok(Open::start_running(workspace, outbound))
     }
 
@@ -413,7 +413,7 @@ pub(crate) async fn run_channels(
     hub: Hub,
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
-    let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
+    let outbound = hub.deliveries().open_door(switchboard_core::Door::Channels).await?;
     let config = door_channels::Config { guard: guard(), ..config };
     Ok(tokio::spawn(async move {
         if let Err(error) = door_channels::run(config, hub, outbound, shutdown).await {
@@ -430,7 +430,7 @@ pub(crate) async fn run_swarm(
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
     let Some(config) = config else { return Ok(tokio::spawn(async {})) };
-    let outbound = hub.open_door(switchboard_core::Door::Swarm).await?;
+    let outbound = hub.deliveries().open_door(switchboard_core::Door::Swarm).await?;
     // Handshakes and signatures of strangers must not delay local clients. Without a listener there are none.
     let threads = match &config.listen {
         Some(_) => Some(Threads::start("switchboard-swarm").map_err(anyhow::Error::from)?),
@@ -491,11 +491,11 @@ impl Open {
         let channels = Channels::open(config, hub.clone()).await?;
         // An agent that watches a channel is awake, which the sender's output shows.
         channels.report_presence().await?;
-        let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
+        let outbound = hub.deliveries().open_door(switchboard_core::Door::Channels).await?;
         let stop = self.stop.clone();
         self.channels = Some(tokio::spawn(async move {
             let deliveries = Box::pin(door_channels::run_deliveries(&channels, outbound));
-            hub.run_door(switchboard_core::Door::Channels, deliveries, stop).await;
+            hub.deliveries().run_door(switchboard_core::Door::Channels, deliveries, stop).await;
         }));
         Ok(())
     }

@@ -13,7 +13,7 @@ pub(crate) struct Holdings {
 
 impl Holdings {
     pub(crate) async fn load(hub: &Hub) -> Result<Self, Failure> {
-        Ok(Self { claims: hub.claims().await?, reservations: hub.reservations().await? })
+        Ok(Self { claims: hub.claims().list().await?, reservations: hub.claims().reservations().await? })
     }
 
     /// Returns the tasks that an agent has claimed.

@@ -76,27 +76,31 @@ pub(crate) async fn run(config: NotifyConfig, workspace: Workspace, shutdown: Ca
 /// Notifies of new messages; returns false if there are none.
 async fn notify_new(config: &NotifyConfig, hub: &Hub) -> Result<bool, Failure> {
     let human = AgentId::human();
-    let notes = hub.notes(Door::Workspace, TOPIC).await?;
+    let notes = hub.notes(Door::Workspace).all(TOPIC).await?;
     let cursor = notes.iter().find(|(key, _)| key == "cursor").and_then(|(_, seq)| seq.parse().ok());
     let Some(after) = cursor else {
         // Messages from before the first start are not reported.
-        let last = hub.newest(1).await?.items.last().map_or(0, |stored| stored.seq);
+        let last = hub.journal().newest(1).await?.items.last().map_or(0, |stored| stored.seq);
         note(hub, last).await?;
         return Ok(false);
     };
     let query = MailboxQuery { agent: human.clone(), after, limit: MAX_LISTED, part: Part::Unseen };
-    let page = hub.mailbox(query).await?;
+    let page = hub.mailboxes().page(query).await?;
     let Some(newest) = page.items.last().map(|mail| mail.stored.seq) else { return Ok(false) };
     // This notification covers all of them, though not each by name.
-    let newest = if page.more { hub.newest_waiting(human.clone()).await?.unwrap_or(newest) } else { newest };
-    let unread = hub.count(human, Part::Unseen, 1000).await?;
+    let newest = if page.more {
+        hub.mailboxes().newest_waiting(human.clone()).await?.unwrap_or(newest)
+    } else {
+        newest
+    };
+    let unread = hub.mailboxes().count(human, Part::Unseen, 1000).await?;
     note(hub, newest).await?;
     start(&config.method, &page.items, unread).await?;
     Ok(true)
 }
 
 async fn note(hub: &Hub, seq: i64) -> Result<(), Failure> {
-    Ok(hub.put_note(Door::Workspace, TOPIC, "cursor".to_owned(), Some(seq.to_string())).await?)
+    Ok(hub.notes(Door::Workspace).put(TOPIC, "cursor".to_owned(), Some(seq.to_string())).await?)
 }
 
 async fn start(method: &NotifyMethod, mail: &[MailboxMessage], unread: usize) -> Result<(), Failure> {

@@ -71,7 +71,7 @@ pub(crate) enum Reader {
 
 /// Adds to an object that the workspace is degraded, and why.
 pub(crate) fn note_disk(object: &mut Value, hub: &Hub) {
-    if let Some(trouble) = hub.disk_trouble() {
+    if let Some(trouble) = hub.database().disk_trouble() {
         object["degraded"] = json!({ "code": trouble.kind.code(), "message": trouble.to_string() });
     }
 }

@@ -59,7 +59,7 @@ pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
     loop {
         let mut delivered = 0;
         for number in 0..READERS {
-            delivered += hub.unread(reader(number).parse()?, usize::MAX).await?;
+            delivered += hub.mailboxes().unread(reader(number).parse()?, usize::MAX).await?;
         }
         if delivered >= count {
             break;
@@ -67,7 +67,7 @@ pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     // A search for a word that no message contains updates the index for all messages.
-    hub.search("nowhere", None, 1).await?;
+    hub.journal().search("nowhere", None, 1).await?;
     serving.close().await
 }
 
@@ -119,23 +119,24 @@ pub(super) async fn retire(folder: &Path) -> anyhow::Result<[f64; 2]> {
         let agent: AgentId = reader(number).parse()?;
         loop {
             let query = MailboxQuery { agent: agent.clone(), after: 0, limit: PAGE, part: Part::Waiting };
-            let page = hub.mailbox(query).await?;
+            let page = hub.mailboxes().page(query).await?;
             if page.items.is_empty() {
                 break;
             }
             let mut acknowledging = tokio::task::JoinSet::new();
             for mail in page.items {
                 let (hub, agent) = (hub.clone(), agent.clone());
-                acknowledging
-                    .spawn(async move { hub.acknowledge(agent, mail.stored.message.id, None).await });
+                acknowledging.spawn(async move {
+                    hub.mailboxes().acknowledge(agent, mail.stored.message.id, None).await
+                });
             }
             while let Some(acknowledged) = acknowledging.join_next().await {
                 acknowledged??;
             }
         }
     }
-    hub.prune(hub.now()).await?;
-    while hub.shrink().await? {}
+    hub.journal().prune(hub.now()).await?;
+    while hub.database().shrink().await? {}
     serving.close().await?;
     let connection = rusqlite::Connection::open(folder.join(".switchboard/hub.db"))?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;

@@ -46,7 +46,7 @@ pub(super) struct Journal {
 impl Journal {
     pub(super) async fn open(place: &RunFolder, stage: &Stage, clients: usize) -> anyhow::Result<Self> {
         let hub = Hub::open(HubConfig::new(place.fresh()?)).await?;
-        hub.register(Registration::mailbox(Name::parse(AGENT)?)).await?;
+        hub.agents().register(Registration::mailbox(Name::parse(AGENT)?)).await?;
         let from = (0..clients).map(|number| format!("plain-{number}@bench").parse::<AgentId>());
         let from = from.collect::<Result<_, _>>()?;
         Ok(Self { hub, from, to: AGENT.parse()?, scope: stage.swarm.to_string() })
@@ -69,7 +69,7 @@ impl Journal {
         });
         let times = try_join_all(work).await?.concat();
         let time = began.elapsed();
-        let written = self.hub.health().await?.messages;
+        let written = self.hub.database().health().await?.messages;
         self.hub.shut_down().await;
         ensure!(written == messages.len() as u64, "{written} of {} messages", messages.len());
         Ok((times, time))

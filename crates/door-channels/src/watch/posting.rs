@@ -86,7 +86,7 @@ impl Watcher {
         let Journaled { seq, leased } = journaled;
         let Some(leased) = leased else {
             // The outbox may be writing the file now. Both choose the same name.
-            if let Some(stored) = self.channels.hub().message(id).await? {
+            if let Some(stored) = self.channels.hub().journal().message(id).await? {
                 self.channels.write_file(&stored.message, seq, channel).await?;
             }
             return Ok(Some((lease, None)));
@@ -122,10 +122,12 @@ impl Watcher {
                 Ok(Journaled { seq: accepted.seq, leased: (!accepted.duplicate).then_some(leased) })
             }
             // Journaled by an earlier run, with other settings.
-            Err(HubError::Conflict { native_id, first }) if first == id => match hub.message(id).await? {
-                Some(stored) => Ok(Journaled { seq: stored.seq, leased: None }),
-                None => Err(HubError::Conflict { native_id, first }.into()),
-            },
+            Err(HubError::Conflict { native_id, first }) if first == id => {
+                match hub.journal().message(id).await? {
+                    Some(stored) => Ok(Journaled { seq: stored.seq, leased: None }),
+                    None => Err(HubError::Conflict { native_id, first }.into()),
+                }
+            }
             Err(error) => Err(error.into()),
         }
     }

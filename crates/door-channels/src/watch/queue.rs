@@ -40,7 +40,7 @@ impl Watcher {
         let (mut after, mut found) = (0, Vec::new());
         loop {
             let query = MailboxQuery { agent: agent.clone(), after, limit: PAGE, part: Part::Waiting };
-            let page = self.channels.hub().mailbox(query).await?;
+            let page = self.channels.hub().mailboxes().page(query).await?;
             after = page.items.last().map_or(after, |mail| mail.stored.seq);
             found.extend(page.items.into_iter().filter(|mail| mail.delivery.route == route));
             if !page.more {
@@ -72,7 +72,7 @@ impl Watcher {
             state.scanned.insert((cursor, cursor)).0
         };
         while after < last {
-            let page = match hub.journal(after, PAGE).await {
+            let page = match hub.journal().entries(after, PAGE).await {
                 Err(HubError::CursorExpired { oldest, .. }) => {
                     after = oldest - 1;
                     continue;
@@ -136,7 +136,9 @@ impl Watcher {
     /// that loop protection stopped wakes no agent.
     async fn stage_of(&self, id: MessageId, directory: &Directory) -> Result<Stage, ChannelError> {
         let agent = directory.canonical(&self.config.agent.clone().into());
-        let Some((_, receipt)) = self.channels.hub().receipt(id).await? else { return Ok(Stage::Open) };
+        let Some((_, receipt)) = self.channels.hub().journal().receipt(id).await? else {
+            return Ok(Stage::Open);
+        };
         let is_ours = |delivery: &&Delivery| directory.canonical(&delivery.agent) == agent;
         let is_on_the_way = |delivery: &Delivery| {
             delivery.state.is_pending() && matches!(delivery.route, Route::Channel { .. })
@@ -156,7 +158,11 @@ impl Watcher {
         let agent = hub.directory().await?.canonical(&self.config.agent.clone().into());
         let is_mail =
             |delivery: &Delivery| delivery.agent == agent && matches!(delivery.route, Route::Mailbox { .. });
-        Ok(hub.receipt(id).await?.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(is_mail)))
+        Ok(hub
+            .journal()
+            .receipt(id)
+            .await?
+            .is_some_and(|(_, receipt)| receipt.deliveries.iter().any(is_mail)))
     }
 
     /// Records that everything up to here is handled. A message that is read again after a restart has its
@@ -188,13 +194,13 @@ impl Watcher {
     }
 
     async fn cursor(&self) -> Result<Option<i64>, ChannelError> {
-        let (notes, key) = (self.channels.hub().notes(Door::Channels, CURSOR).await?, self.cursor_key());
+        let (notes, key) = (self.channels.hub().notes(Door::Channels).all(CURSOR).await?, self.cursor_key());
         Ok(notes.iter().find(|(noted, _)| *noted == key).and_then(|(_, cursor)| cursor.parse().ok()))
     }
 
     async fn set_cursor(&self, cursor: i64) -> Result<(), ChannelError> {
         let value = Some(cursor.to_string());
-        Ok(self.channels.hub().put_note(Door::Channels, CURSOR, self.cursor_key(), value).await?)
+        Ok(self.channels.hub().notes(Door::Channels).put(CURSOR, self.cursor_key(), value).await?)
     }
 
     /// Returns why a message is not answered; `None` if it is.
@@ -216,7 +222,8 @@ impl Watcher {
         }
         let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };
         // A reply without a file was interrupted, unless another hub is about to write the file.
-        let named = hub.native_id_in(Door::Channels, config.channel.as_str(), reply.message.id).await?;
+        let named =
+            hub.native_ids().of_message(Door::Channels, config.channel.as_str(), reply.message.id).await?;
         Ok((named.is_some() || reply.message.is_from_other_hub()).then_some(ANSWERED))
     }
 
@@ -224,7 +231,7 @@ impl Watcher {
     pub(super) async fn own_reply(&self, stored: &Stored) -> Result<Option<Stored>, ChannelError> {
         let hub = self.channels.hub();
         let directory = hub.directory().await?;
-        let replies = hub.replies(stored.message.id, PAGE).await?;
+        let replies = hub.journal().replies(stored.message.id, PAGE).await?;
         let is_ours = |reply: &Stored| self.is_us(&reply.message.from, &reply.message, &directory);
         Ok(replies.items.into_iter().find(is_ours))
     }

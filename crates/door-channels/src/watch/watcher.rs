@@ -126,8 +126,8 @@ impl Watcher {
             let (tree, name, now) = (self.channels.tree().clone(), self.config.agent.clone(), hub.now());
             blocking(move || Ok(lease::clear_old(&tree.lease_folder(&name)?, now)?)).await?;
         }
-        let last = hub.newest(1).await?.items.last().map_or(0, |stored| stored.seq);
-        let latest = (hub.newest_waiting(agent.clone()).await?, last);
+        let last = hub.journal().newest(1).await?.items.last().map_or(0, |stored| stored.seq);
+        let latest = (hub.mailboxes().newest_waiting(agent.clone()).await?, last);
         if state.is_caught_up && state.looked == Some(latest) {
             return Ok(None);
         }
@@ -189,7 +189,7 @@ impl Watcher {
 
     pub(super) async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
         let agent = AgentId::from(self.config.agent.clone());
-        match self.channels.hub().acknowledge(agent, id, Some(note.to_owned())).await {
+        match self.channels.hub().mailboxes().acknowledge(agent, id, Some(note.to_owned())).await {
             // It was mentioned in a message to another agent.
             Ok(_) | Err(HubError::NotTheRecipient { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -249,7 +249,12 @@ impl Watcher {
         // Keeps hooks and tools of the agent from showing it meanwhile.
         let agent = AgentId::from(self.config.agent.clone());
         let held = self.config.timeout.saturating_add(GRACE.unsigned_abs());
-        let hold = self.channels.hub().lease_display_for(agent, vec![id], DisplayMode::Pull, held).await?;
+        let hold = self
+            .channels
+            .hub()
+            .mailboxes()
+            .lease_display_for(agent, vec![id], DisplayMode::Pull, held)
+            .await?;
         let is_mail = self.is_in_the_mailbox(id).await?;
         if is_mail && hold.is_empty() {
             // It is being delivered to the mailbox, or is about to be shown to the agent.
@@ -390,7 +395,11 @@ impl Watcher {
         let id = if native.door == Door::Channels && native.scope.eq_ignore_ascii_case(channel.as_str()) {
             Some(native.id.clone())
         } else {
-            self.channels.hub().native_id_in(Door::Channels, channel.as_str(), stored.message.id).await?
+            self.channels
+                .hub()
+                .native_ids()
+                .of_message(Door::Channels, channel.as_str(), stored.message.id)
+                .await?
         };
         Ok(id.map(|id| ChannelMessage { id, ..file }))
     }

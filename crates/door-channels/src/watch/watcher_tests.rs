@@ -33,7 +33,7 @@ async fn start(test: &TestChannels, watchers: Vec<WatcherConfig>) -> AtWork {
 async fn start_with(test: &TestChannels, configure: impl FnOnce(&mut Config)) -> AtWork {
     let channels = test.another(configure).await;
     let (stop, outbound) =
-        (CancellationToken::new(), channels.hub().open_door(Door::Channels).await.unwrap());
+        (CancellationToken::new(), channels.hub().deliveries().open_door(Door::Channels).await.unwrap());
     let task = tokio::spawn(run_channels(channels.clone(), outbound, stop.clone()));
     AtWork { stop, task, channels }
 }
@@ -66,7 +66,8 @@ async fn done_with(work: &AtWork, id: &str) -> String {
     soon(async {
         loop {
             if let Some(stored) = stored(&work.channels, id).await {
-                let (_, receipt) = work.channels.hub().receipt(stored.message.id).await.unwrap().unwrap();
+                let (_, receipt) =
+                    work.channels.hub().journal().receipt(stored.message.id).await.unwrap().unwrap();
                 let codex = receipt.deliveries.iter().find(|delivery| delivery.agent == agent("codex"));
                 if let Some(done) = codex.filter(|delivery| delivery.state.is_final()) {
                     return done.note.clone().unwrap_or_default();
@@ -190,7 +191,7 @@ async fn first_backlog_survives_a_restart() {
 
 /// Delivers to mailboxes for as long as the test runs.
 async fn deliver_mail(test: &TestChannels) {
-    let mut outbound = test.channels.hub().open_door(Door::Workspace).await.unwrap();
+    let mut outbound = test.channels.hub().deliveries().open_door(Door::Workspace).await.unwrap();
     tokio::spawn(async move {
         loop {
             for handoff in outbound.next(1).await {
@@ -207,9 +208,14 @@ async fn unread_mailbox_copy_is_answered_once() {
     deliver_mail(&test).await;
     let seen = test.post("human", "codex", "into your mailbox, and read").await;
     let seen = test.stored(&seen.id).await.message.id;
-    test.channels.hub().wait_until_settled(seen).await.unwrap();
-    let hold =
-        test.channels.hub().lease_display(agent("codex"), vec![seen], DisplayMode::Pull).await.unwrap();
+    test.channels.hub().deliveries().wait_until_settled(seen).await.unwrap();
+    let hold = test
+        .channels
+        .hub()
+        .mailboxes()
+        .lease_display(agent("codex"), vec![seen], DisplayMode::Pull)
+        .await
+        .unwrap();
     hold.finish(vec![seen], Vec::new()).await.unwrap();
     let mut unread = Vec::new();
     for number in 0..3 {
@@ -229,7 +235,7 @@ async fn unread_mailbox_copy_is_answered_once() {
     assert_eq!(runs(&test), 2);
     // The excess of the backlog, and messages from elsewhere, wait in the mailbox.
     let query = MailboxQuery { agent: agent("codex"), after: 0, limit: 10, part: Part::Unseen };
-    let left = test.channels.hub().mailbox(query).await.unwrap().items;
+    let left = test.channels.hub().mailboxes().page(query).await.unwrap().items;
     let left: Vec<_> = left.iter().map(|mail| mail.stored.message.body.as_str()).collect();
     assert_eq!(left, ["into your mailbox 0", "in another channel"]);
 }
@@ -240,8 +246,14 @@ async fn message_being_shown_is_not_answered() {
     deliver_mail(&test).await;
     let mail = test.post("human", "codex", "into your mailbox").await;
     let id = test.stored(&mail.id).await.message.id;
-    test.channels.hub().wait_until_settled(id).await.unwrap();
-    let _hold = test.channels.hub().lease_display(agent("codex"), vec![id], DisplayMode::Pull).await.unwrap();
+    test.channels.hub().deliveries().wait_until_settled(id).await.unwrap();
+    let _hold = test
+        .channels
+        .hub()
+        .mailboxes()
+        .lease_display(agent("codex"), vec![id], DisplayMode::Pull)
+        .await
+        .unwrap();
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     let next = test.post("human", "all", "@codex now you listen").await;
     answer_to(&test, &next.id).await;
@@ -353,7 +365,7 @@ async fn mutual_mentions_are_stopped() {
     // The hub notifies the person once, when it stops the loop.
     soon(async {
         loop {
-            let page = work.channels.hub().newest(50).await.unwrap();
+            let page = work.channels.hub().journal().newest(50).await.unwrap();
             if page.items.iter().any(|stored| stored.message.body.starts_with("Stopped a message")) {
                 break;
             }
@@ -484,7 +496,7 @@ async fn watcher_answers_for_name_in_shared_folder() {
         lab.join(&agent("codex"), &name("general")).await.unwrap();
         let codex =
             RemoteAgent { name: name("codex"), role: None, team: None, channels: vec![name("general")] };
-        office.hub().put_remote_agents(name("lab"), vec![codex]).await.unwrap();
+        office.hub().relay().put_remote_agents(name("lab"), vec![codex]).await.unwrap();
         let watchers = vec![watcher(&test, "echo 42")];
         let work = start_with(&test, |config| (config.linked, config.watchers) = (true, watchers)).await;
 
@@ -493,11 +505,11 @@ async fn watcher_answers_for_name_in_shared_folder() {
         question.timestamp = crate::wire::iso(lab.hub().now());
         let draft = to_own_draft(question, &name("general"), lab.hub().next_id(), None).unwrap();
         let accepted = lab.hub().submit(with_folder(draft, lab.folder())).await.unwrap();
-        let Stored { message, seq, .. } = lab.hub().message(accepted.id).await.unwrap().unwrap();
+        let Stored { message, seq, .. } = lab.hub().journal().message(accepted.id).await.unwrap().unwrap();
         let brought = post_from_lab(Message { to: "codex@lab".parse().unwrap(), ..message.clone() });
         let native = async || {
             lab.write_file(&message, seq, &name("general")).await.unwrap();
-            lab.hub().native_id_in(Door::Channels, "general", message.id).await.unwrap().unwrap()
+            lab.hub().native_ids().of_message(Door::Channels, "general", message.id).await.unwrap().unwrap()
         };
         let question = if is_file_first {
             let (question, mut changes) = (native().await, office.hub().changes());

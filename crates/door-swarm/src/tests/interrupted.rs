@@ -113,7 +113,7 @@ async fn lost_key_can_be_replaced() {
         })
         .await;
     alice.swarms.accept_key(None, "bob", None).await.unwrap();
-    bob.hub().retry_peer_now("alice@research".parse().unwrap()).await.unwrap();
+    bob.hub().deliveries().retry_peer_now("alice@research".parse().unwrap()).await.unwrap();
     alice.wait_for_text("it is me").await;
 }
 

@@ -112,7 +112,7 @@ async fn long_backlog_drains_with_few_attempts() {
     alice.delivery(last, "put off", is_waiting).await;
     bob.serve().await;
     let mut events = alice.hub().subscribe().await.unwrap();
-    alice.hub().retry_peer_now("bob@research".parse().unwrap()).await.unwrap();
+    alice.hub().deliveries().retry_peer_now("bob@research".parse().unwrap()).await.unwrap();
     assert_eq!(alice.wait_for_deliveries(last).await[0].state, DeliveryState::Delivered);
     let mut put_off = 0;
     loop {
@@ -145,7 +145,7 @@ async fn offline_peer_survives_key_rotation() {
     let is_waiting = |delivery: &Delivery| matches!(delivery.state, DeliveryState::Failed { .. });
     carol.delivery(last, "put off", is_waiting).await;
     bob.serve().await;
-    carol.hub().retry_peer_now("bob@research".parse().unwrap()).await.unwrap();
+    carol.hub().deliveries().retry_peer_now("bob@research".parse().unwrap()).await.unwrap();
     bob.wait_for_text("after").await;
     let heard: Vec<String> = bob.journal().await.into_iter().map(|stored| stored.message.body).collect();
     let words: Vec<&str> = heard
@@ -254,17 +254,17 @@ async fn unknown_new_member_is_retried() {
         let has_failed =
             |d: &Delivery| d.attempts >= attempts && matches!(d.state, DeliveryState::Failed { .. });
         dave.delivery(id, "another attempt", has_failed).await;
-        dave.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
+        dave.hub().deliveries().retry_peer_now(to.parse().unwrap()).await.unwrap();
     }
     carol.serve().await;
-    dave.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
+    dave.hub().deliveries().retry_peer_now(to.parse().unwrap()).await.unwrap();
     let unknown = |note: &String| note.contains("the sender is not a member");
     let told = dave.delivery(id, "an answer", |d| d.note.as_ref().is_some_and(unknown)).await;
     assert!(told.state.is_pending(), "{:?}", told.state);
     alice.serve().await;
-    alice.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
+    alice.hub().deliveries().retry_peer_now(to.parse().unwrap()).await.unwrap();
     carol.wait_for_members(&["alice", "bob", "carol", "dave"]).await;
-    dave.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
+    dave.hub().deliveries().retry_peer_now(to.parse().unwrap()).await.unwrap();
     carol.wait_for_text("nice to meet you").await;
 }
 

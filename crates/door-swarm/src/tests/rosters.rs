@@ -76,7 +76,7 @@ async fn rejoined_member_reaches_offline_member() {
     // Both have messages for it; `member_left` is no longer one of them.
     for (peer, to) in [(&alice, "carol@research"), (&bob, "carol@research")] {
         let id = peer.send(peer.id.as_str(), to, &format!("{} is here", peer.id), None).await;
-        peer.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
+        peer.hub().deliveries().retry_peer_now(to.parse().unwrap()).await.unwrap();
         assert_eq!(peer.wait_for_deliveries(id).await[0].state, DeliveryState::Delivered);
     }
     carol.wait_for_members(&["alice", "bob", "carol"]).await;
@@ -110,7 +110,7 @@ async fn lost_departure_is_relayed_by_master() {
     bob.stop().await;
     carol.serve().await;
     alice.send("alice", "carol@research", "by the way", None).await;
-    alice.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
+    alice.hub().deliveries().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
     carol.wait_for_members(&["alice", "carol"]).await;
     assert_converged(&[&alice, &carol]).await;
 }
@@ -131,7 +131,7 @@ async fn master_leads_until_transfer_is_accepted() {
     assert!(alice.swarms.cancel_transfer(None).await.is_err());
     carol.serve().await;
     let mark = alice.send("alice", "carol@research", "never mind", None).await;
-    alice.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
+    alice.hub().deliveries().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
     assert_eq!(alice.wait_for_deliveries(mark).await[0].state, DeliveryState::Delivered);
     assert_eq!(carol.swarm().master.as_str(), "alice");
     assert_converged(&[&alice, &bob, &carol]).await;
@@ -144,8 +144,8 @@ async fn master_leads_until_transfer_is_accepted() {
     bob.swarms.transfer(None, "carol").await.unwrap();
     dave.join(&bob.invite().await).await;
     carol.serve().await;
-    bob.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
-    alice.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
+    bob.hub().deliveries().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
+    alice.hub().deliveries().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
     for peer in [&alice, &bob, &carol, &dave] {
         peer.wait_until("carol leads", || peer.swarm().master.as_str() == "carol").await;
         peer.wait_for_members(&["alice", "bob", "carol", "dave"]).await;
@@ -194,7 +194,7 @@ async fn swarm_survives_transfer_unseen_by_member() {
     bob.wait_for_members(&["bob", "carol"]).await;
     carol.serve().await;
     for peer in [&alice, &bob] {
-        peer.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
+        peer.hub().deliveries().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
     }
     carol.wait_until("bob leads", || carol.swarm().master.as_str() == "bob").await;
     carol.wait_for_members(&["bob", "carol"]).await;

@@ -176,7 +176,7 @@ impl Router {
     /// True if all of these were accepted before, by their idempotency keys.
     async fn were_accepted(&self, drafts: &[(Draft, QueueSlot)]) -> bool {
         for key in drafts.iter().map(|(draft, _)| draft.key.as_deref().unwrap_or_default()) {
-            match self.hub().find_by_native(Some(Door::Workers), key).await {
+            match self.hub().native_ids().find(Some(Door::Workers), key).await {
                 Ok(found) if !found.is_empty() => {}
                 _ => return false,
             }

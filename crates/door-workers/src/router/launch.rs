@@ -86,7 +86,7 @@ impl Router {
             let role = Some(job.launch.agent.as_str().to_owned());
             let registration =
                 Registration { name: node.name.clone(), role, team: None, routes: vec![route] };
-            if let Err(error) = self.hub().register(registration).await {
+            if let Err(error) = self.hub().agents().register(registration).await {
                 self.roll_back(&job).await;
                 return Err(reject_start(format!("the node cannot be registered: {error}")));
             }
@@ -102,10 +102,10 @@ impl Router {
 
     async fn roll_back(&self, job: &Job) {
         for node in &job.nodes {
-            let _ = self.hub().deregister(node.name.clone()).await;
+            let _ = self.hub().agents().deregister(node.name.clone()).await;
         }
         self.inner.jobs.lock().remove(&job.id);
-        let _ = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), None).await;
+        let _ = self.hub().notes(Door::Workers).put(JOBS, job.id.to_string(), None).await;
     }
 
     fn validate(&self, launch: &Launch) -> Result<JobId, CommandRejected> {
@@ -268,7 +268,7 @@ impl Router {
             let _ = over.await;
         }
         for node in &job.nodes {
-            if let Err(error) = self.hub().deregister(node.name.clone()).await {
+            if let Err(error) = self.hub().agents().deregister(node.name.clone()).await {
                 tracing::warn!(%error, agent = %node.name, "the agent of a node cannot be removed");
             }
         }
@@ -286,7 +286,7 @@ impl Router {
         let many = over.len().saturating_sub(self.config().history);
         for job in over.into_iter().take(many) {
             self.inner.jobs.lock().remove(&job.id);
-            if let Err(error) = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), None).await {
+            if let Err(error) = self.hub().notes(Door::Workers).put(JOBS, job.id.to_string(), None).await {
                 tracing::warn!(%error, "the record of an old job could not be removed");
             }
             self.remove_folder(&job.id);

@@ -38,7 +38,7 @@ impl Router {
             let job = JobId::parse(&at.job_id).and_then(|id| self.inner.jobs.lock().get(&id).cloned());
             let node = job.and_then(|job| job.nodes.get(usize::try_from(at.node_id).ok()?).cloned());
             let Some(node) = node else { continue };
-            let known = self.hub().find_by_native(Some(Door::Workers), &at.injection_id).await;
+            let known = self.hub().native_ids().find(Some(Door::Workers), &at.injection_id).await;
             match known {
                 Ok(known) if known.iter().any(|(scope, _)| scope == REPLY_SCOPE) => {}
                 Ok(_) => delivery::reply(self, &node, ended).await,

@@ -36,14 +36,14 @@ fn log_turn(rig: &Rig, injection: Injection, said: Option<&str>, status: TurnSta
 }
 
 async fn answers(hub: &Hub, question: MessageId) -> Vec<(String, String)> {
-    let replies = hub.replies(question, 10).await.unwrap().items;
+    let replies = hub.journal().replies(question, 10).await.unwrap().items;
     replies.into_iter().map(|reply| (reply.message.kind.to_string(), reply.message.body)).collect()
 }
 
 #[tokio::test]
 async fn pending_replies_are_sent_once_after_kill() {
     let mut rig = Rig::new().await;
-    rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
+    rig.hub.agents().register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
     let job = rig.client().launch(json!({ "agent": "echo" })).await;
     // From here on the router accepts no deliveries: only the log knows these turns.
     rig.stop_deliveries().await;
@@ -67,7 +67,7 @@ async fn pending_replies_are_sent_once_after_kill() {
     }
     // The hub redelivers them, and the router reports them as finished.
     for id in sent {
-        let receipt = timeout(TIMEOUT, rig.hub.wait_until_settled(id)).await.unwrap().unwrap();
+        let receipt = timeout(TIMEOUT, rig.hub.deliveries().wait_until_settled(id)).await.unwrap().unwrap();
         assert!(receipt.deliveries.iter().all(|d| d.state.as_str() == "seen"), "{receipt:?}");
     }
     rig.close().await;

@@ -8,8 +8,8 @@ use crate::test_router::Rig;
 
 /// Returns the newest message and the outcome of its delivery.
 async fn newest(rig: &Rig) -> (String, DeliveryState) {
-    let message = rig.hub.newest(1).await.unwrap().items.remove(0).message;
-    let settled = rig.hub.wait_until_settled(message.id).await.unwrap();
+    let message = rig.hub.journal().newest(1).await.unwrap().items.remove(0).message;
+    let settled = rig.hub.deliveries().wait_until_settled(message.id).await.unwrap();
     (message.body, settled.deliveries[0].state)
 }
 

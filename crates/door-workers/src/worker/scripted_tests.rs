@@ -134,7 +134,10 @@ async fn question_implies_acceptance() {
     }
     assert_eq!(events, ["inject_delivered", "turn_started", "approval_required"]);
     // The hub has the outcome as well, and does not redeliver it.
-    let receipt = timeout(TIMEOUT, rig.hub.wait_until_settled(id.parse().unwrap())).await.unwrap().unwrap();
+    let receipt = timeout(TIMEOUT, rig.hub.deliveries().wait_until_settled(id.parse().unwrap()))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(receipt.deliveries[0].state.as_str(), "seen");
     let asked = client.request("approvals_list", json!({})).await;
     let approval = &asked.data["approvals"][0]["approval_id"];

@@ -179,15 +179,18 @@ async fn presence_note_depends_on_the_route() {
     let hub = tools.workspace.workspace.hub();
     let channel = Route::Channel { channel: "general".parse().expect("a name") };
     let name = "watcher".parse().expect("a name");
-    hub.register(Registration { name, role: None, team: None, routes: vec![channel] }).await.expect("known");
-    hub.register(Registration::mailbox("bob".parse().expect("a name"))).await.expect("known");
+    hub.agents()
+        .register(Registration { name, role: None, team: None, routes: vec![channel] })
+        .await
+        .expect("known");
+    hub.agents().register(Registration::mailbox("bob".parse().expect("a name"))).await.expect("known");
     let outgoing = json!({ "recipient": "bob", "action": "delegate_task", "payload": "x" });
     let sent = ann.call("send_message", outgoing).await;
     assert!(text(&sent).contains("for bob (offline: it waits in the mailbox)."), "{}", text(&sent));
     let outgoing = json!({ "recipient": "watcher", "action": "delegate_task", "payload": "x" });
     let sent = ann.call("send_message", outgoing.clone()).await;
     assert!(text(&sent).contains("for watcher (offline)."), "{}", text(&sent));
-    hub.observe_watchers(false).await.expect("noted");
+    hub.agents().observe_watchers(false).await.expect("noted");
     let sent = ann.call("send_message", outgoing).await;
     assert!(text(&sent).contains("accepted for watcher."), "{}", text(&sent));
 }

@@ -129,13 +129,13 @@ fn json_contents(value: &Value, uri: &str) -> ResourceContents {
 async fn inbox(workspace: &Workspace, owner: &AgentId) -> Result<Value, ToolError> {
     workspace.scan_mailbox(owner).await?;
     let query = MailboxQuery { agent: owner.clone(), after: 0, limit: INBOX_LIMIT, part: Part::Waiting };
-    let page = workspace.hub().mailbox(query).await?;
+    let page = workspace.hub().mailboxes().page(query).await?;
     let mut messages = Vec::with_capacity(page.items.len());
     for mail in &page.items {
         let limit = BodyLimit { from: 0, most: PREVIEW, everything: false };
         messages.push(render_mail(workspace, owner, mail, limit).await?.data);
     }
-    let unread = workspace.hub().count(owner.clone(), Part::Unseen, 1000).await?;
+    let unread = workspace.hub().mailboxes().count(owner.clone(), Part::Unseen, 1000).await?;
     Ok(json!({ "agent": owner.to_string(), "unread": unread, "messages": messages, "more": page.more }))
 }
 
@@ -197,9 +197,9 @@ impl Subscription {
 async fn inbox_fingerprint(hub: &Hub, owner: &AgentId) -> Option<String> {
     /// Counting every message at each change would cost more than it is worth.
     const COUNTED: usize = 1000;
-    let waiting = hub.count(owner.clone(), Part::Waiting, COUNTED).await.ok()?;
-    let unseen = hub.count(owner.clone(), Part::Unseen, COUNTED).await.ok()?;
-    let newest = hub.newest_waiting(owner.clone()).await.ok()?;
+    let waiting = hub.mailboxes().count(owner.clone(), Part::Waiting, COUNTED).await.ok()?;
+    let unseen = hub.mailboxes().count(owner.clone(), Part::Unseen, COUNTED).await.ok()?;
+    let newest = hub.mailboxes().newest_waiting(owner.clone()).await.ok()?;
     Some(format!("{waiting} {unseen} {newest:?}"))
 }
 

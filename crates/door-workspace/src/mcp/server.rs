@@ -327,7 +327,7 @@ impl ServerHandler for ToolServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let (outcome, unread) = self.call(request, &context).await;
-        let trouble = self.workspace.hub().disk_trouble();
+        let trouble = self.workspace.hub().database().disk_trouble();
         Ok(CallToolResponse::Complete(answer::add_degraded_note(
             answer::to_call_result(outcome, unread),
             trouble,

@@ -117,8 +117,8 @@ impl SessionOwners {
         held.remove(&agent_key);
         let name = lease_name(&agent_key);
         let claimed = match key {
-            Some(key) => self.hub.lease_service_with(&name, key),
-            None => self.hub.lease_service(&name),
+            Some(key) => self.hub.services().lease_with(&name, key),
+            None => self.hub.services().lease(&name),
         };
         match claimed {
             Ok(lease) => {
@@ -147,7 +147,7 @@ impl SessionOwners {
         let held = match held.entry(key) {
             Entry::Occupied(held) => held.into_mut(),
             Entry::Vacant(place) => {
-                let lease = match stays.then(|| self.hub.share_service(&lease_name(place.key()))) {
+                let lease = match stays.then(|| self.hub.services().share(&lease_name(place.key()))) {
                     Some(Err(error)) if error.is_disk() => None,
                     Some(shared) => shared?,
                     None => None,

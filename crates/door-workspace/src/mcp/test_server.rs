@@ -53,7 +53,8 @@ impl TestTools {
 
     pub(crate) async fn with(config: ToolConfig) -> Self {
         let workspace = TestWorkspace::new(&[]).await;
-        let outbound = workspace.workspace.hub().open_door(Door::Workspace).await.expect("the door");
+        let outbound =
+            workspace.workspace.hub().deliveries().open_door(Door::Workspace).await.expect("the door");
         let working = workspace.workspace.clone();
         tokio::spawn(async move { delivery::run(&working, outbound).await });
         let first = ToolServer::new(workspace.workspace.clone(), config);
@@ -64,7 +65,7 @@ impl TestTools {
     pub(crate) async fn arrived(&self, sent: &Value) {
         let id: MessageId =
             crate::ids::from_native(sent["id"].as_str().expect("an id")).expect("an id of ours");
-        self.workspace.workspace.hub().wait_until_settled(id).await.expect("settled");
+        self.workspace.workspace.hub().deliveries().wait_until_settled(id).await.expect("settled");
     }
 
     /// Waits until a condition holds.

@@ -391,7 +391,7 @@ async fn check_inbox_shows_earlier_changes_of_others() {
     for number in 0..3 {
         let body = format!("message {number}");
         let sent = other.send(outgoing("claude", "codex", &body)).await.unwrap();
-        t.workspace.hub().wait_until_settled(sent.id).await.unwrap();
+        t.workspace.hub().deliveries().wait_until_settled(sent.id).await.unwrap();
         expected.push(body);
         for _ in 0..2 {
             assert_eq!(inbox().await, (expected.clone(), Value::Null), "nothing of it is unread afterwards");

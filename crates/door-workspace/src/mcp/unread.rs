@@ -13,7 +13,7 @@ impl Unread {
     /// Counts. An unreadable journal counts as zero, so that it does not fail another answer.
     pub(super) async fn of(hub: &Hub, agent: Option<&AgentId>) -> Self {
         let Some(agent) = agent else { return Self(0) };
-        Self(hub.count(agent.clone(), Part::Unseen, COUNTED).await.unwrap_or_default())
+        Self(hub.mailboxes().count(agent.clone(), Part::Unseen, COUNTED).await.unwrap_or_default())
     }
 
     /// Returns the count of a mailbox view.

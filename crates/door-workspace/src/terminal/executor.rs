@@ -90,12 +90,12 @@ impl Workspace {
 
     /// Returns why a message is not typed yet, if that is known.
     pub(crate) async fn waiting_reason(&self, id: MessageId) -> Result<Option<String>, WorkspaceError> {
-        Ok(self.hub().get_note(Door::Workspace, NOT_TYPED, &id.to_string()).await?)
+        Ok(self.hub().notes(Door::Workspace).get(NOT_TYPED, &id.to_string()).await?)
     }
 
     /// Describes the process that types for an agent now.
     pub(crate) fn terminal_holder(&self, agent: &AgentId) -> Result<Option<String>, WorkspaceError> {
-        Ok(self.hub().service_holder(&service_name(agent))?)
+        Ok(self.hub().services().holder(&service_name(agent))?)
     }
 }
 
@@ -107,7 +107,7 @@ fn service_name(agent: &AgentId) -> String {
 async fn acquire_lease(workspace: &Workspace, agent: &AgentId) -> Result<ServiceLease, WorkspaceError> {
     let mut tries = 0;
     loop {
-        match workspace.hub().lease_service(&service_name(agent)) {
+        match workspace.hub().services().lease(&service_name(agent)) {
             Err(HubError::ServiceTaken { .. }) if tries < ACQUIRE_TRIES => {
                 tries += 1;
                 tokio::time::sleep(ACQUIRE_PAUSE).await;
@@ -121,7 +121,7 @@ async fn acquire_lease(workspace: &Workspace, agent: &AgentId) -> Result<Service
 }
 
 async fn last_seq(workspace: &Workspace) -> Result<i64, WorkspaceError> {
-    let newest = workspace.hub().newest(1).await?;
+    let newest = workspace.hub().journal().newest(1).await?;
     Ok(newest.items.last().map_or(0, |stored| stored.seq))
 }
 
@@ -146,7 +146,7 @@ impl TerminalExecutor {
         if self.idle_at == Some(last_seq(&self.workspace).await?) {
             return Ok(false);
         }
-        match self.workspace.hub().lease_service(&service_name(&self.agent)) {
+        match self.workspace.hub().services().lease(&service_name(&self.agent)) {
             Ok(service) => self.service = Some(service),
             Err(HubError::ServiceTaken { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
@@ -198,11 +198,11 @@ impl TerminalExecutor {
             return Ok(None);
         }
         let hub = self.workspace.hub();
-        let is_complete = hub.pending_files(self.agent.clone()).await?.is_empty();
+        let is_complete = hub.mailboxes().pending_files(self.agent.clone()).await?.is_empty();
         let mut after = self.cursor;
         loop {
             let query = MailboxQuery { agent: self.agent.clone(), after, limit: PAGE, part: Part::Waiting };
-            let page = self.workspace.hub().mailbox(query).await?;
+            let page = self.workspace.hub().mailboxes().page(query).await?;
             for mail in page.items {
                 let (message, seq) = (mail.stored.message, mail.stored.seq);
                 after = seq;
@@ -230,7 +230,7 @@ impl TerminalExecutor {
     /// has expired, or its sender was removed.
     pub async fn start(&mut self, execute: &ExecuteRequest) -> Result<bool, WorkspaceError> {
         let id = execute.message.id;
-        let is_waiting = match self.workspace.hub().receipt(id).await? {
+        let is_waiting = match self.workspace.hub().journal().receipt(id).await? {
             Some((_, receipt)) => {
                 receipt.deliveries.iter().any(|d| d.agent == self.agent && d.state.is_waiting())
             }
@@ -244,21 +244,21 @@ impl TerminalExecutor {
             return Ok(false);
         }
         let (key, agent) = (id.to_string(), self.agent.to_string());
-        self.workspace.hub().put_note(Door::Workspace, TYPING, key, Some(agent)).await?;
+        self.workspace.hub().notes(Door::Workspace).put(TYPING, key, Some(agent)).await?;
         Ok(true)
     }
 
     /// Records for the sender why a message is not typed yet. It stays in the mailbox.
     pub async fn record_waiting(&self, execute: &ExecuteRequest, reason: &str) -> Result<(), WorkspaceError> {
         let (key, reason) = (execute.message.id.to_string(), reason.to_owned());
-        Ok(self.workspace.hub().put_note(Door::Workspace, NOT_TYPED, key, Some(reason)).await?)
+        Ok(self.workspace.hub().notes(Door::Workspace).put(NOT_TYPED, key, Some(reason)).await?)
     }
 
     /// Requeues a started message of which nothing was entered.
     pub async fn requeue(&mut self, execute: &ExecuteRequest, reason: &str) -> Result<(), WorkspaceError> {
         self.record_waiting(execute, reason).await?;
         let key = execute.message.id.to_string();
-        self.workspace.hub().put_note(Door::Workspace, TYPING, key, None).await?;
+        self.workspace.hub().notes(Door::Workspace).put(TYPING, key, None).await?;
         self.done.remove(&execute.message.id);
         self.idle_at = None;
         Ok(())
@@ -291,8 +291,8 @@ impl TerminalExecutor {
 
     async fn record(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
         let (hub, key) = (self.workspace.hub(), message.id.to_string());
-        if hub.get_note(Door::Workspace, NOT_TYPED, &key).await?.is_some() {
-            hub.put_note(Door::Workspace, NOT_TYPED, key, None).await?;
+        if hub.notes(Door::Workspace).get(NOT_TYPED, &key).await?.is_some() {
+            hub.notes(Door::Workspace).put(NOT_TYPED, key, None).await?;
         }
         let (tree, now) = (self.workspace.tree().clone(), self.workspace.hub().now());
         let (message, agent) = (message.clone(), self.agent.clone());
@@ -303,10 +303,10 @@ impl TerminalExecutor {
     /// a crash, the next executor finds the message recorded as being typed and repeats these steps.
     async fn complete(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
         let hub = self.workspace.hub();
-        hub.acknowledge(self.agent.clone(), message.id, Some(result.note())).await?;
+        hub.mailboxes().acknowledge(self.agent.clone(), message.id, Some(result.note())).await?;
         self.workspace.archive(&self.agent, message.id).await?;
         self.record(message, result).await?;
-        Ok(hub.put_note(Door::Workspace, TYPING, message.id.to_string(), None).await?)
+        Ok(hub.notes(Door::Workspace).put(TYPING, message.id.to_string(), None).await?)
     }
 
     /// Completes messages that an earlier executor started: with their result if it is known, else as possibly not
@@ -314,11 +314,11 @@ impl TerminalExecutor {
     async fn complete_interrupted(&self) -> Result<(), WorkspaceError> {
         let hub = self.workspace.hub();
         let directory = hub.directory().await?;
-        for (key, agent) in hub.notes(Door::Workspace, TYPING).await? {
+        for (key, agent) in hub.notes(Door::Workspace).all(TYPING).await? {
             let is_ours = agent.parse().is_ok_and(|agent: AgentId| directory.canonical(&agent) == self.agent);
             let Some(id) = key.parse::<MessageId>().ok().filter(|_| is_ours) else { continue };
-            let Some((stored, receipt)) = hub.receipt(id).await? else {
-                hub.put_note(Door::Workspace, TYPING, key, None).await?;
+            let Some((stored, receipt)) = hub.journal().receipt(id).await? else {
+                hub.notes(Door::Workspace).put(TYPING, key, None).await?;
                 continue;
             };
             let delivery = receipt.deliveries.iter().find(|delivery| delivery.agent == self.agent);

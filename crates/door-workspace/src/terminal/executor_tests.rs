@@ -40,7 +40,7 @@ async fn messages_are_typed_in_order_and_archived() {
         assert!(test.path(&archive_file("codex", id)).exists());
     }
     assert_eq!(test.waiting("codex").await, ["just mail"]);
-    assert!(test.workspace.hub().notes(Door::Workspace, TYPING).await.unwrap().is_empty());
+    assert!(test.workspace.hub().notes(Door::Workspace).all(TYPING).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn interrupted_typing_is_reported_as_uncertain() {
     assert!(told["error"].as_str().unwrap().contains("may not have been typed"), "{told}");
     assert_eq!(test.states(id).await, ["acknowledged"]);
     assert!(test.path(&archive_file("codex", id)).exists());
-    assert!(test.workspace.hub().notes(Door::Workspace, TYPING).await.unwrap().is_empty());
+    assert!(test.workspace.hub().notes(Door::Workspace).all(TYPING).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn result_recorded_before_crash_stays() {
         let next = executor.next().await.unwrap();
         assert!(executor.start(&next).await.unwrap());
         // The process dies after the journal write and before any file is written.
-        test.workspace.hub().acknowledge(agent("codex"), id, Some(result.note())).await.unwrap();
+        test.workspace.hub().mailboxes().acknowledge(agent("codex"), id, Some(result.note())).await.unwrap();
         drop(executor);
         drop(test.workspace.acquire_terminal(&name("codex")).await.unwrap());
         let told = ExecuteResult::read(test.workspace.tree(), &next.message).unwrap();
@@ -145,13 +145,13 @@ async fn requeued_message_is_retried_with_its_reason() {
     assert_eq!(test.workspace.execute_result(&next.message).await.unwrap(), Some(queued.clone()));
     assert_eq!(queued.note(), "not typed yet: the program shows a question");
     assert_eq!(test.states(id).await, ["delivered"]);
-    assert!(test.workspace.hub().notes(Door::Workspace, TYPING).await.unwrap().is_empty());
+    assert!(test.workspace.hub().notes(Door::Workspace).all(TYPING).await.unwrap().is_empty());
     let again = executor.next().await.unwrap();
     assert_eq!(again, next);
     assert!(executor.start(&again).await.unwrap());
     executor.finish(&again, ExecuteResult::Executed).await.unwrap();
     assert_eq!(test.workspace.execute_result(&next.message).await.unwrap(), Some(ExecuteResult::Executed));
-    assert!(test.workspace.hub().notes(Door::Workspace, NOT_TYPED).await.unwrap().is_empty());
+    assert!(test.workspace.hub().notes(Door::Workspace).all(NOT_TYPED).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -214,7 +214,8 @@ async fn dropped_execute_without_terminal_is_refused() {
         test.workspace.scan_all(0).await.unwrap();
         let told = test.json("outbox/claude/msg_1_ls.refused.receipt.json");
         assert!(told["error"].as_str().unwrap().contains(why), "{told}");
-        let stored = test.workspace.hub().message(test.id_of("msg_1_ls").await).await.unwrap().unwrap();
+        let stored =
+            test.workspace.hub().journal().message(test.id_of("msg_1_ls").await).await.unwrap().unwrap();
         let result = test.workspace.execute_result(&stored.message).await.unwrap();
         assert!(matches!(result, Some(ExecuteResult::Refused { .. })), "{result:?}");
         assert_eq!(test.waiting("codex").await, ["ls"], "it stays in the mailbox");

@@ -84,7 +84,7 @@ impl Notices {
         self.workspace.finish_showing(hold, Vec::new(), ids).await?;
         let hub = self.workspace.hub();
         let (key, value) = (self.agent.to_string(), format!("{} {text}", iso(hub.now())));
-        Ok(hub.put_note(Door::Workspace, NOTICES, key, Some(value)).await?)
+        Ok(hub.notes(Door::Workspace).put(NOTICES, key, Some(value)).await?)
     }
 
     /// Returns the mail to announce, and whether there is more.
@@ -95,7 +95,7 @@ impl Notices {
             limit: MAX_COUNTED,
             part: Part::Unseen,
         };
-        let page = self.workspace.hub().mailbox(query).await?;
+        let page = self.workspace.hub().mailboxes().page(query).await?;
         let mut mail = page.items;
         mail.retain(|mail| mail.stored.message.kind.as_str() != EXECUTE);
         let oldest = mail.first().map(|mail| mail.stored.message.id);

@@ -37,7 +37,7 @@ async fn one_notice_is_outstanding_until_read() {
     let text = notice.text.clone();
     notices.finish(notice).await.unwrap();
     assert_eq!(text, "[switchboard] 2 new messages from claude and gemini: run check_inbox");
-    let noted = test.workspace.hub().notes(Door::Workspace, NOTICES).await.unwrap();
+    let noted = test.workspace.hub().notes(Door::Workspace).all(NOTICES).await.unwrap();
     assert!(noted[0].0 == "codex" && noted[0].1.ends_with(&text), "{noted:?}");
     test.send(outgoing("gemini", "codex", "three")).await;
     assert!(notices.next_notice().await.unwrap().is_none(), "one is out");

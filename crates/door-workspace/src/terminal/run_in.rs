@@ -139,7 +139,9 @@ impl Workspace {
         terminal: &AgentId,
         timeout: Duration,
     ) -> Result<TerminalOutcome, WorkspaceError> {
-        let Some(stored) = self.hub().message(id).await? else { return Err(WorkspaceError::Closed) };
+        let Some(stored) = self.hub().journal().message(id).await? else {
+            return Err(WorkspaceError::Closed);
+        };
         if !self.is_terminal_served(terminal).await? {
             // The executor may have typed it just before it ended.
             return Ok(self.known_outcome(&stored.message).await?.unwrap_or_else(|| TerminalOutcome::Unattended {
@@ -180,7 +182,7 @@ impl Workspace {
             return Ok(result);
         }
         let Some(reason) = self.waiting_reason(message.id).await? else { return Ok(None) };
-        let Some((_, receipt)) = self.hub().receipt(message.id).await? else { return Ok(None) };
+        let Some((_, receipt)) = self.hub().journal().receipt(message.id).await? else { return Ok(None) };
         // Nothing is queued if the message was read another way, or the terminal has ended.
         let waits = receipt.deliveries.iter().find(|delivery| delivery.state.is_waiting());
         let Some(delivery) = waits else { return Ok(None) };
@@ -204,6 +206,6 @@ impl Workspace {
         }
         let targets = self.terminal_targets().await?;
         let is_target = targets.iter().any(|target: &Target| target.agent == *terminal);
-        Ok(is_target && self.hub().service_holder("serve")?.is_some())
+        Ok(is_target && self.hub().services().holder("serve")?.is_some())
     }
 }

@@ -269,7 +269,7 @@ impl Target {
     /// repository.
     async fn pane_holder(&self, workspace: &Workspace) -> Result<PaneHolder, WorkspaceError> {
         let Endpoint::Pane(pane) = &self.endpoint else { return Ok(PaneHolder::Any) };
-        let registered = workspace.hub().get_note(Door::Workspace, PANES, &pane_key(&self.agent)).await?;
+        let registered = workspace.hub().notes(Door::Workspace).get(PANES, &pane_key(&self.agent)).await?;
         let is_ours = registered.as_deref() == Some(pane.as_str());
         let process = self.process.as_ref().map(|(pid, _)| *pid);
         Ok(if is_ours { PaneHolder::Any } else { process.map_or(PaneHolder::Unknown, PaneHolder::Process) })

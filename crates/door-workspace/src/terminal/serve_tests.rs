@@ -64,7 +64,7 @@ async fn input_without_running_terminal_is_unattended() {
     let run = test.workspace.run_in_terminal(&agent("claude"), &name("Codex"), "x".into()).await.unwrap();
     let TerminalOutcome::Unattended { reason } = &run.outcome else { panic!("{run:?}") };
     assert!(reason.starts_with("no terminal of 'codex' runs"), "{reason}");
-    let stored = test.workspace.hub().message(run.id).await.unwrap().unwrap();
+    let stored = test.workspace.hub().journal().message(run.id).await.unwrap().unwrap();
     assert_eq!(stored.message.kind, Kind::parse("execute").unwrap());
     let unknown = test.workspace.run_in_terminal(&agent("claude"), &name("codez"), "x".into()).await;
     assert!(unknown.unwrap_err().to_string().contains("codez"));
@@ -73,7 +73,7 @@ async fn input_without_running_terminal_is_unattended() {
 #[tokio::test]
 async fn terminal_outcome_is_returned() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
-    let outbound = test.workspace.hub().open_door(Door::Workspace).await.unwrap();
+    let outbound = test.workspace.hub().deliveries().open_door(Door::Workspace).await.unwrap();
     let delivering = test.workspace.clone();
     tokio::spawn(async move { delivery::run(&delivering, outbound).await });
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();

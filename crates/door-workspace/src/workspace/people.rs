@@ -15,7 +15,7 @@ impl Workspace {
     /// Registers an agent with the hub and in `state.json`.
     pub async fn register(&self, registration: Registration) -> Result<AgentRecord, WorkspaceError> {
         let role = parse_role(registration.role.as_deref())?;
-        let record = self.hub.register(Registration { role, ..registration }).await?;
+        let record = self.hub.agents().register(Registration { role, ..registration }).await?;
         let directory = self.hub.directory().await?;
         let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();
@@ -34,7 +34,7 @@ impl Workspace {
         let name = self.hub.directory().await?.canonical(&AgentId::local(name)).name;
         let (state, removed) = (self.state.clone(), name.clone());
         blocking(move || state.remove_agent(&removed)).await?;
-        let known = self.hub.deregister(name).await?;
+        let known = self.hub.agents().deregister(name).await?;
         if known {
             self.write_teams().await?;
         }
@@ -44,7 +44,7 @@ impl Workspace {
     /// Renames an agent and moves its waiting and archived mail.
     pub async fn rename(&self, from: Name, to: Name) -> Result<AgentRecord, WorkspaceError> {
         let old = self.hub.directory().await?.canonical(&AgentId::local(from.clone())).name;
-        let record = self.hub.rename(from, to).await?;
+        let record = self.hub.agents().rename(from, to).await?;
         let directory = self.hub.directory().await?;
         let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();
@@ -93,14 +93,14 @@ impl Workspace {
         composite: bool,
     ) -> Result<TeamRecord, WorkspaceError> {
         title.as_deref().map_or(Ok(()), |title| check_title("name", title))?;
-        let team = self.hub.create_team(id, title, composite).await?;
+        let team = self.hub.agents().create_team(id, title, composite).await?;
         self.write_teams().await?;
         Ok(team)
     }
 
     /// Moves an agent into a team, or out of its team, in the hub and in `state.json`.
     pub async fn assign(&self, agent: Name, team: Option<Name>) -> Result<AgentRecord, WorkspaceError> {
-        let record = self.hub.assign(agent, team).await?;
+        let record = self.hub.agents().assign(agent, team).await?;
         let directory = self.hub.directory().await?;
         let (state, agent) = (self.state.clone(), record.clone());
         blocking(move || state.put_agent(&agent, &directory)).await?;
@@ -124,7 +124,7 @@ impl Workspace {
         message.map_or(Ok(()), |message| check_title("message", message))?;
         let directory = self.hub.directory().await?;
         let agent = directory.canonical(agent);
-        self.hub.announce(agent.clone(), status, message);
+        self.hub.agents().announce(agent.clone(), status, message);
         let (state, now, record) = (self.state.clone(), self.hub.now(), directory.agent(&agent).cloned());
         let (status, message) = (status.to_owned(), message.map(str::to_owned));
         blocking(move || state.set_status(&agent.name, record.as_ref(), &status, message.as_deref(), now))
@@ -167,7 +167,7 @@ impl Workspace {
         let directory = self.hub.directory().await?;
         for team in known.teams {
             if directory.team(&team.id).is_none() {
-                self.hub.create_team(team.id, Some(team.title), team.composite).await?;
+                self.hub.agents().create_team(team.id, Some(team.title), team.composite).await?;
             }
         }
         for agent in known.agents {
@@ -175,13 +175,13 @@ impl Workspace {
             if directory.agent(&id).is_none() && !id.is_human() {
                 let registration =
                     Registration { role: agent.role, team: agent.team, ..Registration::mailbox(agent.name) };
-                if let Err(error) = self.hub.register(registration).await {
+                if let Err(error) = self.hub.agents().register(registration).await {
                     tracing::warn!(error = %error, "an agent in state.json could not be imported");
                 }
             }
             if let Some(at) = agent.last_seen {
                 let status = agent.status.unwrap_or_else(|| "active".to_owned());
-                self.hub.record_heartbeat(Heartbeat {
+                self.hub.agents().record_heartbeat(Heartbeat {
                     agent: directory.canonical(&id),
                     at,
                     status,

@@ -8,7 +8,7 @@ use crate::test_hub::{TestHub, agent_id};
 use crate::{DisplayLease, Hub, Part};
 
 async fn lease(hub: &Hub, id: MessageId, how: DisplayMode) -> DisplayLease {
-    hub.lease_display(agent_id("codex"), vec![id], how).await.expect("asked")
+    hub.mailboxes().lease_display(agent_id("codex"), vec![id], how).await.expect("asked")
 }
 
 async fn with_mail() -> (TestHub, MessageId) {
@@ -49,7 +49,8 @@ async fn unshown_message_is_released_on_drop() {
 async fn cancelled_lease_is_released() {
     let (test, id) = with_mail().await;
     for polls in 0..8 {
-        let mut leasing = Box::pin(test.hub.lease_display(agent_id("codex"), vec![id], DisplayMode::Pull));
+        let mut leasing =
+            Box::pin(test.hub.mailboxes().lease_display(agent_id("codex"), vec![id], DisplayMode::Pull));
         for _ in 0..polls {
             tokio::select! {
                 biased;
@@ -69,7 +70,14 @@ async fn disconnected_reader_has_seen_nothing() {
     let (test, id) = with_mail().await;
     let first = lease(&test.hub, id, DisplayMode::Pull).await;
     assert!(first.finish_if(vec![id], vec![], || false).await.expect("noted").is_empty());
-    assert!(test.hub.mark_seen_if(agent_id("codex"), vec![id], || false).await.expect("noted").is_empty());
+    assert!(
+        test.hub
+            .mailboxes()
+            .mark_seen_if(agent_id("codex"), vec![id], || false)
+            .await
+            .expect("noted")
+            .is_empty()
+    );
     assert_eq!(test.state(id).await, DeliveryState::Delivered);
     // The next reader gets it at once.
     let next = lease(&test.hub, id, DisplayMode::Push).await;

@@ -6,7 +6,7 @@ use crate::test_hub::{TestHub, agent_id};
 use crate::{Draft, Registration};
 
 async fn lost(hub: &TestHub) -> Vec<(MessageId, Vec<String>)> {
-    let found = hub.hub.missing_deliveries(crate::Extent::Everything).await.expect("looked");
+    let found = hub.hub.deliveries().missing(crate::Extent::Everything).await.expect("looked");
     let names = |agents: Vec<AgentId>| agents.iter().map(ToString::to_string).collect();
     found.into_iter().map(|lost| (lost.stored.message.id, names(lost.agents))).collect()
 }
@@ -25,13 +25,13 @@ async fn missing_delivery_is_queued_or_restored() {
     let names = vec!["b".to_owned()];
     assert_eq!(lost(&hub).await, [(sent[1].id, names.clone()), (sent[2].id, names)]);
     let known = vec![(agent_id("b"), DeliveryState::Acknowledged)];
-    assert_eq!(hub.hub.restore_deliveries(sent[1].id, known).await.expect("restored"), 1);
-    assert_eq!(hub.hub.restore_deliveries(sent[2].id, Vec::new()).await.expect("restored"), 1);
+    assert_eq!(hub.hub.deliveries().restore(sent[1].id, known).await.expect("restored"), 1);
+    assert_eq!(hub.hub.deliveries().restore(sent[2].id, Vec::new()).await.expect("restored"), 1);
     assert_eq!(lost(&hub).await, []);
     let state = async |id| hub.deliveries(id).await.remove(0).state;
     assert_eq!(state(sent[1].id).await, DeliveryState::Acknowledged);
     // A restored delivery is delivered like any other, and none is restored twice.
-    assert_eq!(hub.hub.restore_deliveries(sent[2].id, Vec::new()).await.expect("nothing to do"), 0);
+    assert_eq!(hub.hub.deliveries().restore(sent[2].id, Vec::new()).await.expect("nothing to do"), 0);
     hub.deliver_all().await;
     assert_eq!(state(sent[2].id).await, DeliveryState::Delivered);
     assert_eq!(hub.deliveries(sent[2].id).await.len(), 1);
@@ -42,7 +42,11 @@ async fn group_misses_as_many_as_gaps() {
     let hub = TestHub::with(&["a", "b", "c", "d"]).await;
     let sent = hub.send("a", "all", "everyone").await;
     hub.clock.advance(crate::test_hub::seconds(1));
-    hub.hub.register(Registration::mailbox("late".parse().expect("a name"))).await.expect("registered");
+    hub.hub
+        .agents()
+        .register(Registration::mailbox("late".parse().expect("a name")))
+        .await
+        .expect("registered");
     let rows = hub.deliveries(sent.id).await;
     let agents: Vec<String> = rows.iter().map(|row| row.agent.to_string()).collect();
     let gone = |number: usize| {
@@ -51,7 +55,7 @@ async fn group_misses_as_many_as_gaps() {
     };
     gone(1);
     assert_eq!(lost(&hub).await, [(sent.id, vec![agents[1].clone()])]);
-    hub.hub.restore_deliveries(sent.id, Vec::new()).await.expect("restored");
+    hub.hub.deliveries().restore(sent.id, Vec::new()).await.expect("restored");
     let again: Vec<String> = hub.deliveries(sent.id).await.iter().map(|row| row.agent.to_string()).collect();
     assert_eq!(again, agents);
 }
@@ -70,7 +74,7 @@ async fn stopped_messages_and_posts_get_no_delivery() {
         ))
         .expect("changed");
     assert_eq!(lost(&hub).await, [(sent.id, vec!["b".to_owned()])]);
-    hub.hub.restore_deliveries(sent.id, Vec::new()).await.expect("restored");
+    hub.hub.deliveries().restore(sent.id, Vec::new()).await.expect("restored");
     let row = hub.deliveries(sent.id).await.remove(0);
     assert_eq!((row.state, row.note.as_deref()), (DeliveryState::Refused, Some("a storm")));
 }

@@ -21,11 +21,11 @@ async fn one(door: &mut Outbound) -> Handoff {
 
 /// Makes the writer look for due deliveries, and returns when it has.
 async fn poll_due(hub: &Hub) {
-    hub.expire_due().await.expect("looked");
+    hub.deliveries().expire_due().await.expect("looked");
 }
 
 async fn workspace(hub: &Hub) -> Outbound {
-    hub.open_door(Door::Workspace).await.expect("opened")
+    hub.deliveries().open_door(Door::Workspace).await.expect("opened")
 }
 
 /// Returns the deliveries that are ready for the door, without waiting.
@@ -77,7 +77,7 @@ async fn with_peer() -> TestHub {
             [rows::json(&vec![Route::Peer { agent: peer }])],
         )
         .expect("inserted");
-    hub.hub.register(Registration::mailbox(name("c"))).await.expect("registered");
+    hub.hub.agents().register(Registration::mailbox(name("c"))).await.expect("registered");
     hub
 }
 
@@ -89,7 +89,7 @@ async fn retry_sends_waiting_messages_in_order() {
     for n in 0..MANY {
         sent.push(hub.send("a", "p@swarm", &n.to_string()).await.id);
     }
-    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    let mut door = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
     for _ in 0..3 {
         let mut taken = ready(&mut door).into_iter();
         taken.next().expect("the first").report(unreachable()).await.expect("reported");
@@ -108,7 +108,7 @@ async fn retry_sends_waiting_messages_in_order() {
         handoff.report(Outcome::Blocked { reason: "others go first".into() }).await.expect("reported");
     }
     first.report(Outcome::Delivered).await.expect("reported");
-    hub.hub.retry_peer_now(agent_id("p@swarm")).await.expect("hurried");
+    hub.hub.deliveries().retry_peer_now(agent_id("p@swarm")).await.expect("hurried");
     let bodies: Vec<_> = ready(&mut door).iter().map(|handoff| handoff.message.body.clone()).collect();
     let expected: Vec<_> = (1..=64).map(|n| n.to_string()).collect();
     assert_eq!(bodies, expected, "as many as the door takes on, in order");
@@ -117,12 +117,12 @@ async fn retry_sends_waiting_messages_in_order() {
 #[tokio::test]
 async fn starting_door_retries_first_of_each_peer() {
     let hub = with_peer().await;
-    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    let mut door = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
     for text in ["first", "second"] {
         hub.send("a", "p@swarm", text).await;
         one(&mut door).await.report(Outcome::Blocked { reason: "busy".into() }).await.expect("reported");
     }
-    hub.hub.retry_first_deliveries().await.expect("hurried");
+    hub.hub.deliveries().retry_first().await.expect("hurried");
     assert_eq!(one(&mut door).await.message.body, "first");
     assert!(ready(&mut door).is_empty());
 }
@@ -131,7 +131,7 @@ async fn starting_door_retries_first_of_each_peer() {
 async fn first_delivery_of_peer_waits_for_none() {
     let hub = with_peer().await;
     let sent = hub.send("a", "p@swarm", "first").await;
-    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    let mut door = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
     let full = Outcome::Blocked { reason: "the queue of the peer is full".into() };
     one(&mut door).await.report(full).await.expect("reported");
     assert_eq!(hub.deliveries(sent.id).await[0].attempts, 0, "it was not tried");
@@ -146,7 +146,7 @@ async fn expired_first_delivery_retries_next() {
     let expiring = Draft { expires_at: Some(noon() + seconds(10)), ..hub.draft("a", "p@swarm", "first") };
     hub.hub.submit(expiring).await.expect("sent");
     hub.send("a", "p@swarm", "second").await;
-    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    let mut door = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
     let mut taken = ready(&mut door).into_iter();
     let first = taken.next().expect("the first");
     let second = taken.next().expect("the second");
@@ -165,7 +165,7 @@ async fn message_goes_only_to_door_of_route() {
     hub.send("a", "b", "here").await;
     let here = one(&mut mailboxes).await;
     assert_eq!(here.message.body, "here");
-    let mut swarm = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    let mut swarm = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
     let away = one(&mut swarm).await;
     assert_eq!(away.message.body, "away");
     assert!(ready(&mut mailboxes).is_empty());
@@ -177,7 +177,7 @@ async fn dropped_handoff_returns_to_the_queue() {
     let mut door = workspace(&hub.hub).await;
     let sent = hub.send("a", "b", "first").await;
     let first = one(&mut door).await;
-    hub.hub.close_doors();
+    hub.hub.deliveries().close_doors();
     hub.send("a", "b", "second").await;
     drop(first);
     // The writer returns it before this.
@@ -226,7 +226,7 @@ async fn refusal_is_final_with_reason() {
     hub.clock.advance(seconds(3600));
     poll_due(&hub.hub).await;
     assert!(ready(&mut door).is_empty());
-    let (_, receipt) = hub.hub.receipt(sent.id).await.expect("read").expect("there");
+    let (_, receipt) = hub.hub.journal().receipt(sent.id).await.expect("read").expect("there");
     assert_eq!(receipt.overall_state(), OverallState::Failed);
     assert_eq!(receipt.deliveries[0].note.as_deref(), Some("not you"));
     assert_eq!(receipt.deliveries[0].milestones.ended, Some(noon()));
@@ -532,7 +532,7 @@ async fn expired_queued_message_is_not_delivered() {
     let mut door = workspace(&hub.hub).await;
     let handoff = one(&mut door).await;
     assert_eq!(handoff.message.id, long.id);
-    let expired = hub.hub.expire_due().await.expect("expired");
+    let expired = hub.hub.deliveries().expire_due().await.expect("expired");
     // The tick of the open door may have come first.
     assert!(expired.iter().all(|delivery| delivery.message == short.id), "{expired:?}");
     assert!(ready(&mut door).is_empty());
@@ -550,36 +550,36 @@ async fn expired_message_leaves_mailbox_at_once() {
         .await;
     let short = short.expect("accepted");
     assert_eq!(hub.mailbox("b", Part::Waiting).await, ["short"]);
-    assert_eq!(hub.hub.unread(agent_id("b"), 10).await.expect("counted"), 1);
+    assert_eq!(hub.hub.mailboxes().unread(agent_id("b"), 10).await.expect("counted"), 1);
     hub.clock.advance(seconds(60));
     assert_eq!(hub.mailbox("b", Part::Waiting).await, Vec::<String>::new());
-    assert_eq!(hub.hub.unread(agent_id("b"), 10).await.expect("counted"), 0);
+    assert_eq!(hub.hub.mailboxes().unread(agent_id("b"), 10).await.expect("counted"), 0);
     assert_eq!(hub.state(short.id).await, DeliveryState::Delivered);
-    assert_eq!(hub.hub.expire_due().await.expect("expired").len(), 1);
+    assert_eq!(hub.hub.deliveries().expire_due().await.expect("expired").len(), 1);
     assert_eq!(hub.state(short.id).await, DeliveryState::Expired);
     assert_eq!(hub.mailbox("b", Part::Done).await, ["short"]);
-    assert_eq!(hub.hub.expire_due().await.expect("expired"), []);
+    assert_eq!(hub.hub.deliveries().expire_due().await.expect("expired"), []);
 }
 
 #[tokio::test]
 async fn settle_waits_only_for_open_doors() {
     let hub = TestHub::with(&["a", "b"]).await;
     let queued = hub.send("a", "b", "nobody").await;
-    let receipt = soon(hub.hub.wait_until_settled(queued.id)).await.expect("settled");
+    let receipt = soon(hub.hub.deliveries().wait_until_settled(queued.id)).await.expect("settled");
     assert_eq!(receipt.overall_state(), OverallState::Pending);
     let mut door = workspace(&hub.hub).await;
     let _ = one(&mut door).await.report(Outcome::Delivered).await;
     let sent = hub.send("a", "b", "hi").await;
     let waiting = tokio::spawn({
         let hub = hub.hub.clone();
-        async move { hub.wait_until_settled(sent.id).await }
+        async move { hub.deliveries().wait_until_settled(sent.id).await }
     });
     let handoff = one(&mut door).await;
     assert!(!waiting.is_finished());
     handoff.report(unreachable()).await.expect("reported");
     let receipt = soon(waiting).await.expect("ended").expect("settled");
     assert!(matches!(receipt.deliveries[0].state, DeliveryState::Failed { .. }));
-    let unknown = hub.hub.wait_until_settled(hub.hub.next_id()).await;
+    let unknown = hub.hub.deliveries().wait_until_settled(hub.hub.next_id()).await;
     assert!(matches!(unknown, Err(HubError::UnknownMessage { .. })), "{unknown:?}");
 }
 
@@ -591,7 +591,7 @@ async fn settle_ends_with_the_hub() {
     let handoff = one(&mut door).await;
     let waiting = tokio::spawn({
         let hub = hub.hub.clone();
-        async move { hub.wait_until_settled(sent.id).await }
+        async move { hub.deliveries().wait_until_settled(sent.id).await }
     });
     soon(hub.hub.shut_down()).await;
     let _ = soon(waiting).await.expect("it ends");
@@ -657,7 +657,7 @@ async fn damaged_delivery_does_not_stop_others() {
     // Submission and housekeeping continue as well.
     hub.send("a", "b", "next").await;
     hub.clock.advance(seconds(601));
-    hub.hub.expire_due().await.expect("the others expire");
+    hub.hub.deliveries().expire_due().await.expect("the others expire");
     assert_eq!(hub.state(sent[7].id).await, DeliveryState::Expired);
 }
 
@@ -700,7 +700,7 @@ async fn leased_delivery_waits_for_its_report() {
 #[tokio::test]
 async fn dropped_lease_goes_to_the_door() {
     let hub = TestHub::with(&["a"]).await;
-    let mut door = hub.hub.open_door(Door::Channels).await.expect("opened");
+    let mut door = hub.hub.deliveries().open_door(Door::Channels).await.expect("opened");
     let (accepted, leased) = hub.hub.submit_leased(post(&hub)).await.expect("accepted");
     assert!(ready(&mut door).is_empty(), "its submitter has it");
     drop(leased);

@@ -9,7 +9,7 @@ use crate::{Draft, RelayedMessage};
 async fn linked() -> TestHub {
     let hub = TestHub::with(&["claude", "codex"]).await;
     let resident = RemoteAgent { name: name("qc-1"), role: None, team: None, channels: vec![] };
-    hub.hub.put_remote_agents(name("office"), vec![resident]).await.expect("noted");
+    hub.hub.relay().put_remote_agents(name("office"), vec![resident]).await.expect("noted");
     hub
 }
 
@@ -30,15 +30,15 @@ async fn only_local_messages_for_others_are_relayed() {
     let all = hub.send("claude", "all", "to all").await;
     hub.hub.submit_relayed(vec![relayed(&hub, "qc-1@office", "all")]).await.remove(0).expect("taken");
 
-    let page = hub.hub.outgoing(0, 100).await.expect("read");
+    let page = hub.hub.relay().outgoing(0, 100).await.expect("read");
     let ids: Vec<_> = page.messages.iter().map(|relay| relay.stored.message.id).collect();
     assert_eq!((ids, page.until, page.more), (vec![direct.id, all.id], 4, false));
     assert_eq!(page.messages[0].deliveries, direct.deliveries);
     assert_eq!(page.messages[1].deliveries, all.deliveries);
     assert!(all.deliveries.len() > 1, "each has all of its own: {:?}", all.deliveries);
-    let page = hub.hub.outgoing(0, 1).await.expect("read");
+    let page = hub.hub.relay().outgoing(0, 1).await.expect("read");
     assert_eq!((page.messages.len(), page.until, page.more), (0, 1, true));
-    let page = hub.hub.outgoing(9, 100).await.expect("read");
+    let page = hub.hub.relay().outgoing(9, 100).await.expect("read");
     assert_eq!((page.messages.len(), page.until, page.more), (0, 9, false));
 }
 
@@ -59,13 +59,13 @@ async fn channel_posts_are_relayed_both_directions() {
         answer.expect("taken");
     }
 
-    let page = hub.hub.outgoing(0, 100).await.expect("read");
+    let page = hub.hub.relay().outgoing(0, 100).await.expect("read");
     let ids: Vec<_> = page.messages.iter().map(|relay| relay.stored.message.id).collect();
     assert_eq!(ids, [here.id], "what a link brought goes to no further hub");
-    let page = hub.hub.relayed_posts(0, 100).await.expect("read");
+    let page = hub.hub.relay().posts(0, 100).await.expect("read");
     let ids: Vec<_> = page.posts.iter().map(|stored| stored.message.id).collect();
     assert_eq!((ids, page.until, page.more), (vec![there], 3, false));
-    let page = hub.hub.relayed_posts(0, 2).await.expect("read");
+    let page = hub.hub.relay().posts(0, 2).await.expect("read");
     assert_eq!((page.posts.len(), page.until, page.more), (0, 2, true));
 }
 
@@ -73,7 +73,7 @@ async fn channel_posts_are_relayed_both_directions() {
 async fn relayed_message_is_not_relayed_further() {
     let hub = linked().await;
     let far = RemoteAgent { name: name("far-1"), role: None, team: None, channels: vec![] };
-    hub.hub.put_remote_agents(name("lab"), vec![far]).await.expect("noted");
+    hub.hub.relay().put_remote_agents(name("lab"), vec![far]).await.expect("noted");
     let answers = hub
         .hub
         .submit_relayed(vec![relayed(&hub, "qc-1@office", "all"), relayed(&hub, "qc-1@office", "far-1@lab")])
@@ -108,9 +108,9 @@ async fn remote_delivery_follows_receipts() {
     let (one, two) = (hub.send("claude", "qc-1", "one").await, hub.send("claude", "qc-1", "two").await);
     assert_eq!(hub.state(one.id).await, DeliveryState::Queued);
     let deliveries = [&one, &two].map(|sent| sent.deliveries[0].clone()).to_vec();
-    hub.hub.mark_relayed("cursor", "7 1".into(), deliveries).await.expect("noted");
+    hub.hub.relay().mark_relayed("cursor", "7 1".into(), deliveries).await.expect("noted");
     assert_eq!(hub.state(one.id).await, DeliveryState::InFlight);
-    let noted = hub.hub.notes(Door::Nats, LINK).await.expect("read");
+    let noted = hub.hub.notes(Door::Nats).all(LINK).await.expect("read");
     assert_eq!(noted, [("cursor".to_owned(), "7 1".to_owned())]);
 
     let receipt = |id, refused: Option<&str>| RemoteReceipt {
@@ -120,8 +120,8 @@ async fn remote_delivery_follows_receipts() {
             .map_or(ReceiptStatus::Accepted, |reason| ReceiptStatus::Refused { reason: reason.to_owned() }),
     };
     let said = vec![receipt(one.id, None), receipt(two.id, Some("gone")), receipt(hub.hub.next_id(), None)];
-    assert_eq!(hub.hub.apply_receipts(said.clone()).await.expect("noted").len(), 2);
-    assert_eq!(hub.hub.apply_receipts(said).await.expect("noted").len(), 0, "old news");
+    assert_eq!(hub.hub.relay().apply_receipts(said.clone()).await.expect("noted").len(), 2);
+    assert_eq!(hub.hub.relay().apply_receipts(said).await.expect("noted").len(), 0, "old news");
     assert_eq!(hub.state(one.id).await, DeliveryState::Delivered);
     let refused = &hub.deliveries(two.id).await[0];
     assert_eq!((refused.state, refused.note.as_deref()), (DeliveryState::Refused, Some("gone")));
@@ -133,11 +133,14 @@ async fn receipts_apply_to_remote_deliveries_only() {
     let local = hub.send("claude", "codex", "of ours").await;
     let status = ReceiptStatus::Refused { reason: "no".into() };
     let receipt = RemoteReceipt { id: local.id, agent: agent_id("codex"), status };
-    assert_eq!(hub.hub.apply_receipts(vec![receipt]).await.expect("noted").len(), 0);
+    assert_eq!(hub.hub.relay().apply_receipts(vec![receipt]).await.expect("noted").len(), 0);
     let direct = hub.send("claude", "qc-1", "direct").await;
-    assert_eq!(hub.hub.expire_remote_deliveries(hub.hub.now(), "too late").await.expect("noted").len(), 0);
+    assert_eq!(
+        hub.hub.relay().expire_remote_deliveries(hub.hub.now(), "too late").await.expect("noted").len(),
+        0
+    );
     let later = hub.hub.now() + seconds(1);
-    assert_eq!(hub.hub.expire_remote_deliveries(later, "too late").await.expect("noted").len(), 1);
+    assert_eq!(hub.hub.relay().expire_remote_deliveries(later, "too late").await.expect("noted").len(), 1);
     assert_eq!(hub.state(direct.id).await, DeliveryState::Expired);
     assert_ne!(hub.state(local.id).await, DeliveryState::Expired);
 }
@@ -157,10 +160,10 @@ async fn reply_to_stranger_returns_by_relaying_hub() {
         hub.hub.submit(other).await.expect_err("nobody knows them");
     }
     // The hub identifies an agent that it speaks for by the name alone.
-    hub.hub.mark_relayed("cursor", "7 1".into(), answer.deliveries).await.expect("noted");
+    hub.hub.relay().mark_relayed("cursor", "7 1".into(), answer.deliveries).await.expect("noted");
     let receipt =
         RemoteReceipt { id: answer.id, agent: agent_id("bob@office"), status: ReceiptStatus::Accepted };
-    assert_eq!(hub.hub.apply_receipts(vec![receipt]).await.expect("noted").len(), 1);
+    assert_eq!(hub.hub.relay().apply_receipts(vec![receipt]).await.expect("noted").len(), 1);
     assert_eq!(hub.state(answer.id).await, DeliveryState::Delivered);
 }
 
@@ -182,7 +185,7 @@ async fn receipts_only_advance_a_delivery() {
         let sent = hub.send("claude", "qc-1", "please look").await;
         for status in words.clone() {
             let receipt = RemoteReceipt { id: sent.id, agent: agent_id("qc-1@office"), status };
-            hub.hub.apply_receipts(vec![receipt]).await.expect("noted");
+            hub.hub.relay().apply_receipts(vec![receipt]).await.expect("noted");
         }
         let delivery = hub.deliveries(sent.id).await.remove(0);
         assert_eq!(delivery.state, expected, "{words:?}");
@@ -190,9 +193,9 @@ async fn receipts_only_advance_a_delivery() {
         assert_eq!(delivery.note.as_deref() == Some("merged"), expected == Acknowledged, "{words:?}");
     }
     let late = hub.send("claude", "qc-1", "too late").await;
-    hub.hub.expire_remote_deliveries(hub.hub.now() + seconds(1), "too late").await.expect("noted");
+    hub.hub.relay().expire_remote_deliveries(hub.hub.now() + seconds(1), "too late").await.expect("noted");
     let receipt = RemoteReceipt { id: late.id, agent: agent_id("qc-1@office"), status: done() };
-    assert!(hub.hub.apply_receipts(vec![receipt]).await.expect("noted").is_empty());
+    assert!(hub.hub.relay().apply_receipts(vec![receipt]).await.expect("noted").is_empty());
     assert_eq!(hub.state(late.id).await, Expired);
 }
 
@@ -206,7 +209,7 @@ async fn notice_to_remote_agent_is_relayed() {
         crate::delivery::notice::write(tx, &about, to, "not seen".into(), serde_json::Map::new())
     };
     let id = hub.hub.write(write).await.expect("written");
-    let page = hub.hub.outgoing(0, 100).await.expect("read");
+    let page = hub.hub.relay().outgoing(0, 100).await.expect("read");
     let out: Vec<_> = page.messages.iter().map(|relay| relay.stored.message.id).collect();
     assert_eq!(out, [id], "the notice, and not what it is about");
 
@@ -231,7 +234,7 @@ async fn message_relayed_elsewhere_is_not_repeated() {
     let accepted = hub.hub.submit(draft).await.expect("taken");
     let agents: Vec<_> = accepted.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
     assert_eq!(agents, ["codex", "human"], "not those of another hub");
-    assert_eq!(hub.hub.outgoing(0, 100).await.expect("read").messages, []);
+    assert_eq!(hub.hub.relay().outgoing(0, 100).await.expect("read").messages, []);
 }
 
 #[tokio::test]

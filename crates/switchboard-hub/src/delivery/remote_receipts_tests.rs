@@ -9,7 +9,7 @@ use crate::{Draft, RelayedMessage};
 async fn asked(to: &str) -> (TestHub, MessageId) {
     let hub = TestHub::with(&["claude", "codex"]).await;
     let resident = RemoteAgent { name: name("qc-1"), role: None, team: None, channels: vec![] };
-    hub.hub.put_remote_agents(name("office"), vec![resident]).await.expect("noted");
+    hub.hub.relay().put_remote_agents(name("office"), vec![resident]).await.expect("noted");
     let draft = hub.draft("qc-1@office", to, "from afar");
     let (id, route) = (draft.id, Some(Route::Hub { hub: name("office") }));
     let native = NativeId { door: Door::Nats, scope: "office".into(), id: id.to_string() };
@@ -21,7 +21,14 @@ async fn asked(to: &str) -> (TestHub, MessageId) {
 }
 
 async fn update(hub: &TestHub) -> Vec<ReceiptUpdate> {
-    hub.hub.pending_receipts(100).await.expect("read").into_iter().filter_map(|owed| owed.update).collect()
+    hub.hub
+        .relay()
+        .pending_receipts(100)
+        .await
+        .expect("read")
+        .into_iter()
+        .filter_map(|owed| owed.update)
+        .collect()
 }
 
 fn of(id: MessageId, agent: &str, status: ReceiptStatus) -> ReceiptUpdate {
@@ -32,17 +39,17 @@ fn of(id: MessageId, agent: &str, status: ReceiptStatus) -> ReceiptUpdate {
 async fn receipt_is_pending_until_cleared() {
     let (hub, id) = asked("claude").await;
     assert_eq!(update(&hub).await, []);
-    hub.hub.mark_seen(agent_id("claude"), vec![id]).await.expect("noted");
+    hub.hub.mailboxes().mark_seen(agent_id("claude"), vec![id]).await.expect("noted");
     assert_eq!(update(&hub).await, [of(id, "claude", ReceiptStatus::Seen)]);
     // The state changes while the receipt is being sent.
-    let telling = hub.hub.pending_receipts(100).await.expect("read");
-    hub.hub.acknowledge(agent_id("claude"), id, Some("merged".into())).await.expect("noted");
-    hub.hub.clear_receipts(telling).await.expect("noted");
+    let telling = hub.hub.relay().pending_receipts(100).await.expect("read");
+    hub.hub.mailboxes().acknowledge(agent_id("claude"), id, Some("merged".into())).await.expect("noted");
+    hub.hub.relay().clear_receipts(telling).await.expect("noted");
     let done = of(id, "claude", ReceiptStatus::Acknowledged { note: Some("merged".into()) });
     assert_eq!(update(&hub).await, [done]);
-    let telling = hub.hub.pending_receipts(100).await.expect("read");
-    hub.hub.clear_receipts(telling).await.expect("noted");
-    assert_eq!(hub.hub.pending_receipts(100).await.expect("read"), []);
+    let telling = hub.hub.relay().pending_receipts(100).await.expect("read");
+    hub.hub.relay().clear_receipts(telling).await.expect("noted");
+    assert_eq!(hub.hub.relay().pending_receipts(100).await.expect("read"), []);
 }
 
 #[tokio::test]
@@ -50,9 +57,9 @@ async fn receipts_cover_group_readers_of_remote_messages() {
     let (hub, id) = asked("all").await;
     let own = hub.send("claude", "codex", "of ours").await;
     hub.deliver_all().await;
-    hub.hub.mark_seen(agent_id("codex"), vec![own.id, id]).await.expect("noted");
-    hub.hub.acknowledge(agent_id("claude"), id, None).await.expect("noted");
-    hub.hub.acknowledge(AgentId::human(), id, None).await.expect("noted");
+    hub.hub.mailboxes().mark_seen(agent_id("codex"), vec![own.id, id]).await.expect("noted");
+    hub.hub.mailboxes().acknowledge(agent_id("claude"), id, None).await.expect("noted");
+    hub.hub.mailboxes().acknowledge(AgentId::human(), id, None).await.expect("noted");
     let mut told = update(&hub).await;
     told.sort_by_key(|update| update.agent.to_string());
     let done = ReceiptStatus::Acknowledged { note: None };
@@ -66,10 +73,10 @@ async fn receipts_cover_group_readers_of_remote_messages() {
 #[tokio::test]
 async fn removed_message_has_no_receipt() {
     let (hub, id) = asked("claude").await;
-    hub.hub.mark_seen(agent_id("claude"), vec![id]).await.expect("noted");
+    hub.hub.mailboxes().mark_seen(agent_id("claude"), vec![id]).await.expect("noted");
     hub.sql().execute("DELETE FROM deliveries", []).expect("deleted");
-    let owed = hub.hub.pending_receipts(100).await.expect("read");
+    let owed = hub.hub.relay().pending_receipts(100).await.expect("read");
     assert_eq!(owed.iter().map(|owed| owed.update.is_none()).collect::<Vec<_>>(), [true]);
-    hub.hub.clear_receipts(owed).await.expect("noted");
-    assert_eq!(hub.hub.pending_receipts(100).await.expect("read"), []);
+    hub.hub.relay().clear_receipts(owed).await.expect("noted");
+    assert_eq!(hub.hub.relay().pending_receipts(100).await.expect("read"), []);
 }

@@ -13,7 +13,7 @@ async fn reminding(test: &TestHub) -> (Hub, Outbound) {
     let config =
         HubConfig { unread_reminder_after: Some(Duration::from_mins(1)), ..config(test.path(), &test.clock) };
     let hub = Hub::open(config).await.expect("opened");
-    let door = hub.open_door(Door::Workspace).await.expect("opened");
+    let door = hub.deliveries().open_door(Door::Workspace).await.expect("opened");
     (hub, door)
 }
 
@@ -27,7 +27,7 @@ async fn deliver(door: &mut Outbound) {
 /// Returns the notices to an agent.
 async fn notices(hub: &Hub, agent: &str) -> Vec<String> {
     let query = MailboxQuery { agent: agent_id(agent), after: 0, limit: 100, part: Part::Waiting };
-    let page = hub.mailbox(query).await.expect("read");
+    let page = hub.mailboxes().page(query).await.expect("read");
     let told = page.items.into_iter().filter(|mail| mail.stored.message.from.name.as_str() == HUB_NAME);
     told.map(|mail| mail.stored.message.body).collect()
 }
@@ -41,7 +41,7 @@ async fn start() -> (TestHub, Hub, Outbound) {
 #[tokio::test]
 async fn sender_gets_one_unread_reminder() {
     let (test, hub, mut door) = start().await;
-    hub.announce(agent_id("codex"), "idle", None);
+    hub.agents().announce(agent_id("codex"), "idle", None);
     let id = test.send("claude", "codex", "hello").await.id;
     deliver(&mut door).await;
     hub.send_unread_reminders().await;
@@ -62,7 +62,7 @@ async fn sender_gets_one_unread_reminder() {
     test.clock.advance(MINUTE * 3);
     hub.send_unread_reminders().await;
     assert_eq!(notices(&hub, "claude").await, told);
-    let thread = hub.thread(id, 10).await.expect("read");
+    let thread = hub.journal().thread(id, 10).await.expect("read");
     assert_eq!(thread.items.len(), 2, "it stands in the conversation");
 }
 
@@ -90,10 +90,10 @@ async fn seen_and_personal_mail_gets_no_reminder() {
     deliver(&mut door).await;
     test.send("claude", "human", "hello").await;
     deliver(&mut door).await;
-    hub.mark_seen(agent_id("codex"), vec![id]).await.expect("noted");
+    hub.mailboxes().mark_seen(agent_id("codex"), vec![id]).await.expect("noted");
     test.clock.advance(MINUTE * 2);
     hub.send_unread_reminders().await;
-    assert_eq!(hub.newest(10).await.expect("read").items.len(), 2);
+    assert_eq!(hub.journal().newest(10).await.expect("read").items.len(), 2);
 }
 
 #[tokio::test]
@@ -144,12 +144,12 @@ async fn worker_gets_no_reminder() {
     let node = NodeId { job: JobId::parse("j").expect("an id"), node: 0 };
     let routes = vec![Route::Worker(node)];
     let parrot = Registration { name: name("parrot"), role: None, team: None, routes };
-    hub.register(parrot).await.expect("registered");
+    hub.agents().register(parrot).await.expect("registered");
     test.send("parrot", "codex", "an answer").await;
     test.send("claude", "codex", "hello").await;
     test.clock.advance(MINUTE * 2);
     hub.send_unread_reminders().await;
-    let newest = hub.newest(10).await.expect("read").items;
+    let newest = hub.journal().newest(10).await.expect("read").items;
     let told: Vec<String> = newest.iter().map(|stored| stored.message.to.to_string()).collect();
     assert_eq!(told, ["codex", "codex", "claude"]);
 }
@@ -163,5 +163,5 @@ async fn other_owners_and_old_messages_get_none() {
     test.send("alice@research", "codex", "hello").await;
     test.clock.advance(MINUTE * 10);
     hub.send_unread_reminders().await;
-    assert_eq!(hub.newest(10).await.expect("read").items.len(), 2);
+    assert_eq!(hub.journal().newest(10).await.expect("read").items.len(), 2);
 }

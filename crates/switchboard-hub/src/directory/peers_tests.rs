@@ -12,9 +12,9 @@ async fn swarm_members_are_reached_singly_and_together() {
     let hub = TestHub::with(&["codex", "alice"]).await;
     let research = name("research");
     let told = vec![peer("alice"), peer("bob")];
-    assert!(hub.hub.put_peers(research.clone(), Some(told.clone())).await.expect("noted"));
+    assert!(hub.hub.agents().put_peers(research.clone(), Some(told.clone())).await.expect("noted"));
     assert!(
-        !hub.hub.put_peers(research.clone(), Some(told)).await.expect("noted"),
+        !hub.hub.agents().put_peers(research.clone(), Some(told)).await.expect("noted"),
         "the same again is no news"
     );
 
@@ -32,7 +32,7 @@ async fn swarm_members_are_reached_singly_and_together() {
     let sent = hub.send("codex", "bob@research", "hello").await;
     assert_eq!(hub.state(sent.id).await, DeliveryState::Queued);
 
-    assert!(hub.hub.put_peers(research, Some(vec![peer("alice")])).await.expect("noted"));
+    assert!(hub.hub.agents().put_peers(research, Some(vec![peer("alice")])).await.expect("noted"));
     let gone = hub.hub.submit(hub.draft("codex", "bob@research", "hello")).await;
     assert!(gone.is_err(), "{gone:?}");
 }
@@ -42,8 +42,8 @@ async fn swarm_without_others_is_known() {
     let hub = TestHub::with(&["codex"]).await;
     let research = name("Research");
     for (peers, is_known) in [(Some(Vec::new()), true), (None, false)] {
-        assert!(hub.hub.put_peers(research.clone(), peers.clone()).await.expect("noted"));
-        assert!(!hub.hub.put_peers(name("research"), peers).await.expect("noted"), "the same again");
+        assert!(hub.hub.agents().put_peers(research.clone(), peers.clone()).await.expect("noted"));
+        assert!(!hub.hub.agents().put_peers(name("research"), peers).await.expect("noted"), "the same again");
         assert_eq!(hub.hub.directory().await.expect("read").has_realm(&name("research")), is_known);
     }
 }
@@ -51,20 +51,24 @@ async fn swarm_without_others_is_known() {
 #[tokio::test]
 async fn undelivered_messages_to_peer_retry_in_order() {
     let hub = TestHub::with(&["codex"]).await;
-    hub.hub.put_peers(name("research"), Some(vec![peer("alice"), peer("bob")])).await.expect("noted");
-    let mut door = hub.hub.open_door(switchboard_core::Door::Swarm).await.expect("opened");
+    hub.hub
+        .agents()
+        .put_peers(name("research"), Some(vec![peer("alice"), peer("bob")]))
+        .await
+        .expect("noted");
+    let mut door = hub.hub.deliveries().open_door(switchboard_core::Door::Swarm).await.expect("opened");
     let (alice, bob) =
         (crate::test_hub::agent_id("alice@research"), crate::test_hub::agent_id("bob@research"));
     let first = hub.send("codex", "alice@research", "one").await;
     hub.send("codex", "alice@research", "two").await;
-    assert_eq!(hub.hub.first_unsent(alice.clone()).await.expect("read"), Some(first.seq));
-    assert_eq!(hub.hub.first_unsent(bob).await.expect("read"), None);
+    assert_eq!(hub.hub.deliveries().first_unsent(alice.clone()).await.expect("read"), Some(first.seq));
+    assert_eq!(hub.hub.deliveries().first_unsent(bob).await.expect("read"), None);
     let away = switchboard_core::Outcome::Unreachable { reason: "away".into() };
     for handoff in crate::test_hub::soon(door.next(2)).await {
         handoff.report(away.clone()).await.expect("reported");
     }
     assert!(matches!(hub.state(first.id).await, DeliveryState::Failed { .. }));
-    hub.hub.retry_peer_now(alice.clone()).await.expect("hurried");
+    hub.hub.deliveries().retry_peer_now(alice.clone()).await.expect("hurried");
     let again = crate::test_hub::soon(door.next(1)).await;
     assert_eq!(again[0].message.body, "one", "due at once, by a clock that stands still, in its order");
 }

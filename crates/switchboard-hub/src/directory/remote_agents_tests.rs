@@ -13,9 +13,9 @@ async fn remote_agents_are_known_and_reached() {
     let hub = TestHub::with(&["codex", "claude"]).await;
     let office = name("office");
     let told = vec![remote("codex", Some("backend"), &[]), remote("qc-1", None, &["general"])];
-    assert!(hub.hub.put_remote_agents(office.clone(), told.clone()).await.expect("noted"));
+    assert!(hub.hub.relay().put_remote_agents(office.clone(), told.clone()).await.expect("noted"));
     assert!(
-        !hub.hub.put_remote_agents(office.clone(), told).await.expect("noted"),
+        !hub.hub.relay().put_remote_agents(office.clone(), told).await.expect("noted"),
         "the same again is no news"
     );
 
@@ -32,7 +32,7 @@ async fn remote_agents_are_known_and_reached() {
     assert_eq!(hub.stored(sent.id).await.message.to, agent_id("qc-1@office").into());
     assert_eq!(hub.state(sent.id).await, DeliveryState::Queued);
 
-    assert!(hub.hub.put_remote_agents(office, vec![]).await.expect("noted"));
+    assert!(hub.hub.relay().put_remote_agents(office, vec![]).await.expect("noted"));
     let gone = hub.hub.submit(hub.draft("claude", "qc-1", "hello")).await;
     assert!(gone.is_err(), "{gone:?}");
     assert_eq!(hub.hub.directory().await.expect("read").agents().count(), 2);
@@ -42,7 +42,7 @@ async fn remote_agents_are_known_and_reached() {
 async fn name_in_two_hubs_needs_full_address() {
     let hub = TestHub::with(&["claude"]).await;
     for other in ["office", "lab"] {
-        hub.hub.put_remote_agents(name(other), vec![remote("qc-1", None, &[])]).await.expect("noted");
+        hub.hub.relay().put_remote_agents(name(other), vec![remote("qc-1", None, &[])]).await.expect("noted");
     }
     let error = hub.hub.submit(hub.draft("claude", "qc-1", "hello")).await.expect_err("ambiguous");
     assert!(error.to_string().contains("no agent is named 'qc-1'"), "{error}");

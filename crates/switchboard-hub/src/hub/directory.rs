@@ -1,18 +1,13 @@
-//! The directory of agents and teams, and the presence of agents.
+//! Reads of the directory through its cache.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use switchboard_core::{AgentId, AgentRecord, Directory, Heartbeat, Name, Presence, Route, TeamRecord};
-use tokio::sync::watch;
+use switchboard_core::Directory;
 
 use super::Hub;
-use crate::directory::{self, Registration};
 use crate::error::HubError;
-use crate::events::HubEvent;
 use crate::store::writer::CachedDirectory;
 
 /// Reads the directory through the cache. The lock is never held during the read, so no thread waits for it.
@@ -28,57 +23,6 @@ pub(super) fn read_directory(
 }
 
 impl Hub {
-    /// Registers an agent, or updates its registration.
-    pub async fn register(&self, new: Registration) -> Result<AgentRecord, HubError> {
-        self.write(move |tx| directory::register(tx, new)).await
-    }
-
-    /// Removes an agent; its mail stays. False if it was unknown.
-    pub async fn deregister(&self, name: Name) -> Result<bool, HubError> {
-        self.inner.presence.forget(&AgentId::local(name.clone()));
-        self.write(move |tx| directory::deregister(tx, &name)).await
-    }
-
-    /// Removes a route to an agent.
-    pub async fn remove_route(&self, name: Name, route: Route) -> Result<(), HubError> {
-        self.write(move |tx| directory::remove_route(tx, &name, &route)).await
-    }
-
-    /// Renames an agent; the old name becomes an alias.
-    pub async fn rename(&self, from: Name, to: Name) -> Result<AgentRecord, HubError> {
-        self.write(move |tx| directory::rename(tx, &from, &to)).await
-    }
-
-    /// Creates a team, or changes its title.
-    pub async fn create_team(
-        &self,
-        id: Name,
-        title: Option<String>,
-        composite: bool,
-    ) -> Result<TeamRecord, HubError> {
-        self.write(move |tx| directory::create_team(tx, id, title, composite)).await
-    }
-
-    /// Assigns an agent to a team, or to none.
-    pub async fn assign(&self, agent: Name, team: Option<Name>) -> Result<AgentRecord, HubError> {
-        self.write(move |tx| directory::assign(tx, &agent, team.as_ref())).await
-    }
-
-    /// Sets or clears the role of an agent.
-    pub async fn set_role(&self, agent: Name, role: Option<String>) -> Result<AgentRecord, HubError> {
-        self.write(move |tx| directory::set_role(tx, &agent, role)).await
-    }
-
-    /// Replaces the other members of a swarm; `None` if this hub has left it. Returns true if that changed
-    /// anything.
-    pub async fn put_peers(
-        &self,
-        swarm: Name,
-        peers: Option<Vec<directory::Peer>>,
-    ) -> Result<bool, HubError> {
-        self.write(move |tx| directory::put_peers(tx, &swarm, peers.as_deref())).await
-    }
-
     /// Returns the current directory.
     pub async fn directory(&self) -> Result<Arc<Directory>, HubError> {
         if let Some(directory) = self.try_read(|db| read_directory(&self.inner.directory, db)) {
@@ -91,54 +35,5 @@ impl Hub {
     /// Returns the current directory; for a thread that may block.
     pub fn directory_blocking(&self) -> Result<Arc<Directory>, HubError> {
         self.read_blocking(|db| read_directory(&self.inner.directory, db))
-    }
-
-    /// Returns when an agent was removed, as far as the activity log goes back.
-    pub async fn retired_at(&self, agent: AgentId) -> Result<Option<Timestamp>, HubError> {
-        self.read(move |db| directory::retired_at(db, &agent)).await
-    }
-
-    /// Records a heartbeat of an agent, as of now.
-    pub fn announce(&self, agent: AgentId, status: &str, message: Option<&str>) {
-        let beat = Heartbeat {
-            agent: agent.clone(),
-            at: self.now(),
-            status: status.to_owned(),
-            message: message.map(str::to_owned),
-        };
-        self.record_heartbeat(beat);
-    }
-
-    /// Records a heartbeat that was observed elsewhere, with its time.
-    pub fn record_heartbeat(&self, beat: Heartbeat) {
-        let agent = beat.agent.clone();
-        self.inner.presence.record(beat);
-        self.inner.events.send(HubEvent::Presence(Box::new(self.presence(&agent))));
-    }
-
-    /// Subscribes to status changes of agents of this hub.
-    pub fn presence_changes(&self) -> watch::Receiver<u64> {
-        self.inner.presence.changes()
-    }
-
-    /// Sets whether this process can read the heartbeats of watchers. If it cannot, agents with channel routes
-    /// alone count as unknown, not as offline.
-    pub async fn observe_watchers(&self, is_readable: bool) -> Result<(), HubError> {
-        let mut unobserved = HashSet::new();
-        if !is_readable {
-            let directory = self.directory().await?;
-            let is_watcher = |record: &&AgentRecord| {
-                let mut routes = record.routes.iter();
-                !record.routes.is_empty() && routes.all(|route| matches!(route, Route::Channel { .. }))
-            };
-            unobserved.extend(directory.agents().filter(is_watcher).map(|record| record.id.clone()));
-        }
-        self.inner.presence.set_unobserved(unobserved);
-        Ok(())
-    }
-
-    /// Derives the presence of an agent from the heartbeats that this process knows.
-    pub fn presence(&self, agent: &AgentId) -> Presence {
-        self.inner.presence.of(agent, self.now(), self.inner.config.presence)
     }
 }

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use switchboard_core::{AgentId, Delivery, MessageId};
 use switchboard_sys::process_identity::ProcessIdentity;
 
-use super::Hub;
+use super::{Hub, Mailboxes};
 use crate::delivery::display_lease::{self, DisplayMode};
 use crate::error::HubError;
 use crate::store::writer::Transaction;
@@ -25,20 +25,20 @@ pub struct DisplayLease {
     ids: Vec<MessageId>,
 }
 
-impl Hub {
+impl Mailboxes<'_> {
     /// Leases those of these messages that the agent has not seen and that no other adapter has leased.
     pub async fn lease_display(
-        &self,
+        self,
         agent: AgentId,
         ids: Vec<MessageId>,
         mode: DisplayMode,
     ) -> Result<DisplayLease, HubError> {
-        self.lease_display_for(agent, ids, mode, self.inner.config.lease).await
+        self.lease_display_for(agent, ids, mode, self.hub.inner.config.lease).await
     }
 
     /// Leases messages for a given time.
     pub async fn lease_display_for(
-        &self,
+        self,
         agent: AgentId,
         ids: Vec<MessageId>,
         mode: DisplayMode,
@@ -46,21 +46,26 @@ impl Hub {
     ) -> Result<DisplayLease, HubError> {
         let number = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
         let token = format!("{} {number}", ProcessIdentity::this_process());
-        let agent = self.directory().await?.canonical(&agent);
+        let agent = self.hub.directory().await?.canonical(&agent);
         // From here on, dropping the future releases the lease: the writer may have granted it already.
-        let mut hold =
-            DisplayLease { hub: self.clone(), agent: agent.clone(), token: token.clone(), ids: ids.clone() };
+        let mut hold = DisplayLease {
+            hub: self.hub.clone(),
+            agent: agent.clone(),
+            token: token.clone(),
+            ids: ids.clone(),
+        };
         if ids.is_empty() {
             return Ok(hold);
         }
         let lease = SignedDuration::try_from(lease).unwrap_or(SignedDuration::MAX);
         // A power failure may take the lease, and ends its holder as well.
         let leasing = self
+            .hub
             .inner
             .writer
             .queue_repeatable(move |tx| display_lease::acquire(tx, &agent, &ids, mode, &token, lease));
         let answer = leasing.await?.result().await;
-        self.note_damage(&answer);
+        self.hub.note_damage(&answer);
         match answer {
             // The lease cannot be written, but the reader must get its mail all the same.
             Err(error) if error.is_disk() => {}

@@ -8,12 +8,12 @@ use crate::journal::maintenance;
 use crate::store::writer::Transaction;
 
 /// A door's notes within one transaction of the writer. No other process changes them meanwhile.
-pub struct Notes<'a, 't> {
+pub struct NotesTransaction<'a, 't> {
     tx: &'a mut Transaction<'t>,
     door: Door,
 }
 
-impl Notes<'_, '_> {
+impl NotesTransaction<'_, '_> {
     /// Returns a note.
     pub fn get(&self, topic: &str, key: &str) -> Result<Option<String>, HubError> {
         maintenance::get_note(self.tx.db, self.door, topic, key)
@@ -30,29 +30,61 @@ impl Notes<'_, '_> {
     }
 }
 
-impl Hub {
-    /// Edits a door's notes in one transaction, which is on disk when this returns. If `work` fails, nothing
-    /// has changed.
-    pub async fn edit_notes<T, F>(&self, door: Door, work: F) -> Result<T, HubError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Notes<'_, '_>) -> Result<T, HubError> + Send + 'static,
-    {
-        self.write(move |tx| work(&mut Notes { tx, door })).await
-    }
+/// Persistent key-value pairs of one door.
+#[derive(Clone, Copy)]
+pub struct Notes<'h> {
+    pub(super) hub: &'h Hub,
+    pub(super) door: Door,
+}
 
-    /// Returns one note of a door.
-    pub async fn get_note(
-        &self,
-        door: Door,
-        topic: &'static str,
-        key: &str,
-    ) -> Result<Option<String>, HubError> {
-        let found = self.try_read(|db| maintenance::get_note(db, door, topic, key));
+impl Notes<'_> {
+    /// Returns a note.
+    pub async fn get(self, topic: &'static str, key: &str) -> Result<Option<String>, HubError> {
+        let door = self.door;
+        let found = self.hub.try_read(|db| maintenance::get_note(db, door, topic, key));
         if let Some(found) = found {
             return Ok(found);
         }
         let key = key.to_owned();
-        self.read(move |db| maintenance::get_note(db, door, topic, &key)).await
+        self.hub.read(move |db| maintenance::get_note(db, door, topic, &key)).await
+    }
+
+    /// Lists the notes under a topic, oldest first.
+    pub async fn all(self, topic: &'static str) -> Result<Vec<(String, String)>, HubError> {
+        let door = self.door;
+        self.hub.read(move |db| maintenance::notes(db, door, topic)).await
+    }
+
+    /// Writes a note for later runs; `None` deletes it.
+    pub async fn put(self, topic: &'static str, key: String, value: Option<String>) -> Result<(), HubError> {
+        let door = self.door;
+        self.hub.write(move |tx| maintenance::put_note(tx, door, topic, &key, value.as_deref())).await
+    }
+
+    /// Writes a note without waiting for the disk. A power failure may take it; a process that misses it finds
+    /// the fact out again.
+    pub async fn put_unsynced(
+        self,
+        topic: &'static str,
+        key: String,
+        value: Option<String>,
+    ) -> Result<(), HubError> {
+        let door = self.door;
+        let note =
+            move |tx: &mut Transaction<'_>| maintenance::put_note(tx, door, topic, &key, value.as_deref());
+        let answer = self.hub.inner.writer.queue_repeatable(note).await?.result().await;
+        self.hub.note_damage(&answer);
+        answer
+    }
+
+    /// Edits the notes in one transaction, which is on disk when this returns. If `work` fails, nothing
+    /// has changed.
+    pub async fn edit<T, F>(self, work: F) -> Result<T, HubError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut NotesTransaction<'_, '_>) -> Result<T, HubError> + Send + 'static,
+    {
+        let door = self.door;
+        self.hub.write(move |tx| work(&mut NotesTransaction { tx, door })).await
     }
 }

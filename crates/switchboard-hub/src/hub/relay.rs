@@ -9,43 +9,49 @@ use crate::delivery::remote_receipts::{self, PendingReceipt};
 use crate::directory::{self, RemoteAgent};
 use crate::error::HubError;
 
-impl Hub {
+/// Exchanges messages, receipts and agents with linked hubs.
+#[derive(Clone, Copy)]
+pub struct Relay<'h> {
+    pub(super) hub: &'h Hub,
+}
+
+impl Relay<'_> {
     /// Returns messages after a cursor that concern other hubs. Scans at most `limit` journal numbers.
-    pub async fn outgoing(&self, after: i64, limit: usize) -> Result<OutgoingBatch, HubError> {
+    pub async fn outgoing(self, after: i64, limit: usize) -> Result<OutgoingBatch, HubError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.read(move |db| relay::outgoing(db, after, limit)).await
+        self.hub.read(move |db| relay::outgoing(db, after, limit)).await
     }
 
     /// Returns relayed messages after a cursor that were posted in a channel of their hub. Scans at most
     /// `limit` journal numbers.
-    pub async fn relayed_posts(&self, after: i64, limit: usize) -> Result<RelayedPosts, HubError> {
+    pub async fn posts(self, after: i64, limit: usize) -> Result<RelayedPosts, HubError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.read(move |db| relay::relayed_posts(db, after, limit)).await
+        self.hub.read(move |db| relay::relayed_posts(db, after, limit)).await
     }
 
     /// Returns this hub's name among the linked hubs; `None` before the first link.
-    pub async fn own_name(&self) -> Result<Option<Name>, HubError> {
-        self.read(relay::own_name).await
+    pub async fn own_name(self) -> Result<Option<Name>, HubError> {
+        self.hub.read(relay::own_name).await
     }
 
     /// Sets this hub's name among the linked hubs, for all its processes.
-    pub async fn set_own_name(&self, name: Name) -> Result<(), HubError> {
-        self.write(move |tx| relay::set_own_name(tx, &name)).await
+    pub async fn set_own_name(self, name: Name) -> Result<(), HubError> {
+        self.hub.write(move |tx| relay::set_own_name(tx, &name)).await
     }
 
     /// Records how far the journal has been relayed, and that these deliveries are in flight.
     ///
     /// Does not wait for the disk: after a power failure, the link finds it out again.
     pub async fn mark_relayed(
-        &self,
+        self,
         key: &'static str,
         cursor: String,
         deliveries: Vec<Delivery>,
     ) -> Result<(), HubError> {
-        let writer = &self.inner.writer;
+        let writer = &self.hub.inner.writer;
         let marking = writer.queue_repeatable(move |tx| relay::mark_relayed(tx, key, &cursor, deliveries));
         let answer = marking.await?.result().await;
-        self.note_damage(&answer);
+        self.hub.note_damage(&answer);
         answer
     }
 
@@ -53,48 +59,48 @@ impl Hub {
     ///
     /// Does not wait for the disk: a power failure may take the cursor, but the cursor never survives without
     /// what it covers.
-    pub async fn put_link_cursor(&self, key: &'static str, cursor: String) -> Result<(), HubError> {
-        let writer = &self.inner.writer;
+    pub async fn put_cursor(self, key: &'static str, cursor: String) -> Result<(), HubError> {
+        let writer = &self.hub.inner.writer;
         let marking = writer.queue_repeatable(move |tx| relay::put_cursor(tx, key, &cursor));
         let answer = marking.await?.result().await;
-        self.note_damage(&answer);
+        self.hub.note_damage(&answer);
         answer
     }
 
     /// Applies receipts of other hubs for relayed messages; returns the deliveries that changed.
-    pub async fn apply_receipts(&self, receipts: Vec<RemoteReceipt>) -> Result<Vec<Delivery>, HubError> {
-        self.write(move |tx| relay::apply_receipts(tx, receipts)).await
+    pub async fn apply_receipts(self, receipts: Vec<RemoteReceipt>) -> Result<Vec<Delivery>, HubError> {
+        self.hub.write(move |tx| relay::apply_receipts(tx, receipts)).await
     }
 
     /// Lists receipts that are still to be sent to other hubs, at most `limit`.
-    pub async fn pending_receipts(&self, limit: usize) -> Result<Vec<PendingReceipt>, HubError> {
-        self.read(move |db| remote_receipts::pending(db, limit)).await
+    pub async fn pending_receipts(self, limit: usize) -> Result<Vec<PendingReceipt>, HubError> {
+        self.hub.read(move |db| remote_receipts::pending(db, limit)).await
     }
 
     /// Deletes receipts that were sent.
-    pub async fn clear_receipts(&self, pending_receipts: Vec<PendingReceipt>) -> Result<(), HubError> {
-        self.write(move |tx| remote_receipts::clear(tx, &pending_receipts)).await
+    pub async fn clear_receipts(self, pending_receipts: Vec<PendingReceipt>) -> Result<(), HubError> {
+        self.hub.write(move |tx| remote_receipts::clear(tx, &pending_receipts)).await
     }
 
     /// Expires deliveries to other hubs that have waited since before a moment; returns them.
     pub async fn expire_remote_deliveries(
-        &self,
+        self,
         before: Timestamp,
         reason: &'static str,
     ) -> Result<Vec<Delivery>, HubError> {
         /// A transaction blocks all other writers.
         const MOST: usize = 256;
-        self.write(move |tx| relay::expire_remote_deliveries(tx, before, reason, MOST)).await
+        self.hub.write(move |tx| relay::expire_remote_deliveries(tx, before, reason, MOST)).await
     }
 
     /// Replaces the known agents of another hub; returns true if that changed anything.
-    pub async fn put_remote_agents(&self, hub: Name, residents: Vec<RemoteAgent>) -> Result<bool, HubError> {
+    pub async fn put_remote_agents(self, hub: Name, residents: Vec<RemoteAgent>) -> Result<bool, HubError> {
         self.put_remote_agents_of(vec![(hub, residents)]).await
     }
 
     /// Replaces the agents of many hubs in one transaction: each change of the directory makes every process
     /// reload it.
-    pub async fn put_remote_agents_of(&self, hubs: Vec<(Name, Vec<RemoteAgent>)>) -> Result<bool, HubError> {
-        self.write(move |tx| directory::put_remote_agents(tx, &hubs)).await
+    pub async fn put_remote_agents_of(self, hubs: Vec<(Name, Vec<RemoteAgent>)>) -> Result<bool, HubError> {
+        self.hub.write(move |tx| directory::put_remote_agents(tx, &hubs)).await
     }
 }

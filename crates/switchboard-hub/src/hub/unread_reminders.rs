@@ -21,7 +21,9 @@ impl Hub {
         let Some(due) = due else { return };
         let hub = self.clone();
         let told = self
-            .write(move |tx| unread_reminders::send_reminders(tx, &due, &|agent| hub.presence(agent), after))
+            .write(move |tx| {
+                unread_reminders::send_reminders(tx, &due, &|agent| hub.agents().presence(agent), after)
+            })
             .await;
         if let Err(error) = told {
             tracing::warn!(%error, "unread reminders could not be sent");

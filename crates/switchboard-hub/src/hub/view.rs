@@ -31,7 +31,7 @@ impl View<'_> {
     }
 
     /// Returns a page of an agent's mailbox; `None` if its messages have more than `most_bytes`. Such a page
-    /// takes too long to read and check on a thread that must not block: read it with [`Hub::mailbox`].
+    /// takes too long to read and check on a thread that must not block: read it with [`Mailboxes::page`](super::Mailboxes::page).
     pub fn mailbox(
         &self,
         query: &MailboxQuery,

@@ -20,7 +20,7 @@ async fn view_shows_what_others_committed_before() {
         });
         assert_eq!(seen.await.unwrap(), (count, count));
     }
-    test.hub.rename(name("codex"), name("opus")).await.unwrap();
+    test.hub.agents().rename(name("codex"), name("opus")).await.unwrap();
     let renamed =
         other.view(|view| Ok((view.directory().clone(), view.mailbox(&waiting("codex"), usize::MAX)?)));
     let (directory, page) = renamed.await.unwrap();
@@ -33,7 +33,7 @@ async fn view_shows_what_others_committed_before() {
 #[tokio::test]
 async fn view_reads_in_one_transaction() {
     let test = TestHub::with(&["codex"]).await;
-    test.hub.put_note(Door::Workspace, "topic", "key".into(), Some("before".into())).await.unwrap();
+    test.hub.notes(Door::Workspace).put("topic", "key".into(), Some("before".into())).await.unwrap();
     let database = test.database();
     let seen = test.hub.view(move |view| {
         let first = view.get_note(Door::Workspace, "topic", "key")?;

@@ -12,13 +12,13 @@ async fn with(count: usize) -> TestHub {
 }
 
 async fn first_bad(hub: &TestHub) -> Option<(i64, EntryFault)> {
-    let audit = hub.hub.audit(None).await.expect("read");
+    let audit = hub.hub.journal().audit(None).await.expect("read");
     assert_eq!(audit.bad == 0, audit.first_bad.is_none());
     audit.first_bad.map(|bad| (bad.seq, bad.fault))
 }
 
 async fn head(hub: &TestHub) -> ChainHead {
-    hub.hub.audit(None).await.expect("read").head.expect("an entry")
+    hub.hub.journal().audit(None).await.expect("read").head.expect("an entry")
 }
 
 #[tokio::test]
@@ -32,9 +32,9 @@ async fn untouched_journal_passes_audit() {
         other.submit(message).await.expect("accepted");
         hub.send("a", "b", "between").await;
     }
-    let audit = hub.hub.audit(None).await.expect("read");
+    let audit = hub.hub.journal().audit(None).await.expect("read");
     assert_eq!((audit.entries, audit.bad, audit.breaks.len()), (9, 0, 0));
-    assert_eq!(hub.hub.audit(audit.head).await.expect("read"), audit);
+    assert_eq!(hub.hub.journal().audit(audit.head).await.expect("read"), audit);
 }
 
 #[tokio::test]
@@ -105,21 +105,21 @@ async fn noted_head_reveals_truncated_or_rewritten_journal() {
     let noted = head(&hub).await;
     assert_eq!(ChainHash::parse(&noted.hash.to_string()), Some(noted.hash));
     hub.send("a", "b", "later").await;
-    assert_eq!(hub.hub.audit(Some(noted)).await.expect("read").bad, 0);
+    assert_eq!(hub.hub.journal().audit(Some(noted)).await.expect("read").bad, 0);
 
     hub.sql().execute_batch("DELETE FROM deliveries; UPDATE messages SET chain = x''").expect("changed");
     chain::repair(&hub.sql(), hub.hub.now()).expect("made anew");
-    assert_eq!(hub.hub.audit(None).await.expect("read").bad, 0);
+    assert_eq!(hub.hub.journal().audit(None).await.expect("read").bad, 0);
     hub.sql().execute("UPDATE messages SET chain = x'' WHERE seq > 2", []).expect("changed");
     hub.sql()
         .execute("UPDATE messages SET accepted_at = accepted_at + 1 WHERE seq = 3", [])
         .expect("changed");
-    let bad = hub.hub.audit(Some(noted)).await.expect("read").first_bad.expect("told");
+    let bad = hub.hub.journal().audit(Some(noted)).await.expect("read").first_bad.expect("told");
     assert_eq!(bad.seq, 3);
 
     hub.sql().execute("DELETE FROM messages WHERE seq >= 3", []).expect("cut");
-    assert_eq!(hub.hub.audit(None).await.expect("read").bad, 0);
-    let bad = hub.hub.audit(Some(noted)).await.expect("read").first_bad.expect("told");
+    assert_eq!(hub.hub.journal().audit(None).await.expect("read").bad, 0);
+    let bad = hub.hub.journal().audit(Some(noted)).await.expect("read").first_bad.expect("told");
     assert_eq!((bad.seq, bad.fault), (5, EntryFault::Removed));
 }
 
@@ -132,17 +132,17 @@ async fn retention_leaves_valid_chain() {
     let b: AgentId = agent_id("b");
     for (round, done) in [vec![0, 1, 4], vec![2, 5]].into_iter().enumerate() {
         for number in done {
-            hub.hub.acknowledge(b.clone(), ids[number], None).await.expect("done");
+            hub.hub.mailboxes().acknowledge(b.clone(), ids[number], None).await.expect("done");
         }
         hub.clock.advance(seconds(60));
-        let pruned = hub.hub.prune(hub.hub.now()).await.expect("pruned");
+        let pruned = hub.hub.journal().prune(hub.hub.now()).await.expect("pruned");
         assert_eq!(pruned, 3 - round);
-        let audit = hub.hub.audit(Some(noted)).await.expect("read");
+        let audit = hub.hub.journal().audit(Some(noted)).await.expect("read");
         assert_eq!((audit.bad, &audit.first_bad), (0, &None), "{audit:?}");
         assert!(audit.breaks.iter().all(|noted| noted.reason == BreakReason::Retention));
     }
     let breaks: Vec<i64> =
-        hub.hub.audit(None).await.expect("read").breaks.iter().map(|noted| noted.seq).collect();
+        hub.hub.journal().audit(None).await.expect("read").breaks.iter().map(|noted| noted.seq).collect();
     assert_eq!(breaks, [4, 7]);
     hub.sql().execute("DELETE FROM messages WHERE seq = 4", []).expect("removed");
     assert_eq!(first_bad(&hub).await, Some((4, EntryFault::Removed)));
@@ -159,13 +159,13 @@ async fn salvaged_journal_records_breaks() {
         db.pragma_update(None, "application_id", 1).expect("damaged");
     }
     let hub = open(folder.path(), &clock).await;
-    assert!(hub.moved_aside().is_some());
-    let audit = hub.audit(None).await.expect("read");
+    assert!(hub.database().moved_aside().is_some());
+    let audit = hub.journal().audit(None).await.expect("read");
     assert_eq!((audit.entries, audit.bad), (5, 0), "{audit:?}");
     let breaks: Vec<_> = audit.breaks.iter().map(|noted| (noted.seq, noted.reason)).collect();
     assert_eq!(breaks, [(4, BreakReason::Recovered)]);
     hub.submit(crate::test_hub::draft(&hub, "a", "b", "goes on")).await.expect("accepted");
-    assert_eq!(hub.audit(None).await.expect("read").bad, 0);
+    assert_eq!(hub.journal().audit(None).await.expect("read").bad, 0);
 }
 
 #[tokio::test]
@@ -176,14 +176,14 @@ async fn row_restored_from_file_joins_chain() {
     hub.send("a", "b", "next").await;
     hub.sql().execute("UPDATE messages SET body = 'flipped' WHERE seq = 1", []).expect("damaged");
     assert_eq!(first_bad(&hub).await, Some((1, EntryFault::Changed)));
-    assert!(hub.hub.restore_damaged(draft.clone()).await.expect("restored"));
-    let audit = hub.hub.audit(None).await.expect("read");
+    assert!(hub.hub.journal().restore_damaged(draft.clone()).await.expect("restored"));
+    let audit = hub.hub.journal().audit(None).await.expect("read");
     assert_eq!((audit.bad, audit.breaks.len()), (0, 0));
 
     hub.sql().execute("UPDATE messages SET body = 'flipped' WHERE seq = 1", []).expect("damaged");
     let vague = crate::Draft { sent_at: draft.sent_at + seconds(1), ..draft };
-    assert!(hub.hub.restore_damaged(vague).await.expect("restored"));
-    let audit = hub.hub.audit(None).await.expect("read");
+    assert!(hub.hub.journal().restore_damaged(vague).await.expect("restored"));
+    let audit = hub.hub.journal().audit(None).await.expect("read");
     assert_eq!((audit.bad, audit.breaks[0].reason), (0, BreakReason::Restored));
 }
 
@@ -193,7 +193,7 @@ async fn audit_entries_are_linked_page_by_page() {
     let mut last = Some(ChainHash(GENESIS));
     let mut after = 0;
     for size in [3, 3, 1] {
-        let page = hub.hub.audit_entries(after, 3).await.expect("read");
+        let page = hub.hub.journal().audit_entries(after, 3).await.expect("read");
         assert_eq!(page.len(), size);
         for entry in page {
             assert_eq!(entry.previous, last);
@@ -201,5 +201,5 @@ async fn audit_entries_are_linked_page_by_page() {
             (last, after) = (entry.hash, entry.seq());
         }
     }
-    assert_eq!(hub.hub.audit_entries(after, 3).await.expect("read"), []);
+    assert_eq!(hub.hub.journal().audit_entries(after, 3).await.expect("read"), []);
 }

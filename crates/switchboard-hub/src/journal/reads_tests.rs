@@ -70,7 +70,7 @@ async fn cheaply<T>(what: &str, action: impl Future<Output = T>) -> T {
 
 async fn page(hub: &Hub, after: i64) -> Vec<String> {
     let query = MailboxQuery { agent: agent_id("codex"), after, limit: 20, part: Part::Waiting };
-    let page = hub.mailbox(query).await.unwrap();
+    let page = hub.mailboxes().page(query).await.unwrap();
     page.items.into_iter().map(|mail| mail.stored.message.body).collect()
 }
 
@@ -91,15 +91,17 @@ async fn many_waiting_messages_cost_no_extra_reads() {
     test.deliver_all().await;
     assert_eq!(cheaply("the first page", page(&hub, 0)).await.len(), 20);
     assert_eq!(cheaply("the newest page", page(&hub, sent.seq - 1)).await, ["newest"]);
-    let newest = cheaply("the newest", hub.newest_waiting(agent_id("codex"))).await.unwrap();
+    let newest = cheaply("the newest", hub.mailboxes().newest_waiting(agent_id("codex"))).await.unwrap();
     assert_eq!(newest, Some(sent.seq));
-    assert_eq!(cheaply("a count", hub.unread(agent_id("codex"), 1000)).await.unwrap(), 1000);
-    let receipt = cheaply("a receipt", hub.receipt(sent.id)).await.unwrap();
+    assert_eq!(cheaply("a count", hub.mailboxes().unread(agent_id("codex"), 1000)).await.unwrap(), 1000);
+    let receipt = cheaply("a receipt", hub.journal().receipt(sent.id)).await.unwrap();
     assert!(receipt.is_some());
-    let all = cheaply("a count of everything", hub.unread(agent_id("codex"), usize::MAX)).await.unwrap();
+    let all = cheaply("a count of everything", hub.mailboxes().unread(agent_id("codex"), usize::MAX))
+        .await
+        .unwrap();
     assert_eq!(all, usize::try_from(MANY).unwrap() + 22);
     // A full listing reads everything, which shows that the meter works.
-    let (all, read) = measured(hub.expected_files(agent_id("codex"))).await;
+    let (all, read) = measured(hub.mailboxes().expected_files(agent_id("codex"))).await;
     assert_eq!(all.unwrap().len(), usize::try_from(MANY).unwrap() + 22);
     assert!(read.is_none_or(|read| read > PAGE), "{read:?} bytes read");
 }
@@ -114,7 +116,7 @@ async fn ordinary_paths_scan_no_table() {
     let codex = agent_id("codex");
     let last = MANY + sent.seq;
     let hub = test.another().await;
-    let mut door = cheaply("opening a door", hub.open_door(Door::Workspace)).await.unwrap();
+    let mut door = cheaply("opening a door", hub.deliveries().open_door(Door::Workspace)).await.unwrap();
     let sent = cheaply("a send", hub.submit(test.draft("claude", "codex", "second"))).await.unwrap();
     let handoff = soon(door.next(1)).await.remove(0);
     cheaply("a report", handoff.report(switchboard_core::Outcome::Delivered)).await.unwrap();
@@ -125,33 +127,33 @@ async fn ordinary_paths_scan_no_table() {
     let mut reply = test.draft("codex", "claude", "answer");
     reply.in_reply_to = Some(sent.id);
     cheaply("a reply", hub.submit(reply)).await.unwrap();
-    cheaply("what is due", hub.has_due(Door::Workspace)).await.unwrap();
-    cheaply("what is on its way", hub.pending_files(codex.clone())).await.unwrap();
+    cheaply("what is due", hub.deliveries().has_due(Door::Workspace)).await.unwrap();
+    cheaply("what is on its way", hub.mailboxes().pending_files(codex.clone())).await.unwrap();
     cheaply("what other processes left", hub.write(outbox::release_orphaned)).await.unwrap();
     cheaply("times that lie ahead", hub.write(outbox::clamp_future_times)).await.unwrap();
-    cheaply("what has expired", hub.expire_due()).await.unwrap();
-    cheaply("what is to be archived", hub.expired_unarchived(100)).await.unwrap();
+    cheaply("what has expired", hub.deliveries().expire_due()).await.unwrap();
+    cheaply("what is to be archived", hub.mailboxes().expired_unarchived(100)).await.unwrap();
     cheaply("who has not seen it", hub.send_unread_reminders()).await;
-    cheaply("a mark as seen", hub.mark_seen(codex.clone(), vec![sent.id])).await.unwrap();
-    cheaply("unseen mail", hub.count(codex.clone(), Part::Unseen, usize::MAX)).await.unwrap();
-    cheaply("an acknowledgement", hub.acknowledge(codex.clone(), sent.id, None)).await.unwrap();
-    cheaply("mail that is done with", hub.count(codex.clone(), Part::Done, 100)).await.unwrap();
-    cheaply("a thread", hub.thread(sent.id, 20)).await.unwrap();
-    cheaply("replies", hub.replies(sent.id, 20)).await.unwrap();
-    cheaply("a native id", hub.find_by_native(None, "copy_7")).await.unwrap();
-    cheaply("the end of the journal", hub.newest(20)).await.unwrap();
-    cheaply("a page of the journal", hub.journal(last - 20, 20)).await.unwrap();
-    cheaply("a page for retention", hub.retention_candidates(last - 20, 20)).await.unwrap();
-    cheaply("a round of retention", hub.remove_entries(vec![sent.seq])).await.unwrap();
-    cheaply("a page of a mailbox folder", hub.expected_files_after(codex.clone(), last - 20, 20))
+    cheaply("a mark as seen", hub.mailboxes().mark_seen(codex.clone(), vec![sent.id])).await.unwrap();
+    cheaply("unseen mail", hub.mailboxes().count(codex.clone(), Part::Unseen, usize::MAX)).await.unwrap();
+    cheaply("an acknowledgement", hub.mailboxes().acknowledge(codex.clone(), sent.id, None)).await.unwrap();
+    cheaply("mail that is done with", hub.mailboxes().count(codex.clone(), Part::Done, 100)).await.unwrap();
+    cheaply("a thread", hub.journal().thread(sent.id, 20)).await.unwrap();
+    cheaply("replies", hub.journal().replies(sent.id, 20)).await.unwrap();
+    cheaply("a native id", hub.native_ids().find(None, "copy_7")).await.unwrap();
+    cheaply("the end of the journal", hub.journal().newest(20)).await.unwrap();
+    cheaply("a page of the journal", hub.journal().entries(last - 20, 20)).await.unwrap();
+    cheaply("a page for retention", hub.journal().retention_candidates(last - 20, 20)).await.unwrap();
+    cheaply("a round of retention", hub.journal().remove_entries(vec![sent.seq])).await.unwrap();
+    cheaply("a page of a mailbox folder", hub.mailboxes().expected_files_after(codex.clone(), last - 20, 20))
         .await
         .unwrap();
-    cheaply("free pages", hub.shrink()).await.unwrap();
+    cheaply("free pages", hub.database().shrink()).await.unwrap();
     cheaply("how far the index is", hub.read(search::missing)).await.unwrap();
     cheaply("a portion of the index", hub.write(|tx| search::catch_up(tx, 20))).await.unwrap();
-    cheaply("a registration", hub.register(Registration::mailbox(name("gemini")))).await.unwrap();
+    cheaply("a registration", hub.agents().register(Registration::mailbox(name("gemini")))).await.unwrap();
     cheaply("the directory", hub.directory()).await.unwrap();
-    cheaply("a peer's first", hub.first_unsent(agent_id("bob@research"))).await.unwrap();
+    cheaply("a peer's first", hub.deliveries().first_unsent(agent_id("bob@research"))).await.unwrap();
 }
 
 /// The counters of a mailbox agree with its rows after every change.
@@ -189,25 +191,29 @@ async fn counters_follow_every_change_of_state_and_name() {
     test.deliver_all().await;
     assert_eq!(check("delivered").await, 5);
     let b = agent_id("b");
-    test.hub.mark_seen(b.clone(), ids[..2].to_vec()).await.unwrap();
+    test.hub.mailboxes().mark_seen(b.clone(), ids[..2].to_vec()).await.unwrap();
     check("seen").await;
-    assert_eq!(test.hub.count(b.clone(), Part::Unseen, 100).await.unwrap(), 3);
-    test.hub.acknowledge(b.clone(), ids[0], None).await.unwrap();
-    test.hub.acknowledge(b.clone(), ids[4], None).await.unwrap();
+    assert_eq!(test.hub.mailboxes().count(b.clone(), Part::Unseen, 100).await.unwrap(), 3);
+    test.hub.mailboxes().acknowledge(b.clone(), ids[0], None).await.unwrap();
+    test.hub.mailboxes().acknowledge(b.clone(), ids[4], None).await.unwrap();
     assert_eq!(check("acknowledged").await, 3);
-    test.hub.rename(name("b"), name("New")).await.unwrap();
+    test.hub.agents().rename(name("b"), name("New")).await.unwrap();
     check("renamed").await;
-    assert_eq!(test.hub.unread(agent_id("new"), 100).await.unwrap(), 3);
-    test.hub.prune(test.hub.now() + seconds(1)).await.unwrap();
+    assert_eq!(test.hub.mailboxes().unread(agent_id("new"), 100).await.unwrap(), 3);
+    test.hub.journal().prune(test.hub.now() + seconds(1)).await.unwrap();
     check("pruned").await;
     let soon_over =
         Draft { expires_at: Some(test.hub.now() + seconds(5)), ..test.draft("a", "New", "soon over") };
     test.hub.submit(soon_over).await.unwrap();
     test.deliver_all().await;
-    assert_eq!(test.hub.unread(agent_id("New"), 100).await.unwrap(), 4);
+    assert_eq!(test.hub.mailboxes().unread(agent_id("New"), 100).await.unwrap(), 4);
     test.clock.advance(seconds(6));
-    assert_eq!(test.hub.unread(agent_id("New"), 100).await.unwrap(), 3, "hidden from the moment on");
+    assert_eq!(
+        test.hub.mailboxes().unread(agent_id("New"), 100).await.unwrap(),
+        3,
+        "hidden from the moment on"
+    );
     assert_eq!(check("expired and not ended").await, 4);
-    test.hub.expire_due().await.unwrap();
+    test.hub.deliveries().expire_due().await.unwrap();
     assert_eq!(check("ended").await, 3);
 }

@@ -7,14 +7,14 @@ async fn repairs(column: &str, value: &str) -> bool {
     let test = TestHub::with(&["claude", "codex"]).await;
     let id = test.send("claude", "codex", "hello").await.id;
     test.send("claude", "codex", "its neighbour").await;
-    let before = test.hub.message(id).await.unwrap().unwrap();
+    let before = test.hub.journal().message(id).await.unwrap().unwrap();
     let damage = format!("UPDATE messages SET {column} = {value} WHERE seq = ?1");
     test.sql().execute(&damage, params![before.seq]).unwrap();
-    assert!(test.hub.message(id).await.is_err(), "{column}");
-    let mended = test.hub.repair_damaged(before.seq, None).await.unwrap();
+    assert!(test.hub.journal().message(id).await.is_err(), "{column}");
+    let mended = test.hub.journal().repair_damaged(before.seq, None).await.unwrap();
     if mended {
-        assert_eq!(test.hub.message(id).await.unwrap().unwrap(), before, "{column}");
-        assert_eq!(test.hub.audit(None).await.unwrap().bad, 0, "{column}");
+        assert_eq!(test.hub.journal().message(id).await.unwrap().unwrap(), before, "{column}");
+        assert_eq!(test.hub.journal().audit(None).await.unwrap().bad, 0, "{column}");
     }
     mended
 }

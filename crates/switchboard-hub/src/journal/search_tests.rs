@@ -35,7 +35,7 @@ async fn index_grows_from_newest_down_until_ranges_meet() {
     for accepted in test.hub.submit_all(drafts).await {
         accepted.unwrap();
     }
-    let page = test.hub.search("even", None, 20).await.unwrap();
+    let page = test.hub.journal().search("even", None, 20).await.unwrap();
     let newest: Vec<i64> = page.items.iter().map(|stored| stored.seq).collect();
     let expected: Vec<i64> = (0..20).map(|n| count - 1 - 2 * n).collect();
     assert_eq!((newest, page.more), (expected, true));
@@ -43,12 +43,16 @@ async fn index_grows_from_newest_down_until_ranges_meet() {
     assert_eq!(covered, coverage(0, count - STEP + 1, count, count));
     test.deliver_all().await;
     let told = std::cell::Cell::new(0);
-    let page = test.hub.search_with("nowhere", None, 20, |missing| told.set(told.get().max(missing))).await;
+    let page = test
+        .hub
+        .journal()
+        .search_with("nowhere", None, 20, |missing| told.set(told.get().max(missing)))
+        .await;
     assert!(page.unwrap().items.is_empty());
     // The open door has indexed some of it meanwhile.
     assert!((1..=u64::try_from(count - STEP).unwrap()).contains(&told.get()), "{}", told.get());
     let covered = test.hub.read(Coverage::read).await.unwrap();
     assert_eq!((covered.base, covered.missing()), (count, 0));
-    let all = test.hub.search("odd", None, usize::MAX).await.unwrap();
+    let all = test.hub.journal().search("odd", None, usize::MAX).await.unwrap();
     assert_eq!(all.items.len(), usize::try_from(count / 2).unwrap());
 }

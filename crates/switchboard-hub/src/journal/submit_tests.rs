@@ -44,7 +44,7 @@ async fn accepted_message_is_on_disk_for_others() {
         },
     };
     let other = hub.another().await;
-    assert_eq!(other.message(sent.id).await.expect("read"), Some(expected.clone()));
+    assert_eq!(other.journal().message(sent.id).await.expect("read"), Some(expected.clone()));
 
     // The files at the moment of the answer: what a power failure would leave.
     let copy = tempfile::tempdir().expect("a folder");
@@ -52,7 +52,8 @@ async fn accepted_message_is_on_disk_for_others() {
         std::fs::copy(hub.path().join(file), copy.path().join(file)).expect("copied");
     }
     let after_power_failure = open(copy.path(), &hub.clock).await;
-    let (stored, receipt) = after_power_failure.receipt(sent.id).await.expect("read").expect("there");
+    let (stored, receipt) =
+        after_power_failure.journal().receipt(sent.id).await.expect("read").expect("there");
     assert_eq!(stored, expected);
     assert_eq!(receipt.deliveries, accepted.deliveries);
 }
@@ -108,10 +109,10 @@ async fn same_id_in_other_scope_is_distinct() {
     let one = hub.hub.submit(one).await.expect("accepted");
     let two = hub.hub.submit(two).await.expect("accepted");
     assert!(!two.duplicate);
-    let found = hub.hub.find_by_native(Some(Door::Workspace), "msg-1").await.expect("read");
+    let found = hub.hub.native_ids().find(Some(Door::Workspace), "msg-1").await.expect("read");
     assert_eq!(found, [("c".to_owned(), two.id), ("b".to_owned(), one.id)]);
-    assert_eq!(hub.hub.find_by_native(None, "msg-1").await.expect("read").len(), 2);
-    assert_eq!(hub.hub.find_by_native(Some(Door::Swarm), "msg-1").await.expect("read"), []);
+    assert_eq!(hub.hub.native_ids().find(None, "msg-1").await.expect("read").len(), 2);
+    assert_eq!(hub.hub.native_ids().find(Some(Door::Swarm), "msg-1").await.expect("read"), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,10 +198,10 @@ async fn reply_joins_thread_and_lists_chain() {
     assert_eq!(third.thread, first.id);
     assert_eq!(third.in_reply_to, Some(second.id));
     assert_eq!(third.via, [Hop::Agent(agent_id("a")), Hop::Agent(agent_id("b"))]);
-    let thread = hub.hub.thread(first.id, 100).await.expect("read");
+    let thread = hub.hub.journal().thread(first.id, 100).await.expect("read");
     let ids: Vec<_> = thread.items.iter().map(|stored| stored.message.id).collect();
     assert_eq!(ids, [first.id, second.id, third.id]);
-    let replies = hub.hub.replies(first.id, 100).await.expect("read");
+    let replies = hub.hub.journal().replies(first.id, 100).await.expect("read");
     assert_eq!(replies.items.iter().map(|s| s.message.id).collect::<Vec<_>>(), [second.id]);
 }
 
@@ -232,7 +233,7 @@ async fn odd_parents_still_form_readable_threads() {
     let mut own = hub.draft("a", "b", "me");
     own.in_reply_to = Some(own.id);
     let own = hub.hub.submit(own).await.expect("accepted");
-    assert_eq!(hub.hub.thread(own.id, 100).await.expect("read").items.len(), 1);
+    assert_eq!(hub.hub.journal().thread(own.id, 100).await.expect("read").items.len(), 1);
 
     let (mut one, mut two) = (hub.draft("a", "b", "one"), hub.draft("b", "a", "two"));
     one.in_reply_to = Some(two.id);
@@ -240,7 +241,7 @@ async fn odd_parents_still_form_readable_threads() {
     hub.hub.submit(one.clone()).await.expect("accepted");
     hub.hub.submit(two.clone()).await.expect("accepted");
     let third = hub.reply("a", "b", two.id).await;
-    let thread = soon(hub.hub.thread(one.id, 100)).await.expect("read");
+    let thread = soon(hub.hub.journal().thread(one.id, 100)).await.expect("read");
     let ids: Vec<_> = thread.items.iter().map(|stored| stored.message.id).collect();
     assert_eq!(ids, [one.id, two.id, third.id]);
 }
@@ -253,7 +254,7 @@ async fn reply_to_damaged_message_joins_its_thread() {
     damage_body(&hub, second.id);
     let third = hub.reply("a", "b", second.id).await;
     assert_eq!(hub.stored(third.id).await.message.thread, first.id);
-    let thread = hub.hub.thread(first.id, 100).await.expect("read");
+    let thread = hub.hub.journal().thread(first.id, 100).await.expect("read");
     assert_eq!((thread.items.len(), thread.damaged), (2, 1));
 }
 
@@ -271,7 +272,7 @@ async fn ninth_reply_is_stopped_with_one_notice() {
     let ninth = hub.reply("b", "a", last.id).await;
     assert_eq!(ninth.stopped, Some(TripReason::Hops { hops: 9, limit: 8 }));
     assert_eq!(ninth.deliveries[0].state, DeliveryState::Refused);
-    let (stored, receipt) = hub.hub.receipt(ninth.id).await.expect("read").expect("journaled");
+    let (stored, receipt) = hub.hub.journal().receipt(ninth.id).await.expect("read").expect("journaled");
     assert_eq!(stored.message.body, "re");
     assert_eq!(receipt.overall_state(), OverallState::Failed);
     assert!(receipt.deliveries[0].note.as_deref().is_some_and(|note| note.contains("limit is 8")));
@@ -299,7 +300,7 @@ async fn ninth_reply_is_stopped_with_one_notice() {
 #[tokio::test]
 async fn removed_recipient_is_retired_and_other_unknown() {
     let hub = TestHub::with(&["a", "b"]).await;
-    hub.hub.deregister(name("b")).await.expect("removed");
+    hub.hub.agents().deregister(name("b")).await.expect("removed");
     let retired = hub.hub.submit(hub.draft("a", "B", "hello")).await.expect_err("refused");
     assert_eq!(
         retired.to_string(),
@@ -307,7 +308,7 @@ async fn removed_recipient_is_retired_and_other_unknown() {
     );
     let unknown = hub.hub.submit(hub.draft("a", "c", "hello")).await;
     assert!(matches!(unknown, Err(HubError::Unresolved(ResolveError::UnknownAgent { .. }))), "{unknown:?}");
-    hub.hub.register(crate::Registration::mailbox(name("b"))).await.expect("registered");
+    hub.hub.agents().register(crate::Registration::mailbox(name("b"))).await.expect("registered");
     hub.send("a", "b", "welcome back").await;
 }
 
@@ -356,7 +357,7 @@ async fn pair_is_stopped_at_eleventh_reply_per_minute() {
 #[tokio::test]
 async fn alias_does_not_lift_limits() {
     let hub = TestHub::with(&["a", "old"]).await;
-    hub.hub.rename(name("old"), name("new")).await.expect("renamed");
+    hub.hub.agents().rename(name("old"), name("new")).await.expect("renamed");
     let start = hub.send("a", "new", "start").await;
     for (n, alias) in ["old", "new"].into_iter().cycle().take(10).enumerate() {
         let (from, to) = if n < 5 { ("a", alias) } else { (alias, "a") };
@@ -395,17 +396,17 @@ async fn journal_order_survives_clock_jumps() {
 #[tokio::test]
 async fn group_message_is_delivered_to_other_members() {
     let hub = TestHub::with(&["a", "b", "c", "d"]).await;
-    hub.hub.create_team(name("crew"), None, false).await.expect("made");
+    hub.hub.agents().create_team(name("crew"), None, false).await.expect("made");
     for member in ["a", "b", "c"] {
-        hub.hub.assign(name(member), Some(name("crew"))).await.expect("assigned");
+        hub.hub.agents().assign(name(member), Some(name("crew"))).await.expect("assigned");
     }
     let sent = hub.send("a", "team:crew", "all hands").await;
     let agents: Vec<_> = sent.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
     assert_eq!(agents, ["b", "c"]);
     assert_eq!(bodies(&hub.hub).await, ["all hands"]);
     hub.deliver_all().await;
-    hub.hub.acknowledge(agent_id("b"), sent.id, None).await.expect("acknowledged");
-    let (_, receipt) = hub.hub.receipt(sent.id).await.expect("read").expect("there");
+    hub.hub.mailboxes().acknowledge(agent_id("b"), sent.id, None).await.expect("acknowledged");
+    let (_, receipt) = hub.hub.journal().receipt(sent.id).await.expect("read").expect("there");
     assert_eq!((receipt.overall_state(), receipt.reached_count()), (OverallState::Delivered, 2));
     assert_eq!(hub.mailbox("c", Part::Unseen).await, ["all hands"]);
     assert_eq!(hub.mailbox("b", Part::Waiting).await, Vec::<String>::new());
@@ -419,7 +420,7 @@ async fn message_never_returns_by_its_route() {
     let hub = TestHub::with(&["a"]).await;
     let session = Route::Session { session: "s1".into() };
     let only = crate::Registration { name: name("b"), role: None, team: None, routes: vec![session.clone()] };
-    hub.hub.register(only).await.expect("registered");
+    hub.hub.agents().register(only).await.expect("registered");
     let echo = Draft { route: Some(session), ..hub.draft("a", "b", "echo") };
     let error = hub.hub.submit(echo).await.expect_err("refused");
     assert!(matches!(error, HubError::Unresolved(ResolveError::NoRoute { .. })), "{error:?}");
@@ -433,7 +434,7 @@ async fn message_never_returns_by_its_route() {
 #[tokio::test]
 async fn restored_message_keeps_its_state() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let mut door = hub.hub.open_door(Door::Workspace).await.expect("opened");
+    let mut door = hub.hub.deliveries().open_door(Door::Workspace).await.expect("opened");
     for state in [DeliveryState::Delivered, DeliveryState::Seen, DeliveryState::Acknowledged] {
         let draft =
             Draft { restored: Some(vec![(agent_id("b"), state)]), ..hub.draft("a", "b", state.as_str()) };
@@ -456,7 +457,14 @@ async fn names_are_compared_without_case() {
     assert_eq!(sent.deliveries[0].route, Route::Mailbox { agent: Name::parse("Codex").expect("a name") });
     hub.deliver_all().await;
     assert_eq!(hub.mailbox("codex", Part::Unseen).await, ["hi"]);
-    assert!(hub.hub.acknowledge(agent_id("CODEX"), sent.id, None).await.expect("acknowledged").is_some());
+    assert!(
+        hub.hub
+            .mailboxes()
+            .acknowledge(agent_id("CODEX"), sent.id, None)
+            .await
+            .expect("acknowledged")
+            .is_some()
+    );
 }
 
 #[tokio::test]
@@ -470,7 +478,7 @@ async fn idempotency_key_deduplicates_retries() {
     assert!(matches!(other, Err(HubError::Conflict { first: id, .. }) if id == first.id), "{other:?}");
     let of_another = hub.hub.submit(keyed("c", "ho")).await.expect("a key is its sender's own");
     assert!(!of_another.duplicate);
-    assert_eq!(hub.hub.health().await.expect("healthy").messages, 2);
+    assert_eq!(hub.hub.database().health().await.expect("healthy").messages, 2);
 }
 
 #[tokio::test]
@@ -479,22 +487,27 @@ async fn message_has_native_id_per_protocol() {
     let sent = hub.send("a", "b", "hi").await;
     let other = hub.send("a", "b", "ho").await;
     let native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-1".into() };
-    assert!(hub.hub.bind_native_id(sent.id, native.clone()).await.expect("named"));
-    assert!(!hub.hub.bind_native_id(other.id, native).await.expect("asked"), "the first keeps it");
-    let called = hub.hub.find_by_native(Some(Door::Channels), "msg-1").await.expect("asked");
+    assert!(hub.hub.native_ids().bind(sent.id, native.clone()).await.expect("named"));
+    assert!(!hub.hub.native_ids().bind(other.id, native).await.expect("asked"), "the first keeps it");
+    let called = hub.hub.native_ids().find(Some(Door::Channels), "msg-1").await.expect("asked");
     assert_eq!(called, [("general".to_owned(), sent.id)]);
-    let natives = hub.hub.native_ids(Door::Channels, "General").await.expect("listed");
+    let natives = hub.hub.native_ids().in_scope(Door::Channels, "General").await.expect("listed");
     assert_eq!(natives.into_iter().collect::<Vec<_>>(), ["msg-1"]);
     let without = hub.draft("a", "b", "third");
     let native = NativeId { door: Door::Channels, scope: String::new(), id: without.id.to_string() };
     let third = hub.hub.submit(Draft { native, native_is_id: true, ..without }).await.expect("accepted");
-    let unnamed =
-        async || hub.hub.without_native_id(Door::Channels, hub.hub.now() + seconds(1)).await.expect("listed");
+    let unnamed = async || {
+        hub.hub
+            .native_ids()
+            .messages_without(Door::Channels, hub.hub.now() + seconds(1))
+            .await
+            .expect("listed")
+    };
     assert_eq!(unnamed().await, [third.id]);
     let native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-3".into() };
-    hub.hub.bind_native_id(third.id, native).await.expect("named");
+    hub.hub.native_ids().bind(third.id, native).await.expect("named");
     assert_eq!(unnamed().await, []);
-    let named = |id| hub.hub.native_id_in(Door::Channels, "general", id);
+    let named = |id| hub.hub.native_ids().of_message(Door::Channels, "general", id);
     assert_eq!(named(sent.id).await.expect("asked").as_deref(), Some("msg-1"));
     assert_eq!(named(other.id).await.expect("asked"), None);
 }

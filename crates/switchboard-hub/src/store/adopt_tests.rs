@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::*;
 use crate::test_hub::name;
-use crate::{DatabaseState, Hub, HubConfig, Registration};
+use crate::{Database, DatabaseState, Hub, HubConfig, Registration};
 
 fn keyed(folder: &Path, key: &HubKey) -> HubConfig {
     HubConfig { key: Some(key.clone()), ..HubConfig::new(folder) }
@@ -20,7 +20,7 @@ async fn knows_codex(hub: &Hub) -> bool {
 async fn from_elsewhere() -> (tempfile::TempDir, HubKey) {
     let folder = tempfile::tempdir().expect("a folder");
     let hub = Hub::open(keyed(folder.path(), &key(folder.path(), "theirs"))).await.expect("open");
-    hub.register(Registration::mailbox(name("codex"))).await.expect("registered");
+    hub.agents().register(Registration::mailbox(name("codex"))).await.expect("registered");
     hub.shut_down().await;
     let ours = key(folder.path(), "ours");
     (folder, ours)
@@ -30,14 +30,15 @@ async fn from_elsewhere() -> (tempfile::TempDir, HubKey) {
 async fn foreign_database_is_quarantined_once() {
     let (folder, key) = from_elsewhere().await;
     let dir = Dir::open_root(folder.path()).expect("it opens");
-    let state = Hub::check(dir.clone(), Some(key.clone()), crate::Extent::Everything).await.expect("looked");
+    let state =
+        Database::check(dir.clone(), Some(key.clone()), crate::Extent::Everything).await.expect("looked");
     assert_eq!(state, DatabaseState::Foreign);
     let hub = Hub::open(keyed(folder.path(), &key)).await.expect("open");
-    assert!(hub.quarantined().is_some_and(|aside| aside.exists()));
-    assert!(!knows_codex(&hub).await && hub.needs_rebuild().await.expect("read"));
+    assert!(hub.database().quarantined().is_some_and(|aside| aside.exists()));
+    assert!(!knows_codex(&hub).await && hub.database().needs_rebuild().await.expect("read"));
     hub.shut_down().await;
     let again = Hub::open(keyed(folder.path(), &key)).await.expect("open");
-    assert_eq!(again.quarantined(), None);
+    assert_eq!(again.database().quarantined(), None);
     again.shut_down().await;
     assert_eq!(list(&dir, Some(&key)).expect("listed").len(), 1);
 }
@@ -49,7 +50,7 @@ async fn concurrent_opens_quarantine_once() {
     let mut quarantined = 0;
     for opening in opening.collect::<Vec<_>>() {
         let hub = opening.await.expect("joined").expect("open");
-        quarantined += usize::from(hub.quarantined().is_some());
+        quarantined += usize::from(hub.database().quarantined().is_some());
     }
     assert_eq!(quarantined, 1);
     let dir = Dir::open_root(folder.path()).expect("it opens");
@@ -66,7 +67,7 @@ async fn adopted_database_replaces_current() {
     let replaced = adopt(&dir, &name, &key).expect("adopted").expect("one was there");
     assert!(replaced.exists());
     let hub = Hub::open(keyed(folder.path(), &key)).await.expect("open");
-    assert!(knows_codex(&hub).await && hub.quarantined().is_none());
+    assert!(knows_codex(&hub).await && hub.database().quarantined().is_none());
     hub.shut_down().await;
 }
 
@@ -87,7 +88,7 @@ async fn recovered_database_stays_bound() {
     let folder = tempfile::tempdir().expect("a folder");
     let key = key(folder.path(), "ours");
     let hub = Hub::open(keyed(folder.path(), &key)).await.expect("open");
-    hub.register(Registration::mailbox(name("codex"))).await.expect("registered");
+    hub.agents().register(Registration::mailbox(name("codex"))).await.expect("registered");
     hub.shut_down().await;
     drop(hub);
     // The log has a newer copy of the page, which would hide the damage.
@@ -98,12 +99,12 @@ async fn recovered_database_stays_bound() {
     let file = std::fs::OpenOptions::new().write(true).open(folder.path().join(DATABASE)).expect("opened");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 4], 60).expect("written");
     let hub = Hub::open(keyed(folder.path(), &key)).await.expect("open");
-    assert!(hub.moved_aside().is_some() && hub.quarantined().is_none());
+    assert!(hub.database().moved_aside().is_some() && hub.database().quarantined().is_none());
     assert!(knows_codex(&hub).await);
     hub.shut_down().await;
     drop(hub);
     let again = Hub::open(keyed(folder.path(), &key)).await.expect("open");
-    assert!(again.quarantined().is_none() && again.moved_aside().is_none());
+    assert!(again.database().quarantined().is_none() && again.database().moved_aside().is_none());
 }
 
 #[tokio::test]
@@ -112,5 +113,5 @@ async fn damaged_foreign_database_is_not_salvaged() {
     let file = std::fs::OpenOptions::new().write(true).open(folder.path().join(DATABASE)).expect("opened");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 4], 60).expect("written");
     let hub = Hub::open(keyed(folder.path(), &key)).await.expect("open");
-    assert!(hub.quarantined().is_some() && !knows_codex(&hub).await);
+    assert!(hub.database().quarantined().is_some() && !knows_codex(&hub).await);
 }

@@ -27,7 +27,7 @@ mod tests {
         assert!(panicked.is_err());
         let after = test.send("claude", "codex", "after").await.id;
         for id in [before, after] {
-            assert!(test.hub.message(id).await.unwrap().is_some());
+            assert!(test.hub.journal().message(id).await.unwrap().is_some());
         }
     }
 }

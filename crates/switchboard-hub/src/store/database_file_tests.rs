@@ -8,7 +8,7 @@ use crate::test_hub::TestHub;
 async fn is_refused(test: &TestHub) {
     let refused = test.hub.submit(test.draft("claude", "codex", "after")).await;
     assert!(matches!(&refused, Err(HubError::StoreDeleted { .. })), "{refused:?}");
-    let listed = test.hub.newest(10).await;
+    let listed = test.hub.journal().newest(10).await;
     assert!(matches!(&listed, Err(HubError::StoreDeleted { .. })), "{listed:?}");
 }
 
@@ -39,5 +39,5 @@ async fn moved_store_stays_usable() {
     fs::rename(test.path(), &moved).unwrap();
     let accepted = test.send("claude", "codex", "after").await;
     fs::rename(&moved, test.path()).unwrap();
-    assert!(test.hub.message(accepted.id).await.unwrap().is_some());
+    assert!(test.hub.journal().message(accepted.id).await.unwrap().is_some());
 }

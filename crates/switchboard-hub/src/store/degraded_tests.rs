@@ -7,7 +7,7 @@ use crate::{Hub, HubConfig, Registration};
 async fn filled(folder: &Path, key: Option<HubKey>) -> Hub {
     let hub = Hub::open(HubConfig { key, ..HubConfig::new(folder) }).await.expect("open");
     for agent in ["claude", "codex"] {
-        hub.register(Registration::mailbox(name(agent))).await.expect("registered");
+        hub.agents().register(Registration::mailbox(name(agent))).await.expect("registered");
     }
     hub.submit(draft(&hub, "claude", "codex", "hello")).await.expect("accepted");
     hub

@@ -1,6 +1,6 @@
 //! Recovery: a damaged database is moved aside, and its readable rows are copied into a new one.
 //!
-//! The rest is read back from the doors' files: see [`crate::Hub::needs_rebuild`]. A database of an older
+//! The rest is read back from the doors' files: see [`crate::Database::needs_rebuild`]. A database of an older
 //! schema is upgraded in the same way, except that nothing is lost.
 
 use std::fs::File;

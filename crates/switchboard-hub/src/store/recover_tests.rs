@@ -17,8 +17,8 @@ use crate::{Draft, Hub, Part};
 /// A closed database with this many messages, some of them long, and the bodies by id.
 async fn closed_with(count: usize) -> (TempDir, Clock, BTreeMap<MessageId, String>) {
     let hub = TestHub::with(&["a", "b", "c"]).await;
-    hub.hub.create_team(name("crew"), Some("The crew".into()), false).await.expect("made");
-    hub.hub.rename(name("c"), name("d")).await.expect("renamed");
+    hub.hub.agents().create_team(name("crew"), Some("The crew".into()), false).await.expect("made");
+    hub.hub.agents().rename(name("c"), name("d")).await.expect("renamed");
     let mut bodies = BTreeMap::new();
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..count {
@@ -33,7 +33,7 @@ async fn closed_with(count: usize) -> (TempDir, Clock, BTreeMap<MessageId, Strin
         let (id, body) = sent.expect("sent");
         bodies.insert(id, body);
     }
-    hub.hub.search("message", None, 1).await.expect("indexed");
+    hub.hub.journal().search("message", None, 1).await.expect("indexed");
     let (folder, clock) = hub.close().await;
     assert!(!folder.path().join("hub.db-wal").exists(), "all is in one file");
     (folder, clock, bodies)
@@ -47,7 +47,7 @@ fn copy_of(folder: &Path) -> TempDir {
 
 /// Reads all readable messages, which must be as they were written.
 async fn read_all(hub: &Hub, written: &BTreeMap<MessageId, String>) -> Result<BTreeSet<MessageId>, HubError> {
-    let page = hub.journal(0, 100_000).await?;
+    let page = hub.journal().entries(0, 100_000).await?;
     let mut ids = BTreeSet::new();
     for stored in page.items {
         assert_eq!(Some(&stored.message.body), written.get(&stored.message.id), "a wrong body passed");
@@ -67,9 +67,9 @@ async fn open_until_readable(
         let hub = soon(Hub::open(config(folder, clock))).await?;
         let everything = async {
             let ids = read_all(&hub, written).await?;
-            hub.search("message", None, 10_000).await?;
+            hub.journal().search("message", None, 10_000).await?;
             for id in ids.iter().take(20) {
-                match hub.receipt(*id).await {
+                match hub.journal().receipt(*id).await {
                     Ok(_) | Err(HubError::DamagedMessage { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -100,9 +100,9 @@ async fn garbage_database_is_moved_aside() {
     fs::write(folder.path().join("hub.db"), &garbage).expect("written");
     let clock = Clock::manual(crate::test_hub::noon());
     let hub = open(folder.path(), &clock).await;
-    let kept = hub.moved_aside().expect("moved aside");
+    let kept = hub.database().moved_aside().expect("moved aside");
     assert_eq!(fs::read(kept).expect("read"), garbage, "not a byte is lost");
-    assert!(hub.needs_rebuild().await.expect("read"));
+    assert!(hub.database().needs_rebuild().await.expect("read"));
     hub.submit(draft(&hub, "a", "human", "new")).await.expect("accepted");
     assert_eq!(bodies(&hub).await, ["new"]);
 }
@@ -113,7 +113,7 @@ async fn empty_database_is_new() {
     fs::write(folder.path().join("hub.db"), "").expect("emptied");
     let hub = open(folder.path(), &clock).await;
     assert_eq!(journal(&hub).await, []);
-    assert!(hub.needs_rebuild().await.expect("read"));
+    assert!(hub.database().needs_rebuild().await.expect("read"));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn truncated_database_keeps_earlier_messages() {
         let cut = whole.len() * part / 8;
         fs::write(copy.path().join("hub.db"), &whole[..cut]).expect("cut");
         let (hub, ids) = open_until_readable(copy.path(), &clock, &written).await.expect("opens");
-        assert!(hub.moved_aside().is_some());
+        assert!(hub.database().moved_aside().is_some());
         // Pages are filled in the order of the messages, so a cut takes its share and little more.
         let least = written.len() * part / 8 * 2 / 3;
         assert!(ids.len() >= least, "{part}/8 of the file kept {} of {}", ids.len(), written.len());
@@ -162,7 +162,7 @@ async fn damaged_header_costs_no_message() {
         file.write_all_at(bytes, at).expect("damaged");
         let (hub, ids) = open_until_readable(copy.path(), &clock, &written).await.expect("opens");
         assert_eq!(ids.len(), written.len(), "at {at}");
-        assert!(hub.moved_aside().is_some_and(|aside| aside.exists()));
+        assert!(hub.database().moved_aside().is_some_and(|aside| aside.exists()));
         let directory = hub.directory().await.expect("read");
         assert_eq!(directory.agents().count(), 3);
         hub.shut_down().await;
@@ -216,12 +216,12 @@ async fn flipped_bit_in_body_damages_one_message() {
             }
         }
         let hub = open(copy.path(), &clock).await;
-        let health = hub.health().await.expect("looked");
+        let health = hub.database().health().await.expect("looked");
         let (id, _) = written.iter().find(|(_, body)| body.starts_with(wanted)).expect("written");
         assert_eq!(health.damaged.iter().map(|row| row.id).collect::<Vec<_>>(), [Some(*id)]);
-        let page = hub.journal(0, 1000).await.expect("read");
+        let page = hub.journal().entries(0, 1000).await.expect("read");
         assert_eq!((page.items.len(), page.damaged), (199, 1));
-        assert!(hub.moved_aside().is_none());
+        assert!(hub.database().moved_aside().is_none());
         hub.shut_down().await;
     }
 }
@@ -252,7 +252,7 @@ async fn damaged_pages_cost_only_their_messages() {
         file.write_all_at(&[0xff; 4096], ((page - 1) * 4096) as u64).expect("damaged");
     }
     let (hub, ids) = open_until_readable(folder.path(), &clock, &written).await.expect("opens");
-    assert!(hub.moved_aside().is_some());
+    assert!(hub.database().moved_aside().is_some());
     let per_page = written.len() / pages.len() + 2;
     let lost = written.len() - ids.len();
     assert!(lost <= 3 * per_page, "{lost} lost of {}, {per_page} on a page", written.len());
@@ -267,10 +267,10 @@ async fn numbers_and_native_ids_survive_recovery() {
         sent.push((draft.clone(), hub.hub.submit(draft).await.expect("accepted")));
     }
     for (_, accepted) in &sent[..2] {
-        hub.hub.acknowledge(agent_id("b"), accepted.id, None).await.expect("acknowledged");
+        hub.hub.mailboxes().acknowledge(agent_id("b"), accepted.id, None).await.expect("acknowledged");
     }
     hub.clock.advance(seconds(60));
-    assert_eq!(hub.hub.prune(hub.hub.now()).await.expect("pruned"), 2);
+    assert_eq!(hub.hub.journal().prune(hub.hub.now()).await.expect("pruned"), 2);
     // The last message is unreadable, one has lost its native id, and one its delivery.
     let sql = hub.sql();
     sql.execute("UPDATE messages SET digest = x'00' WHERE seq = ?1", [sent[9].1.seq]).expect("changed");
@@ -281,7 +281,7 @@ async fn numbers_and_native_ids_survive_recovery() {
     mark_damaged(folder.path());
 
     let hub = open(folder.path(), &clock).await;
-    assert!(hub.moved_aside().is_some());
+    assert!(hub.database().moved_aside().is_some());
     assert_eq!(bodies(&hub).await, ["2", "3", "4", "5", "6", "7", "8"]);
     let again = hub.submit(sent[5].0.clone()).await.expect("accepted");
     assert!(again.duplicate);
@@ -289,9 +289,9 @@ async fn numbers_and_native_ids_survive_recovery() {
     assert!(hub.submit(find_by_native).await.expect("accepted").duplicate);
     let new = hub.submit(draft(&hub, "a", "b", "new")).await.expect("accepted");
     assert!(new.seq > sent[9].1.seq, "{} was given out before", new.seq);
-    let expired = hub.journal(sent[0].1.seq, 10).await;
+    let expired = hub.journal().entries(sent[0].1.seq, 10).await;
     assert!(matches!(expired, Err(HubError::CursorExpired { .. })), "{expired:?}");
-    let (_, receipt) = hub.receipt(sent[6].1.id).await.expect("read").expect("there");
+    let (_, receipt) = hub.journal().receipt(sent[6].1.id).await.expect("read").expect("there");
     assert_eq!(receipt.deliveries.len(), 1, "what nobody is known to have is delivered again");
     assert_eq!(receipt.deliveries[0].state, DeliveryState::Queued);
 }
@@ -314,7 +314,7 @@ async fn altered_table_list_costs_no_message() {
             }
         }
         let hub = open(copy.path(), &clock).await;
-        assert!(hub.moved_aside().is_some(), "{flipped}");
+        assert!(hub.database().moved_aside().is_some(), "{flipped}");
         assert_eq!(read_all(&hub, &written).await.expect("read").len(), 20, "{flipped}");
         assert_eq!(hub.directory().await.expect("read").agents().count(), 3, "{flipped}");
         hub.shut_down().await;
@@ -400,7 +400,8 @@ async fn recovery_copies_everything_readable() {
     let (folder, clock, written) = closed_with(50).await;
     let before = {
         let hub = open(folder.path(), &clock).await;
-        hub.put_note(switchboard_core::Door::Workspace, "cursor", "k".into(), Some("v".into()))
+        hub.notes(switchboard_core::Door::Workspace)
+            .put("cursor", "k".into(), Some("v".into()))
             .await
             .expect("noted");
         let before = (journal(&hub).await, hub.directory().await.expect("read"));
@@ -409,20 +410,20 @@ async fn recovery_copies_everything_readable() {
     };
     mark_damaged(folder.path());
     let hub = open(folder.path(), &clock).await;
-    assert!(hub.moved_aside().is_some());
+    assert!(hub.database().moved_aside().is_some());
     assert!(!folder.path().join(SUSPECT).exists());
     assert_eq!((journal(&hub).await, hub.directory().await.expect("read")), before);
-    let notes = hub.notes(switchboard_core::Door::Workspace, "cursor").await.expect("read");
+    let notes = hub.notes(switchboard_core::Door::Workspace).all("cursor").await.expect("read");
     assert_eq!(notes, [("k".to_owned(), "v".to_owned())]);
-    assert!(hub.needs_rebuild().await.expect("read"));
-    let found = hub.search("message", None, 1000).await.expect("searched");
+    assert!(hub.database().needs_rebuild().await.expect("read"));
+    let found = hub.journal().search("message", None, 1000).await.expect("searched");
     assert_eq!(found.items.len(), written.len());
-    assert_eq!(hub.health().await.expect("looked").complaints, Vec::<String>::new());
+    assert_eq!(hub.database().health().await.expect("looked").complaints, Vec::<String>::new());
     let query = crate::MailboxQuery { agent: agent_id("b"), after: 0, limit: 10, part: Part::Waiting };
-    assert_eq!(hub.mailbox(query).await.expect("read").items, [], "still queued, not delivered");
+    assert_eq!(hub.mailboxes().page(query).await.expect("read").items, [], "still queued, not delivered");
     hub.shut_down().await;
     let again = open(folder.path(), &clock).await;
-    assert!(again.moved_aside().is_none(), "once is enough");
+    assert!(again.database().moved_aside().is_none(), "once is enough");
 }
 
 #[tokio::test]
@@ -430,10 +431,10 @@ async fn unfounded_suspicion_is_cleared() {
     let (folder, clock, written) = closed_with(5).await;
     fs::write(folder.path().join(SUSPECT), "").expect("noted");
     let hub = open(folder.path(), &clock).await;
-    assert!(hub.moved_aside().is_none());
+    assert!(hub.database().moved_aside().is_none());
     assert!(!folder.path().join(SUSPECT).exists());
     assert_eq!(journal(&hub).await.len(), written.len());
-    assert!(hub.needs_rebuild().await.expect("read"), "a log that was damaged is silently cut");
+    assert!(hub.database().needs_rebuild().await.expect("read"), "a log that was damaged is silently cut");
 }
 
 #[tokio::test]
@@ -448,7 +449,7 @@ async fn damaged_database_in_use_stays() {
     assert_eq!(aside(folder.path()), Vec::<String>::new());
     busy.shut_down().await;
     drop(busy);
-    assert!(open(folder.path(), &clock).await.moved_aside().is_some());
+    assert!(open(folder.path(), &clock).await.database().moved_aside().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -468,12 +469,12 @@ async fn concurrent_opens_move_damaged_database_once() {
         });
     }
     let hubs = soon(tasks.join_all()).await;
-    assert_eq!(hubs.iter().filter(|hub| hub.moved_aside().is_some()).count(), 1);
+    assert_eq!(hubs.iter().filter(|hub| hub.database().moved_aside().is_some()).count(), 1);
     for hub in &hubs {
         assert_eq!(journal(hub).await.len(), written.len());
     }
     let sent = hubs[0].submit(draft(&hubs[0], "a", "b", "new")).await.expect("accepted");
-    assert!(hubs[5].message(sent.id).await.expect("read").is_some());
+    assert!(hubs[5].journal().message(sent.id).await.expect("read").is_some());
 }
 
 #[tokio::test]
@@ -497,7 +498,7 @@ async fn lost_schema_number_costs_no_message() {
         db.pragma_update(None, "user_version", number).expect("set");
         drop(db);
         let hub = open(copy.path(), &clock).await;
-        assert!(hub.moved_aside().is_some(), "{number}");
+        assert!(hub.database().moved_aside().is_some(), "{number}");
         assert_eq!(read_all(&hub, &written).await.expect("read").len(), 10, "{number}");
         hub.shut_down().await;
     }
@@ -537,20 +538,20 @@ async fn older_schema_is_upgraded_completely() {
         check(&Dir::open_root(folder.path()).expect("opens"), None, Extent::Everything).expect("looked");
     assert_eq!((looked, aside(folder.path()).len()), (DatabaseState::Older { schema: 1 }, 0));
     let hub = open(folder.path(), &clock).await;
-    assert_eq!(hub.moved_aside(), None);
+    assert_eq!(hub.database().moved_aside(), None);
     assert_eq!(read_all(&hub, &written).await.expect("read").len(), 10);
-    assert!(!hub.needs_rebuild().await.expect("read"));
-    assert!(matches!(hub.journal(1, 5).await, Err(HubError::CursorExpired { oldest: 3, .. })));
-    let found = hub.search("message", None, 100).await.expect("searched");
+    assert!(!hub.database().needs_rebuild().await.expect("read"));
+    assert!(matches!(hub.journal().entries(1, 5).await, Err(HubError::CursorExpired { oldest: 3, .. })));
+    let found = hub.journal().search("message", None, 100).await.expect("searched");
     assert_eq!(found.items.len(), 10);
     let kept = aside(folder.path());
     assert!(!kept.is_empty() && kept.iter().all(|name| name.starts_with("hub.db.schema1.")), "{kept:?}");
-    let audit = hub.audit(None).await.expect("read");
+    let audit = hub.journal().audit(None).await.expect("read");
     assert_eq!((audit.entries, audit.bad), (10, 0));
     let breaks: Vec<_> = audit.breaks.iter().map(|noted| noted.reason).collect();
     assert_eq!(breaks, [crate::BreakReason::Upgraded]);
     hub.submit(draft(&hub, "a", "b", "goes on")).await.expect("accepted");
-    assert_eq!(hub.audit(audit.head).await.expect("read").bad, 0);
+    assert_eq!(hub.journal().audit(audit.head).await.expect("read").bad, 0);
     hub.shut_down().await;
     let again = open(folder.path(), &clock).await;
     assert_eq!((journal(&again).await.len(), aside(folder.path()).len()), (11, kept.len()));
@@ -577,18 +578,18 @@ async fn previous_schema_keeps_chain_and_claims() {
     let hub = open(folder.path(), &clock).await;
     let task = TaskName::parse("build").expect("a task");
     let claim =
-        hub.claim_task(task, agent_id("a"), SignedDuration::from_hours(1), None).await.expect("claimed");
+        hub.claims().claim(task, agent_id("a"), SignedDuration::from_hours(1), None).await.expect("claimed");
     hub.shut_down().await;
     drop(hub);
     downgrade_to_schema_2(folder.path());
     let hub = open(folder.path(), &clock).await;
-    assert_eq!(hub.moved_aside(), None);
+    assert_eq!(hub.database().moved_aside(), None);
     assert_eq!(read_all(&hub, &written).await.expect("read").len(), 10);
     let kept = aside(folder.path());
     assert!(!kept.is_empty() && kept.iter().all(|name| name.starts_with("hub.db.schema2.")), "{kept:?}");
-    let audit = hub.audit(None).await.expect("read");
+    let audit = hub.journal().audit(None).await.expect("read");
     assert_eq!((audit.entries, audit.bad, audit.breaks.len()), (10, 0, 0));
-    assert_eq!(hub.claims().await.expect("read"), [claim]);
+    assert_eq!(hub.claims().list().await.expect("read"), [claim]);
     hub.shut_down().await;
     let db = Connection::open(folder.path().join("hub.db")).expect("opens");
     assert!(has_expected_tables(&db).expect("read"));
@@ -602,10 +603,10 @@ async fn damaged_older_schema_is_salvaged() {
     db.execute("UPDATE messages SET body = 'flipped' WHERE seq = 4", []).expect("damaged");
     drop(db);
     let hub = open(folder.path(), &clock).await;
-    assert!(hub.moved_aside().is_some());
-    assert!(hub.needs_rebuild().await.expect("read"));
+    assert!(hub.database().moved_aside().is_some());
+    assert!(hub.database().needs_rebuild().await.expect("read"));
     assert_eq!(read_all(&hub, &written).await.expect("read").len(), 9);
-    assert_eq!(hub.audit(None).await.expect("read").bad, 0);
+    assert_eq!(hub.journal().audit(None).await.expect("read").bad, 0);
 }
 
 /// A process of an older version continues with its database, and a newer one does not upgrade it underneath.

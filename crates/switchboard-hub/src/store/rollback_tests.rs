@@ -20,21 +20,21 @@ async fn rolled_back_entry_is_removed_from_chain() {
     test.send("a", "b", "first").await;
     let draft = test.draft("a", "b", "refused");
     let refused = test.hub.submit(draft.clone()).await.unwrap();
-    test.hub.search("refused", None, 10).await.unwrap();
+    test.hub.journal().search("refused", None, 10).await.unwrap();
     let other = test.send("a", "b", "of another process").await;
     let last = test.send("a", "b", "refused too").await;
 
     assert_eq!(roll_back_entries(&test, &[&last, &refused]), HashSet::new());
     assert_eq!(bodies(&test.hub).await, ["first", "of another process"]);
-    assert!(test.hub.search("refused", None, 10).await.unwrap().items.is_empty());
-    let audit = test.hub.audit(None).await.unwrap();
+    assert!(test.hub.journal().search("refused", None, 10).await.unwrap().items.is_empty());
+    let audit = test.hub.journal().audit(None).await.unwrap();
     let breaks: Vec<_> = audit.breaks.iter().map(|noted| (noted.seq, noted.reason)).collect();
     assert_eq!((audit.bad, breaks), (0, vec![(other.seq, BreakReason::Refused)]));
 
     // A retry under the same native id is a new message, with a number that no reader has passed.
     let again = test.hub.submit(Draft { id: test.hub.next_id(), ..draft }).await.unwrap();
     assert!(!again.duplicate && again.seq > last.seq, "{again:?}");
-    assert_eq!(test.hub.audit(None).await.unwrap().bad, 0);
+    assert_eq!(test.hub.journal().audit(None).await.unwrap().bad, 0);
     // A second rollback changes nothing.
     assert_eq!(roll_back_entries(&test, &[&last, &refused]), HashSet::new());
     assert_eq!(bodies(&test.hub).await, ["first", "of another process", "refused"]);
@@ -47,7 +47,7 @@ async fn only_message_can_be_rolled_back() {
     roll_back_entries(&test, &[&refused]);
     let next = test.send("a", "b", "next").await;
     assert!(next.seq > refused.seq);
-    let audit = test.hub.audit(None).await.unwrap();
+    let audit = test.hub.journal().audit(None).await.unwrap();
     assert_eq!((audit.entries, audit.bad, audit.breaks), (1, 0, vec![]));
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::*;
 use crate::test_hub::name;
-use crate::{DatabaseState, Hub, HubConfig, Registration};
+use crate::{Database, DatabaseState, Hub, HubConfig, Registration};
 
 fn keyed(folder: &Path) -> HubConfig {
     let key = HubKey::load_or_create(&folder.join("key")).expect("a key");
@@ -18,7 +18,7 @@ async fn open(folder: &Path) -> Hub {
 
 async fn register(folder: &Path, agent: &str) {
     let hub = open(folder).await;
-    hub.register(Registration::mailbox(name(agent))).await.expect("registered");
+    hub.agents().register(Registration::mailbox(name(agent))).await.expect("registered");
     hub.shut_down().await;
 }
 
@@ -41,7 +41,7 @@ async fn planted_log(folder: &Path) -> Vec<u8> {
         fs::copy(folder.join(file), theirs.path().join(file)).expect("copied");
     }
     let hub = Hub::open(HubConfig::new(theirs.path())).await.expect("open");
-    hub.register(Registration::mailbox(name("mallory"))).await.expect("registered");
+    hub.agents().register(Registration::mailbox(name("mallory"))).await.expect("registered");
     fs::read(theirs.path().join("hub.db-wal")).expect("read")
 }
 
@@ -61,7 +61,7 @@ async fn kept_log_holds_what_was_written() {
     assert_eq!((log.dev(), log.ino()), (again.dev(), again.ino()));
     let hub = open(folder.path()).await;
     assert_eq!(agents(&hub).await, ["claude", "codex"]);
-    assert_eq!((hub.planted_files(), list(&dir).expect("listed")), (&[][..], vec![]));
+    assert_eq!((hub.database().planted_files(), list(&dir).expect("listed")), (&[][..], vec![]));
 }
 
 #[tokio::test]
@@ -70,19 +70,19 @@ async fn planted_log_is_never_replayed() {
     let log = planted_log(folder.path()).await;
     plant(&folder.path().join(LOG), &log);
     let key = keyed(folder.path()).key;
-    let state = Hub::check(dir.clone(), key, crate::Extent::Everything).await.expect("looked");
+    let state = Database::check(dir.clone(), key, crate::Extent::Everything).await.expect("looked");
     assert_eq!(state, DatabaseState::PlantedFile { name: LOG.to_owned() });
     let hub = open(folder.path()).await;
     assert!(!agents(&hub).await.contains(&"mallory".to_owned()));
-    let [aside] = hub.planted_files() else { panic!("{:?}", hub.planted_files()) };
+    let [aside] = hub.database().planted_files() else { panic!("{:?}", hub.database().planted_files()) };
     assert_eq!(fs::read(aside).expect("kept"), log);
     assert_eq!(list(&dir).expect("listed").len(), 1);
-    assert!(hub.needs_rebuild().await.expect("read"), "what the log held is read back from files");
+    assert!(hub.database().needs_rebuild().await.expect("read"), "what the log held is read back from files");
     hub.shut_down().await;
     drop(hub);
     register(folder.path(), "gemini").await;
     let hub = open(folder.path()).await;
-    assert!(hub.planted_files().is_empty() && agents(&hub).await.contains(&"gemini".to_owned()));
+    assert!(hub.database().planted_files().is_empty() && agents(&hub).await.contains(&"gemini".to_owned()));
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn planted_log_leaves_running_hub_its_own() {
     plant(&folder.path().join(LOG), &log);
     let refused = Hub::open(keyed(folder.path())).await.err().expect("refused");
     assert!(matches!(refused, HubError::SideFileInUse { .. }) && refused.is_temporary(), "{refused}");
-    running.register(Registration::mailbox(name("claude"))).await.expect("registered");
+    running.agents().register(Registration::mailbox(name("claude"))).await.expect("registered");
     running.shut_down().await;
     drop(running);
     let hub = open(folder.path()).await;
@@ -108,7 +108,7 @@ async fn planted_journal_is_never_replayed() {
         plant(&folder.path().join(JOURNAL), &[0xd9; 5000]);
         let hub = Hub::open(config()).await.expect("open");
         assert_eq!(agents(&hub).await, ["codex"]);
-        assert_eq!(hub.planted_files().len(), 1);
+        assert_eq!(hub.database().planted_files().len(), 1);
         assert!(dir.stat(JOURNAL).expect("looked").is_none());
     }
 }
@@ -153,7 +153,7 @@ async fn empty_unbound_log_is_harmless() {
     }
     let hub = open(folder.path()).await;
     assert_eq!(agents(&hub).await, ["codex"]);
-    assert_eq!((list(&dir).expect("listed"), hub.planted_files().len()), (vec![], 0));
+    assert_eq!((list(&dir).expect("listed"), hub.database().planted_files().len()), (vec![], 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -164,7 +164,7 @@ async fn concurrent_opens_renew_once() {
     let opening = (0..6).map(|_| tokio::spawn(Hub::open(keyed(folder.path()))));
     let mut planted = 0;
     for opening in opening.collect::<Vec<_>>() {
-        planted += opening.await.expect("joined").expect("open").planted_files().len();
+        planted += opening.await.expect("joined").expect("open").database().planted_files().len();
     }
     assert_eq!((planted, list(&dir).expect("listed").len()), (1, 1));
 }

@@ -12,14 +12,14 @@ async fn open(folder: &Path) -> Hub {
     let key = HubKey::load_or_create(&folder.join("key")).expect("a key");
     let hub = Hub::open(HubConfig { key: Some(key), ..HubConfig::new(folder) }).await.expect("open");
     for agent in ["claude", "codex"] {
-        hub.register(Registration::mailbox(name(agent))).await.expect("registered");
+        hub.agents().register(Registration::mailbox(name(agent))).await.expect("registered");
     }
     hub
 }
 
 async fn send(hub: &Hub, body: &str) -> (MessageId, i64) {
     let accepted = hub.submit(draft(hub, "claude", "codex", body)).await.expect("accepted");
-    (accepted.id, hub.message(accepted.id).await.expect("read").expect("there").seq)
+    (accepted.id, hub.journal().message(accepted.id).await.expect("read").expect("there").seq)
 }
 
 fn length(folder: &Path) -> u64 {
@@ -52,18 +52,18 @@ async fn recovers_from(damage: impl Fn(&Path)) {
     let hub = open(folder.path()).await;
     let (_, last) = send(&hub, "before").await;
     damage(folder.path());
-    hub.register(Registration::mailbox(name("codex"))).await.expect("the first write recovers");
-    assert!(hub.consume_recovery() && !hub.consume_recovery());
-    assert!(hub.needs_rebuild().await.expect("read"));
+    hub.agents().register(Registration::mailbox(name("codex"))).await.expect("the first write recovers");
+    assert!(hub.database().consume_recovery() && !hub.database().consume_recovery());
+    assert!(hub.database().needs_rebuild().await.expect("read"));
     for agent in ["claude", "codex"] {
-        hub.register(Registration::mailbox(name(agent))).await.expect("registered");
+        hub.agents().register(Registration::mailbox(name(agent))).await.expect("registered");
     }
     let (kept, seq) = send(&hub, "after").await;
     assert!(seq > last, "{seq} follows {last}");
     hub.shut_down().await;
     let hub = open(folder.path()).await;
-    assert!(hub.message(kept).await.expect("read").is_some());
-    assert_eq!(hub.health().await.expect("looked").complaints, Vec::<String>::new());
+    assert!(hub.journal().message(kept).await.expect("read").is_some());
+    assert_eq!(hub.database().health().await.expect("looked").complaints, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -107,8 +107,8 @@ async fn log_overwritten_before_shutdown_is_recovered_by_next() {
     let folder = tempfile::tempdir().expect("a folder");
     let hub = open(folder.path()).await;
     send(&hub, "before").await;
-    hub.mark_rebuilt().await.expect("noted");
-    assert!(!hub.needs_rebuild().await.expect("read"));
+    hub.database().mark_rebuilt().await.expect("noted");
+    assert!(!hub.database().needs_rebuild().await.expect("read"));
     // The frames with it are in the database.
     let other = rusqlite::Connection::open(folder.path().join("hub.db")).expect("opens");
     other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("written back");
@@ -118,7 +118,7 @@ async fn log_overwritten_before_shutdown_is_recovered_by_next() {
     hub.shut_down().await;
     drop(hub);
     let hub = open(folder.path()).await;
-    assert!(hub.needs_rebuild().await.expect("read"));
+    assert!(hub.database().needs_rebuild().await.expect("read"));
 }
 
 #[tokio::test]
@@ -131,9 +131,9 @@ async fn garbage_after_last_frame_does_no_harm() {
     hub.shut_down().await;
     let hub = open(folder.path()).await;
     for id in [before, after] {
-        assert!(hub.message(id).await.expect("read").is_some());
+        assert!(hub.journal().message(id).await.expect("read").is_some());
     }
-    assert!(!hub.consume_recovery());
+    assert!(!hub.database().consume_recovery());
 }
 
 #[tokio::test]
@@ -144,8 +144,8 @@ async fn unknown_agent_is_temporary_until_rebuilt() {
     cut(folder.path(), 0);
     let refused = hub.submit(draft(&hub, "claude", "codex", "meanwhile")).await;
     assert!(refused.as_ref().is_err_and(crate::HubError::is_temporary), "{refused:?}");
-    hub.wait_for_recovery().await;
-    hub.mark_rebuilt().await.expect("noted");
+    hub.database().wait_for_recovery().await;
+    hub.database().mark_rebuilt().await.expect("noted");
     let unknown = hub.submit(draft(&hub, "claude", "codex", "after")).await;
     assert!(matches!(unknown, Err(crate::HubError::Unresolved(_))), "{unknown:?}");
 }
@@ -159,7 +159,7 @@ async fn removed_index_is_rebuilt() {
     let (after, _) = send(&hub, "after").await;
     let other = open(folder.path()).await;
     for id in [before, after] {
-        assert!(other.message(id).await.expect("read").is_some());
+        assert!(other.journal().message(id).await.expect("read").is_some());
     }
 }
 
@@ -180,14 +180,14 @@ async fn recovers_from_damage_during_transaction(damage: impl Fn(&Path) + Send +
     });
     assert!(matches!(behind.await, Err(crate::HubError::OutcomeUnknown { .. })));
     for agent in ["claude", "codex"] {
-        hub.register(Registration::mailbox(name(agent))).await.expect("registered");
+        hub.agents().register(Registration::mailbox(name(agent))).await.expect("registered");
     }
-    assert!(hub.consume_recovery());
+    assert!(hub.database().consume_recovery());
     let (kept, _) = send(&hub, "after").await;
     hub.shut_down().await;
     let hub = open(folder.path()).await;
-    assert!(hub.message(kept).await.expect("read").is_some());
-    assert_eq!(hub.health().await.expect("looked").complaints, Vec::<String>::new());
+    assert!(hub.journal().message(kept).await.expect("read").is_some());
+    assert_eq!(hub.database().health().await.expect("looked").complaints, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -218,13 +218,13 @@ async fn last_frame_overwritten_during_transaction_is_recovered() {
 async fn idle_hub_notices_truncated_log() {
     let folder = tempfile::tempdir().expect("a folder");
     let hub = open(folder.path()).await;
-    let _door = hub.open_door(Door::Workspace).await.expect("opened");
+    let _door = hub.deliveries().open_door(Door::Workspace).await.expect("opened");
     send(&hub, "before").await;
     cut(folder.path(), 0);
-    while !hub.consume_recovery() {
+    while !hub.database().consume_recovery() {
         tokio::task::yield_now().await;
     }
-    assert!(hub.needs_rebuild().await.expect("read"));
+    assert!(hub.database().needs_rebuild().await.expect("read"));
 }
 
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn checkpointed_log_is_not_truncated() {
     drop(other);
     assert_eq!(length(folder.path()), 0);
     send(&hub, "after").await;
-    assert!(!hub.consume_recovery());
+    assert!(!hub.database().consume_recovery());
 }
 
 #[tokio::test]
@@ -251,6 +251,6 @@ async fn log_in_use_is_recovered_after_others_close() {
     assert!(matches!(&refused, Err(crate::HubError::DamagedInUse { .. })), "{refused:?}");
     other.shut_down().await;
     drop(other);
-    hub.register(Registration::mailbox(name("codex"))).await.expect("recovered");
-    assert!(hub.consume_recovery());
+    hub.agents().register(Registration::mailbox(name("codex"))).await.expect("recovered");
+    assert!(hub.database().consume_recovery());
 }

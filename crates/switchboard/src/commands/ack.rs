@@ -39,8 +39,12 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
                 _ => failure,
             }
         })?;
-        let native =
-            workspace.hub().message(id).await?.map(|stored| door_workspace::native_id(&stored.message));
+        let native = workspace
+            .hub()
+            .journal()
+            .message(id)
+            .await?
+            .map(|stored| door_workspace::native_id(&stored.message));
         if context.printer.is_json() {
             let object = json!({ "id": id.to_string(), "native_id": native, "agent": agent.to_string(), "state": "acknowledged", "new": done.is_some() });
             context.printer.object(&object);

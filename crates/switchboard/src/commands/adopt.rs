@@ -3,7 +3,7 @@
 use clap::Args;
 use door_workspace::Tree;
 use serde_json::json;
-use switchboard_hub::{ForeignDatabase, Hub};
+use switchboard_hub::ForeignDatabase;
 
 use crate::cli::help::examples;
 use crate::commands::inbox::count;
@@ -40,12 +40,12 @@ pub(crate) async fn run(args: Adopt, context: Context) -> Result<(), Failure> {
             "only the owner of a workspace adopts its database",
         )
     })?;
-    let names = Hub::foreign_databases(root.clone(), key.clone()).await?;
+    let names = ForeignDatabase::list(root.clone(), key.clone()).await?;
     let name = choose(args.file, &names)?;
-    let found = Hub::describe_foreign(root.clone(), name.clone()).await?;
+    let found = ForeignDatabase::describe(root.clone(), name.clone()).await?;
     show(&context, &found);
     require_person(&context, &format!("adopt {name}"), args.consent.yes)?;
-    let replaced = Hub::adopt(root, name.clone(), key).await?;
+    let replaced = ForeignDatabase::adopt(root, name.clone(), key).await?;
     let replaced = replaced.map(|path| path.display().to_string());
     if context.printer.is_json() {
         context.printer.object(&json!({ "adopted": name, "replaced": replaced }));

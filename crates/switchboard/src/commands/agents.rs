@@ -173,7 +173,7 @@ async fn row(
     holdings: &Holdings,
 ) -> Result<[String; 6], Failure> {
     let hub = workspace.hub();
-    let presence = hub.presence(&record.id);
+    let presence = hub.agents().presence(&record.id);
     let since = presence.since.map(|at| format_ago(hub.now(), at)).unwrap_or_default();
     let doing = [presence.status, presence.message].into_iter().flatten().collect::<Vec<_>>().join(": ");
     let doing = [Some(doing).filter(|doing| !doing.is_empty()), holdings.describe(&record.id)];
@@ -204,7 +204,7 @@ pub(crate) async fn unread(workspace: &Workspace, agent: &AgentId) -> Result<usi
     if agent.realm.is_some() {
         return Ok(0);
     }
-    Ok(workspace.hub().count(agent.clone(), Part::Unseen, 100_000).await?)
+    Ok(workspace.hub().mailboxes().count(agent.clone(), Part::Unseen, 100_000).await?)
 }
 
 async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRecord) -> Result<(), Failure> {
@@ -214,7 +214,7 @@ async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRec
         context.printer.line(format_args!("{}{role}{team}", record.id));
         return Ok(());
     }
-    let presence = workspace.hub().presence(&record.id);
+    let presence = workspace.hub().agents().presence(&record.id);
     let mut doors: Vec<&str> = record.routes.iter().map(Route::door).map(Door::as_str).collect();
     doors.sort_unstable();
     doors.dedup();

@@ -69,7 +69,7 @@ fn head(text: &str) -> Result<ChainHead, String> {
 
 async fn verify(workspace: &Workspace, context: &Context, noted: Option<ChainHead>) -> Result<(), Failure> {
     let working = context.printer.working("reading the journal");
-    let found = workspace.hub().audit(noted).await?;
+    let found = workspace.hub().journal().audit(noted).await?;
     if let Some(bar) = working {
         bar.finish_and_clear();
     }
@@ -135,7 +135,7 @@ async fn export(
     bodies: bool,
 ) -> Result<(), Failure> {
     loop {
-        let page = workspace.hub().audit_entries(after, STEP).await?;
+        let page = workspace.hub().journal().audit_entries(after, STEP).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.seq();
         for entry in &page {

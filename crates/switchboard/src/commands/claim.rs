@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
     let hub = workspace.hub();
     match (task, args.check) {
         (None, _) => {
-            let claims = hub.claims().await?;
+            let claims = hub.claims().list().await?;
             for claim in &claims {
                 print(&context, claim, "has");
             }
@@ -66,14 +66,14 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
             }
         }
         (Some(task), Some(fence)) => {
-            print(&context, &hub.check_claim(task, context.identity()?, fence).await?, "has");
+            print(&context, &hub.claims().check(task, context.identity()?, fence).await?, "has");
         }
         (Some(task), None) => {
             let me = context.known_agent(hub.directory().await?.as_ref())?;
             let claim = if args.everywhere {
-                hub.claim_globally(task, me, lease, args.note).await?
+                hub.claims().claim_globally(task, me, lease, args.note).await?
             } else {
-                hub.claim_task(task, me, lease, args.note).await?
+                hub.claims().claim(task, me, lease, args.note).await?
             };
             print(&context, &claim, "claimed");
         }

@@ -12,7 +12,7 @@ use clap::Args;
 use door_suites::{Issue, SuitePaths, TrustStore, discover};
 use door_workspace::{Tree, Workspace};
 use serde::Serialize;
-use switchboard_hub::{DatabaseState, Extent, Hub, HubKey};
+use switchboard_hub::{Database, DatabaseState, Extent, ForeignDatabase, HubKey};
 
 use crate::cli::help::examples;
 use crate::commands::hook::Client;
@@ -155,7 +155,7 @@ async fn examine(
     }));
     let key = ownership::hub_key(folder)?;
     progress.step("checking the database");
-    let database = Hub::check(tree.root().clone(), key.clone(), extent).await?;
+    let database = Database::check(tree.root().clone(), key.clone(), extent).await?;
     checks.extend(quarantined(&tree, key.clone()).await?);
     match &database {
         DatabaseState::Foreign if !fix => {
@@ -200,7 +200,7 @@ async fn examine(
             return Ok(checks);
         }
         // Opening the database does not detect every kind of damage.
-        DatabaseState::Damaged { .. } => Hub::mark_suspect(tree.root()),
+        DatabaseState::Damaged { .. } => Database::mark_suspect(tree.root()),
         DatabaseState::Older { .. }
         | DatabaseState::Missing
         | DatabaseState::Sound
@@ -259,8 +259,8 @@ async fn examine(
 /// Reports quarantined databases and side files from elsewhere; none is reported as no check at all.
 async fn quarantined(tree: &Tree, key: Option<HubKey>) -> Result<Vec<Check>, Failure> {
     let Some(key) = key else { return Ok(Vec::new()) };
-    let names = Hub::foreign_databases(tree.root().clone(), key).await?;
-    let planted = Hub::planted_side_files(tree.root().clone()).await?;
+    let names = ForeignDatabase::list(tree.root().clone(), key).await?;
+    let planted = Database::planted_side_files(tree.root().clone()).await?;
     let check = |name: &String, hint: String| {
         Check::new("database", Status::Warn, format!("{name} came from elsewhere and is not used")).hint(hint)
     };

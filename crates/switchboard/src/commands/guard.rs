@@ -70,7 +70,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
         Err(failure) if failure.code == UNNAMED => None,
         Err(failure) => return Err(failure),
     };
-    let reserved = hub.reservations().await?;
+    let reserved = hub.claims().reservations().await?;
     workspace.close().await;
     let others: Vec<&Reservation> = reserved.iter().filter(|one| Some(&one.holder) != me.as_ref()).collect();
     let mut met = Vec::new();

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     known_mailbox(&workspace, &owner, &directory).await?;
     workspace.scan_mailbox(&owner).await?;
     // The sender's process may have been killed before the delivery; the message is there to be read.
-    if !hub.pending_files(owner.clone()).await?.is_empty() {
+    if !hub.mailboxes().pending_files(owner.clone()).await?.is_empty() {
         workspace.drain_deliveries().await?;
     }
     let after = match &args.since {
@@ -65,8 +65,10 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
         (_, true) => Part::Unseen,
         _ => Part::Waiting,
     };
-    let page =
-        hub.mailbox(MailboxQuery { agent: owner.clone(), after, limit: args.limit.limit, part }).await?;
+    let page = hub
+        .mailboxes()
+        .page(MailboxQuery { agent: owner.clone(), after, limit: args.limit.limit, part })
+        .await?;
     let (printer, reader) = (context.printer, context.reader()?);
     for mail in &page.items {
         let state = mail.delivery.state.as_str();
@@ -112,7 +114,7 @@ async fn summarise(
     } else if shown == 0 && args.limit.limit > 0 {
         printer.note(format_args!("No messages for {owner}."));
     } else if more {
-        let waiting = workspace.hub().unread(owner.clone(), COUNTED).await?;
+        let waiting = workspace.hub().mailboxes().unread(owner.clone(), COUNTED).await?;
         let waiting = if waiting == COUNTED { format!("{COUNTED} or more") } else { waiting.to_string() };
         printer
             .note(format_args!("{shown} of {waiting} shown; continue with --since ID or a higher --limit."));
@@ -138,7 +140,7 @@ pub(crate) async fn known_mailbox(
 ) -> Result<(), Failure> {
     let known = owner.is_human()
         || directory.agent(owner).is_some()
-        || workspace.hub().unread(owner.clone(), 1).await? > 0;
+        || workspace.hub().mailboxes().unread(owner.clone(), 1).await? > 0;
     if known {
         return Ok(());
     }
@@ -160,7 +162,7 @@ pub(crate) async fn seq_of(
         None => workspace.resolve_id(text).await,
     };
     match found {
-        Ok(id) => Ok(workspace.hub().message(id).await?.ok_or_else(unknown)?.seq),
+        Ok(id) => Ok(workspace.hub().journal().message(id).await?.ok_or_else(unknown)?.seq),
         Err(WorkspaceError::Hub(HubError::UnknownMessage { .. })) => {
             Err(expired(workspace, text).await?.unwrap_or_else(|| unknown().into()))
         }
@@ -171,13 +173,13 @@ pub(crate) async fn seq_of(
 /// Describes a message that retention may have removed: continuing from it might skip messages.
 async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, Failure> {
     let hub = workspace.hub();
-    let oldest = hub.oldest_retained().await?;
+    let oldest = hub.journal().oldest_retained().await?;
     let Some(id) = text.parse().ok().or_else(|| door_workspace::from_native(text)).filter(|_| oldest > 0)
     else {
         return Ok(None);
     };
     // An id contains its time; everything removed was accepted before the first entry that remains.
-    let first = hub.journal(oldest - 1, 1).await?.items.into_iter().next();
+    let first = hub.journal().entries(oldest - 1, 1).await?.items.into_iter().next();
     let (made, _) = MessageId::parts(id);
     let is_older = first.is_none_or(|first| {
         u64::try_from(first.accepted_at.as_millisecond()).is_ok_and(|accepted| made <= accepted)

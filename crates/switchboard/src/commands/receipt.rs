@@ -21,13 +21,13 @@ pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure
     let workspace = context.open().await?;
     let id = workspace.resolve_id_for(&context.identity()?, &args.id).await?;
     let unknown = || HubError::UnknownMessage { id: args.id.clone() };
-    let (stored, mut receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+    let (stored, mut receipt) = workspace.hub().journal().receipt(id).await?.ok_or_else(unknown)?;
     // No process may have done the housekeeping since.
     if stored.message.expires_at.is_some_and(|at| at <= workspace.hub().now())
         && receipt.deliveries.iter().any(|delivery| !delivery.state.is_final())
     {
         workspace.expire_messages().await?;
-        (_, receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+        (_, receipt) = workspace.hub().journal().receipt(id).await?.ok_or_else(unknown)?;
     }
     let printer = context.printer;
     let typed = workspace.execute_result(&stored.message).await?;

@@ -24,7 +24,7 @@ pub(crate) struct Release {
 pub(crate) async fn run(args: Release, context: Context) -> Result<(), Failure> {
     let task = TaskName::parse(&args.task)?;
     let workspace = context.open().await?;
-    let claim = workspace.hub().release_claim(task, context.identity()?, args.number).await?;
+    let claim = workspace.hub().claims().release(task, context.identity()?, args.number).await?;
     print(&context, &claim, "had");
     workspace.close().await;
     Ok(())

@@ -29,7 +29,7 @@ pub(crate) struct Renew {
 pub(crate) async fn run(args: Renew, context: Context) -> Result<(), Failure> {
     let task = TaskName::parse(&args.task)?;
     let workspace = context.open().await?;
-    let claim = workspace.hub().renew_claim(task, context.identity()?, args.number, args.lease).await?;
+    let claim = workspace.hub().claims().renew(task, context.identity()?, args.number, args.lease).await?;
     print(&context, &claim, "keeps");
     workspace.close().await;
     Ok(())

@@ -52,7 +52,7 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
     let hub = workspace.hub();
     if args.release {
         let asked = patterns.len();
-        let count = hub.unreserve(context.identity()?, tree, patterns).await?;
+        let count = hub.claims().unreserve(context.identity()?, tree, patterns).await?;
         if asked > 0 && count == 0 {
             let message = format!("{} is not reserved by you in this tree", quote_patterns(&args.patterns));
             return Err(Failure::new("not_reserved", Exit::NotFound, message)
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
             context.printer.line(format_args!("{count} given up"));
         }
     } else if patterns.is_empty() {
-        let all = hub.reservations().await?;
+        let all = hub.claims().reservations().await?;
         for one in &all {
             print(&context, one, &tree);
         }
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
             note: args.note,
             lease,
         };
-        for one in &hub.reserve(asked).await? {
+        for one in &hub.claims().reserve(asked).await? {
             print(&context, one, &tree);
         }
     }

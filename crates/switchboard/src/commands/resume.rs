@@ -55,7 +55,7 @@ pub(crate) async fn run(args: Resume, context: Context) -> Result<(), Failure> {
 
 async fn list(context: &Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
-    let stopped = workspace.hub().stopped().await?;
+    let stopped = workspace.hub().breakers().stopped().await?;
     for one in &stopped {
         print_stopped(&workspace, context, one);
     }
@@ -74,7 +74,7 @@ async fn resume(workspace: &Workspace, context: &Context, what: Option<&str>) ->
         None => Selection::All,
         Some(text) => selection(workspace, text).await?,
     };
-    let resumed = hub.resume(selection).await?;
+    let resumed = hub.breakers().resume(selection).await?;
     if resumed.is_empty() {
         let message = match what {
             Some(what) => format!("nothing of '{}' is stopped", show::inline(what)),
@@ -84,7 +84,7 @@ async fn resume(workspace: &Workspace, context: &Context, what: Option<&str>) ->
             .hint("`switchboard resume` lists what is stopped"));
     }
     for one in &resumed {
-        let settled = hub.wait_until_settled(one.stopped.stored.message.id);
+        let settled = hub.deliveries().wait_until_settled(one.stopped.stored.message.id);
         let _ = tokio::time::timeout(ARRIVAL, settled).await;
         print_resumed(context, one);
     }
@@ -105,7 +105,7 @@ async fn selection(workspace: &Workspace, text: &str) -> Result<Selection, Failu
         }
         found => found?,
     };
-    let thread = hub.message(id).await?.map_or(id, |stored| stored.message.thread);
+    let thread = hub.journal().message(id).await?.map_or(id, |stored| stored.message.thread);
     Ok(Selection::Thread(thread))
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn run(args: RouteTo, context: Context) -> Result<(), Failure> 
     let directory = hub.directory().await?;
     let message = draft_message(hub, directory.canonical(&context.identity()?), to);
     let considered = rank_routes(&message, &directory, args.allow_unregistered)?;
-    let is_served = hub.service_holder("serve")?.is_some();
+    let is_served = hub.services().holder("serve")?.is_some();
     let reached = considered.iter().filter(|one| one.best().is_some()).count();
     if !context.printer.is_json() {
         let to = &message.to;

@@ -52,7 +52,11 @@ pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
         }
         None => {}
     };
-    let page = workspace.hub().search_with(&args.words.join(" "), before, args.limit.limit, progress).await?;
+    let page = workspace
+        .hub()
+        .journal()
+        .search_with(&args.words.join(" "), before, args.limit.limit, progress)
+        .await?;
     if let Some(bar) = &working {
         bar.finish_and_clear();
     }

@@ -165,10 +165,11 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     }
     if unmounted.is_none() {
         // The message is accepted either way: if the mailbox does not respond in time, the outbox retries.
-        let settled = tokio::time::timeout(ARRIVAL, workspace.hub().wait_until_settled(accepted.id)).await;
+        let settled =
+            tokio::time::timeout(ARRIVAL, workspace.hub().deliveries().wait_until_settled(accepted.id)).await;
         drop(settled);
     }
-    let Some((stored, receipt)) = workspace.hub().receipt(accepted.id).await? else {
+    let Some((stored, receipt)) = workspace.hub().journal().receipt(accepted.id).await? else {
         return Err(switchboard_hub::HubError::UnknownMessage { id: accepted.id.to_string() }.into());
     };
     print_receipt(&context, workspace, &stored, &receipt).await?;
@@ -287,7 +288,7 @@ async fn print_receipt(
     }
     let watched = watched(context, workspace, receipt).await?;
     for delivery in &receipt.deliveries {
-        let presence = workspace.hub().presence(&delivery.agent).state;
+        let presence = workspace.hub().agents().presence(&delivery.agent).state;
         let awake = match presence {
             _ if delivery.agent.is_human() => "",
             PresenceState::Awake | PresenceState::Unknown => "",

@@ -85,7 +85,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let settings = context.settings()?;
     let swarms = args.swarm(&settings)?;
     let workspace = context.open().await?;
-    let service = workspace.hub().lease_service("serve")?;
+    let service = workspace.hub().services().lease("serve")?;
     for problem in find_broken_rules(&workspace).await? {
         tracing::error!("{problem}; {BROKEN_LINK}");
     }
@@ -95,7 +95,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let tools = context.swarm_tools(&workspace).await;
     let listening =
         Listening::start(&workspace, suites.clone(), tools, &settings, &args, shutdown.clone()).await?;
-    let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
+    let outbound = workspace.hub().deliveries().open_door(switchboard_core::Door::Workspace).await?;
     let terminals = door_workspace::run_terminals(workspace.clone(), shutdown.clone());
     let terminals = tokio::spawn(async move {
         if let Err(error) = terminals.await {

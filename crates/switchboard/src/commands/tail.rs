@@ -54,24 +54,25 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     let hub = workspace.hub();
     let mut changes = hub.changes();
     let mut last = 0;
-    let mut done = hub.last_activity().await?;
+    let mut done = hub.agents().last_activity().await?;
     if let Some(id) = &args.since {
         last = seq_of(&workspace, None, id).await?;
     } else {
-        let mut page = hub.newest(args.limit.limit.max(1)).await?;
+        let mut page = hub.journal().newest(args.limit.limit.max(1)).await?;
         if args.limit.limit == 0 {
             // Only messages from now on.
             last = page.items.pop().map_or(0, |stored| stored.seq);
         }
         // Activity since the first of these messages is shown between them.
         let first = page.items.first().filter(|_| page.more).map_or(0, |stored| stored.seq);
-        let doings = if args.limit.limit == 0 { Vec::new() } else { hub.activity(0, first, STEP).await? };
+        let doings =
+            if args.limit.limit == 0 { Vec::new() } else { hub.agents().activity(0, first, STEP).await? };
         done = doings.last().map_or(done, |doing| doing.id);
         last = show_page(&workspace, &context, &args, &page, doings).await?.max(last);
     }
     loop {
-        let page = hub.journal(last, STEP).await?;
-        let doings = hub.activity(done, 0, STEP).await?;
+        let page = hub.journal().entries(last, STEP).await?;
+        let doings = hub.agents().activity(done, 0, STEP).await?;
         let more = page.more || doings.len() == STEP;
         done = doings.last().map_or(done, |doing| doing.id);
         last = show_page(&workspace, &context, &args, &page, doings).await?.max(last);
@@ -138,7 +139,7 @@ pub(crate) async fn print_messages(
     full: bool,
 ) -> Result<(), Failure> {
     for stored in messages {
-        let receipt = workspace.hub().receipt(stored.message.id).await?;
+        let receipt = workspace.hub().journal().receipt(stored.message.id).await?;
         let state = receipt.as_ref().map_or("queued", |(_, receipt)| show::state_name(receipt));
         if context.printer.is_json() {
             context.printer.object(&show::MessageLine::new(stored, state));

@@ -27,10 +27,10 @@ pub(crate) struct Thread {
 pub(crate) async fn run(args: Thread, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     let id = workspace.resolve_id(&args.id).await?;
-    let Some(stored) = workspace.hub().message(id).await? else {
+    let Some(stored) = workspace.hub().journal().message(id).await? else {
         return Err(switchboard_hub::HubError::UnknownMessage { id: args.id }.into());
     };
-    let page = workspace.hub().thread(stored.message.thread, args.limit.limit).await?;
+    let page = workspace.hub().journal().thread(stored.message.thread, args.limit.limit).await?;
     print_messages(&workspace, &context, &page.items, args.bodies.full).await?;
     if page.more {
         context.printer.note("There is more; show it with a higher --limit.");

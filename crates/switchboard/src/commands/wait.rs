@@ -114,7 +114,7 @@ async fn arrival(
     loop {
         alive.note().await;
         let query = MailboxQuery { agent: owner.clone(), after, limit: 20, part: Part::Unseen };
-        let mut mail = hub.mailbox(query).await?.items;
+        let mut mail = hub.mailboxes().page(query).await?.items;
         if !is_own && !mail.is_empty() {
             return Ok((mail, None));
         }

@@ -68,7 +68,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     }
     let mut table = vec![["AGENT", "STATE", "DOING", "LAST SEEN", "CHANNEL", "PID"].map(str::to_owned)];
     for (id, record) in agents {
-        let row = Row::new(hub.presence(&id), record, entries.remove(&id));
+        let row = Row::new(hub.agents().presence(&id), record, entries.remove(&id));
         if context.printer.is_json() {
             print_json(&context, &workspace, &row).await?;
         } else {

@@ -21,7 +21,7 @@ impl Context {
     ) -> Result<Vec<PresenceEntry>, Failure> {
         let entries: Result<_, Failure> =
             async { Ok(self.channels(workspace).await?.presence_entries().await?) }.await;
-        workspace.hub().observe_watchers(entries.is_ok()).await?;
+        workspace.hub().agents().observe_watchers(entries.is_ok()).await?;
         match entries {
             Err(failure) if failure.is_unmounted() => {
                 tracing::warn!("nothing is known of watchers: {}", failure.message);
@@ -35,7 +35,7 @@ impl Context {
     pub(crate) async fn load_watchers(&self, workspace: &Workspace) -> Result<(), Failure> {
         let heard: Result<_, Failure> =
             async { Ok(self.channels(workspace).await?.report_presence().await?) }.await;
-        workspace.hub().observe_watchers(heard.is_ok()).await?;
+        workspace.hub().agents().observe_watchers(heard.is_ok()).await?;
         match heard {
             Err(failure) if failure.is_unmounted() => {
                 tracing::warn!("nothing is known of watchers: {}", failure.message);
@@ -60,7 +60,7 @@ impl Context {
                 None => Err(Failure::temporary("no_channels", "the channels cannot be opened")),
             };
             let is_readable = heard.is_ok();
-            let noted = workspace.hub().observe_watchers(is_readable).await.map_err(Failure::from);
+            let noted = workspace.hub().agents().observe_watchers(is_readable).await.map_err(Failure::from);
             if let Err(failure) = heard.and(noted) {
                 tracing::debug!("the signs of life of watchers cannot be read: {}", failure.message);
             }

@@ -99,7 +99,7 @@ pub(crate) struct Library {
 impl Library {
     pub(crate) async fn open(folder: &Path) -> Self {
         let workspace = Workspace::open(folder, door_workspace::Config::default(), |_| ()).await.unwrap();
-        let outbound = workspace.hub().open_door(Door::Workspace).await.unwrap();
+        let outbound = workspace.hub().deliveries().open_door(Door::Workspace).await.unwrap();
         let working = workspace.clone();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -157,7 +157,7 @@ async fn send(folder: &Path, name: &str, count: usize) {
             library.workspace.send(message_to_codex(name, format!("{name} {number}"))).await.unwrap();
         print_line(&to_native(accepted.id));
         if number + 1 == count {
-            library.workspace.hub().wait_until_settled(accepted.id).await.unwrap();
+            library.workspace.hub().deliveries().wait_until_settled(accepted.id).await.unwrap();
         }
     }
     library.close().await;
@@ -170,7 +170,7 @@ async fn acknowledge(folder: &Path) {
     let mut changes = hub.changes();
     loop {
         let query = MailboxQuery { agent: agent.clone(), after: 0, limit: 20, part: Part::Waiting };
-        let mail = hub.mailbox(query).await.unwrap().items;
+        let mail = hub.mailboxes().page(query).await.unwrap().items;
         for mail in &mail {
             library.workspace.acknowledge(&agent, mail.stored.message.id, None).await.unwrap();
         }

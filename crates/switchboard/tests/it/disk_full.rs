@@ -53,7 +53,7 @@ pub(crate) async fn inside(folder: &Path) {
             library.workspace.send(message_to_codex("claude", format!("before {number}"))).await.unwrap();
         accepted.push(to_native(answer.id));
     }
-    library.workspace.hub().wait_until_settled(accepted_id(&accepted)).await.unwrap();
+    library.workspace.hub().deliveries().wait_until_settled(accepted_id(&accepted)).await.unwrap();
 
     let ballast = sandbox.path().join("ballast");
     fill(&ballast);
@@ -94,7 +94,7 @@ pub(crate) async fn inside(folder: &Path) {
         }
     };
     accepted.push(to_native(answer.id));
-    library.workspace.hub().wait_until_settled(answer.id).await.unwrap();
+    library.workspace.hub().deliveries().wait_until_settled(answer.id).await.unwrap();
     accepted.push(sandbox.send("claude", "codex", "from the command line"));
     poll::until("the dropped file to be ingested", || {
         (sandbox.run(["receipt", dropped]).code == Some(0)).then_some(())

@@ -209,7 +209,7 @@ async fn doctor_examines_newest_and_full_examines_all() {
         (0..1_010).map(|number| library.workspace.send(message_to_codex("claude", format!("{number}"))));
     for accepted in futures_util::future::join_all(sent).await {
         let id = accepted.unwrap().id;
-        library.workspace.hub().wait_until_settled(id).await.unwrap();
+        library.workspace.hub().deliveries().wait_until_settled(id).await.unwrap();
     }
     library.close().await;
     let quick = sandbox.run(["doctor"]);

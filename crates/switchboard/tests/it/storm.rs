@@ -45,7 +45,9 @@ fn storm_of_sixteen_processes_on_one_mailbox() {
             // Counts at intervals without reading: the test must not slow the intake.
             while counted < expected {
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                counted = usize::try_from(library.workspace.hub().health().await.unwrap().messages).unwrap();
+                counted =
+                    usize::try_from(library.workspace.hub().database().health().await.unwrap().messages)
+                        .unwrap();
             }
         });
         let all = all.await;
@@ -89,7 +91,7 @@ async fn journal(sandbox: &Sandbox) -> Vec<Stored> {
     let library = Library::open(sandbox.path()).await;
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
-        let page = library.workspace.hub().journal(after, 1000).await.unwrap();
+        let page = library.workspace.hub().journal().entries(after, 1000).await.unwrap();
         after = page.items.last().map_or(after, |stored| stored.seq);
         all.extend(page.items);
         if !page.more {

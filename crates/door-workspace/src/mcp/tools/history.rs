@@ -30,7 +30,7 @@ pub(super) async fn get_receipt(ctx: &ToolContext<'_>, given: GetReceipt) -> Out
         ToolError::new(format!("You neither sent nor received a message {}", given.id.escape_debug()))
             .next("Use the id that send_message returned.")
     };
-    let (stored, receipt) = ctx.workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+    let (stored, receipt) = ctx.workspace.hub().journal().receipt(id).await?.ok_or_else(unknown)?;
     let me = ctx.workspace.hub().directory().await?.canonical(me);
     if !concerns(&me, &stored, &receipt) {
         return Err(unknown());
@@ -95,7 +95,7 @@ pub(super) async fn search_messages(ctx: &ToolContext<'_>, given: SearchMessages
     let hub = ctx.workspace.hub();
     let (mut texts, mut found, mut examined, mut more) = (Vec::new(), Vec::<Value>::new(), 0, true);
     while more && found.len() < limit && examined < MAX_EXAMINED {
-        let page = hub.search(&given.query, before, MAX_HITS).await?;
+        let page = hub.journal().search(&given.query, before, MAX_HITS).await?;
         more = page.more;
         for stored in page.items {
             if found.len() == limit {
@@ -104,7 +104,7 @@ pub(super) async fn search_messages(ctx: &ToolContext<'_>, given: SearchMessages
             }
             examined += 1;
             before = Some(stored.seq);
-            let Some((stored, receipt)) = hub.receipt(stored.message.id).await? else { continue };
+            let Some((stored, receipt)) = hub.journal().receipt(stored.message.id).await? else { continue };
             if !concerns(&me, &stored, &receipt) {
                 continue;
             }

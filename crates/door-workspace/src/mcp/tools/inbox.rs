@@ -169,7 +169,7 @@ async fn parse_since(ctx: &ToolContext<'_>, me: &AgentId, given: &CheckInbox) ->
                 ToolError::from(error)
                     .next("since is a time such as 2026-01-31T12:00:00Z, or the id of a message.")
             })?;
-            let seq = ctx.workspace.hub().message(id).await?.map_or(0, |stored| stored.seq);
+            let seq = ctx.workspace.hub().journal().message(id).await?.map_or(0, |stored| stored.seq);
             since.seq = since.seq.max(seq);
         }
     }
@@ -189,7 +189,7 @@ async fn collect_page(
     let mut after = since.seq;
     loop {
         let query = MailboxQuery { agent: me.clone(), after, limit: limit + 1, part };
-        let page = ctx.workspace.hub().mailbox(query).await?;
+        let page = ctx.workspace.hub().mailboxes().page(query).await?;
         let Some(last) = page.items.last() else { return Ok((collected, false)) };
         after = last.stored.seq;
         for mail in page.items {
@@ -288,7 +288,7 @@ async fn own_message(
 ) -> Result<(switchboard_hub::Stored, switchboard_core::Delivery), ToolError> {
     let hub = ctx.workspace.hub();
     let me = hub.directory().await?.canonical(me);
-    let found = hub.receipt(id).await?;
+    let found = hub.journal().receipt(id).await?;
     found
         .and_then(|(stored, receipt)| {
             let mine = receipt.deliveries.into_iter().find(|delivery| delivery.agent == me)?;

@@ -159,7 +159,7 @@ fn report_accepted(
 /// Reads no file: one may be written at this moment, and the sender would wait for that.
 fn presence_note(workspace: &Workspace, accepted: &Delivery) -> &'static str {
     let is_stored = accepted.route.door() == Door::Workspace && !accepted.state.is_final();
-    match workspace.hub().presence(&accepted.agent).state {
+    match workspace.hub().agents().presence(&accepted.agent).state {
         PresenceState::Awake | PresenceState::Unknown => "",
         PresenceState::Stale => " (no recent heartbeat)",
         PresenceState::Offline if is_stored => " (offline: it waits in the mailbox)",

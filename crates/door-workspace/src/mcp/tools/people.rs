@@ -56,7 +56,7 @@ pub(super) async fn register_chat_agent(ctx: &ToolContext<'_>, given: RegisterCh
     registration.team = team;
     let record =
         unbind_on_failure(ctx, &agent, is_new, ctx.workspace.register_chat_agent(registration).await)?;
-    ctx.workspace.hub().announce(record.id.clone(), "active", None);
+    ctx.workspace.hub().agents().announce(record.id.clone(), "active", None);
     Ok(registered(&record))
 }
 
@@ -217,7 +217,7 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
     workspace.import_state().await?;
     let directory = hub.directory().await?;
     let known = workspace.read_state_json().await;
-    let (claims, reservations) = (hub.claims().await?, hub.reservations().await?);
+    let (claims, reservations) = (hub.claims().list().await?, hub.claims().reservations().await?);
     let (mut agents, mut lines) = (Map::new(), Vec::new());
     for agent in directory.agents() {
         let record = state::record(&known, &agent.id.name);
@@ -225,7 +225,7 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         // Any program may have written this text, and every model reads it.
         let text =
             |key: &str| record.and_then(|record| state::text(record, key)).map(|text| sanitize_inline(&text));
-        let presence = hub.presence(&agent.id);
+        let presence = hub.agents().presence(&agent.id);
         // The caller is awake, even without a recorded heartbeat.
         let awareness = match presence.state {
             _ if me == Some(&agent.id) => "awake",

@@ -44,8 +44,8 @@ pub(super) async fn claim_task(ctx: &ToolContext<'_>, given: ClaimTask) -> Outco
     given.note.as_deref().map_or(Ok(()), |note| check_title("note", note))?;
     let hub = ctx.workspace.hub();
     let claim = match given.everywhere {
-        Some(true) => hub.claim_globally(task, me, lease, given.note).await?,
-        _ => hub.claim_task(task, me, lease, given.note).await?,
+        Some(true) => hub.claims().claim_globally(task, me, lease, given.note).await?,
+        _ => hub.claims().claim(task, me, lease, given.note).await?,
     };
     let (task, fence) = (claim.task.as_str(), claim.fence);
     let text = format!(
@@ -71,7 +71,7 @@ pub(super) struct RenewClaim {
 pub(super) async fn renew_claim(ctx: &ToolContext<'_>, given: RenewClaim) -> Outcome {
     let task = TaskName::parse(&given.task)?;
     let lease = minutes_from("minutes", given.minutes)?;
-    let claim = ctx.workspace.hub().renew_claim(task, ctx.me()?.clone(), given.fence, lease).await?;
+    let claim = ctx.workspace.hub().claims().renew(task, ctx.me()?.clone(), given.fence, lease).await?;
     Ok(Answer::new(format!("'{}' is yours until {:.0}.", claim.task, claim.until), object(&claim)))
 }
 
@@ -86,7 +86,7 @@ pub(super) struct ReleaseClaim {
 
 pub(super) async fn release_claim(ctx: &ToolContext<'_>, given: ReleaseClaim) -> Outcome {
     let task = TaskName::parse(&given.task)?;
-    let claim = ctx.workspace.hub().release_claim(task, ctx.me()?.clone(), given.fence).await?;
+    let claim = ctx.workspace.hub().claims().release(task, ctx.me()?.clone(), given.fence).await?;
     Ok(Answer::new(format!("'{}' is free.", claim.task), object(&claim)))
 }
 
@@ -135,12 +135,13 @@ pub(super) async fn reserve_files(ctx: &ToolContext<'_>, given: ReserveFiles) ->
     };
     let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
     if given.minutes == Some(0) {
-        let count = hub.unreserve(me, tree, patterns).await?;
+        let count = hub.claims().unreserve(me, tree, patterns).await?;
         return Ok(Answer::new(format!("{count} released."), json!({ "released": count })));
     }
     let lease = minutes_from("minutes", given.minutes)?.unwrap_or(RESERVATION_LEASE);
     let (shared, note) = (given.shared.unwrap_or(false), given.note);
-    let made = hub.reserve(ReservationRequest { agent: me, tree, patterns, shared, note, lease }).await?;
+    let made =
+        hub.claims().reserve(ReservationRequest { agent: me, tree, patterns, shared, note, lease }).await?;
     let until = made.first().map(|one| one.until.to_string());
     let text = format!("Reserved until {}: {}.", until.as_deref().unwrap_or("now"), names.join(", "));
     Ok(Answer::new(text, json!({ "patterns": names, "until": until })))

@@ -15,9 +15,13 @@ async fn forwarding() -> TestHub {
     let settings = crate::HubConfig { links: Arc::new(links), ..config(hub.path(), &hub.clock) };
     hub.hub.shut_down().await;
     hub.hub = Hub::open(settings).await.expect("opened");
-    hub.hub.register(Registration::mailbox("alice".parse().expect("a name"))).await.expect("registered");
+    hub.hub
+        .agents()
+        .register(Registration::mailbox("alice".parse().expect("a name")))
+        .await
+        .expect("registered");
     let bob = Peer { name: "bob".parse().expect("a name"), role: None };
-    hub.hub.put_peers("research".parse().expect("a name"), Some(vec![bob])).await.expect("known");
+    hub.hub.agents().put_peers("research".parse().expect("a name"), Some(vec![bob])).await.expect("known");
     hub
 }
 
@@ -25,7 +29,7 @@ async fn forwarding() -> TestHub {
 async fn refused(hub: &TestHub, draft: Draft) {
     let sent = hub.hub.submit(draft).await.expect("accepted");
     assert_eq!(sent.deliveries[0].agent, agent_id("bob@research"));
-    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    let mut door = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
     for handoff in soon(door.next(1)).await {
         handoff.report(Outcome::Refused { reason: REASON.into() }).await.expect("reported");
     }
@@ -47,13 +51,18 @@ async fn person_is_notified_once_per_refused_forward() {
     assert_eq!(hub.mailbox("codex", Part::Unseen).await, Vec::<String>::new());
     let notice = hub
         .hub
+        .journal()
         .newest(10)
         .await
         .expect("read")
         .items
         .into_iter()
         .find(|one| one.message.to == AgentId::human().into());
-    hub.hub.mark_seen(agent_id("human"), vec![notice.expect("told").message.id]).await.expect("seen");
+    hub.hub
+        .mailboxes()
+        .mark_seen(agent_id("human"), vec![notice.expect("told").message.id])
+        .await
+        .expect("seen");
     refused(&hub, hub.draft("codex", "alice", "again")).await;
     hub.deliver_all().await;
     assert_eq!(hub.mailbox("human", Part::Unseen).await.len(), 1);
@@ -77,10 +86,10 @@ async fn sender_without_receipts_is_notified_each_time() {
 async fn direct_refusal_is_reported_by_receipt_alone() {
     let hub = TestHub::with(&["codex", "alice"]).await;
     let sent = hub.send("codex", "alice", "hi").await;
-    let mut door = hub.hub.open_door(Door::Workspace).await.expect("opened");
+    let mut door = hub.hub.deliveries().open_door(Door::Workspace).await.expect("opened");
     for handoff in soon(door.next(1)).await {
         handoff.report(Outcome::Refused { reason: REASON.into() }).await.expect("reported");
     }
     assert_eq!(hub.state(sent.id).await, DeliveryState::Refused);
-    assert_eq!(hub.hub.newest(10).await.expect("read").items.len(), 1);
+    assert_eq!(hub.hub.journal().newest(10).await.expect("read").items.len(), 1);
 }

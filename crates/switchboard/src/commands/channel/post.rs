@@ -119,7 +119,8 @@ async fn post(
     };
     let PostedMessage { message, path, accepted } = channels.post(post).await?;
     // The message is accepted either way: if a mailbox does not respond in time, the outbox retries.
-    let settled = tokio::time::timeout(ARRIVAL, channels.hub().wait_until_settled(accepted.id)).await;
+    let settled =
+        tokio::time::timeout(ARRIVAL, channels.hub().deliveries().wait_until_settled(accepted.id)).await;
     if context.printer.is_json() {
         let receipt = match settled {
             Ok(receipt) => receipt?.deliveries,

@@ -32,7 +32,7 @@ fn describe(trouble: &DiskFault) -> Check {
 /// Reports how many deliveries wait for the disk; no report if none does. A delivery's last attempt decides, because
 /// no probe detects a quota; while the disk cannot be written, every delivery to a mailbox waits for it.
 pub(super) async fn waiting(workspace: &Workspace, is_writable: bool) -> Result<Option<Check>, Failure> {
-    let health = workspace.hub().health_of(Extent::Newest).await?;
+    let health = workspace.hub().database().health_of(Extent::Newest).await?;
     let all = health.pending.iter().find(|(door, _)| *door == Door::Workspace).map_or(0, |(_, count)| *count);
     let waiting = if is_writable { health.waiting_for_disk } else { all.max(health.waiting_for_disk) };
     let told = match waiting {

@@ -37,7 +37,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
         }
     };
     // Another process may have its pid by now; a running server holds a lock.
-    if !info.is_stale() && workspace.hub().service_holder("serve")?.is_some() {
+    if !info.is_stale() && workspace.hub().services().holder("serve")?.is_some() {
         return Ok(open_files(info.pid));
     }
     let message = format!("server_info.json is of process {}, which serves no more", info.pid);
@@ -129,7 +129,7 @@ pub(super) async fn channels(
     workspace: &Workspace,
     extent: Extent,
 ) -> Result<Vec<Check>, Failure> {
-    let is_whole = workspace.hub().is_covered_by(extent).await?;
+    let is_whole = workspace.hub().database().is_covered_by(extent).await?;
     let config = channel_config(settings, workspace);
     let (root, watchers) = (config.root.clone(), config.watchers.clone());
     let channels = match Channels::open(config, workspace.hub().clone()).await {
@@ -233,7 +233,7 @@ pub(super) async fn nats(settings: &config::Settings, workspace: &Workspace) -> 
         }
     }];
     let status = door_nats::Status::read(workspace.hub()).await?;
-    if workspace.hub().service_holder("serve")?.is_none() {
+    if workspace.hub().services().holder("serve")?.is_none() {
         checks.push(
             Check::new("nats", Status::Warn, "the link is down, because nobody serves this workspace")
                 .hint("`switchboard serve` keeps it up"),

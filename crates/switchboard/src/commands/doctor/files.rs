@@ -36,7 +36,7 @@ pub(super) async fn check_files(
     checks.extend(left.iter().map(describe));
     // A mailbox that lacks files because the disk was full is not in order.
     if checks.is_empty() && is_writable {
-        let agree = if workspace.hub().is_covered_by(extent).await? {
+        let agree = if workspace.hub().database().is_covered_by(extent).await? {
             "mailboxes and journal agree; no other user can write here".to_owned()
         } else {
             format!("mailboxes have the newest {NEWEST} messages; no other user can write here")

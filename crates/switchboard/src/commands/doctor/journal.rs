@@ -14,8 +14,8 @@ pub(super) async fn check_rows(
     extent: Extent,
 ) -> Result<Vec<Check>, Failure> {
     let mut checks = Vec::new();
-    let health = workspace.hub().health_of(extent).await?;
-    let is_whole = workspace.hub().is_covered_by(extent).await?;
+    let health = workspace.hub().database().health_of(extent).await?;
+    let is_whole = workspace.hub().database().is_covered_by(extent).await?;
     if health.complaints.is_empty() {
         let messages = usize::try_from(health.messages).unwrap_or(usize::MAX);
         checks.push(if is_whole {
@@ -62,7 +62,7 @@ pub(super) async fn check_rows(
 
 /// Reports a break in the chain of hashes; no report if it is intact.
 async fn check_chain(workspace: &Workspace) -> Result<Option<Check>, Failure> {
-    let found = workspace.hub().audit(None).await?;
+    let found = workspace.hub().journal().audit(None).await?;
     Ok(found.first_bad.map(|bad| {
         let told = format!("entry {} is not what was written: {}", bad.seq, bad.fault);
         Check::new("journal", Status::Fail, told)
@@ -77,7 +77,7 @@ pub(super) async fn deliveries(
     extent: Extent,
 ) -> Result<Vec<Check>, Failure> {
     let mut checks = Vec::new();
-    for lost in workspace.hub().missing_deliveries(extent).await? {
+    for lost in workspace.hub().deliveries().missing(extent).await? {
         let restored = if fix { workspace.restore_deliveries(&lost).await? } else { 0 };
         checks.push(describe(&lost, restored > 0));
     }

@@ -156,25 +156,25 @@ impl<'w> IdleSlot<'w> {
     ) -> Result<Self, Failure> {
         let hub = workspace.hub();
         // Notes of dead processes are removed, or each killed session would leave one.
-        for (key, name) in hub.notes(Door::Workspace, WAITING).await? {
+        for (key, name) in hub.notes(Door::Workspace).all(WAITING).await? {
             if name.parse::<ProcessIdentity>().map_or(true, |owner| owner.has_exited()) {
-                hub.put_note(Door::Workspace, WAITING, key, None).await?;
+                hub.notes(Door::Workspace).put(WAITING, key, None).await?;
             }
         }
         let key = format!("{} {}", agent.key(), session.unwrap_or("-"));
         let name = ProcessIdentity::this_process().to_string();
-        hub.put_note(Door::Workspace, WAITING, key.clone(), Some(name.clone())).await?;
+        hub.notes(Door::Workspace).put(WAITING, key.clone(), Some(name.clone())).await?;
         Ok(Self { workspace, key, name })
     }
 
     async fn is_held(&self) -> Result<bool, Failure> {
-        let notes = self.workspace.hub().notes(Door::Workspace, WAITING).await?;
+        let notes = self.workspace.hub().notes(Door::Workspace).all(WAITING).await?;
         Ok(notes.iter().any(|(key, name)| *key == self.key && *name == self.name))
     }
 
     async fn release(self) -> Result<(), Failure> {
         if self.is_held().await? {
-            self.workspace.hub().put_note(Door::Workspace, WAITING, self.key.clone(), None).await?;
+            self.workspace.hub().notes(Door::Workspace).put(WAITING, self.key.clone(), None).await?;
         }
         Ok(())
     }

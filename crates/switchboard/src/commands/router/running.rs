@@ -52,7 +52,7 @@ impl Running {
         let root = workspace.tree().root().clone();
         let router = door_workers::Router::open(hub.clone(), folder, Config::default(), guard()).await?;
         let done = CancellationToken::new();
-        let outbound = hub.open_door(Door::Workers).await?;
+        let outbound = hub.deliveries().open_door(Door::Workers).await?;
         let (working, stop) = (router.clone(), done.clone());
         let mut tasks = vec![tokio::spawn(async move { run_deliveries(&working, outbound, stop).await })];
         let mut signpost = None;
@@ -151,7 +151,7 @@ fn warn_of_legacy(listener: &Listener) {
 async fn acquire_lease(hub: &Hub) -> Result<ServiceLease, HubError> {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
-        match hub.lease_service(SERVICE) {
+        match hub.services().lease(SERVICE) {
             Err(HubError::ServiceTaken { .. }) if tokio::time::Instant::now() < until => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

@@ -57,7 +57,7 @@ pub(super) async fn type_mail(
         let mut beat = tokio::time::interval(HEARTBEAT_INTERVAL);
         loop {
             beat.tick().await;
-            workspace.hub().announce(agent.clone(), "active", None);
+            workspace.hub().agents().announce(agent.clone(), "active", None);
             workspace.record_heartbeat(&agent).await;
         }
     };

@@ -47,7 +47,7 @@ pub(super) async fn wait(
         loop {
             alive.note().await;
             // Before the replies: a watcher posts its reply and acknowledges afterwards.
-            let receipt = hub.receipt(id).await?.map(|(_, receipt)| receipt);
+            let receipt = hub.journal().receipt(id).await?.map(|(_, receipt)| receipt);
             let mut is_answered = false;
             for stored in replies_to(hub, &me, id).await? {
                 let is_answer = !is_notice(&stored.message);
@@ -79,7 +79,7 @@ pub(super) async fn wait(
         })??,
     };
     let shown = vec![stored.message.id];
-    let hold = hub.lease_display(me.clone(), shown.clone(), DisplayMode::Pull).await?;
+    let hold = hub.mailboxes().lease_display(me.clone(), shown.clone(), DisplayMode::Pull).await?;
     if context.printer.is_json() {
         context.printer.object(&show::MessageLine::new(&stored, "seen"));
     } else {
@@ -107,7 +107,7 @@ fn unanswerable(receipt: &Receipt) -> Option<Failure> {
 
 /// Lists the replies to a message that are addressed to an agent, or to a group.
 async fn replies_to(hub: &Hub, me: &AgentId, id: MessageId) -> Result<Vec<Stored>, Failure> {
-    let mut replies = hub.replies(id, MOST).await?.items;
+    let mut replies = hub.journal().replies(id, MOST).await?.items;
     replies.retain(|stored| stored.message.to.as_agent().is_none_or(|to| to == me));
     Ok(replies)
 }
@@ -118,7 +118,8 @@ async fn print_notice(context: &Context, open: &Open, me: &AgentId, notice: &Sto
         return Ok(());
     }
     let shown = vec![notice.message.id];
-    let hold = open.workspace.hub().lease_display(me.clone(), shown.clone(), DisplayMode::Pull).await?;
+    let hold =
+        open.workspace.hub().mailboxes().lease_display(me.clone(), shown.clone(), DisplayMode::Pull).await?;
     if hold.is_empty() {
         return Ok(());
     }
@@ -130,7 +131,7 @@ async fn print_notice(context: &Context, open: &Open, me: &AgentId, notice: &Sto
 /// True if a message's delivery to an agent's mailbox has ended: before that it cannot be marked as seen, and the
 /// agent would be shown it again. A worker that waits here receives nothing through its own door meanwhile.
 async fn has_arrived(hub: &Hub, agent: &AgentId, id: MessageId) -> Result<bool, Failure> {
-    let Some((_, receipt)) = hub.receipt(id).await? else { return Ok(false) };
+    let Some((_, receipt)) = hub.journal().receipt(id).await? else { return Ok(false) };
     let is_coming = |delivery: &Delivery| {
         delivery.agent == *agent
             && delivery.route.door() == Door::Workspace

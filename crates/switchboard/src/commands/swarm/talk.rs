@@ -239,7 +239,7 @@ fn print_accepted(context: &Context, swarms: &Swarms, accepted: &Accepted) -> Re
     } else {
         let to: Vec<_> = accepted.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
         context.printer.line(format_args!("{}  queued for {}", accepted.id, to.join(", ")));
-        if swarms.hub().service_holder("serve")?.is_none() {
+        if swarms.hub().services().holder("serve")?.is_none() {
             context.printer.note("No server is running: it is sent when `switchboard serve` runs.");
         }
     }

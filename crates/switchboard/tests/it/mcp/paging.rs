@@ -27,7 +27,7 @@ async fn fill(sandbox: &Sandbox, bodies: Vec<String>) -> Vec<String> {
         ids.extend(sends.join_all().await);
     }
     for id in &ids {
-        library.workspace.hub().wait_until_settled(*id).await.unwrap();
+        library.workspace.hub().deliveries().wait_until_settled(*id).await.unwrap();
     }
     library.close().await;
     ids.sort();

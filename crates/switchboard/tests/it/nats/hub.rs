@@ -127,7 +127,7 @@ async fn write_long(hub: &Hub, from: &str, to: &str, numbers: Range<usize>, text
 pub(crate) async fn numbers(hub: &Hub) -> Vec<usize> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
-        let page = hub.journal(after, 1000).await.unwrap();
+        let page = hub.journal().entries(after, 1000).await.unwrap();
         after = page.items.last().map_or(after, |stored| stored.seq);
         for Stored { message, .. } in page.items {
             let number = message.body.strip_prefix("number ").and_then(|rest| rest.split(' ').next());
@@ -175,7 +175,7 @@ pub(crate) async fn wait_for_receipts(hub: &Hub, ids: &[MessageId]) {
     for id in ids {
         let taken = async {
             loop {
-                let (_, receipt) = hub.receipt(*id).await.unwrap().unwrap();
+                let (_, receipt) = hub.journal().receipt(*id).await.unwrap().unwrap();
                 if receipt.deliveries.iter().all(|d| d.state == DeliveryState::Delivered) {
                     return;
                 }

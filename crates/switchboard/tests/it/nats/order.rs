@@ -108,7 +108,7 @@ async fn send_alternating(hub: &Hub, from: &str, number: usize) -> Vec<MessageId
 async fn by_sender(hub: &Hub) -> BTreeMap<String, Vec<usize>> {
     let (mut found, mut after): (BTreeMap<String, Vec<usize>>, _) = (BTreeMap::new(), 0);
     loop {
-        let page = hub.journal(after, 1000).await.unwrap();
+        let page = hub.journal().entries(after, 1000).await.unwrap();
         after = page.items.last().map_or(after, |stored| stored.seq);
         for stored in page.items {
             if let Some(number) = stored.message.body.strip_prefix("number ") {

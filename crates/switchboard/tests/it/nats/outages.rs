@@ -195,6 +195,6 @@ fn unreachable_server_affects_no_local_delivery() {
     assert_eq!(lab.serve.as_mut().unwrap().terminate().code(), Some(0));
     runtime().block_on(async {
         let hub = lab.hub().await;
-        assert!(!hub.notes(Door::Nats, "link").await.unwrap().is_empty(), "it knows from where to go on");
+        assert!(!hub.notes(Door::Nats).all("link").await.unwrap().is_empty(), "it knows from where to go on");
     });
 }

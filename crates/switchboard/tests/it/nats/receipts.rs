@@ -50,7 +50,17 @@ async fn wait_for_states(hub: &Hub, ids: &[MessageId], state: DeliveryState) {
     let mut changes = hub.changes();
     for id in ids {
         let reached = async {
-            while hub.receipt(*id).await.unwrap().unwrap().1.deliveries.iter().any(|d| d.state != state) {
+            while hub
+                .journal()
+                .receipt(*id)
+                .await
+                .unwrap()
+                .unwrap()
+                .1
+                .deliveries
+                .iter()
+                .any(|d| d.state != state)
+            {
                 changes.next().await;
             }
         };
@@ -76,8 +86,8 @@ fn killed_hub_batches_receipts_after_outage() {
 
         server.kill();
         let reader: AgentId = "qc-1".parse().unwrap();
-        assert_eq!(there.mark_seen(reader.clone(), ids.clone()).await.unwrap().len(), 200);
-        there.acknowledge(reader, ids[0], None).await.unwrap();
+        assert_eq!(there.mailboxes().mark_seen(reader.clone(), ids.clone()).await.unwrap().len(), 200);
+        there.mailboxes().acknowledge(reader, ids[0], None).await.unwrap();
         office.kill_and_restart();
         server.restart();
         wait_for_states(&here, &ids[..1], DeliveryState::Acknowledged).await;

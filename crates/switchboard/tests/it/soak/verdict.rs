@@ -54,7 +54,7 @@ type Journal = HashMap<(String, String), Vec<Stored>>;
 async fn journal(hub: &Hub) -> Journal {
     let (mut all, mut after) = (Journal::new(), 0);
     loop {
-        let page = hub.journal(after, 1000).await.unwrap();
+        let page = hub.journal().entries(after, 1000).await.unwrap();
         after = page.items.last().map_or(after, |stored| stored.seq);
         for stored in page.items {
             let key = (stored.message.from.to_string(), stored.message.body.clone());
@@ -97,7 +97,7 @@ pub(super) async fn pending_files(hubs: &[Hub; 3], ledger: &Ledger) -> Vec<Strin
                 continue;
             };
             for stored in found {
-                let (_, receipt) = hubs[hub].receipt(stored.message.id).await.unwrap().unwrap();
+                let (_, receipt) = hubs[hub].journal().receipt(stored.message.id).await.unwrap().unwrap();
                 let waits = |delivery: &Delivery| {
                     let is_unseen = delivery.state == DeliveryState::Delivered && reads(&delivery.agent);
                     delivery.state.is_pending() || is_unseen
@@ -130,7 +130,7 @@ async fn lost_answers(
 ) -> BTreeMap<String, Vec<String>> {
     let (shown, mut found) = (ledger.shown_messages(), BTreeMap::<String, Vec<String>>::new());
     for stored in journal.values().flatten() {
-        let Some((_, receipt)) = hub.receipt(stored.message.id).await.unwrap() else { continue };
+        let Some((_, receipt)) = hub.journal().receipt(stored.message.id).await.unwrap() else { continue };
         for delivery in receipt.deliveries.iter().filter(|delivery| reads(&delivery.agent)) {
             // By either of the two ids that it has in answers.
             let ids = [stored.message.id.to_string(), door_workspace::native_id(&stored.message)];
@@ -221,7 +221,7 @@ async fn check(
         problems.push(format!("{said} '{text}' is {} times in a journal", found.len()));
         return;
     };
-    let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
+    let (_, receipt) = hub.journal().receipt(stored.message.id).await.unwrap().unwrap();
     let has_it = |state: DeliveryState| {
         matches!(state, DeliveryState::Delivered | DeliveryState::Seen | DeliveryState::Acknowledged)
     };
@@ -239,9 +239,9 @@ async fn answers(hub: &Hub, journal: &Journal) -> Vec<(usize, String)> {
         if !["qc-1", "parrot"].contains(&name.as_str()) || stored.message.in_reply_to.is_some() {
             continue;
         }
-        let replies = hub.replies(stored.message.id, 10).await.unwrap().items;
+        let replies = hub.journal().replies(stored.message.id, 10).await.unwrap().items;
         let times = replies.iter().filter(|reply| reply.message.from == *to).count();
-        let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
+        let (_, receipt) = hub.journal().receipt(stored.message.id).await.unwrap().unwrap();
         let (from, text) = (&stored.message.from, &stored.message.body);
         let states = in_short(&receipt.deliveries);
         found.push((times, format!("{name} has answered '{text}' of {from} {times} times; {states}")));
