@@ -273,7 +273,7 @@ impl Channels {
         };
         // The file is written. Its name and the report can be recovered from it, so both may fail.
         if let Err(error) = self.record_name(&channel, id, &message.id).await {
-            tracing::warn!(error = %error, "the name of a message file could not be noted");
+            tracing::warn!(error = %error, "cannot save the name of a message file");
         } else {
             let ids: HashSet<_> = leased.iter().map(|handoff| handoff.delivery.id).collect();
             report_outcome(leased, &Outcome::Delivered).await;
@@ -326,7 +326,8 @@ impl Channels {
         let name = post.from.to_string();
         if is_deprecated(&name) {
             tracing::warn!("the agent id '{name}' is deprecated; posting as '{}'", current_id(&name));
-            post.from = current_id(&name).parse().map_err(|_| field("agent", "is no name".into()))?;
+            post.from =
+                current_id(&name).parse().map_err(|_| field("agent", "is not a valid name".into()))?;
         }
         if is_deprecated(&post.to) {
             tracing::warn!("the agent id '{}' is deprecated; posting to '{}'", post.to, current_id(&post.to));
@@ -342,7 +343,7 @@ impl Channels {
             return Err(field("type", format!("is refused: {error}")));
         }
         if post.text.is_empty() && post.code.is_none() {
-            return Err(field("text", "is empty; say something with --text".into()));
+            return Err(field("text", "is empty; pass a text with --text".into()));
         }
         let limit = self.hub().config().body_limit;
         if post.text.len() > limit {

@@ -48,13 +48,13 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
                 }
                 written[&key].clone()
             }
-            other => Outcome::Refused { reason: format!("the channels door has no way '{other}'") },
+            other => Outcome::Refused { reason: format!("the channels door has no route '{other}'") },
         };
         reports.push((handoff, outcome));
     }
     for answer in Handoff::report_all(reports).await {
         if let Err(error) = answer {
-            tracing::warn!(error = %error, "a delivery could not be noted");
+            tracing::warn!(error = %error, "cannot save the outcome of a delivery");
         }
     }
 }
@@ -174,7 +174,7 @@ fn create_file(
             return Ok(file.id);
         }
     }
-    let problem = "has no free name left in its second".to_owned();
+    let problem = "cannot get a file name: all names of its second are taken".to_owned();
     Err(ChannelError::Field { field: "message", problem })
 }
 

@@ -23,7 +23,7 @@ pub enum ChannelError {
     /// The folder has another identity than the one last used at this path, usually because it is the mount
     /// point of a disk that is not mounted.
     #[error(
-        "the channels folder {} is not the one that was used here before: {}",
+        "the channels folder {} is another one than before: {}",
         .path.display(),
         if *has_identity { "signals/folder has another identity" } else { "it has no signals/folder; is it mounted?" }
     )]
@@ -34,7 +34,7 @@ pub enum ChannelError {
         has_identity: bool,
     },
     /// The folder has no identity and cannot be given one, so it is read-only.
-    #[error("the channels folder {} cannot be marked as the one that is used here", .path.display())]
+    #[error("the channels folder {} cannot be marked with signals/folder", .path.display())]
     NoIdentity {
         /// Path of the folder.
         path: PathBuf,
@@ -94,7 +94,7 @@ pub enum ChannelError {
         oldest: String,
     },
     /// Another hub that shares the folder is about to write the file.
-    #[error("the file of {id} has not come yet")]
+    #[error("the file of {id} has not arrived yet; try again later")]
     FilePending {
         /// Id of the message.
         id: switchboard_core::MessageId,

@@ -68,13 +68,13 @@ enum WatchMode {
 /// Reason why a folder is polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum PollReason {
-    #[error("the settings say so")]
+    #[error("polling is set in the settings")]
     Told,
     #[error("it is on a network mount")]
     Network,
     #[error("its file system is not known to report every change")]
     Unknown,
-    #[error("no watch could be set on it")]
+    #[error("no file watch can be set on it")]
     NoWatch,
     #[error("a change made there was not reported")]
     Deaf,
@@ -137,7 +137,7 @@ impl FolderWatcher {
             mode = WatchMode::Polling(PollReason::Deaf);
         }
         if let WatchMode::Polling(reason) = mode {
-            tracing::info!(folder = %dir.path().display(), reason = %reason, "looking every few seconds");
+            tracing::info!(folder = %dir.path().display(), reason = %reason, "polling every few seconds");
         }
         let interval = PollInterval::of(mode, config);
         Self { events, interval, due: None, looked: None, unsettled: None, mode, _watcher: watcher }

@@ -100,7 +100,7 @@ impl Channels {
                 }
                 // An error in one channel does not block the others.
                 Err(ChannelError::File(error)) => {
-                    tracing::warn!(%channel, error = %error_chain(&error), "the channel could not be read");
+                    tracing::warn!(%channel, error = %error_chain(&error), "cannot read the channel");
                 }
                 Err(error) => return Err(error),
             }
@@ -134,7 +134,7 @@ impl Channels {
                     summary.settling += one.settling;
                 }
                 Err(ChannelError::File(error)) => {
-                    tracing::warn!(%channel, error = %error_chain(&error), "the channel could not be read");
+                    tracing::warn!(%channel, error = %error_chain(&error), "cannot read the channel");
                 }
                 Err(error) => return Err(error),
             }
@@ -346,7 +346,7 @@ impl Channels {
             if let (Some(named), Ok(from)) = (agent_of(&file.id), sender(&message))
                 && !is_named_after(named, &from)
             {
-                tracing::warn!(%channel, message = %file.id, %from, "the file is named after another agent than it is from");
+                tracing::warn!(%channel, message = %file.id, %from, "the file name and the field 'from' name different agents");
             }
             // The link may be ingesting this message right now; on a conflict it is looked up again.
             let shared = (self.folder().is_some() || hub_id(&message).is_some()).then(|| message.clone());
@@ -534,7 +534,7 @@ impl Channels {
     /// Reports a rejected file once for each of its states, and leaves it in place.
     async fn report(&self, channel: &Name, file: &NewFile, reason: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{}.json", file.id);
-        tracing::warn!(file = %place, reason, "left where it is: it could not be taken in");
+        tracing::warn!(file = %place, reason, "a file in a channel cannot be ingested and stays in place");
         let state = |state: &mut ChannelState| state.rejected.insert(file.id.clone(), file.stamp);
         self.channel_states().lock().get_mut(channel.as_str()).map(state);
         Ok(self.hub().notes(Door::Channels).put(PROBLEM, place, Some(reason.to_owned())).await?)

@@ -50,13 +50,10 @@ pub enum Tampering {
 impl std::fmt::Display for Tampering {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Edited { file, .. } => write!(f, "{file} was edited after it was posted"),
+            Self::Edited { file, .. } => write!(f, "{file} was changed after it was posted"),
             Self::Deleted { file, .. } => write!(f, "{file} was deleted after it was posted"),
             Self::Channel { channel, messages, .. } => {
-                write!(
-                    f,
-                    "channels/{channel} was deleted, and {messages} of its messages are in no file any more"
-                )
+                write!(f, "channels/{channel} was deleted, and {messages} of its messages now have no file")
             }
         }
     }

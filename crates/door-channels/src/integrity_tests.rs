@@ -48,8 +48,8 @@ async fn edit_and_deletion_are_found() {
     assert_eq!(
         reported,
         HashSet::from([
-            format!("channels/general/{edited}.json was edited after it was posted"),
-            format!("channels/general/{forged}.json was edited after it was posted"),
+            format!("channels/general/{edited}.json was changed after it was posted"),
+            format!("channels/general/{forged}.json was changed after it was posted"),
             format!("channels/general/{deleted}.json was deleted after it was posted"),
         ])
     );
@@ -109,7 +109,7 @@ async fn deleted_channel_is_reported_once() {
     assert_eq!(reported, [Tampering::Channel { channel: name("general"), messages: 2, id }]);
     assert_eq!(
         reported[0].to_string(),
-        "channels/general was deleted, and 2 of its messages are in no file any more"
+        "channels/general was deleted, and 2 of its messages now have no file"
     );
 }
 

@@ -24,7 +24,7 @@ impl Channels {
         if leased.is_empty() {
             let noted = self.hub().notes(Door::Channels).put(POSTPONED, id.to_string(), Some(reason)).await;
             if let Err(error) = noted {
-                tracing::warn!(%error, "a post without a file could not be noted; it is found in the journal");
+                tracing::warn!(%error, "cannot record a post that has no file yet; it is in the journal");
             }
         } else {
             report_outcome(leased, &Outcome::Unreachable { reason }).await;
@@ -54,7 +54,7 @@ pub(crate) async fn report_outcome(leased: Vec<Handoff>, outcome: &Outcome) {
     let reports = leased.into_iter().map(|handoff| (handoff, outcome.clone())).collect();
     for answer in Handoff::report_all(reports).await {
         if let Err(error) = answer {
-            tracing::warn!(%error, "a delivery could not be noted");
+            tracing::warn!(%error, "cannot save the outcome of a delivery");
         }
     }
 }

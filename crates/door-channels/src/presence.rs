@@ -121,7 +121,7 @@ pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelErr
     loop {
         let began = Instant::now();
         let entries = channels.publish_presence().await.unwrap_or_else(|error| {
-            tracing::warn!(error = %error, "the heartbeat files could not be read");
+            tracing::warn!(error = %error, "cannot read the heartbeat files");
             Vec::new()
         });
         // Every change reads all files, so a folder with many files is read less often.
@@ -136,7 +136,7 @@ pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelErr
 fn read_entry(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> Option<PresenceEntry> {
     let agent = Name::parse(current_id(stem)).ok()?;
     let refused = |reason: &str| {
-        tracing::warn!(%agent, reason, "a heartbeat file is not believed");
+        tracing::warn!(%agent, reason, "ignored a heartbeat file");
         None
     };
     let read = match dir.read(&format!("{stem}.json"), MAX_FILE) {
@@ -148,7 +148,7 @@ fn read_entry(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) ->
         Err(error) => return refused(&error.to_string()),
     };
     if Name::parse(current_id(&file.agent_id)).ok().as_ref() != Some(&agent) {
-        return refused("it speaks for another agent than its name says");
+        return refused("it is of another agent than its file name");
     }
     let changed = Timestamp::from_nanosecond(read.stat.mtime_ns).unwrap_or(Timestamp::UNIX_EPOCH);
     let since = last_sign(time(&file.timestamp), changed, now);
@@ -301,7 +301,7 @@ impl HeartbeatWriter {
         if let Err(error) = written
             && !error.is_unmounted()
         {
-            tracing::warn!(agent = %self.agent, error = %error_chain(&error), "the heartbeat could not be written");
+            tracing::warn!(agent = %self.agent, error = %error_chain(&error), "cannot write the heartbeat file");
         }
     }
 }

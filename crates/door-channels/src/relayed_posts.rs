@@ -61,7 +61,7 @@ async fn write_with_retry(channels: &Channels, post: &Stored) -> Result<(), Chan
             Err(error) if error.is_unmounted() || matches!(error, ChannelError::File(_)) => {
                 if !is_told {
                     let (id, error) = (post.message.id, error_chain(&error));
-                    tracing::warn!(message = %id, error, "a post of another hub could not be put into its channel");
+                    tracing::warn!(message = %id, error, "cannot write a post of another hub into its channel");
                 }
                 is_told = true;
             }

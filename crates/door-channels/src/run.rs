@@ -58,7 +58,7 @@ pub async fn run(
             Err(error) => return Err(error),
         };
         if !is_told {
-            tracing::error!(error = %error_chain(&error), "the channels wait for their folder");
+            tracing::error!(error = %error_chain(&error), "the channels folder cannot be used; the channels wait for it");
             is_told = true;
         }
         tokio::select! {
@@ -68,7 +68,7 @@ pub async fn run(
         }
     };
     if is_told {
-        tracing::info!("the folder of the channels is there");
+        tracing::info!("the channels folder is available");
     }
     run_channels(channels, outbound, shutdown).await
 }
@@ -91,7 +91,7 @@ async fn return_deliveries(outbound: &mut Outbound, error: &ChannelError) {
         let unreachable = |handoff| (handoff, Outcome::Unreachable { reason: reason.clone() });
         for answer in Handoff::report_all(handoffs.into_iter().map(unreachable).collect()).await {
             if let Err(error) = answer {
-                tracing::warn!(error = %error, "a delivery could not be noted");
+                tracing::warn!(error = %error, "cannot save the outcome of a delivery");
             }
         }
     }
@@ -144,13 +144,16 @@ async fn run_intake(channels: &Channels) -> Result<(), ChannelError> {
     loop {
         match ingest_while_mounted(channels).await {
             Err(ChannelError::Closed) => return Err(ChannelError::Closed),
-            Err(error) => tracing::error!(error = %error_chain(&error), "the channels wait for their folder"),
+            Err(error) => {
+                let error = error_chain(&error);
+                tracing::error!(error, "the channels folder cannot be used; the channels wait for it");
+            }
             Ok(()) => {}
         }
         while open_folder(channels).await.is_err() {
             tokio::time::sleep(MOUNT_POLL).await;
         }
-        tracing::info!("the folder of the channels is watched again");
+        tracing::info!("the channels folder is watched again");
     }
 }
 
@@ -183,7 +186,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
         if let Some(changes) = due {
             let is_by_clock = matches!(changes, Changes::Clock);
             if let Err(error) = channels.check_touched(&path, watcher.touched()).await {
-                tracing::warn!(error = %error, "changed files could not be compared with the journal");
+                tracing::warn!(error = %error, "cannot compare changed files with the journal");
             }
             let looked = match &changes {
                 Changes::Named(paths) => channels.scan_named(&path, paths).await,
@@ -194,7 +197,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
                     return Err(error);
                 }
                 summary => summary.unwrap_or_else(|error| {
-                    tracing::warn!(error = %error, "the channels could not be read");
+                    tracing::warn!(error = %error, "cannot read the channels");
                     ScanSummary::default()
                 }),
             };
@@ -214,7 +217,7 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
                 return Ok(());
             }
             if let Err(error) = channels.report_presence().await {
-                tracing::warn!(error = %error, "the heartbeat files could not be read");
+                tracing::warn!(error = %error, "cannot read the heartbeat files");
             }
             match channels.write_postponed().await {
                 Ok(0) => {}
@@ -238,8 +241,8 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
 async fn repair(channels: &Channels) -> bool {
     match channels.remove_unfinished().await {
         Ok(0) => {}
-        Ok(removed) => tracing::info!(removed, "removed files that were never finished"),
-        Err(error) => tracing::warn!(error = %error, "unfinished files could not be removed"),
+        Ok(removed) => tracing::info!(removed, "removed unfinished files"),
+        Err(error) => tracing::warn!(error = %error, "cannot remove unfinished files"),
     }
     match channels.repair().await {
         Ok(0) => true,
@@ -248,7 +251,7 @@ async fn repair(channels: &Channels) -> bool {
             true
         }
         Err(error) => {
-            tracing::warn!(error = %error, "interrupted posts could not be completed");
+            tracing::warn!(error = %error, "cannot complete interrupted posts");
             false
         }
     }

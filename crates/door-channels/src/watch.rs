@@ -179,14 +179,20 @@ impl WatcherConfig {
     pub fn validate(self) -> Result<Self, ChannelError> {
         let refused = |field, problem: String| Err(ChannelError::Field { field, problem });
         if self.agent.is_human() || self.agent.as_str().eq_ignore_ascii_case(HUB_NAME) {
-            return refused("agent", format!("is '{}', for whom no program answers", self.agent));
+            return refused(
+                "agent",
+                format!("is '{}', but no program may answer for that agent", self.agent),
+            );
         }
         if self.timeout.is_zero() {
-            return refused("timeout", "is 0; a program needs a second at least".to_owned());
+            return refused("timeout", "is 0, but a program needs at least 1 second".to_owned());
         }
         let is_name = |name: &&String| !name.is_empty() && !name.contains('=');
         if let Some(bad) = self.env.iter().find(|name| !is_name(name)) {
-            return refused("env", format!("has '{}', which is no variable's name", bad.escape_debug()));
+            return refused(
+                "env",
+                format!("has '{}', which is not a valid variable name", bad.escape_debug()),
+            );
         }
         Ok(self)
     }
@@ -224,7 +230,7 @@ pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
             tracing::warn!("the agent id '{given}' is deprecated; watching as '{agent}'");
         }
         for missing in watcher.missing_files() {
-            tracing::warn!(agent = %watcher.agent, file = %missing.display(), "there is no such file; the prompt goes without it");
+            tracing::warn!(agent = %watcher.agent, file = %missing.display(), "the file does not exist; the prompt is sent without it");
         }
         // Otherwise the agent would look awake and answer nothing.
         if let Some(problem) = watcher.program_error() {

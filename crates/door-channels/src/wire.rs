@@ -8,6 +8,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use switchboard_core::describe_json_error;
 
 /// Message file `channels/{channel}/{id}.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,7 +94,7 @@ pub enum Malformed {
     #[error("the file is empty")]
     Empty,
     /// The file is no JSON, lacks a field, or has a field of the wrong type.
-    #[error("the file is not valid: {problem}")]
+    #[error("the file is not a message of the channel: {problem}")]
     Json {
         /// Message of the parser.
         problem: String,
@@ -164,7 +165,7 @@ fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Malformed> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Malformed::Empty);
     }
-    serde_json::from_slice(bytes).map_err(|error| Malformed::Json { problem: error.to_string() })
+    serde_json::from_slice(bytes).map_err(|error| Malformed::Json { problem: describe_json_error(&error) })
 }
 
 /// Serializes as indented JSON with a final newline. The types of this module always serialize.

@@ -50,7 +50,7 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
             match answer_request(session, id, request).await {
                 Err(NatsError::Hub(error)) => return Err(error.into()),
                 // The request times out; the other tasks of the session continue.
-                Err(error) => tracing::warn!(reason = %error_chain(&error), "a claim was not decided"),
+                Err(error) => tracing::warn!(reason = %error_chain(&error), "cannot decide a claim"),
                 Ok(()) => {}
             }
         }
@@ -93,7 +93,7 @@ async fn decide(session: &Session, store: &Store, request: &ClaimRequest) -> Res
             None => match store.create(key.as_str(), bytes).await {
                 Ok(_) => true,
                 Err(error) if error.kind() == CreateErrorKind::AlreadyExists => false,
-                Err(error) => return Err(NatsError::server("make a claim")(error)),
+                Err(error) => return Err(NatsError::server("create a claim")(error)),
             },
         };
         if is_changed {

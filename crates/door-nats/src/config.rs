@@ -72,7 +72,7 @@ pub enum ConfigError {
     #[error("'nats.url' is empty; name a server, such as nats://localhost:4222")]
     NoServer,
     /// The URL scheme is not one of a NATS server.
-    #[error("'nats.url' has '{scheme}://', which no NATS server answers; use nats, tls, ws or wss")]
+    #[error("'nats.url' begins with '{scheme}://'; use nats, tls, ws or wss")]
     Scheme {
         /// Configured scheme.
         scheme: String,

@@ -21,5 +21,5 @@ fn invalid_settings_are_named() {
     assert!(refused(Config { prefix: "a.b".into(), ..config() }).contains("'nats.streamPrefix' is 'a.b'"));
     assert!(refused(Config { replicas: 7, ..config() }).contains("'nats.replicas' is 7"));
     let web = Config::new(vec!["nats://a:4222".into(), "http://b:80".into()]);
-    assert!(refused(web).contains("'nats.url' has 'http://'"));
+    assert!(refused(web).contains("'nats.url' begins with 'http://'"));
 }

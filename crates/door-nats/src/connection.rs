@@ -54,7 +54,7 @@ impl Connection {
         let events = move |event| {
             match event {
                 Event::Disconnected | Event::Closed => told.cancel(),
-                Event::ServerError(error) => tracing::warn!(error = %error, "NATS complains"),
+                Event::ServerError(error) => tracing::warn!(error = %error, "NATS reported an error"),
                 other => tracing::debug!(event = %other, "NATS"),
             }
             std::future::ready(())
@@ -135,7 +135,7 @@ async fn options(config: &Config) -> Result<ConnectOptions, NatsError> {
         // The library's message may quote the content that it could not parse.
         Auth::Creds(path) => options.credentials(&read(path).await?).map_err(|_| NatsError::Credentials {
             path: path.clone(),
-            reason: "it holds no user JWT with its seed".to_owned(),
+            reason: "it has no user JWT with a seed".to_owned(),
         })?,
     })
 }

@@ -163,8 +163,8 @@ impl<'l> JournalPublisher<'l> {
     /// Refuses the deliveries of one message that exceeds the server's maximum payload.
     async fn refuse(&self, id: MessageId, size: usize, deliveries: &[Delivery]) -> Result<(), NatsError> {
         let limit = self.session.client.server_info().max_payload;
-        let reason = format!("it has {size} bytes and NATS takes {limit} at once (max_payload)");
-        tracing::warn!(message = %id, reason, "not passed on to other hubs");
+        let reason = format!("it has {size} bytes, more than the {limit} that NATS allows (max_payload)");
+        tracing::warn!(message = %id, reason, "not sent to other hubs");
         let receipt = |delivery: &Delivery| RemoteReceipt {
             id,
             agent: delivery.agent.clone(),

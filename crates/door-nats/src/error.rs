@@ -52,7 +52,7 @@ pub enum NatsError {
     Lost,
     /// A stream of this name exists with other settings.
     #[error(
-        "the stream '{stream}' exists and does not take '{subject}'; remove it, or choose another nats.streamPrefix"
+        "the stream '{stream}' exists without the subject '{subject}'; remove the stream, or choose another nats.streamPrefix"
     )]
     ForeignStream {
         /// Name of the stream.

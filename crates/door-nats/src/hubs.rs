@@ -25,7 +25,7 @@ use crate::status::{AgentStatus, HubStatus, beat};
 use crate::subject::token;
 use crate::wire::{AgentActivity, AgentPresence, MAX_AGENTS, Malformed, Roster, check_version};
 
-const ACTION: &str = "tell of other hubs";
+const ACTION: &str = "read the presence of hubs";
 
 /// Most changes that are applied at once.
 const BATCH: usize = 1024;
@@ -213,7 +213,7 @@ impl RemoteHubs {
             match applied {
                 Ok(()) => drop(touched.insert(hub.to_owned())),
                 Err(error) => {
-                    tracing::warn!(key, reason = %error, "what a hub tells of its agents was skipped");
+                    tracing::warn!(key, reason = %error, "skipped invalid presence of another hub");
                 }
             }
         }
@@ -241,7 +241,7 @@ impl RemoteHubs {
         check_version(v)?;
         check_key(&hub, key)?;
         if token(&sign.name) != agent {
-            return Err(Malformed::Field { field: "name", problem: "is another than its key".to_owned() });
+            return Err(Malformed::Field { field: "name", problem: "does not match its key".to_owned() });
         }
         let now = self.session.hub.now();
         let other = self.others.entry(key.to_owned()).or_default();
@@ -345,7 +345,7 @@ fn check_key(hub: &Name, key: &str) -> Result<(), Malformed> {
     if is_key_of(hub, key) {
         return Ok(());
     }
-    Err(Malformed::Field { field: "hub", problem: "is another than its key".to_owned() })
+    Err(Malformed::Field { field: "hub", problem: "does not match its key".to_owned() })
 }
 
 /// Converts activity to a status by the clock of this hub. The time of an agent never goes backwards, however

@@ -213,7 +213,7 @@ impl Intake<'_> {
             }
             let subject = session.subjects.receipt(&session.me, hub);
             if self.publisher.send(subject, key, to_bytes(&reply), None).await?.is_some() {
-                tracing::warn!(message = %id, "a receipt is larger than NATS takes at once (max_payload)");
+                tracing::warn!(message = %id, "a receipt is larger than NATS allows (max_payload)");
             }
         }
         Ok(())
@@ -254,7 +254,7 @@ async fn decode_batch(session: &Session, interest: &Interest, chunk: &[Message])
             if token(envelope.hub()) == writer {
                 return Ok(envelope);
             }
-            let problem = "names another hub than its subject".to_owned();
+            let problem = "does not match the hub in the subject".to_owned();
             Err(Malformed::Field { field: "hub", problem })
         });
         let sorted = envelope.and_then(|envelope| match envelope {
@@ -274,7 +274,7 @@ async fn decode_batch(session: &Session, interest: &Interest, chunk: &[Message])
             }
         });
         if let Err(error) = sorted {
-            tracing::warn!(subject = %message.subject, reason = %error, "a message from another hub was skipped");
+            tracing::warn!(subject = %message.subject, reason = %error, "skipped a message from another hub");
         }
     }
     Ok(batch)
@@ -334,11 +334,11 @@ fn outcome(
             | HubError::BodyTooLarge { .. }
             | HubError::MetadataTooLarge { .. }),
         ) => {
-            tracing::warn!(message = %id, reason = %error, "a message from another hub was refused");
+            tracing::warn!(message = %id, reason = %error, "refused a message from another hub");
             Ok(refused(error.to_string()))
         }
         Err(error @ (HubError::Conflict { .. } | HubError::DamagedMessage { .. })) => {
-            tracing::warn!(message = %id, reason = %error_chain(&error), "a message from another hub was skipped");
+            tracing::warn!(message = %id, reason = %error_chain(&error), "skipped a message from another hub");
             Ok(Vec::new())
         }
         Err(error) => Err(error.into()),

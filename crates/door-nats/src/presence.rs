@@ -123,7 +123,7 @@ impl PresencePublisher<'_> {
         if bytes != self.published.roster {
             let key = token(&session.me);
             self.published.revision =
-                put(&session.agents, &key, bytes.clone(), "keep who lives here").await?;
+                put(&session.agents, &key, bytes.clone(), "save the agents of this hub").await?;
             self.published.roster = bytes;
         }
         self.seen = Some(directory.clone());
@@ -148,7 +148,7 @@ impl PresencePublisher<'_> {
         let gone: Vec<String> =
             self.published.signs.keys().filter(|key| forgets && !signs.contains_key(*key)).cloned().collect();
         let key_of = |agent: &str| format!("{}.{agent}", token(&session.me));
-        let action = "keep who is awake";
+        let action = "save the presence of agents";
         let mut puts = Vec::with_capacity(changed.len());
         for (agent, sign) in &changed {
             let sign = AgentPresence { v: VERSION, hub: session.me.clone(), agent: sign.clone() };
@@ -199,8 +199,11 @@ pub(crate) async fn check_name(session: &Session, run: &HubRun) -> Result<(), Na
 
 /// Reads the heartbeat under the name of this hub, of this run or any other.
 async fn read_own_heartbeat(session: &Session) -> Result<Option<HubHeartbeat>, NatsError> {
-    let entry =
-        session.presence.entry(token(&session.me)).await.map_err(NatsError::server("tell of other hubs"))?;
+    let entry = session
+        .presence
+        .entry(token(&session.me))
+        .await
+        .map_err(NatsError::server("read the presence of hubs"))?;
     let entry = entry.filter(|entry| entry.operation == Operation::Put);
     Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
 }
@@ -219,7 +222,7 @@ async fn beat(session: &Session, run: &HubRun, is_first: bool) -> Result<(), Nat
         run: run.id.clone(),
         home: Some(run.home.clone()),
     };
-    put(&session.presence, &token(&session.me), to_bytes(&beat), "keep who is awake").await?;
+    put(&session.presence, &token(&session.me), to_bytes(&beat), "save the presence of agents").await?;
     Ok(())
 }
 
@@ -227,7 +230,11 @@ async fn beat(session: &Session, run: &HubRun, is_first: bool) -> Result<(), Nat
 async fn announce(session: &Session, is_there: bool) -> Result<(), NatsError> {
     let subject = session.subjects.live_hub(&session.me);
     let payload = if is_there { "up" } else { "down" };
-    session.client.publish(subject, payload.into()).await.map_err(NatsError::server("tell other hubs"))
+    session
+        .client
+        .publish(subject, payload.into())
+        .await
+        .map_err(NatsError::server("send presence to other hubs"))
 }
 
 /// Announces that this hub stops.

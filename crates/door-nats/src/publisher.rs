@@ -105,7 +105,7 @@ impl<T> Publisher<T> {
             Err(error) if error.kind() == async_nats::PublishErrorKind::MaxPayloadExceeded => {
                 return Ok(Some(tag));
             }
-            Err(error) => return Err(NatsError::server("take a message")(error)),
+            Err(error) => return Err(NatsError::server("accept a message")(error)),
         }
         self.bytes += bytes;
         self.unacked.push_back(Unacked { tag, bytes, state: AckState::Unknown });
@@ -145,7 +145,7 @@ impl<T> Publisher<T> {
             Some(answer) => answer,
             None => tokio::time::timeout(self.timeout, self.answers.next())
                 .await
-                .map_err(NatsError::server("answer in time"))?,
+                .map_err(NatsError::server("acknowledge in time"))?,
         };
         let answer = answer.ok_or(NatsError::Lost)?;
         let number = answer.subject.strip_prefix(self.inbox.as_str()).and_then(|number| number.parse().ok());
@@ -153,7 +153,7 @@ impl<T> Publisher<T> {
         let pending = place.and_then(|place| self.unacked.get_mut(place));
         // A repeated acknowledgement: the message was returned already.
         let Some(pending) = pending else { return Ok(()) };
-        pending.state = AckState::At(sequence(&answer).map_err(NatsError::server("keep a message"))?);
+        pending.state = AckState::At(sequence(&answer).map_err(NatsError::server("store a message"))?);
         Ok(())
     }
 }
@@ -161,7 +161,7 @@ impl<T> Publisher<T> {
 /// Returns the sequence that the server assigned to a message.
 fn sequence(answer: &Message) -> Result<u64, async_nats::Error> {
     if answer.status == Some(StatusCode::NO_RESPONDERS) {
-        return Err("no stream takes messages at the moment".into());
+        return Err("no stream accepts messages at the moment".into());
     }
     match serde_json::from_slice(&answer.payload)? {
         PubAck { error: Some(error), .. } => Err(error.into()),

@@ -24,7 +24,7 @@ fn publish_acks_are_parsed() {
     let full = r#"{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"","seq":0}"#;
     let refused = [
         (answer(full, None), "maximum messages exceeded"),
-        (answer("", Some(StatusCode::NO_RESPONDERS)), "no stream takes messages"),
+        (answer("", Some(StatusCode::NO_RESPONDERS)), "no stream accepts messages"),
         (answer("nonsense", None), "expected"),
     ];
     for (answer, expected) in refused {

@@ -57,7 +57,7 @@ async fn send_batch(session: &Session, publisher: &mut Publisher<()>) -> Result<
         };
         let (subject, id) = (session.subjects.receipt(&session.me, hub), session.hub.next_id().to_string());
         if publisher.send(subject, id, to_bytes(&envelope), ()).await?.is_some() {
-            tracing::warn!(%hub, "what became of its messages is more than NATS takes at once (max_payload)");
+            tracing::warn!(%hub, "the states of its messages are larger than NATS allows (max_payload)");
         }
     }
     while publisher.next_ack().await?.is_some() {}

@@ -29,7 +29,7 @@ pub(crate) async fn read_range(
     part: StreamRange,
     timeout: Duration,
 ) -> Result<Vec<Stored>, NatsError> {
-    let action = "look into the stream";
+    let action = "read the stream";
     let StreamRange { filter_subject, deliver_policy, headers_only } = part;
     let config = pull::Config {
         deliver_policy,

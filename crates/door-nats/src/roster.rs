@@ -32,7 +32,11 @@ pub(crate) fn build_roster(
     let all: Vec<_> = std::iter::once(person).chain(own).collect();
     let agents = first_fitting(&all, max_payload);
     if agents.len() < all.len() {
-        tracing::warn!(agents = all.len(), "other hubs are told of the first {} agents only", agents.len());
+        tracing::warn!(
+            agents = all.len(),
+            "only the first {} agents are announced to other hubs",
+            agents.len()
+        );
     }
     Roster { v: VERSION, hub: me.clone(), agents }
 }

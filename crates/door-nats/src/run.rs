@@ -157,7 +157,7 @@ impl Runner {
     async fn back_off(&self, error: &NatsError, failures: &mut u32) {
         let reason = error_chain(error);
         if self.status_writer.record_away(self.hub.now(), &reason) {
-            tracing::warn!(reason, "not linked with other hubs; what is for them waits");
+            tracing::warn!(reason, "not linked with other hubs; messages for them wait");
         }
         // Six doublings exceed the longest backoff.
         let pause = MIN_BACKOFF * 2_u32.pow((*failures).min(6));

@@ -139,7 +139,7 @@ impl Session {
             filter_subjects: filters,
             ..pull::Config::default()
         };
-        self.stream.create_consumer(config).await.map_err(NatsError::server("make a consumer"))
+        self.stream.create_consumer(config).await.map_err(NatsError::server("create a consumer"))
     }
 }
 
@@ -150,7 +150,7 @@ fn created(stream: &Stream) -> i128 {
 /// Opens or creates a stream and checks that it covers a subject.
 async fn open_stream(context: &Context, config: stream::Config, subject: &str) -> Result<Stream, NatsError> {
     let name = config.name.clone();
-    let stream = context.get_or_create_stream(config).await.map_err(NatsError::server("make a stream"))?;
+    let stream = context.get_or_create_stream(config).await.map_err(NatsError::server("create a stream"))?;
     if !stream.cached_info().config.subjects.iter().any(|taken| taken == subject) {
         return Err(NatsError::ForeignStream { stream: name, subject: subject.to_owned() });
     }

@@ -105,7 +105,7 @@ pub(crate) fn from_wire(
         Some(realm) if *realm == hub => {}
         // An agent behind a swarm, which the sending hub speaks for. No hub speaks for another hub.
         Some(realm) if realm != me && !is_hub(realm) => {}
-        _ => return Err(field("from", "names an agent that this hub does not speak for")),
+        _ => return Err(field("from", "names an agent that is not of this hub")),
     }
     let is_for_another = matches!(wire.to, Address::Agent(_))
         && wire.posted_in.is_some()
@@ -120,12 +120,10 @@ pub(crate) fn from_wire(
             _ => return Err(field("to", "names an agent of another hub")),
         },
         group @ Address::Group(_) => group,
-        Address::Node(_) => return Err(field("to", "names a node, which only its own hub knows")),
+        Address::Node(_) => return Err(field("to", "names a node, but nodes exist only at their own hub")),
     };
     let signed = match wire.signed {
-        Some(digits) => {
-            Some(from_hex(&digits).ok_or_else(|| field("signed", "is not in hexadecimal digits"))?)
-        }
+        Some(digits) => Some(from_hex(&digits).ok_or_else(|| field("signed", "is not hexadecimal"))?),
         None => None,
     };
     // A message of a person restarts the hop chain, on whichever hub it was written.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use switchboard_core::{Address, AgentId, Door, Hop, Kind, MessageId, Name};
+use switchboard_core::{Address, AgentId, Door, Hop, Kind, MessageId, Name, describe_json_error};
 
 /// Version of the wire format.
 pub(crate) const VERSION: u32 = 1;
@@ -199,12 +199,18 @@ impl AgentActivity {
 /// Reason why a stream message cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Malformed {
-    #[error("it is not what hubs write: {0}")]
-    Json(#[from] serde_json::Error),
-    #[error("it has version {0}, and only {VERSION} is known; update switchboard")]
+    #[error("it is not in the format of hubs: {problem}")]
+    Json { problem: String },
+    #[error("it has version {0}, but this switchboard reads version {VERSION}; update switchboard")]
     Version(u32),
     #[error("its field '{field}' {problem}")]
     Field { field: &'static str, problem: String },
+}
+
+impl From<serde_json::Error> for Malformed {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json { problem: describe_json_error(&error) }
+    }
 }
 
 impl Envelope {

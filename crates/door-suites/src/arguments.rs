@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use switchboard_core::json::{RawObject, to_raw};
-use switchboard_core::suggest_similar;
+use switchboard_core::{describe_json_error, suggest_similar};
 
 use crate::schema::Checker;
 
@@ -45,7 +45,7 @@ pub(crate) struct Call<'a> {
 pub(crate) fn parse<'a>(given: Option<&'a RawValue>, suite: &str) -> Result<SuiteRequest<'a>, String> {
     let object = match given.filter(|given| !is_null(given)) {
         None => RawObject::default(),
-        Some(given) => RawObject::parse(given).ok_or("The arguments have to be an object.")?,
+        Some(given) => RawObject::parse(given).ok_or("The arguments must be an object.")?,
     };
     let action = object.text("action").map(|action| action.trim().to_ascii_lowercase());
     match action.as_deref() {
@@ -118,9 +118,10 @@ impl Call<'_> {
     /// Top-level keys are never merged into a non-empty `args`. The error is a text for the model.
     pub(crate) fn arguments(&self, checker: &Checker) -> Result<Box<RawValue>, String> {
         if let Some(args) = self.args.as_deref().filter(|args| !is_null(args)) {
-            let text = as_object_text(args).ok_or("'args' has to be an object.")?;
+            let text = as_object_text(args).ok_or("'args' must be an object.")?;
             if !is_empty_object(&text) || self.extra.is_empty() {
-                return RawValue::from_string(text).map_err(|error| format!("'args' is not JSON: {error}."));
+                return RawValue::from_string(text)
+                    .map_err(|error| format!("'args' is not JSON: {}.", describe_json_error(&error)));
             }
         }
         for key in ARGS_KEYS {

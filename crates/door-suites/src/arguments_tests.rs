@@ -70,13 +70,13 @@ fn every_argument_shape_is_parsed() {
 #[test]
 fn unparsable_request_error_names_next_step() {
     for (given, expected) in [
-        (r#"{"action":"call","subtool":"echo","args":[1]}"#, "'args' has to be an object"),
-        (r#"{"action":"call","subtool":"echo","args":"not json"}"#, "'args' has to be an object"),
+        (r#"{"action":"call","subtool":"echo","args":[1]}"#, "'args' must be an object"),
+        (r#"{"action":"call","subtool":"echo","args":"not json"}"#, "'args' must be an object"),
         (r#"{"action":"call"}"#, "'subtool' is missing"),
         (r#"{"action":"call","subtool":7}"#, "'subtool' is missing"),
         (r#"{"subtool":"echo"}"#, "'action' is missing"),
         (r#"{"action":"echo"}"#, r#"{"action":"call","subtool":"echo","args":{…}}"#),
-        ("[]", "have to be an object"),
+        ("[]", "must be an object"),
         (
             r#"{"action":"calls","subtool":"x"}"#,
             "There is no action 'calls'. Did you mean 'call'? To use a tool",

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use switchboard_core::sanitize_description;
+use switchboard_core::{describe_json_error, sanitize_description};
 
 use crate::arguments::{Call, call_example};
 use crate::child::ChildError;
@@ -46,7 +46,7 @@ pub(crate) fn check_arguments(tool: &Tool, call: &Call<'_>) -> Result<Box<RawVal
     let (wrong, arguments) = match call.arguments(checker) {
         Ok(arguments) => match serde_json::from_str(arguments.get()) {
             Ok(value) => (checker.check(&value), Some(arguments)),
-            Err(error) => (vec![format!("'args' cannot be read: {error}")], None),
+            Err(error) => (vec![format!("'args' cannot be read: {}", describe_json_error(&error))], None),
         },
         Err(text) => (vec![text], None),
     };
@@ -55,7 +55,7 @@ pub(crate) fn check_arguments(tool: &Tool, call: &Call<'_>) -> Result<Box<RawVal
     }
     let example = call_example(&tool.name).replace("{…}", &checker.example().to_string());
     Err(format!(
-        "The arguments of {} do not fit:\n- {}\nSchema: {}\nExample: {example}",
+        "The arguments of {} do not match its schema:\n- {}\nSchema: {}\nExample: {example}",
         tool.name,
         wrong.join("\n- "),
         checker.shown()

@@ -54,7 +54,7 @@ impl Catalogue {
     /// Returns a note for the model if the tool list is truncated.
     pub(crate) fn truncation_note(&self, child: &str) -> Option<String> {
         let count = self.tools.len();
-        let note = format!("{child} lists more tools than are read; only the first {count} can be used");
+        let note = format!("{child} lists too many tools; only the first {count} can be used");
         self.is_cut.then_some(note)
     }
 
@@ -109,7 +109,7 @@ struct Stored {
 impl CatalogueStore {
     pub(crate) fn open(positions: &SuitePaths) -> Self {
         let dir = positions.create_catalogues();
-        let dir = dir.inspect_err(|error| tracing::debug!(%error, "catalogues are not kept")).ok();
+        let dir = dir.inspect_err(|error| tracing::debug!(%error, "catalogues are not cached")).ok();
         Self { dir }
     }
 
@@ -140,9 +140,13 @@ impl CatalogueStore {
         };
         let bytes = serde_json::to_vec(&stored).unwrap_or_default();
         if bytes.len() as u64 > MAX_FILE {
-            tracing::warn!(child = spec.name, bytes = bytes.len(), "the catalogue is too large to be kept");
+            tracing::warn!(
+                child = spec.name,
+                bytes = bytes.len(),
+                "the catalogue is too large for the cache"
+            );
         } else if let Err(error) = dir.replace(&file_name(spec), &bytes, 0o600) {
-            tracing::warn!(child = spec.name, %error, "the catalogue is not kept");
+            tracing::warn!(child = spec.name, %error, "cannot cache the catalogue");
         }
     }
 }

@@ -57,7 +57,7 @@ fn catalogue_loads_only_for_same_launch() {
     assert_eq!(back.get("add").unwrap().raw.get(), r#"{"description":"first","name":"add","x-kept":[1.0]}"#);
     assert_eq!((back.instructions.as_deref(), back.taken_at), (Some("Notes."), Timestamp::UNIX_EPOCH));
     let note = back.truncation_note("notes").unwrap();
-    assert_eq!(note, "notes lists more tools than are read; only the first 2 can be used");
+    assert_eq!(note, "notes lists too many tools; only the first 2 can be used");
     assert!(shelf.load(&spec("two")).is_none(), "another command may have other tools");
 
     let file = paths.cache.join("catalogues").join(paths.workspace_hash()).join("notes.json");

@@ -216,14 +216,14 @@ impl Child {
     fn warn_if_cut(&self, what: ListKind, listing: Listing) -> Listing {
         if listing.is_cut {
             let (child, read) = (&self.spec().name, listing.items.len());
-            tracing::warn!(child, list = what.member(), read, "a list is too long and was read only in part");
+            tracing::warn!(child, list = what.member(), read, "truncated a list that is too long");
         }
         listing
     }
 
     /// Opens a new connection after the session of the old one has expired.
     async fn reconnect(&self, used: ConnectionGuard, caller: &Caller) -> Result<ConnectionGuard, ChildError> {
-        used.0.end("its session was over", EndKind::Wanted);
+        used.0.end("its session had ended", EndKind::Wanted);
         self.0.record_end(&mut self.0.state.lock(), &used.0);
         drop(used);
         self.connection(caller).await
@@ -344,7 +344,7 @@ impl Child {
         match started {
             Some(Ok(connection)) => Ok(ConnectionGuard::new(&connection, caller)),
             Some(Err(error)) => Err(error),
-            None => Err(self.0.shared.cannot_start("its start was broken off", "call again")),
+            None => Err(self.0.shared.cannot_start("its start was interrupted", "call again")),
         }
     }
 }
@@ -368,7 +368,7 @@ impl Inner {
         caller: &Caller,
     ) -> Result<watch::Receiver<Option<Started>>, ChildError> {
         if state.is_closed {
-            return Err(self.shared.cannot_start("it was stopped for good", "start Switchboard again"));
+            return Err(self.shared.cannot_start("it was shut down", "start Switchboard again"));
         }
         let (wait, is_probe) = match state.recovery.gate(&self.shared.options.recovery, Instant::now()) {
             Gate::After(wait) => (wait, false),
@@ -455,7 +455,7 @@ impl Inner {
         if connection.in_use() > 0 || now < due {
             return Some(due.max(now + idle / 10));
         }
-        connection.end("nobody had called it for a while", EndKind::Wanted);
+        connection.end("it was idle", EndKind::Wanted);
         self.record_end(&mut state, connection);
         None
     }
@@ -477,7 +477,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Lifecycle::Running(connection) = &self.state.lock().now {
-            connection.end("nobody needs it any more", EndKind::Wanted);
+            connection.end("it is no longer needed", EndKind::Wanted);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use switchboard_core::reword_serde_error;
+use switchboard_core::describe_field_error;
 
 pub use self::expose::{ExposeMode, ExposeSettings};
 pub use self::keys::{UnknownKey, unknown_keys};
@@ -151,7 +151,7 @@ impl Config {
     pub fn from_file(file: &Value) -> Result<Self, SuiteError> {
         let config: Self = serde_path_to_error::deserialize(file).map_err(|error| {
             let key = error.path().to_string();
-            bad(key, &format!("is invalid: {}", reword_serde_error(&error.into_inner().to_string())))
+            bad(key, &describe_field_error(error.inner()))
         })?;
         config.check()?;
         Ok(config)
@@ -209,7 +209,7 @@ impl Config {
                     !tool.is_empty() && tool.len() <= TOOL_NAME_LIMIT && tool.chars().all(is_tool_character);
                 if !is_one {
                     let problem = format!(
-                        "is '{}', but a tool's name has 1 to {TOOL_NAME_LIMIT} letters, digits, '_' and '-'",
+                        "is '{}', but a tool name has 1 to {TOOL_NAME_LIMIT} letters, digits, '_' and '-'",
                         tool.escape_debug()
                     );
                     return Err(bad(key("suiteName"), &problem));

@@ -74,7 +74,7 @@ fn out_of_range_error_names_key() {
         ),
         (
             json!({ "suites": { "a": { "suiteName": "a b" } } }),
-            "the key 'suites.a.suiteName' is 'a b', but a tool's name has 1 to 64 letters, digits, '_' and '-'",
+            "the key 'suites.a.suiteName' is 'a b', but a tool name has 1 to 64 letters, digits, '_' and '-'",
         ),
     ] {
         assert_eq!(parse(file).unwrap().check().unwrap_err().to_string(), expected);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+use switchboard_core::describe_json_error;
 use switchboard_sys::files::Dir;
 
 use crate::config::Config;
@@ -50,8 +51,9 @@ impl Descriptions {
             return Ok(Self::default());
         };
         match folder.read(DESCRIPTIONS_NAME, LIMIT).map_err(|error| problem(error.to_string()))? {
-            Some(found) => serde_json::from_slice(&found.bytes)
-                .map_err(|error| problem(format!("is not a file of descriptions: {error}"))),
+            Some(found) => serde_json::from_slice(&found.bytes).map_err(|error| {
+                problem(format!("is not a file of descriptions: {}", describe_json_error(&error)))
+            }),
             None => Ok(Self::default()),
         }
     }

@@ -82,7 +82,7 @@ fn invalid_file_never_hides_another() {
     assert_eq!(names(&found), ["good", "unset"]);
     let messages = messages(&found.issues);
     assert_eq!(messages.len(), 4, "{messages:#?}");
-    assert!(messages[0].starts_with("bad/.mcp.json: is not JSON: EOF while parsing"), "{}", messages[0]);
+    assert!(messages[0].starts_with("bad/.mcp.json: is not JSON: the text ends within"), "{}", messages[0]);
     assert!(messages[1].ends_with("is not a file but a directory"), "{}", messages[1]);
     assert!(messages[2].contains("more than the 262144 allowed"), "{}", messages[2]);
     assert!(
@@ -132,7 +132,7 @@ fn patterns_stay_below_the_workspace() {
         messages[1],
         "the key 'discoverGlobs[3]' is '/etc/*.json', but must stay inside the workspace"
     );
-    assert_eq!(messages[2], "the key 'discoverGlobs[4]' is '**', but must end with a file name");
+    assert_eq!(messages[2], "the key 'discoverGlobs[4]' is '**', but must end with the name of a file");
     assert!(messages[3].starts_with("the key 'discoverGlobs[5]' is 'a[/b': "), "{}", messages[3]);
     assert_eq!(names(&site.look(json!({ "discoverGlobs": ["**/mcp.json"] }))), ["one", "two"]);
 }

@@ -77,7 +77,7 @@ pub fn remove_child(
     let Some(folder) = folder.filter(|folder| folder.path().join(CHILD_FILE) == file) else {
         return Err(SuiteError::BadFile {
             file: file.to_owned(),
-            problem: "is not below .switchboard/mcps, so it is left to you to remove it".to_owned(),
+            problem: "is not below .switchboard/mcps; remove it yourself".to_owned(),
         });
     };
     let backups = root.ensure_subdir("backups")?;

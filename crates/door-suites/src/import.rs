@@ -65,7 +65,7 @@ impl Servers {
                 }
             };
             let Some(name) = sanitize_name(original) else {
-                let problem = "its name has no character that is valid in a folder name".to_owned();
+                let problem = "its name has no character that a folder name can have".to_owned();
                 self.skipped.insert(original.clone(), problem);
                 continue;
             };

@@ -267,7 +267,7 @@ fn skipped_servers_stay_in_root_file() {
 #[test]
 fn invalid_root_file_error_names_position() {
     for (text, expected) in [
-        ("{\n  \"mcpServers\": {,}\n}", "is not JSON: key must be a string at line 2 column 18"),
+        ("{\n  \"mcpServers\": {,}\n}", "is not JSON: a key is not in double quotes (line 2, character 18)"),
         ("[]", "is not a JSON object"),
         (r#"{"mcpServers": []}"#, "the key 'mcpServers' is not an object"),
     ] {

@@ -57,7 +57,7 @@ pub(crate) fn introspect(
         Some("summary") => IntrospectionMode::Summary,
         Some("full") => IntrospectionMode::Full,
         Some(other) => {
-            return Err(format!("There is no mode '{}'. Use summary or full.", other.escape_debug()));
+            return Err(format!("There is no mode '{}'; use summary or full.", other.escape_debug()));
         }
     };
     if let Some(subtool) = &question.subtool {
@@ -71,7 +71,7 @@ pub(crate) fn introspect(
             let positions = ranking::rank_tools(query, tools.iter().map(|offered| offered.tool));
             if positions.is_empty() {
                 return Ok(noted(format!(
-                    "No tool fits \"{}\". Without a query all {} are listed.",
+                    "No tool matches \"{}\". Without a query all {} are listed.",
                     summarise(query, 80),
                     tools.len()
                 )));
@@ -141,11 +141,11 @@ fn page<'a>(
 ) -> Result<(Vec<OfferedTool<'a>>, usize), String> {
     let start = match &question.cursor {
         None => 0,
-        Some(cursor) => {
-            cursor.parse::<usize>().ok().filter(|start| *start < tools.len()).ok_or_else(|| {
-                format!("'cursor' is not one that was given out: {}. Start without.", cursor.escape_debug())
-            })?
-        }
+        Some(cursor) => cursor
+            .parse::<usize>()
+            .ok()
+            .filter(|start| *start < tools.len())
+            .ok_or_else(|| format!("'cursor' is invalid: {}. Start without it.", cursor.escape_debug()))?,
     };
     let end = tools.len().min(start + question.limit.unwrap_or(PAGE).clamp(1, PAGE));
     Ok((tools[start..end].to_vec(), start))

@@ -100,7 +100,7 @@ fn query_ranks_and_marks_blocked_tools() {
     let none =
         shown(&tools, &IntrospectQuery { query: Some("weather".into()), ..IntrospectQuery::default() })
             .unwrap();
-    assert!(none.contains("No tool fits"), "{none}");
+    assert!(none.contains("No tool matches"), "{none}");
     let all = shown(&tools, &IntrospectQuery::default()).unwrap();
     assert!(all.contains("changed [changed: blocked until approved]") && !all.contains("Steals"), "{all}");
     let error = shown(&tools, &IntrospectQuery { mode: Some("all".into()), ..IntrospectQuery::default() })

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use switchboard_core::{reword_serde_error, suggest_similar};
+use switchboard_core::{describe_field_error, describe_json_error, suggest_similar};
 
 pub use self::command::CommandLine;
 pub(crate) use self::resolve::{ResolveContext, launch_template_of, resolve_spec};
@@ -124,12 +124,13 @@ impl McpFile {
         if bytes.starts_with(BYTE_ORDER_MARK) {
             return Err("begins with a byte order mark; save it as UTF-8 without one".to_owned());
         }
-        let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("is not JSON: {error}"))?;
+        let value: Value = serde_json::from_slice(bytes)
+            .map_err(|error| format!("is not JSON: {}", describe_json_error(&error)))?;
         let Value::Object(object) = &value else { return Err("is not a JSON object".to_owned()) };
         for wrapper in ["mcpServers", "mcps", "servers"] {
             if object.contains_key(wrapper) {
                 return Err(format!(
-                    "describes several servers under '{wrapper}', but has to describe one; \
+                    "describes several servers under '{wrapper}', but must describe one; \
                      `switchboard init` imports such a file from beside .switchboard"
                 ));
             }
@@ -147,8 +148,7 @@ impl McpFile {
             look(command, "command.", &KNOWN_IN_COMMAND);
         }
         let file = serde_path_to_error::deserialize(value).map_err(|error| {
-            let path = error.path().to_string();
-            format!("the field '{path}': {}", reword_serde_error(&error.into_inner().to_string()))
+            format!("the field '{}' {}", error.path(), describe_field_error(error.inner()))
         })?;
         Ok((file, warnings))
     }

@@ -123,12 +123,9 @@ fn invalid_value_error_names_field() {
         ),
         (
             json!({ "command": 5 }),
-            "the field 'command': invalid type: integer `5`, expected the name of a program, or an object with 'cmd', 'args' and 'env'",
+            "the field 'command' is the number 5, but must be the name of a program, or an object with 'cmd', 'args' and 'env'",
         ),
-        (
-            json!({ "command": "a", "args": "x" }),
-            "the field 'args': invalid type: string \"x\", expected a list",
-        ),
+        (json!({ "command": "a", "args": "x" }), "the field 'args' is the text \"x\", but must be a list"),
         (json!({ "command": "" }), "the field 'command' is empty; name the program"),
         (
             json!({ "command": "a", "args": ["x\u{0}y"] }),
@@ -150,24 +147,24 @@ fn invalid_value_error_names_field() {
             json!({ "command": "a", "args": long }),
             "the field 'args' has 300 entries, more than the 256 allowed",
         ),
-        (json!({ "url": "ftp://a" }), "the field 'url' has to begin with http:// or https://"),
-        (json!({ "url": "javascript:alert(1)" }), "the field 'url' has to begin with http:// or https://"),
-        (json!({ "type": "ws", "url": "http://a" }), "the field 'url' has to begin with ws:// or wss://"),
+        (json!({ "url": "ftp://a" }), "the field 'url' must begin with http:// or https://"),
+        (json!({ "url": "javascript:alert(1)" }), "the field 'url' must begin with http:// or https://"),
+        (json!({ "type": "ws", "url": "http://a" }), "the field 'url' must begin with ws:// or wss://"),
         (
             json!({ "url": "http://a", "headers": { "a b": "x" } }),
             "the field 'headers.a b' is not a valid header name",
         ),
         (
             json!({ "url": "http://a", "args": ["x"] }),
-            "the field 'args' is for programs that are started, not for a server with a 'url'",
+            "the field 'args' applies to programs only, not to a server with a 'url'",
         ),
         (
             json!({ "type": "grpc", "url": "http://a" }),
-            "the field 'type': unknown variant `grpc`, expected one of `stdio`, `http`, ",
+            "the field 'type' is 'grpc', but must be one of: stdio, http, ",
         ),
         (
             json!({ "command": "a", "idleMs": "5" }),
-            "the field 'idleMs': invalid type: string \"5\", expected a whole number, 0 or more",
+            "the field 'idleMs' is the text \"5\", but must be a whole number, 0 or more",
         ),
         (
             json!({ "command": "a", "spawnTimeoutMs": 0 }),

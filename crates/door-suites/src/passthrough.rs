@@ -92,7 +92,7 @@ impl Passthrough {
             _ => return None,
         };
         let Some((what, key)) = about else {
-            let message = format!("{method}: the parameters do not say what it is about");
+            let message = format!("{method}: the parameters name no tool, prompt or resource");
             return Some(Err(RpcError { code: INVALID_PARAMS, message, data: None }));
         };
         let suite = self.owner(flat, what, &key, caller).await?;
@@ -165,9 +165,7 @@ async fn list_one(suite: &Arc<Suite>, what: ListKind, caller: &Caller) -> Vec<Bo
         Err(error) => Err(error),
     };
     listed
-        .inspect_err(
-            |error| tracing::debug!(child = suite.spec.name, %error, ?what, "nothing could be listed"),
-        )
+        .inspect_err(|error| tracing::debug!(child = suite.spec.name, %error, ?what, "nothing can be listed"))
         .unwrap_or_default()
 }
 

@@ -177,7 +177,7 @@ impl Pins {
                 Some(pin) => compare(&lines(&pin.tool), tool),
                 None => match former.of(tool) {
                     Some(former) => {
-                        format!("- name: {former}\n+ name: {name}\n  renamed; all else is the same")
+                        format!("- name: {former}\n+ name: {name}\n  renamed; otherwise unchanged")
                     }
                     None => compare("", tool),
                 },

@@ -33,7 +33,7 @@ fn thousands_of_renamed_tools_compare_by_hash() {
     let waiting = pins.pending();
     assert_eq!(waiting.len(), 2_000);
     let one = waiting.iter().find(|problem| problem.tool == "new1004").unwrap();
-    assert_eq!(one.diff, "- name: old1004\n+ name: new1004\n  renamed; all else is the same");
+    assert_eq!(one.diff, "- name: old1004\n+ name: new1004\n  renamed; otherwise unchanged");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn removed_pins_stay_and_renames_are_detected() {
     pins.check(&raw(&[tool("a", "A"), tool("b", "B")])).unwrap();
     assert_eq!(pins.check(&raw(&[tool("b", "B")])).unwrap(), NONE, "removed tools are no problem");
     assert_eq!(pins.check(&raw(&[tool("b", "B"), tool("c", "A")])).unwrap(), ["c"]);
-    assert_eq!(pins.pending()[0].diff, "- name: a\n+ name: c\n  renamed; all else is the same");
+    assert_eq!(pins.pending()[0].diff, "- name: a\n+ name: c\n  renamed; otherwise unchanged");
     assert_eq!(pins.approve(None).unwrap(), ["c"]);
     assert_eq!(pins.check(&raw(&[tool("b", "B"), tool("c", "A")])).unwrap(), NONE);
     assert_eq!(pins.check(&raw(&[tool("a", "A3")])).unwrap(), ["a"], "it came back changed");

@@ -23,8 +23,8 @@ impl ProxyChain {
         let ancestors: Vec<&str> = inherited.split(',').filter(|hash| !hash.is_empty()).collect();
         let is_loop = ancestors.contains(&own);
         let refusal = (is_loop || ancestors.len() >= MAX_CHAIN).then(|| {
-            let why = if is_loop { "one of this workspace's children is this workspace again" } else { "too many stand behind one another" };
-            format!("No child is started here, because {why}. Remove Switchboard from .switchboard/mcps of the outer one.")
+            let why = if is_loop { "a child of this workspace is the same workspace again" } else { "too many Switchboards are nested" };
+            format!("No child is started here, because {why}. Remove Switchboard from .switchboard/mcps of the outer workspace.")
         });
         let chain = ancestors.iter().copied().chain([own]).collect::<Vec<_>>().join(",");
         Self { chain, refusal }
@@ -50,7 +50,7 @@ mod tests {
         let second = ProxyChain::new(&first.chain, "two");
         assert_eq!((&first.refusal, &second.refusal), (&None, &None));
         let third = ProxyChain::new(&second.chain, "one");
-        assert!(third.refusal.unwrap().contains("this workspace again"));
+        assert!(third.refusal.unwrap().contains("the same workspace again"));
         let long = (0..8).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
         assert!(ProxyChain::new(&long, "one").refusal.is_some());
     }

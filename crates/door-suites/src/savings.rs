@@ -106,7 +106,7 @@ impl UsageCounter {
             return;
         }
         if let Err(error) = self.add(&counted, now) {
-            tracing::debug!(%error, "what was saved is not written down");
+            tracing::debug!(%error, "cannot write the savings");
             self.lists.fetch_add(counted.lists, Ordering::Relaxed);
             self.introspects.fetch_add(counted.introspects, Ordering::Relaxed);
             self.introspect_bytes.fetch_add(counted.introspect_bytes, Ordering::Relaxed);

@@ -106,7 +106,7 @@ impl Suite {
         let issues = broken.iter().map(|pattern| {
             let pattern = pattern.escape_debug();
             format!(
-                "suites.{}.expose: '{pattern}' is not a valid pattern; it only matches the tool of exactly this name.",
+                "suites.{}.expose: '{pattern}' is not a valid pattern; it matches only the tool with exactly this name.",
                 spec.name
             )
         });
@@ -145,13 +145,12 @@ impl Suite {
                 self.state.lock().is_trusted = true;
                 Ok(())
             }
-            TrustState::New => Err(format!(
-                "{name} is not trusted yet: a person has to run `switchboard suite trust {name}`."
-            )),
+            TrustState::New => {
+                Err(format!("{name} is not trusted yet: a person must run `switchboard suite trust {name}`."))
+            }
             // The diff is for the person: its new half is unreviewed text.
             TrustState::Changed { .. } => Err(format!(
-                "{name} is not trusted any more, because it changed. If that is meant, a person has to run \
-                 `switchboard suite trust {name}`, which shows the change."
+                "{name} is no longer trusted, because it changed. If the change is intended, a person must run `switchboard suite trust {name}`, which shows the change."
             )),
         }
     }
@@ -212,8 +211,9 @@ impl Suite {
         let level = self.shared.level.lock().clone();
         if let Some(level) = level.filter(|_| opened.capabilities.get("logging").is_some()) {
             let level_set = self.child.request("logging/setLevel", Some(level), caller).await;
-            let _ = level_set
-                .inspect_err(|error| tracing::debug!(child = self.spec.name, %error, "no level set"));
+            let _ = level_set.inspect_err(
+                |error| tracing::debug!(child = self.spec.name, %error, "no logging level is set"),
+            );
         }
         let changes = self.child.tool_changes();
         let listed = match self.child.list_all(ListKind::Tools, caller).await {
@@ -260,7 +260,7 @@ impl Suite {
             return;
         }
         if let Err(error) = self.fetch_catalogue(turn, &Caller::default()).await {
-            tracing::debug!(child = self.spec.name, %error, "the changed tools could not be listed");
+            tracing::debug!(child = self.spec.name, %error, "cannot list the changed tools");
         }
     }
 
@@ -289,7 +289,7 @@ impl Suite {
             Err(error) => match self.load_cached().await {
                 Some(catalogue) => {
                     let note = format!(
-                        "(as of {}; {} cannot be asked now: {})",
+                        "(as of {}; {} is unavailable now: {})",
                         format_ago(now, catalogue.taken_at),
                         self.spec.name,
                         error_text(&error)
@@ -420,7 +420,7 @@ impl Suite {
         };
         if let Some(wait) = self.rate_limit.as_ref().and_then(|limit| limit.acquire().err()) {
             let text = format!(
-                "{} takes no more calls for {} ms (its rate limit). Do something else first, or try again then.",
+                "{} accepts no calls for {} ms (its rate limit). Try again then.",
                 self.spec.name,
                 wait.as_millis().max(1)
             );
@@ -443,7 +443,7 @@ impl Suite {
         let result = result.map_err(|error| CallOutcome::failed(error, true))?;
         if result.get().len() > MAX_RESULT {
             let text = format!(
-                "The result of {subtool} has {} bytes, and {MAX_RESULT} are passed on at most. Ask it for less.",
+                "The result of {subtool} has {} bytes, more than the limit of {MAX_RESULT}. Ask it for less.",
                 result.get().len()
             );
             return Err(CallOutcome { outcome: Outcome::Error, ..CallOutcome::refused(&text, true) });
@@ -590,7 +590,7 @@ fn compare_with_pins(paths: &SuitePaths, child: &str, catalogue: &Catalogue) -> 
     let pins = Pins::load(paths, child);
     match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {
         Ok(changed) => {
-            let why = || "it is no longer the tool that was approved".to_owned();
+            let why = || "it differs from the tool that was approved".to_owned();
             changed.into_iter().map(|tool| (tool, why())).collect()
         }
         Err(error) => {

@@ -346,7 +346,7 @@ impl Suites {
         let table = self.table();
         let stopping = join_all(table.suites.iter().map(|suite| suite.child.close()));
         if tokio::time::timeout(CLOSE_WITHIN, stopping).await.is_err() {
-            tracing::warn!("children did not end in time; their groups are killed");
+            tracing::warn!("children did not end in time; their process groups are killed");
         }
         self.flush().await;
     }

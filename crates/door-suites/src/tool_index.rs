@@ -82,7 +82,7 @@ impl ToolIndex {
         let name = &suite.rules.tool_name;
         if !taken.insert(name.clone()) {
             let message = format!(
-                "{}: its tool would be called {name}, which is taken. Set suites.{}.suiteName to another name.",
+                "{}: its tool name {name} is taken. Set suites.{}.suiteName to another name.",
                 suite.spec.name, suite.spec.name
             );
             self.issues.push((suite.clone(), message));
@@ -128,7 +128,7 @@ impl ToolIndex {
                 }
                 if !taken.insert(name.clone()) {
                     let message = format!(
-                        "{}: its tool {} would be called {name}, which is taken, and is not listed.",
+                        "{}: its tool {} is not listed, because the name {name} is taken.",
                         suite.spec.name, tool.name
                     );
                     self.issues.push(((*suite).clone(), message));
@@ -206,7 +206,7 @@ pub(crate) fn cuts(suite: &Suite, config: &Config, descriptions: &Descriptions) 
     let length = own.map_or(0, |own| own.split_whitespace().collect::<Vec<_>>().join(" ").chars().count());
     let description = (length > MAX_OWN_DESCRIPTION).then(|| {
         format!(
-            "{name}: its description has {length} characters and {MAX_OWN_DESCRIPTION} are shown. Make it shorter."
+            "{name}: its description has {length} characters; only {MAX_OWN_DESCRIPTION} are shown. Shorten it."
         )
     });
     let list = suite.cached().and_then(|catalogue| catalogue.truncation_note(name));

@@ -72,7 +72,7 @@ impl Suites {
             if suite.get_offered(&catalogue, subtool).is_some() {
                 let name = &suite.rules.tool_name;
                 return Some(format!(
-                    "{missing}. It is one of {name}'s: call {name} with {}.",
+                    "{missing}. It is a tool of {name}: call {name} with {}.",
                     call_example(subtool)
                 ));
             }
@@ -113,7 +113,7 @@ fn find_tools(
         })
         .collect();
     if lines.is_empty() {
-        lines.push(format!("No tool fits \"{}\".", summarise(query, 80)));
+        lines.push(format!("No tool matches \"{}\".", summarise(query, 80)));
     }
     let missing = suites.iter().zip(known).filter_map(|(suite, known)| Some((suite, known.as_ref().err()?)));
     lines.extend(missing.map(|(suite, why)| format!("({} was not searched: {why})", suite.rules.tool_name)));

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use switchboard_core::describe_json_error;
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::{Dir, FileStat};
 use switchboard_sys::lock::{DirLock, LockOptions};
@@ -113,7 +114,7 @@ impl TrustStore {
     pub fn state_of(&self, name: &str, template: &LaunchTemplate) -> TrustState {
         let mut seen = self.seen.lock();
         if let Err(error) = self.refresh(&mut seen) {
-            tracing::warn!(%error, "cannot read what is trusted; nothing is");
+            tracing::warn!(%error, "cannot read the trusted servers; none is trusted");
             *seen = CachedDecisions::default();
         }
         match seen.decisions.get(&key(name)) {
@@ -269,7 +270,7 @@ fn read(dir: &Dir) -> Result<(File, Option<FileStat>), SuiteError> {
 }
 
 fn bad(dir: &Dir, error: &serde_json::Error) -> SuiteError {
-    let problem = format!("is not what switchboard wrote ({error}); move it aside and decide again");
+    let problem = format!("cannot be read: {}; move it aside and decide again", describe_json_error(error));
     SuiteError::BadFile { file: dir.path().join(NAME), problem }
 }
 

@@ -99,7 +99,7 @@ fn watch_folders(suites: &Suites, changes: &Arc<Notify>) -> Option<notify::Recom
     // A symbolic link among the children could lead anywhere; its target is not watched.
     let settings = notify::Config::default().with_follow_symlinks(false);
     let mut watcher = notify::RecommendedWatcher::new(hint, settings)
-        .inspect_err(|error| tracing::warn!(%error, "no file events; looking by the clock alone"))
+        .inspect_err(|error| tracing::warn!(%error, "no file events; polling only"))
         .ok()?;
     for (path, mode) in [
         (paths.workspace.clone(), RecursiveMode::NonRecursive),
@@ -107,7 +107,7 @@ fn watch_folders(suites: &Suites, changes: &Arc<Notify>) -> Option<notify::Recom
         (paths.config.clone(), RecursiveMode::NonRecursive),
     ] {
         if let Err(error) = watcher.watch(&path, mode) {
-            tracing::debug!(path = %path.display(), %error, "not watched; looked at by the clock");
+            tracing::debug!(path = %path.display(), %error, "not watched; polled");
         }
     }
     Some(watcher)

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
+use switchboard_core::describe_json_error;
 
 use crate::config::GitHub;
 use crate::refusal::Refusal;
@@ -65,8 +66,9 @@ impl WebhookServer {
                 "X-Hub-Signature-256 is missing or wrong; check the webhook's secret",
             ));
         }
-        let payload = crate::wire::parse_json(body)
-            .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
+        let payload = crate::wire::parse_json(body).map_err(|error| {
+            Refusal::invalid_format(format!("the body is not JSON: {}", describe_json_error(&error)))
+        })?;
         let Some(event) = parse_event(text("x-github-event").unwrap_or_default(), &payload) else {
             return Ok(json!({ "status": "ignored" }));
         };

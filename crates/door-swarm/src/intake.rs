@@ -7,7 +7,7 @@
 use http::HeaderMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, Door, MessageId};
+use switchboard_core::{AgentId, Door, MessageId, describe_json_error};
 use switchboard_hub::HubError;
 use uuid::Uuid;
 
@@ -427,8 +427,9 @@ fn parse_update(content: &str) -> Option<RosterUpdate> {
 
 /// Parses a message and checks the format of envelope and headers.
 fn parse_message(headers: &HeaderMap, body: &[u8]) -> Result<ParsedMessage, Refusal> {
-    let raw = parse_json(body)
-        .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
+    let raw = parse_json(body).map_err(|error| {
+        Refusal::invalid_format(format!("the body is not JSON: {}", describe_json_error(&error)))
+    })?;
     check_objects(&raw)?;
     if let Some(version) = raw.get("protocol_version").and_then(Value::as_str) {
         check_version("protocol_version", version)?;

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use switchboard_core::{describe_field_error, describe_json_error};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
@@ -160,12 +161,13 @@ impl Token {
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| refuse("it is not base64url"));
         check_header(&decode(header)?)?;
         let claims = crate::wire::parse_json(&decode(claims)?)
-            .map_err(|error| refuse(&format!("its claims: {error}")))?;
+            .map_err(|error| refuse(&format!("its claims are not JSON: {}", describe_json_error(&error))))?;
         if !claims.is_object() {
             return Err(refuse("its claims are not an object"));
         }
-        let invite: Invite = serde_path_to_error::deserialize(claims)
-            .map_err(|error| refuse(&format!("its claim '{}': {}", error.path(), error.inner())))?;
+        let invite: Invite = serde_path_to_error::deserialize(claims).map_err(|error| {
+            refuse(&format!("its claim '{}' {}", error.path(), describe_field_error(error.inner())))
+        })?;
         if invite.max_uses == Some(0) {
             return Err(refuse("its claim 'max_uses' is 0; it must be 1 or more"));
         }
@@ -200,7 +202,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Checks that the header names `EdDSA` and has no `crit`. Keys named in the header are not read at all.
 fn check_header(bytes: &[u8]) -> Result<(), InviteError> {
     let refuse = |problem: &str| InviteError::Token { problem: problem.to_owned() };
-    let header = crate::wire::parse_json(bytes).map_err(|error| refuse(&format!("its header: {error}")))?;
+    let header = crate::wire::parse_json(bytes)
+        .map_err(|error| refuse(&format!("its header is not JSON: {}", describe_json_error(&error))))?;
     if header.get("alg").and_then(Value::as_str) != Some("EdDSA") {
         return Err(refuse("its algorithm is not EdDSA"));
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use switchboard_core::{Name, label_inline, quote_inline};
+use switchboard_core::{Name, describe_field_error, describe_json_error, label_inline, quote_inline};
 use switchboard_https::{Limits, Response, Url};
 use uuid::Uuid;
 
@@ -315,9 +315,9 @@ fn parse_accepted(endpoint: &Endpoint, answer: &Response) -> Result<JoinAccepted
         });
     }
     let bad = |problem: String| SwarmError::BadAnswer { endpoint: endpoint.to_string(), problem };
-    let value = crate::wire::parse_json(&answer.body).map_err(|error| bad(error.to_string()))?;
-    let accepted: JoinAccepted =
-        serde_path_to_error::deserialize(value).map_err(|error| bad(error.to_string()))?;
+    let value = crate::wire::parse_json(&answer.body).map_err(|error| bad(describe_json_error(&error)))?;
+    let accepted: JoinAccepted = serde_path_to_error::deserialize(value)
+        .map_err(|error| bad(format!("'{}' {}", error.path(), describe_field_error(error.inner()))))?;
     if accepted.status == "accepted" {
         Ok(accepted)
     } else {

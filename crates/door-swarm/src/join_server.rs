@@ -3,6 +3,7 @@
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
+use switchboard_core::describe_json_error;
 
 use crate::admission::{Admission, AdmissionError, Candidate, Proof};
 use crate::agent_id::PeerId;
@@ -166,8 +167,9 @@ fn parse_request(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<(JoinRequest, Value, Candidate, Token), Refusal> {
-    let raw = parse_json(body)
-        .map_err(|error| Refusal::invalid_format(format!("the body is not JSON: {error}")))?;
+    let raw = parse_json(body).map_err(|error| {
+        Refusal::invalid_format(format!("the body is not JSON: {}", describe_json_error(&error)))
+    })?;
     check_objects(&raw)?;
     let request: JoinRequest =
         serde_path_to_error::deserialize(&raw).map_err(|error| Refusal::from_serde(&error))?;

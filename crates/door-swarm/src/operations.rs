@@ -39,7 +39,7 @@ impl Swarms {
         check_name(name)?;
         let (now, id) = (self.hub().now(), Uuid::new_v4());
         let realm = self.choose_realm(&identity.agent, id, realm, name).await?;
-        let own = identity.name().ok_or_else(|| SwarmError::field("agent", "is no name here"))?;
+        let own = identity.name().ok_or_else(|| SwarmError::field("agent", "is not a valid name here"))?;
         let member = Member {
             name: own,
             endpoint: identity.endpoint.clone(),

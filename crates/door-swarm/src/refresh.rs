@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
-use switchboard_core::AgentId;
+use switchboard_core::{AgentId, describe_json_error};
 use switchboard_https::{Limits, Url};
 use uuid::Uuid;
 
@@ -138,7 +138,7 @@ impl Swarms {
             let answer = client.get(&url, headers(agent), Limits::default()).await?;
             if answer.status.is_success() {
                 let info: Info =
-                    serde_json::from_slice(&answer.body).map_err(|error| bad(error.to_string()))?;
+                    serde_json::from_slice(&answer.body).map_err(|error| bad(describe_json_error(&error)))?;
                 return Ok((PeerId::parse(&info.agent_id)?, PublicKey::parse(&info.public_key)?));
             }
             let (code, message) = protocol_error(&answer).unwrap_or_default();

@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde_json::Value;
+use switchboard_core::{describe_field_error, describe_json_error};
 use switchboard_hub::HubError;
 
 use crate::admission::AdmissionError;
@@ -50,7 +51,11 @@ impl Refusal {
             (path, Some(missing)) => format!("{path}.{missing}"),
             (path, None) => path.to_owned(),
         };
-        let problem = if field == "." { problem } else { format!("{field}: {problem}") };
+        let problem = match (field.as_str(), missing) {
+            (".", _) => describe_json_error(error.inner()),
+            (field, Some(_)) => format!("{field} is missing"),
+            (field, None) => format!("{field} {}", describe_field_error(error.inner())),
+        };
         Self::invalid_format(problem).with_details(serde_json::json!({ "field": field }))
     }
 

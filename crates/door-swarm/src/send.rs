@@ -142,8 +142,11 @@ impl Swarms {
         let now = self.hub().now();
         message.check(self.config().limits.body, now)?;
         let own = agent.name().map(AgentId::local);
-        let from =
-            message.from.clone().or(own).ok_or_else(|| SwarmError::field("from", "is no name here"))?;
+        let from = message
+            .from
+            .clone()
+            .or(own)
+            .ok_or_else(|| SwarmError::field("from", "is not a valid name here"))?;
         let to = match message.to.as_deref() {
             None | Some("all" | BROADCAST) => Address::Group(GroupId::Swarm(swarm.realm.clone())),
             Some(named) => {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use switchboard_core::{describe_field_error, describe_json_error};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
@@ -145,8 +146,10 @@ impl MembershipState {
 
     /// Parses a state file and checks every value.
     pub fn parse(bytes: &[u8]) -> Result<Self, StateError> {
-        let value = crate::wire::parse_json(bytes)
-            .map_err(|error| StateError::Shape { path: String::new(), problem: error.to_string() })?;
+        let value = crate::wire::parse_json(bytes).map_err(|error| StateError::Shape {
+            path: String::new(),
+            problem: describe_json_error(&error),
+        })?;
         if let Some(version) = value.get("schema_version").and_then(|version| version.as_str())
             && !version.starts_with("1.")
         {
@@ -154,7 +157,7 @@ impl MembershipState {
         }
         let state: Self = serde_path_to_error::deserialize(value).map_err(|error| StateError::Shape {
             path: error.path().to_string(),
-            problem: error.inner().to_string(),
+            problem: describe_field_error(error.inner()),
         })?;
         state.check()?;
         Ok(state)

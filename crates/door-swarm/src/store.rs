@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use switchboard_core::{Door, Name};
+use switchboard_core::{Door, Name, describe_json_error};
 use switchboard_hub::{Hub, HubError, NotesTransaction};
 use uuid::Uuid;
 
@@ -126,5 +126,5 @@ where
 
 fn parse_note<V: DeserializeOwned>(key: &str, text: &str) -> Change<V> {
     serde_json::from_str(text)
-        .map_err(|error| SwarmError::Damaged { key: key.to_owned(), problem: error.to_string() })
+        .map_err(|error| SwarmError::Damaged { key: key.to_owned(), problem: describe_json_error(&error) })
 }

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentId, FrameNonce, Message, sanitize_inline};
+use switchboard_core::{
+    AgentId, FrameNonce, Message, describe_field_error, describe_json_error, sanitize_inline,
+};
 use switchboard_hub::fresh_mark;
 
 use crate::agent_id::PeerId;
@@ -141,7 +143,7 @@ impl Swarms {
 
     async fn tool_send(&self, caller: &AgentId, arguments: SwarmSend) -> Result<ToolAnswer, SwarmError> {
         let bad = |field: &'static str| {
-            move |error: serde_json::Error| SwarmError::field(field, format!("is refused: {error}"))
+            move |error: serde_json::Error| SwarmError::field(field, describe_field_error(&error))
         };
         let mut message = OutgoingMessage::new(arguments.content);
         message.from = Some(caller.clone());
@@ -227,10 +229,10 @@ fn render(message: &Message, mark: FrameNonce) -> String {
 
 fn parse_arguments<T: serde::de::DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
-        let (path, problem) = (error.path().to_string(), error.inner().to_string());
-        // The name of a Rust type means nothing to a model.
-        let problem = problem.replace("expected usize", "expected a whole number from 0");
-        let place = if path == "." { String::new() } else { format!("'{path}': ") };
-        format!("The arguments are refused: {place}{problem}.")
+        let problem = match error.path().to_string().as_str() {
+            "." => describe_json_error(error.inner()),
+            path => format!("'{path}' {}", describe_field_error(error.inner())),
+        };
+        format!("The arguments are refused: {problem}.")
     })
 }

@@ -98,10 +98,10 @@ impl EndpointFile {
         }
         let Ok(endpoint_file) = serde_json::from_slice::<Self>(&found.bytes) else { return Ok(None) };
         let Ok(owner) = endpoint_file.owner.parse::<ProcessIdentity>() else {
-            return refuse("it does not say which process wrote it");
+            return refuse("it does not name the process that wrote it");
         };
         if owner.pid() != endpoint_file.pid || !owner.is_on_this_host() {
-            return refuse("no process of this machine wrote it");
+            return refuse("the process that it names does not run on this machine");
         }
         if owner.has_exited() {
             return Ok(None);
@@ -109,7 +109,7 @@ impl EndpointFile {
         if endpoint_file.listen.starts_with("unix:") || is_loopback(&endpoint_file.listen) {
             return Ok(Some(endpoint_file));
         }
-        refuse("its address is neither a socket nor on this machine")
+        refuse("its address is neither a Unix socket nor a loopback address")
     }
 
     /// Reads the endpoint file without checks; `None` without a file.

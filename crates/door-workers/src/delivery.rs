@@ -58,7 +58,7 @@ pub async fn run(router: &Router, mut outbound: Outbound, shutdown: Cancellation
 /// Acknowledges an injection and enqueues it for its node. The caller wakes the returned node.
 fn accept(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     let Route::Worker(id) = handoff.delivery.route.clone() else {
-        let reason = format!("{} is no way to a worker", handoff.delivery.route);
+        let reason = format!("{} is not a route to a worker", handoff.delivery.route);
         router.report_outcome("", handoff, Outcome::Refused { reason });
         return None;
     };
@@ -243,7 +243,7 @@ async fn find_message(router: &Router, node: &NodeShared, injection: &str) -> Op
 
 /// Truncates a text to the message limit, keeping its end, where the result is.
 fn truncate_front(text: String, limit: usize) -> String {
-    const NOTE: &str = "(the beginning is left out)\n";
+    const NOTE: &str = "(beginning truncated)\n";
     if text.len() <= limit {
         return text;
     }

@@ -37,19 +37,19 @@ pub enum RouterError {
         source: io::Error,
     },
     /// The address cannot be parsed.
-    #[error("'{address}' is no address: use 127.0.0.1:PORT or unix:PATH")]
+    #[error("'{address}' is not an address; use 127.0.0.1:PORT or unix:PATH")]
     InvalidAddress {
         /// As given.
         address: String,
     },
     /// The address is not a loopback address.
-    #[error("{address} is reachable from other machines; the router listens on loopback addresses alone")]
+    #[error("{address} is reachable from other machines; the router listens on loopback addresses only")]
     NotLoopback {
         /// As given.
         address: String,
     },
     /// The endpoint file was not written by a router of this user.
-    #[error("router.json is not believed: {issue}")]
+    #[error("router.json is not used: {issue}")]
     UntrustedEndpoint {
         /// The check that failed.
         issue: String,
@@ -64,7 +64,7 @@ pub enum RouterError {
         pid: u32,
     },
     /// The connection to the router ended.
-    #[error("the router hung up: {reason}")]
+    #[error("the router closed the connection: {reason}")]
     Disconnected {
         /// The reason, if known.
         reason: String,

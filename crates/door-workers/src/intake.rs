@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use switchboard_core::reword_serde_error;
+use switchboard_core::describe_json_error;
 
 use crate::legacy::{self, LegacyMode, translate_rejection};
 use crate::wire::PROTOCOL;
@@ -45,10 +45,15 @@ pub(crate) fn reject_too_long(cap: usize) -> CommandRejected {
 fn parse_request(line: &[u8], mode: LegacyMode) -> Result<Request, CommandRejected> {
     let text = std::str::from_utf8(line).map_err(|error| {
         let at = error.valid_up_to();
-        reject(RejectCode::NotUtf8, None, format!("the line is not UTF-8: see byte {at}"))
+        reject(RejectCode::NotUtf8, None, format!("the line is not UTF-8: byte {at} is invalid"))
     })?;
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| reject(RejectCode::InvalidJson, None, format!("the line is not JSON: {error}")))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        reject(
+            RejectCode::InvalidJson,
+            None,
+            format!("the line is not JSON: {}", describe_json_error(&error)),
+        )
+    })?;
     let Value::Object(mut fields) = value else {
         let found = json_kind(&value);
         return Err(reject(
@@ -154,14 +159,12 @@ fn reject_unknown_command() -> CommandRejected {
 pub(crate) fn parse_payload<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<T, CommandRejected> {
     serde_path_to_error::deserialize(Value::Object(payload)).map_err(|error| {
         let path = error.path().to_string();
-        let mut field = if path == "." { "payload".to_owned() } else { format!("payload.{path}") };
-        let mut problem = error.inner().to_string();
-        let missing = problem.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-        if let Some(missing) = missing {
-            field = format!("{field}.{missing}");
-            problem = String::from("it is missing");
+        let field = if path == "." { "payload".to_owned() } else { format!("payload.{path}") };
+        let problem = error.inner().to_string();
+        match problem.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+            Some(missing) => bad_field(format!("{field}.{missing}"), "it is missing"),
+            None => bad_field(field, &describe_json_error(error.inner())),
         }
-        bad_field(field, &reword_serde_error(&problem))
     })
 }
 

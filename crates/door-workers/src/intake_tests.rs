@@ -50,10 +50,14 @@ fn rejection_names_every_invalid_field() {
         ("/request_id", json!(7), (Some("request_id"), RejectCode::BadField, "7")),
         ("/request_id", json!("x".repeat(300)), (Some("request_id"), RejectCode::BadField, "300 bytes")),
         ("/payload", json!([]), (Some("payload"), RejectCode::BadField, "an array")),
-        ("/payload/job_id", json!(1), (Some("payload.job_id"), RejectCode::BadField, "string")),
-        ("/payload/node_id", json!(-1), (Some("payload.node_id"), RejectCode::BadField, "an integer from 0")),
+        ("/payload/job_id", json!(1), (Some("payload.job_id"), RejectCode::BadField, "a text")),
+        (
+            "/payload/node_id",
+            json!(-1),
+            (Some("payload.node_id"), RejectCode::BadField, "an integer, 0 or more"),
+        ),
         ("/payload/node_id", json!(1.0), (Some("payload.node_id"), RejectCode::BadField, "1.0")),
-        ("/payload/node_id", json!("0"), (Some("payload.node_id"), RejectCode::BadField, "string \"0\"")),
+        ("/payload/node_id", json!("0"), (Some("payload.node_id"), RejectCode::BadField, "the text \"0\"")),
         ("/payload/node_id", json!(u64::MAX), (Some("payload.node_id"), RejectCode::BadField, "integer")),
         ("/payload/content", json!(null), (Some("payload.content"), RejectCode::BadField, "null")),
         ("/payload/content", json!({ "a": 1 }), (Some("payload.content"), RejectCode::BadField, "an object")),
@@ -83,12 +87,12 @@ fn rejection_names_every_missing_field() {
 #[test]
 fn rejection_uses_json_type_names() {
     for (field, value, expected) in [
-        ("nodes", json!("three"), "expected a whole number, 0 or more"),
-        ("limits", json!(5), "expected an object"),
-        ("limits", json!([1, 2]), "a list, expected an object"),
-        ("echo", json!([]), "a list, expected an object"),
-        ("program", json!("sh"), "expected a list"),
-        ("env", json!(1), "expected an object"),
+        ("nodes", json!("three"), "must be a whole number, 0 or more"),
+        ("limits", json!(5), "must be an object"),
+        ("limits", json!([1, 2]), "a list, but must be an object"),
+        ("echo", json!([]), "a list, but must be an object"),
+        ("program", json!("sh"), "must be a list"),
+        ("env", json!(1), "must be an object"),
     ] {
         let mut launch = json!({ "agent": "echo" });
         launch[field] = value;

@@ -110,7 +110,7 @@ pub(crate) fn merge_aliases(command: &str, payload: &mut Map<String, Value>) -> 
         if let Some(said) = payload.remove(*theirs)
             && payload.get(*ours) != Some(&said)
         {
-            return Err(bad_field(format!("payload.{theirs}"), &format!("it is not the same as {ours}")));
+            return Err(bad_field(format!("payload.{theirs}"), &format!("it differs from {ours}")));
         }
     }
     Ok(())
@@ -149,7 +149,7 @@ fn launch(payload: &Map<String, Value>, mode: LegacyMode) -> Result<Map<String, 
     if let Some(provider) = payload.get("provider").filter(|provider| !provider.is_null())
         && provider != PROVIDER
     {
-        let problem = format!("there is no provider {provider}; leave it out, or say \"{PROVIDER}\"");
+        let problem = format!("there is no provider {provider}; omit it, or write \"{PROVIDER}\"");
         return Err(bad_field("payload.provider".to_owned(), &problem));
     }
     let is_blank = |text: &Value| text.is_null() || text.as_str().is_some_and(|text| text.trim().is_empty());
@@ -191,7 +191,10 @@ fn instructions(payload: &Map<String, Value>) -> Result<Option<Value>, CommandRe
     let skills = bundle.and_then(|bundle| bundle.get("skills_files")).and_then(Value::as_array);
     if skills.is_some_and(|skills| !skills.is_empty()) {
         let field = "payload.agents_bundle.skills_files".to_owned();
-        return Err(bad_field(field, "skills are not taken; put them where the agent looks for them"));
+        return Err(bad_field(
+            field,
+            "skills are not supported here; put them into the agent's own folder for skills",
+        ));
     }
     let of_bundle = bundle.and_then(|bundle| bundle.get("agents_md_content"));
     Ok(of_bundle.or_else(|| payload.get("agents_md_content")).cloned())

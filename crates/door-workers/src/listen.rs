@@ -97,7 +97,7 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
                 }
             };
             if let Err(error) = served {
-                tracing::debug!(%error, "a client of the router was lost");
+                tracing::debug!(%error, "a client of the router disconnected");
             }
         });
     }
@@ -133,10 +133,10 @@ async fn resolve_access(connection: &Connection, access: Access) -> Option<Acces
     match found {
         Ok(peer) => {
             let uid = peer.map(|peer| peer.uid);
-            tracing::warn!(uid, "refused a process of another user that came without a token");
+            tracing::warn!(uid, "refused a process of another user: it sent no token");
         }
         // Clients probe for a router by connecting.
-        Err(error) => tracing::debug!(%error, "a process was not served without a token"),
+        Err(error) => tracing::debug!(%error, "refused a process: it sent no token"),
     }
     // With a token, a process of any user is served.
     (!access.tokens.is_empty()).then_some(Access { legacy: false, ..access })
@@ -154,7 +154,7 @@ async fn refuse_connection(router: &Router, connection: Connection, reason: Stri
         }
     };
     if !matches!(timeout(REFUSAL_TIMEOUT, writing).await, Ok(Ok(()))) {
-        tracing::debug!("a refused client did not receive the reason");
+        tracing::debug!("cannot send the reason to a refused client");
     }
 }
 

@@ -410,7 +410,7 @@ fn dropped_pieces_notice(piece: &EventBody) -> Option<EventBody> {
     Some(EventBody::AgentError(AgentError {
         node: EventNode { job_id, node_id },
         injection_id: Some(injection_id),
-        error: "the event log is full; pieces of answers are left out until turns have ended".to_owned(),
+        error: "the event log is full; it omits partial output until turns have ended".to_owned(),
         will_retry: true,
     }))
 }

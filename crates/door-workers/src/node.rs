@@ -331,8 +331,8 @@ impl Node {
         self.shared.state.lock().pid = None;
         self.end_own_turn(TurnStatus::WorkerLost, Some(reason.clone()));
         let why = match said {
-            Some(said) => format!("the worker is gone: {reason}; it said: {said}"),
-            None => format!("the worker is gone: {reason}"),
+            Some(said) => format!("the worker ended: {reason}; it said: {said}"),
+            None => format!("the worker ended: {reason}"),
         };
         if let Some(running) = self.running.take() {
             self.close_approvals(running.turn.at());
@@ -373,7 +373,7 @@ impl Node {
                 let (steered, confirmation) = oneshot::channel();
                 self.order(Order::Steer { content, answer: steered });
                 self.router.spawn(async move {
-                    let reply = confirmation.await.unwrap_or_else(|_| Err("the worker is gone".to_owned()));
+                    let reply = confirmation.await.unwrap_or_else(|_| Err("the worker ended".to_owned()));
                     let _ = answer.send(reply.map(|()| at));
                 });
             }
@@ -417,7 +417,7 @@ impl Node {
         {
             self.ready_by = None;
             worker.stop().await;
-            self.record_worker_exit("it was not ready in time, and was ended".to_owned());
+            self.record_worker_exit("it was not ready in time and was killed".to_owned());
         }
         self.deny_expired(now);
         if self.own.as_ref().is_some_and(|own| own.next_deadline() <= now) && self.running.is_none() {
@@ -430,7 +430,7 @@ impl Node {
                 self.kill_worker(status, why).await;
             }
             None if !running.turn.is_delivered() && running.accept_by <= now => {
-                let why = "the agent did not accept it in time".to_owned();
+                let why = "the agent did not accept the prompt in time".to_owned();
                 self.kill_worker(TurnStatus::Timeout, why).await;
             }
             None if running.end_by <= now => {

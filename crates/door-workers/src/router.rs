@@ -305,7 +305,7 @@ impl Router {
         self.log().publish(&EventBody::BudgetExceeded(BudgetExceeded { job_id, total_tokens, limit }));
         let Some(node) = job.nodes.first() else { return };
         let body = format!(
-            "Job {} has used {total_tokens} of {limit} tokens. It takes no further prompts; what waits still runs.",
+            "Job {} has used {total_tokens} of {limit} tokens. It accepts no further prompts; waiting ones still run.",
             job.id
         );
         let (from, to) = (AgentId::local(node.name.clone()), AgentId::human().into());

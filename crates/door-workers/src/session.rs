@@ -475,7 +475,7 @@ impl Session {
                 return Err(reject(RejectCode::NotAllowed, Some("payload.agent"), reason));
             }
             if name.is_human() {
-                self.refuse_agent("payload.agent", "speak as the person").await?;
+                self.refuse_agent("payload.agent", "write as the person").await?;
             }
             self.requester.agent = AgentId::local(name);
         }
@@ -513,10 +513,9 @@ impl Session {
         match found.await {
             Ok((_, Some(evidence))) => refuse(format!("the client is an agent's process: {evidence}")),
             // A token identifies a client; without one, its process must be known.
-            Ok((true, None)) if self.is_restricted => refuse(
-                "it is not known which process the client is; answer with `switchboard worker approve`"
-                    .to_owned(),
-            ),
+            Ok((true, None)) if self.is_restricted => {
+                refuse("the client's process is unknown; answer with `switchboard worker approve`".to_owned())
+            }
             Ok(_) => Ok(()),
             Err(error) => refuse(error.to_string()),
         }
@@ -533,7 +532,7 @@ impl Session {
         }
         if from_seq + 1 < log.oldest() {
             let reason = format!(
-                "payload.from_seq: events up to {} are not kept any more; the oldest is {}",
+                "payload.from_seq: events up to {} have expired; the oldest available is {}",
                 log.oldest() - 1,
                 log.oldest()
             );

@@ -62,7 +62,9 @@ async fn inspection_finds_all_faults_and_changes_nothing() {
                 t.path("inbox/file").canonicalize().unwrap().display()
             )),
         ),
-        Finding::DamagedState { problem: "EOF while parsing an object at line 1 column 1".into() },
+        Finding::DamagedState {
+            problem: "the text ends within an object; a '}' is missing (at character 1)".into(),
+        },
     ];
     let found = findings(&t).await;
     for finding in &expected {

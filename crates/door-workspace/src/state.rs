@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentRecord, Directory, Name, NameError, OFFLINE, TeamRecord};
+use switchboard_core::{AgentRecord, Directory, Name, NameError, OFFLINE, TeamRecord, describe_json_error};
 use switchboard_hub::Hub;
 use switchboard_sys::files::{Dir, FileStat, Moved};
 use switchboard_sys::lock::{DirLock, LockOptions};
@@ -224,7 +224,7 @@ impl StateFile {
                 None => Loaded::State(state),
                 Some(section) => Loaded::Damaged { problem: format!("'{section}' is not an object") },
             },
-            Err(error) => Loaded::Damaged { problem: error.to_string() },
+            Err(error) => Loaded::Damaged { problem: describe_json_error(&error) },
         };
         Ok((Some(found.stat), loaded))
     }

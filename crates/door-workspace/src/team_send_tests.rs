@@ -115,7 +115,7 @@ async fn unknown_or_empty_team_is_an_error() {
     assert_eq!(near, ["crew"]);
     t.workspace.create_team(name("nobody"), None, false).await.unwrap();
     let error = t.workspace.send_team_message(to("nobody")).await.unwrap_err();
-    assert_eq!(error.to_string(), "nobody but the sender would get a message to 'team:nobody'");
+    assert_eq!(error.to_string(), "the group 'team:nobody' has no recipient except the sender");
     assert_eq!(t.journal().await, [""; 0]);
 }
 

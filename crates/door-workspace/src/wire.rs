@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use switchboard_core::json::{PARSER_DEPTH, StrictRules, parse_strict};
+use switchboard_core::{describe_field_error, describe_json_error};
 
 /// Rules for message files: `metadata` is opaque to us and may be as deep as the parser allows.
 const RULES: StrictRules = StrictRules { max_depth: PARSER_DEPTH, allows_nul: true };
@@ -102,7 +103,7 @@ pub enum Malformed {
         problem: String,
     },
     /// A field is missing or has the wrong type.
-    #[error("the file is not a message: {}{problem}", .field.as_ref().map(|field| format!("the field '{field}': ")).unwrap_or_default())]
+    #[error("the file is not a message: {}{problem}", .field.as_ref().map(|field| format!("the field '{field}' ")).unwrap_or_default())]
     Fields {
         /// The field, if it exists.
         field: Option<String>,
@@ -130,10 +131,14 @@ impl MessageFile {
         }
         let text = std::str::from_utf8(bytes).map_err(|e| Malformed::NotUtf8 { at: e.valid_up_to() })?;
         let value = parse_strict(text.as_bytes(), RULES)
-            .map_err(|error| Malformed::Json { problem: error.to_string() })?;
+            .map_err(|error| Malformed::Json { problem: describe_json_error(&error) })?;
         serde_path_to_error::deserialize(value).map_err(|error| {
             let field = Some(error.path().to_string()).filter(|path| path != ".");
-            Malformed::Fields { field, problem: error.into_inner().to_string() }
+            let problem = match &field {
+                Some(_) => describe_field_error(error.inner()),
+                None => describe_json_error(error.inner()),
+            };
+            Malformed::Fields { field, problem }
         })
     }
 

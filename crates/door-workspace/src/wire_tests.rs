@@ -136,7 +136,7 @@ fn malformed_files_have_distinct_errors() {
 #[test]
 fn duplicate_key_is_named() {
     let text = r#"{"id":"msg_1_a","id":"msg_1_b"}"#;
-    let problem = "the key 'id' appears twice at line 1 column 20".to_owned();
+    let problem = "the key 'id' appears twice (at character 20)".to_owned();
     assert_eq!(parse(text), Err(Malformed::Json { problem }));
 }
 
@@ -177,8 +177,8 @@ fn field_of_wrong_type_is_named() {
     let error = MessageFile::parse(file.as_bytes()).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the file is not a message: the field 'payload': invalid type: integer `5`, expected a string"
+        "the file is not a message: the field 'payload' is the number 5, but must be a text in double quotes"
     );
     let error = MessageFile::parse(b"{}").unwrap_err().to_string();
-    assert_eq!(error, "the file is not a message: missing field `id`");
+    assert_eq!(error, "the file is not a message: the field 'id' is missing");
 }

@@ -177,7 +177,7 @@ async fn expired_mail_is_hidden_then_archived() {
     for native in ["msg_1_at", "msg_1_ttl"] {
         let receipt = t.json(&format!("outbox/x/{native}.receipt.json"));
         assert_eq!(receipt["summary"], "Message to 'codex' expired");
-        assert_eq!(receipt["error"], "codex: it was not taken before it expired");
+        assert_eq!(receipt["error"], "codex: it expired before delivery");
     }
     t.clock.advance(SignedDuration::from_hours(8));
     t.workspace.run_housekeeping().await.unwrap();

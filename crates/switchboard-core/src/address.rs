@@ -68,7 +68,7 @@ pub enum AddressError {
         text: String,
     },
     /// Something other than a number after `job:ID/`.
-    #[error("'{}' is not an address: the node after '/' is a number from 0", .text.escape_debug())]
+    #[error("'{}' is not an address: the node after '/' is a number, 0 or more", .text.escape_debug())]
     Node {
         /// The whole text.
         text: String,

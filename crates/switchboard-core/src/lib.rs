@@ -39,7 +39,7 @@ pub use budget::{Budget, Budgets, Usage, check_budget, estimate_tokens};
 pub use delivery::{Delivery, DeliveryId, DeliveryState, Milestones, NO_ANSWER};
 pub use directory::{AgentRecord, Directory, TeamRecord};
 pub use error_chain::error_chain;
-pub use json_error::reword_serde_error;
+pub use json_error::{describe_field_error, describe_json_error};
 pub use json_line::escape_json_line;
 pub use kind::{Kind, KindError};
 pub use limits::{LoopLimits, RecentReplies, TripReason, check_loops};

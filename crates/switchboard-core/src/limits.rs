@@ -93,7 +93,7 @@ pub enum TripReason {
         budget: u64,
     },
     /// Three or more agents answer each other in a cycle, for the second time.
-    #[error("the replies go round in a circle: {}", .agents.iter().map(ToString::to_string).collect::<Vec<_>>().join(" → "))]
+    #[error("the replies form a loop: {}", .agents.iter().map(ToString::to_string).collect::<Vec<_>>().join(" → "))]
     Cycle {
         /// The agents of the cycle, in order.
         agents: Vec<AgentId>,

@@ -223,7 +223,7 @@ fn trip_reason_names_agents_and_counts() {
             check(&reply("a", "b@research", ""), 10),
             "a and b@research exchanged 11 replies within a minute and their limit is 10",
         ),
-        (check(&reply("a", "b", "a b c"), 0), "the replies go round in a circle: a → b → c"),
+        (check(&reply("a", "b", "a b c"), 0), "the replies form a loop: a → b → c"),
     ];
     for (stopped, expected) in table {
         assert_eq!(stopped.unwrap_err().to_string(), expected);

@@ -44,7 +44,7 @@ pub enum NameError {
         character: char,
     },
     /// The text starts or ends with a dot or a space, or has two dots in a row.
-    #[error("the name '{name}' cannot begin or end with a dot or a space, nor hold '..'")]
+    #[error("the name '{name}' must not begin or end with a dot or a space, or contain '..'")]
     Shape {
         /// The text as given.
         name: String,

@@ -52,7 +52,7 @@ impl Pattern {
             return Err(wrong("has more than 1024 bytes"));
         }
         if text.chars().any(|c| c.is_control() || c == '\\') {
-            return Err(wrong("has a backslash or control characters in it"));
+            return Err(wrong("has a backslash or control characters"));
         }
         let mut parts = Vec::new();
         for part in text.split('/') {

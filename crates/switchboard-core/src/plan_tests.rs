@@ -413,7 +413,7 @@ fn rule_for_unknown_swarm_is_error() {
     assert_eq!(planned, [sent("alice@research", peer("alice@research"))]);
     let broken: Vec<String> = crate::find_broken_rules(&directory).iter().map(ToString::to_string).collect();
     let told = |link: &str, realm: &str| {
-        format!("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")
+        format!("{link} points to '{realm}', but no swarm or hub of that name is known")
     };
     let expected = [
         told("links.forwards.gemini", "nowhere"),
@@ -448,17 +448,23 @@ fn rule_for_unknown_member_is_error() {
     });
     put(&mut directory, "dana@office", vec![hub("office")]);
     let unknown = |to: &str| plan(&message("claude", to, None), &directory, true).unwrap_err().to_string();
-    assert_eq!(unknown("gemini"), "no agent is named 'nobody@research', to whom links.forwards.gemini leads");
+    assert_eq!(
+        unknown("gemini"),
+        "no agent is named 'nobody@research', to which links.forwards.gemini points"
+    );
     assert_eq!(
         unknown("chained"),
-        "no agent is named 'nobody@research', to whom links.forwards.chained leads"
+        "no agent is named 'nobody@research', to which links.forwards.chained points"
     );
-    assert_eq!(unknown("team:review"), "no agent is named 'nobody@office', to whom links.teams.review leads");
+    assert_eq!(
+        unknown("team:review"),
+        "no agent is named 'nobody@office', to which links.teams.review points"
+    );
     let broken: Vec<String> = crate::find_broken_rules(&directory).iter().map(ToString::to_string).collect();
     let expected = [
-        "no agent is named 'ghost', to whom links.forwards.codex leads",
-        "no agent is named 'nobody@research', to whom links.forwards.gemini leads",
-        "no agent is named 'nobody@office', to whom links.teams.review leads",
+        "no agent is named 'ghost', to which links.forwards.codex points",
+        "no agent is named 'nobody@research', to which links.forwards.gemini points",
+        "no agent is named 'nobody@office', to which links.teams.review points",
     ];
     assert_eq!(broken, expected);
 }
@@ -467,7 +473,7 @@ fn rule_for_unknown_member_is_error() {
 fn team_with_unknown_added_member_is_error() {
     let directory = linked(|links| links.add_member(name("backend"), agent("ghost")));
     let error = plan(&message("human", "team:backend", None), &directory, true).unwrap_err();
-    assert_eq!(error.to_string(), "no agent is named 'ghost', to whom links.teams.backend leads");
+    assert_eq!(error.to_string(), "no agent is named 'ghost', to which links.teams.backend points");
     // One that has gone may still have mail forwarded.
     let directory = linked(|links| {
         links.add_member(name("backend"), agent("ghost"));

@@ -22,7 +22,7 @@ pub enum ResolveError {
         known: Vec<String>,
     },
     /// The agent was removed and its name is unused. Only a caller that records removals can return this variant.
-    #[error("'{agent}' was removed at {at:.0}, and no agent has that name now")]
+    #[error("'{agent}' was removed at {at:.0}, and no agent has this name now")]
     Retired {
         /// The name in the address.
         agent: AgentId,
@@ -30,7 +30,7 @@ pub enum ResolveError {
         at: Timestamp,
     },
     /// A routing rule of the settings names an unknown agent.
-    #[error("no agent is named '{agent}', to whom {link} leads")]
+    #[error("no agent is named '{agent}', to which {link} points")]
     UnknownRuleTarget {
         /// The name in the rule.
         agent: AgentId,
@@ -40,7 +40,7 @@ pub enum ResolveError {
         near: Vec<String>,
     },
     /// A routing rule of the settings names an unknown swarm or hub.
-    #[error("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")]
+    #[error("{link} points to '{realm}', but no swarm or hub of that name is known")]
     UnknownRealm {
         /// The swarm or hub.
         realm: Name,
@@ -62,13 +62,13 @@ pub enum ResolveError {
         node: NodeId,
     },
     /// The only route to the agent is the inbound route of the message.
-    #[error("the only way to '{to}' is the one the message came by")]
+    #[error("the only route to '{to}' is the one that the message came by")]
     NoRoute {
         /// The address.
         to: Address,
     },
     /// The group has no members except the sender.
-    #[error("nobody but the sender would get a message to '{group}'")]
+    #[error("the group '{group}' has no recipient except the sender")]
     EmptyGroup {
         /// The group.
         group: GroupId,

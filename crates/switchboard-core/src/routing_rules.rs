@@ -32,7 +32,7 @@ pub enum RuleTarget<'l> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ForwardError {
     /// Mail would be forwarded in a loop.
-    #[error("mail for '{from}' would come back to it: {}", format_path(.path))]
+    #[error("the forwards of '{from}' form a loop: {}", format_path(.path))]
     Loop {
         /// Agent whose mail is forwarded.
         from: AgentId,
@@ -40,7 +40,7 @@ pub enum ForwardError {
         path: Vec<AgentId>,
     },
     /// The mail of this agent is already forwarded.
-    #[error("mail for '{from}' is forwarded to '{first}' already")]
+    #[error("mail for '{from}' is already forwarded to '{first}'")]
     AlreadyForwarded {
         /// Agent whose mail is forwarded.
         from: AgentId,
@@ -48,7 +48,7 @@ pub enum ForwardError {
         first: AgentId,
     },
     /// The mail of the person is never forwarded.
-    #[error("mail for the person is not forwarded")]
+    #[error("mail for the person cannot be forwarded")]
     Human,
 }
 

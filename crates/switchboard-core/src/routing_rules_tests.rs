@@ -19,10 +19,10 @@ fn forward_loop_and_duplicate_are_refused() {
     links.forward(id("a"), id("b")).unwrap();
     links.forward(id("b"), id("c@office")).unwrap();
     let circle = links.forward(id("c@office"), id("a")).unwrap_err();
-    assert_eq!(circle.to_string(), "mail for 'c@office' would come back to it: c@office → a → b → c@office");
+    assert_eq!(circle.to_string(), "the forwards of 'c@office' form a loop: c@office → a → b → c@office");
     assert_eq!(
         links.forward(id("d"), id("D")).unwrap_err().to_string(),
-        "mail for 'd' would come back to it: d → D"
+        "the forwards of 'd' form a loop: d → D"
     );
     let twice = links.forward(id("A"), id("d")).unwrap_err();
     assert_eq!(twice, ForwardError::AlreadyForwarded { from: id("a"), first: id("b") });

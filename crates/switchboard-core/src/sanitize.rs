@@ -52,12 +52,12 @@ impl Flag {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hidden => "hidden characters",
-            Self::Bidi => "characters that turn the reading direction",
+            Self::Bidi => "characters that reverse the reading direction",
             Self::TagBlock => "invisible tag characters",
             Self::Variations => "runs of variation selectors",
             Self::Control => "control characters",
             Self::Escape => "terminal escape sequences",
-            Self::Markup => "markup that poses as an instruction",
+            Self::Markup => "markup that imitates an instruction",
         }
     }
 }

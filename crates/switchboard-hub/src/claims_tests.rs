@@ -93,7 +93,7 @@ async fn lease_longer_than_a_day_is_refused() {
     let hub = TestHub::with(&["a"]).await;
     let days = SignedDuration::from_hours(99 * 24);
     let refused = hub.hub.claims().claim(task("T"), agent_id("a"), days, None).await.expect_err("refused");
-    let words = "a lease of 2376h is too long: a claim or reservation lasts 24 h at most";
+    let words = "a lease of 2376h is too long: the limit for a claim or reservation is 24 h";
     assert_eq!(refused.to_string(), words);
     assert_eq!(hub.hub.claims().list().await.expect("read"), []);
     claim(&hub.hub, "T", "a").await.expect("claimed");

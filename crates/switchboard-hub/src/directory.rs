@@ -92,7 +92,7 @@ pub(crate) fn load(db: &Connection) -> rusqlite::Result<Directory> {
         if let Some(record) = agent(row) {
             directory.put_agent(record);
         } else {
-            tracing::warn!("a damaged agent record was left out");
+            tracing::warn!("skipped a damaged agent record");
         }
     }
     let mut aliases = db.prepare("SELECT alias, agent FROM aliases")?;

@@ -67,13 +67,13 @@ pub enum HubError {
         was_claimed: bool,
     },
     /// The claim is global (among all linked hubs), and no link answers.
-    #[error("the task '{task}' is claimed among linked hubs, and no link answers")]
+    #[error("the task '{task}' is claimed among linked hubs, and the link is down")]
     NoLink {
         /// The task.
         task: TaskName,
     },
     /// The requested lease of a claim or reservation is too long.
-    #[error("a lease of {lease:#} is too long: a claim or reservation lasts {} h at most", MAX_LEASE_DURATION.as_hours())]
+    #[error("a lease of {lease:#} is too long: the limit for a claim or reservation is {} h", MAX_LEASE_DURATION.as_hours())]
     LeaseTooLong {
         /// The requested lease.
         lease: SignedDuration,
@@ -116,7 +116,7 @@ pub enum HubError {
         name: Name,
     },
     /// A composite team has its one member already.
-    #[error("'{team}' is a composite team, played by {member} alone")]
+    #[error("'{team}' is a composite team, whose only member is {member}")]
     CompositeTeam {
         /// The team.
         team: Name,
@@ -148,7 +148,7 @@ pub enum HubError {
         holder: String,
     },
     /// The store was written by a newer Switchboard.
-    #[error("{path} has schema {found} and this switchboard knows up to {known}")]
+    #[error("{path} has schema {found} but this switchboard reads up to {known}")]
     NewerSchema {
         /// The database.
         path: PathBuf,
@@ -184,7 +184,7 @@ pub enum HubError {
         path: PathBuf,
     },
     /// A file beside the database is not the one that was bound.
-    #[error("{path} is not the file that belongs to the database")]
+    #[error("{path} does not belong to the database")]
     ForeignSideFile {
         /// The file.
         path: PathBuf,

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use switchboard_core::describe_json_error;
 use switchboard_sys::files::FileError;
 
 /// Error of a transport or of its files.
@@ -40,12 +41,12 @@ pub enum McpError {
         most: usize,
     },
     /// `server_info.json` is malformed.
-    #[error("{file} is not valid: {source}. Remove it when no server runs here")]
+    #[error("{file} is not valid: {}. Remove it when no server runs here", describe_json_error(.problem))]
     BadServerInfo {
         /// File name.
         file: &'static str,
         /// Error of the parser.
-        source: serde_json::Error,
+        problem: serde_json::Error,
     },
     /// An allowed host or origin is malformed.
     #[error("`{value}` cannot be an allowed {field}; write {expected}")]

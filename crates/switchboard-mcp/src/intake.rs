@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use switchboard_core::describe_json_error;
 use switchboard_core::json::deserialize_present;
 
 use crate::arguments::validate_arguments;
@@ -105,7 +106,8 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refusal> {
         return Err(Refusal::invalid(envelope.id, "`params` must be an object"));
     }
     let message: ClientJsonRpcMessage = serde_json::from_slice(bytes).map_err(|error| {
-        Refusal::invalid(envelope.id, format!("this is not a request, notification or response: {error}"))
+        let problem = describe_json_error(&error);
+        Refusal::invalid(envelope.id, format!("this is not a request, notification or response: {problem}"))
     })?;
     // A known method parsed as a custom request: its params are invalid.
     if let ClientJsonRpcMessage::Request(request) = &message
@@ -222,11 +224,12 @@ fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, Refusal> {
 }
 
 fn parse_error(error: &serde_json::Error) -> Refusal {
+    let problem = describe_json_error(error);
     match error.classify() {
-        Category::Data => Refusal::invalid(None, format!("this is not a JSON-RPC message: {error}")),
+        Category::Data => Refusal::invalid(None, format!("this is not a JSON-RPC message: {problem}")),
         Category::Syntax | Category::Eof | Category::Io => Refusal {
             id: None,
-            error: ErrorData::parse_error(format!("this is not one JSON object: {error}"), None),
+            error: ErrorData::parse_error(format!("this is not one JSON object: {problem}"), None),
         },
     }
 }
@@ -331,7 +334,7 @@ fn first_mismatch(
 
 fn decode_error<T: DeserializeOwned>(params: Option<&Value>) -> String {
     match serde_json::from_value::<T>(params.cloned().unwrap_or_default()) {
-        Err(error) => error.to_string(),
+        Err(error) => describe_json_error(&error),
         Ok(_) => "they contain an unknown field".to_owned(),
     }
 }

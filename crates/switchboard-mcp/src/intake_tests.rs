@@ -72,7 +72,7 @@ fn batch_is_split_within_bounds() {
     let table = [
         (many(MAX_BATCH + 1), -32600, "at most 64"),
         ("[]".to_owned(), -32600, "empty"),
-        (format!("[{}", ping("1")), -32700, "EOF"),
+        (format!("[{}", ping("1")), -32700, "the text ends"),
         (r#"[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]"#.to_owned(), -32600, "on its own"),
     ];
     for (text, code, problem) in table {
@@ -85,7 +85,7 @@ fn batch_is_split_within_bounds() {
 fn invalid_message_is_answered_with_its_id() {
     assert_eq!(code_and_id("7"), (-32600, Value::Null));
     let said = refusal("7")["error"]["message"].as_str().unwrap().to_owned();
-    assert!(said.contains("expected an object"), "{said}");
+    assert!(said.contains("must be an object"), "{said}");
     assert_eq!(code_and_id("{}"), (-32600, Value::Null));
     assert_eq!(code_and_id(r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#), (-32600, json!(3)));
     assert_eq!(code_and_id(r#"{"jsonrpc":"2.0","id":3}"#), (-32600, json!(3)));

@@ -50,7 +50,7 @@ impl ServerInfo {
     /// Writes the file; replaces that of an earlier server.
     pub fn write(&self, folder: &Dir) -> Result<(), McpError> {
         let text = serde_json::to_vec_pretty(self)
-            .map_err(|source| McpError::BadServerInfo { file: FILE, source })?;
+            .map_err(|problem| McpError::BadServerInfo { file: FILE, problem })?;
         Ok(folder.replace(FILE, &text, 0o600)?)
     }
 
@@ -59,7 +59,7 @@ impl ServerInfo {
         let Some(contents) = folder.read(FILE, 64 * 1024)? else { return Ok(None) };
         serde_json::from_slice(&contents.bytes)
             .map(Some)
-            .map_err(|source| McpError::BadServerInfo { file: FILE, source })
+            .map_err(|problem| McpError::BadServerInfo { file: FILE, problem })
     }
 
     /// Removes the file if this server wrote it; returns true if it was removed.

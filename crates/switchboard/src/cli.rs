@@ -2,7 +2,6 @@
 
 mod deferred;
 pub(crate) mod help;
-pub(crate) mod json_error;
 pub(crate) mod options;
 pub(crate) mod values;
 

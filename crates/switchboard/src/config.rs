@@ -21,14 +21,16 @@ use door_workspace::Profile;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use switchboard_core::{Budget, Budgets, LoopLimits, Name, RoutingRules, error_chain, suggest_similar};
+use switchboard_core::{
+    Budget, Budgets, LoopLimits, Name, RoutingRules, describe_field_error, describe_json_error, error_chain,
+    suggest_similar,
+};
 use switchboard_hub::{HubConfig, HubKey};
 use switchboard_mcp::PortChoice;
 use switchboard_sys::files::Dir;
 
 use self::file::ConfigFile;
 use self::source::{Source, refusal};
-use crate::cli::json_error::describe_problem;
 use crate::failure::{Exit, Failure};
 use crate::notify::NotifyConfig;
 
@@ -241,11 +243,8 @@ fn parse(value: &Value) -> Result<ConfigFile, String> {
         return Err(format!("'{path}' must be an object"));
     }
     serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
-        "." => describe_problem(&error.inner().to_string()),
-        path => {
-            let problem = describe_problem(&error.inner().to_string());
-            format!("'{path}' {}", problem.strip_prefix("it ").unwrap_or(&format!("is refused: {problem}")))
-        }
+        "." => describe_json_error(error.inner()),
+        path => format!("'{path}' {}", describe_field_error(error.inner())),
     })
 }
 

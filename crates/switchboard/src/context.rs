@@ -63,7 +63,7 @@ impl Context {
         }
         let message = format!("this process is an agent's and has no name: {evidence}");
         Err(Failure::new(UNNAMED, Exit::NotAllowed, message)
-            .hint("say who you are with --from NAME or SWITCHBOARD_AGENT_NAME"))
+            .hint("name yourself with --from NAME or SWITCHBOARD_AGENT_NAME"))
     }
 
     /// Returns the acting agent if it is named: by `--from`, the launcher of this process, or
@@ -154,7 +154,7 @@ impl Context {
     fn find_workspace(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.global.workspace {
             if !folder.is_dir() {
-                let message = format!("there is no folder {}", folder.display());
+                let message = format!("the folder {} does not exist", folder.display());
                 return Err(Failure::new("no_workspace", Exit::NotFound, message)
                     .hint("check --workspace and SWITCHBOARD_WORKSPACE_ROOT"));
             }
@@ -167,7 +167,7 @@ impl Context {
                 Exit::NotFound,
                 format!("no workspace in {} or above it", here.display()),
             )
-            .hint("make one with `switchboard init`")
+            .hint("create one with `switchboard init`")
         })
     }
 
@@ -177,7 +177,7 @@ impl Context {
         let found = workspace_of(folder);
         let Some(root) = &self.environment_root else { return Ok(found) };
         if !root.is_dir() {
-            let message = format!("there is no folder {}", root.display());
+            let message = format!("the folder {} does not exist", root.display());
             return Err(Failure::new("no_workspace", Exit::NotFound, message)
                 .hint("check --workspace and SWITCHBOARD_WORKSPACE_ROOT"));
         }
@@ -223,7 +223,7 @@ impl Context {
     pub(crate) fn new_workspace_folder(&self) -> Result<PathBuf, Failure> {
         match &self.global.workspace {
             Some(folder) if !folder.is_dir() => {
-                let message = format!("there is no folder {}", folder.display());
+                let message = format!("the folder {} does not exist", folder.display());
                 Err(Failure::new("no_folder", Exit::NotFound, message).hint("make it first"))
             }
             Some(folder) => {

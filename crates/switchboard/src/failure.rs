@@ -30,7 +30,7 @@ pub(crate) struct Failure {
 
 /// Next step if the channels folder is not the one used before.
 pub(crate) const ANOTHER_FOLDER: &str =
-    "mount it; if another folder is correct now, run `switchboard channel root --accept`";
+    "mount it; if the folder was replaced on purpose, run `switchboard channel root --accept`";
 
 impl Failure {
     /// True if the folder of the channels is unavailable now, and may be back later.
@@ -59,9 +59,9 @@ impl Failure {
     /// Failure for a message stopped by loop limits or budgets, with its fate as text.
     pub(crate) fn stopped(stop: &TripReason, what: &str) -> Self {
         let or =
-            if stop.is_reset_by_human() { "; a word of theirs in the thread lifts the limit" } else { "" };
+            if stop.is_reset_by_human() { "; a message from them in the thread lifts the limit" } else { "" };
         Self::new("stopped", Exit::NotAllowed, stop.to_string())
-            .hint(format!("{what}; a person lets it go on with `switchboard resume ID`{or}"))
+            .hint(format!("{what}; a person resumes it with `switchboard resume ID`{or}"))
     }
 
     pub(crate) fn temporary(code: &'static str, message: impl Into<String>) -> Self {

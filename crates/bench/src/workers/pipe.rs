@@ -30,7 +30,7 @@ impl Reader {
             loop {
                 let mut line = String::new();
                 if reader.read_line(&mut line)? == 0 {
-                    return Err(anyhow!("the router hung up"));
+                    return Err(anyhow!("the router closed the connection"));
                 }
                 if line.contains(r#""event":"subscribed""#) {
                     let _ = tell.send(());

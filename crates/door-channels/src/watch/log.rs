@@ -30,6 +30,6 @@ pub(super) async fn write(tree: &Tree, agent: &Name, now: Timestamp, line: &str)
     if let Err(error) = written.await
         && !error.is_unmounted()
     {
-        tracing::warn!(%agent, error = %error_chain(&error), "the log could not be written");
+        tracing::warn!(%agent, error = %error_chain(&error), "cannot write the watcher's log");
     }
 }

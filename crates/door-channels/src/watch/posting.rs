@@ -62,7 +62,7 @@ impl Watcher {
         let own_name = self.channels.own_name().await?;
         let (id, journaled) = loop {
             let Some(written) = self.persist_answer(lease, reply).await? else {
-                self.log("somebody else has taken the message over").await;
+                self.log("another watcher has the answer lease of the message").await;
                 return Ok(None);
             };
             (lease, reply) = written;
@@ -117,7 +117,7 @@ impl Watcher {
         match hub.submit_leased(with_folder(draft, self.channels.folder())).await {
             Ok((accepted, leased)) => {
                 if let Some(stop) = accepted.stopped {
-                    self.log(&format!("{} goes no further: {stop}", reply.id)).await;
+                    self.log(&format!("{} was stopped: {stop}", reply.id)).await;
                 }
                 Ok(Journaled { seq: accepted.seq, leased: (!accepted.duplicate).then_some(leased) })
             }
@@ -144,7 +144,7 @@ impl Watcher {
                 return None;
             }
             INCIDENT.clone_into(&mut other.kind);
-            other.content.text = format!("{} could not answer: {}", self.config.agent, error_chain(refused));
+            other.content.text = format!("{} cannot answer: {}", self.config.agent, error_chain(refused));
         }
         Some(other)
     }

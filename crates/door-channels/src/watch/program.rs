@@ -39,11 +39,13 @@ pub(super) enum ProgramError {
     NotUtf8 { at: usize },
     #[error("the program says: {reason}")]
     Reported { reason: String },
-    #[error("the program ended well, but no answer was in its output")]
+    #[error("the program succeeded, but its output has no answer")]
     NoAnswer,
-    #[error("the prompt has {size} bytes and an argument at most {limit}; let the program read stdin")]
+    #[error(
+        "the prompt has {size} bytes, more than the {limit} that fit an argument; use a program that reads stdin"
+    )]
     LongArgument { size: usize, limit: usize },
-    #[error("the program's streams broke")]
+    #[error("the input or output of the program failed")]
     Streams(#[from] io::Error),
 }
 

@@ -218,7 +218,7 @@ impl Watcher {
             return Ok(Some("read"));
         }
         if self.is_too_old(message) {
-            return Ok(Some("left unanswered: too old"));
+            return Ok(Some("not answered: too old"));
         }
         let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };
         // A reply without a file was interrupted, unless another hub is about to write the file.

@@ -99,13 +99,13 @@ impl Watcher {
                 Err(error) if error.is_unmounted() => {
                     if !is_told {
                         let agent = &self.config.agent;
-                        tracing::warn!(%agent, error = %error_chain(&error), "messages wait for the folder");
+                        tracing::warn!(%agent, error = %error_chain(&error), "waiting for the channels folder");
                         is_told = true;
                     }
                     Some(PAUSE)
                 }
                 Err(error) => {
-                    self.log(&format!("trouble: {}", error_chain(&error))).await;
+                    self.log(&format!("error: {}", error_chain(&error))).await;
                     Some(PAUSE)
                 }
             };
@@ -150,7 +150,7 @@ impl Watcher {
             let extra = waiting.len().saturating_sub(self.config.backlog);
             let mut left = None;
             for stored in waiting.drain(..extra) {
-                self.dismiss(stored.message.id, "left unanswered: more had come than are caught up on")
+                self.dismiss(stored.message.id, "not answered: more messages arrived than are caught up on")
                     .await?;
                 left = Some(stored.seq);
             }
@@ -220,7 +220,7 @@ impl Watcher {
             }
         };
         if let Some(reply) = lease.reply().cloned() {
-            self.log(&format!("posting the answer to {id} that an earlier run had come to")).await;
+            self.log(&format!("posting the answer to {id} from an earlier run")).await;
             return self.finish(stored, lease, Some(reply), ANSWERED).await;
         }
         if let Some(reply) = self.own_reply(stored).await? {
@@ -305,7 +305,7 @@ impl Watcher {
         state.breaker.failed(now);
         let rest = state.breaker.rest(now).and_then(|rest| now.checked_add(rest).ok()).map(|until| {
             format!(
-                "after too many failures the program is left alone until {} UTC, and messages wait",
+                "too many failures: the program is not started before {} UTC, and messages wait",
                 until.strftime("%H:%M")
             )
         });
@@ -326,7 +326,7 @@ impl Watcher {
         if !self.config.incidents {
             return self.finish(stored, lease, None, &note).await;
         }
-        let mut text = format!("{} could not answer: {reason}", self.config.agent);
+        let mut text = format!("{} cannot answer: {reason}", self.config.agent);
         if let Some(rest) = rest {
             text = format!("{text}\n\n{rest}.");
         }

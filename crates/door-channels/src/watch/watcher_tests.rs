@@ -132,7 +132,7 @@ async fn backlog_is_answered_within_limits() {
         ids.push(test.post("human", "codex", &format!("{number}")).await.id);
     }
     let work = start(&test, vec![WatcherConfig { backlog: 2, ..watcher(&test, "echo 42") }]).await;
-    assert_eq!(done_with(&work, &old.id).await, "left unanswered: too old");
+    assert_eq!(done_with(&work, &old.id).await, "not answered: too old");
     for (number, id) in ids.iter().enumerate() {
         let note = done_with(&work, id).await;
         assert_eq!(note == "answered", number >= 2, "{number}: {note}");
@@ -331,7 +331,7 @@ async fn failure_is_reported_or_retried() {
     let asked = reported.post("human", "codex", "what is it?").await;
     let reply = answer_to(&reported, &asked.id).await;
     assert_eq!(reply.kind, "incident");
-    assert_eq!(reply.content.text, "codex could not answer: the program ended with exit status: 1: it broke");
+    assert_eq!(reply.content.text, "codex cannot answer: the program ended with exit status: 1: it broke");
     assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
     let seen = reported.channels.presence_entries().await.unwrap().remove(0);
     assert_eq!(seen.substate.as_deref(), Some("IDLE"));
@@ -391,7 +391,7 @@ async fn invalid_answer_is_reported_to_sender() {
         let asked = test.post("human", "codex", "what is it?").await;
         let reply = answer_to(&test, &asked.id).await;
         assert_eq!(reply.kind, "incident");
-        assert_eq!(reply.content.text, format!("codex could not answer: {reason}"));
+        assert_eq!(reply.content.text, format!("codex cannot answer: {reason}"));
         assert_eq!(done_with(&work, &asked.id).await, format!("no answer: {reason}"));
         work.end().await;
         assert_eq!(runs(&test), 1);
@@ -479,11 +479,11 @@ async fn open_breaker_is_shown_and_reported() {
         asked.push(test.post("human", "codex", &format!("{number}")).await.id);
     }
     let reply = answer_to(&test, &asked[2]).await;
-    assert!(reply.content.text.contains("left alone until"), "{}", reply.content.text);
-    assert!(done_with(&work, &asked[2]).await.contains("left alone until"));
+    assert!(reply.content.text.contains("is not started before"), "{}", reply.content.text);
+    assert!(done_with(&work, &asked[2]).await.contains("is not started before"));
     let seen = test.channels.presence_entries().await.unwrap().remove(0);
     let error = seen.error.unwrap();
-    assert!(error.contains("left alone until") && error.contains("it broke"), "{error}");
+    assert!(error.contains("is not started before") && error.contains("it broke"), "{error}");
     work.end().await;
 }
 
@@ -547,7 +547,7 @@ async fn sender_is_informed_before_breaker_opens() {
     let asked = test.post("human", "codex", "what is it?").await;
     let reply = answer_to(&test, &asked.id).await;
     assert_eq!(reply.kind, "incident");
-    assert!(reply.content.text.contains("it broke") && reply.content.text.contains("left alone until"));
+    assert!(reply.content.text.contains("it broke") && reply.content.text.contains("is not started before"));
     assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
     assert_eq!((runs(&test), test.texts().await.len()), (3, 2));
     work.end().await;
@@ -604,12 +604,15 @@ fn invalid_watcher_config_is_refused() {
     let of = |agent: &str| WatcherConfig::new(name(agent), name("general"), vec!["true".into()]);
     assert_eq!(of("claude-1").agent, name("claude"));
     let refused = |watcher: WatcherConfig| watcher.validate().unwrap_err().to_string();
-    assert_eq!(refused(of("human")), "'agent' is 'human', for whom no program answers");
-    assert_eq!(refused(of("Switchboard")), "'agent' is 'Switchboard', for whom no program answers");
+    assert_eq!(refused(of("human")), "'agent' is 'human', but no program may answer for that agent");
+    assert_eq!(
+        refused(of("Switchboard")),
+        "'agent' is 'Switchboard', but no program may answer for that agent"
+    );
     let hasty = WatcherConfig { timeout: Duration::ZERO, ..of("codex") };
-    assert_eq!(refused(hasty), "'timeout' is 0; a program needs a second at least");
+    assert_eq!(refused(hasty), "'timeout' is 0, but a program needs at least 1 second");
     let odd = WatcherConfig { env: vec!["=x".into()], ..of("codex") };
-    assert_eq!(refused(odd), "'env' has '=x', which is no variable's name");
+    assert_eq!(refused(odd), "'env' has '=x', which is not a valid variable name");
     let typo = WatcherConfig { role: Some("/nowhere/role.md".into()), ..of("codex") };
     assert_eq!(typo.missing_files().collect::<Vec<_>>(), [Path::new("/nowhere/role.md")]);
     assert!(of("codex").validate().is_ok());

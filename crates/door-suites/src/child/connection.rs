@@ -268,7 +268,7 @@ impl Connection {
                 self.shared.list_changed(ListKind::ResourceTemplates);
             }
             "notifications/cancelled" => self.server_requests.cancel(&params()),
-            _ => tracing::debug!(child = self.shared.name(), method, "a notification of no consequence"),
+            _ => tracing::debug!(child = self.shared.name(), method, "ignored a notification"),
         }
     }
 
@@ -280,7 +280,12 @@ impl Connection {
                 self.shared.publish(ChildEvent::Notification { method, params, to: ClientRef::of(&host) });
             }
             Err(clients) => {
-                tracing::debug!(child = self.shared.name(), method, clients, "for nobody in particular");
+                tracing::debug!(
+                    child = self.shared.name(),
+                    method,
+                    clients,
+                    "dropped a notification: no single client is its recipient"
+                );
             }
         }
     }
@@ -474,7 +479,7 @@ impl Drop for CancelOnDrop<'_> {
         let is_opening = matches!(self.method, "initialize" | "server/discover");
         if was_pending && !self.is_over && !is_opening {
             let params =
-                to_raw(&serde_json::json!({"requestId": self.id, "reason": "nobody waits for it any more"}));
+                to_raw(&serde_json::json!({"requestId": self.id, "reason": "the caller stopped waiting"}));
             self.connection.notify("notifications/cancelled", Some(&params));
         }
     }

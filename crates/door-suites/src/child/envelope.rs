@@ -102,7 +102,7 @@ pub(super) fn number(id: Option<&RawValue>) -> Option<u64> {
 fn parse_error(raw: &RawValue) -> RpcError {
     serde_json::from_str(raw.get()).unwrap_or_else(|_| RpcError {
         code: code::INTERNAL,
-        message: "the server answered with an error that is not in the form of JSON-RPC".to_owned(),
+        message: "the server answered with an error that is not a JSON-RPC error".to_owned(),
         data: Some(raw.to_owned()),
     })
 }

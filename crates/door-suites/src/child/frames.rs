@@ -49,7 +49,7 @@ pub(super) enum FrameError {
     #[error("it wrote a line of more than {cap} bytes")]
     TooLong { cap: usize },
     /// A block exceeds the cap.
-    #[error("it announced a message of {announced} bytes, and {cap} are allowed")]
+    #[error("it announced a message of {announced} bytes, more than the {cap} allowed")]
     TooLarge { announced: u64, cap: usize },
     /// `Content-Length` is not a number.
     #[error("it sent the header `Content-Length: {value}`, which is not a length")]

@@ -39,7 +39,7 @@ pub(super) async fn initialize(
     if !LEGACY_KNOWN.contains(&opened.protocol_version.as_str()) {
         // Pass-through content is not interpreted, so an unknown revision mostly works.
         let (child, version) = (connection.shared.name(), &opened.protocol_version);
-        tracing::warn!(child, version, "a child speaks a revision of MCP that is not known here");
+        tracing::warn!(child, version, "a child uses an unknown revision of MCP");
     }
     connection.set_initialized(opened, Meta::Legacy);
     connection.notify("notifications/initialized", None);

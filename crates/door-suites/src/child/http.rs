@@ -165,7 +165,9 @@ impl HttpTransport {
             }
             match transport.check(&connection, response).await? {
                 Reply::Nothing if id.is_none() => Ok(()),
-                Reply::Nothing => Err(disconnected(&connection, "it took the request and answered nothing")),
+                Reply::Nothing => {
+                    Err(disconnected(&connection, "it accepted the request and sent no answer"))
+                }
                 Reply::Message(response) => {
                     let body = read_all(&connection, response).await?;
                     if connection.receive(body.trim_ascii(), id) || id.is_none() {
@@ -290,7 +292,7 @@ impl HttpTransport {
         }
         let quote: String = text.trim().chars().take(QUOTE).collect();
         let advice = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; it wants other `headers` in its file",
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; set its `headers` in its file",
             _ => "",
         };
         let said = if quote.is_empty() { String::new() } else { format!(": {quote}") };
@@ -360,7 +362,9 @@ pub(super) fn retry(events: &EventParser) -> Duration {
 pub(super) fn redirected(response: &Response) -> String {
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
     let to: String = to.chars().take(QUOTE).collect();
-    format!("it redirects to {to}, and redirects are not followed; if that is where it is, write it in `url`")
+    format!(
+        "it redirects to {to}, and redirects are not followed; if that address is correct, set `url` to it"
+    )
 }
 
 pub(super) fn too_large(connection: &Connection) -> String {

@@ -70,7 +70,7 @@ impl Connection {
         }
         Err(refusal(
             code::INTERNAL,
-            format!("`{}` asked back {ROUNDS} times in one call", self.shared.name()),
+            format!("`{}` requested input {ROUNDS} times in one call", self.shared.name()),
         ))
     }
 
@@ -106,7 +106,7 @@ impl Connection {
             params.and_then(RawObject::parse).and_then(|params| params.text("name")).unwrap_or_default();
         if http.is_invalid(&tool) {
             let why = format!(
-                "the tool `{tool}` of `{}` has an `x-mcp-header` that is against the rules of MCP; tell its makers",
+                "the tool `{tool}` of `{}` has an `x-mcp-header` that MCP does not allow; report it to its authors",
                 self.shared.name()
             );
             return Err(refusal(code::INVALID_PARAMS, why));
@@ -149,11 +149,11 @@ impl Connection {
         let Some(needed) = capability(&method) else {
             return Err(refusal(
                 code::METHOD_NOT_FOUND,
-                format!("`{name}` asks for `{method}`, which no client knows"),
+                format!("`{name}` requests `{method}`, which no client supports"),
             ));
         };
         let Some(host) = &caller.host else {
-            let why = format!("`{name}` asks for `{method}`, and nobody is there who could be asked");
+            let why = format!("`{name}` requests `{method}`, but no client is connected that can answer");
             return Err(refusal(code::MISSING_CAPABILITY, why));
         };
         check_capability(host, &method, needed)?;

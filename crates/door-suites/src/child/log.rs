@@ -100,7 +100,7 @@ impl ChildLog {
         let older = format!("{}.1", self.name);
         let moved = dir.remove(&older).and_then(|_| dir.move_new(&self.name, dir, &older));
         if let Err(error) = moved {
-            tracing::warn!(log = %self.name, %error, "a child's log cannot be put aside");
+            tracing::warn!(log = %self.name, %error, "a child's log cannot be rotated");
         }
     }
 }

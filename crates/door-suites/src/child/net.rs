@@ -39,7 +39,7 @@ const OURS: &[&str] = &[
 
 /// A blocked address.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} is a link-local or metadata address, which no server of yours is at")]
+#[error("{0} is a link-local or metadata address, where no MCP server runs")]
 pub(super) struct ForbiddenAddress(IpAddr);
 
 /// Rejects link-local and metadata addresses in every notation.
@@ -70,7 +70,7 @@ pub(super) fn check_url(shared: &Shared, url: &str, schemes: &[&str]) -> Result<
         .map_err(|error| shared.cannot_start(format!("`url` is not a valid URL: {error}"), hint()))?;
     if !schemes.contains(&parsed.scheme()) {
         let cause = format!(
-            "`url` begins with `{}:`, and only {} are spoken",
+            "`url` begins with `{}:`, but only {} are supported",
             parsed.scheme(),
             schemes.join(" and ")
         );
@@ -104,15 +104,12 @@ pub(super) fn headers(shared: &Shared, declared: &BTreeMap<String, String>) -> R
     for (name, value) in declared {
         let hint = || format!("correct `headers` in {}", shared.file().display());
         let parsed_name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| shared.cannot_start(format!("`{name}` is no name of a header"), hint()))?;
+            .map_err(|_| shared.cannot_start(format!("`{name}` is not a valid name of a header"), hint()))?;
         if OURS.contains(&parsed_name.as_str()) {
             return Err(shared.cannot_start(format!("the header `{name}` is set by the protocol"), hint()));
         }
         let mut value = HeaderValue::from_str(value).map_err(|_| {
-            shared.cannot_start(
-                format!("the value of the header `{name}` has characters that no header can have"),
-                hint(),
-            )
+            shared.cannot_start(format!("the value of the header `{name}` has invalid characters"), hint())
         })?;
         value.set_sensitive(true);
         headers.insert(parsed_name, value);
@@ -130,7 +127,9 @@ pub(super) fn client(shared: &Shared) -> Result<reqwest::Client, ChildError> {
         .connect_timeout(shared.spec.limits.spawn)
         .tcp_keepalive(Duration::from_secs(30))
         .build()
-        .map_err(|error| shared.cannot_start(error_chain(&error), "check the certificates of this machine"))
+        .map_err(|error| {
+            shared.cannot_start(error_chain(&error), "check the CA certificates of this machine")
+        })
 }
 
 struct CheckedResolver;

@@ -106,7 +106,7 @@ impl PipeWriter {
             if let Err(error) = written
                 && timeout(DRAIN_TIMEOUT, connection.ended()).await.is_err()
             {
-                connection.end(format!("it takes no more input ({error})"), EndKind::Crash);
+                connection.end(format!("its stdin is closed ({error})"), EndKind::Crash);
             }
         }
     }

@@ -233,7 +233,7 @@ async fn cross_origin_endpoint_is_refused() {
     let server = Server::start(&["sse", "elsewhere"]).await;
     let child = remote(Launch::Sse { url: server.url.clone(), headers: BTreeMap::new() });
     let error = anyone(&child, "any").await.expect_err("it is refused").to_string();
-    assert!(error.contains("wants messages to be sent to http://127.0.0.1:1"), "{error}");
+    assert!(error.contains("names http://127.0.0.1:1"), "{error}");
 }
 
 #[tokio::test]
@@ -247,10 +247,7 @@ async fn redirects_are_reported_not_followed() {
 async fn server_gets_only_declared_headers() {
     let server = Server::start(&["guarded"]).await;
     let error = anyone(&server.http(), "any").await.expect_err("it is refused").to_string();
-    assert!(
-        error.contains("401 Unauthorized: who are you?; it wants other `headers` in its file"),
-        "{error}"
-    );
+    assert!(error.contains("401 Unauthorized: who are you?; set its `headers` in its file"), "{error}");
     let child = server.http_with(&[("Authorization", "Bearer theirs")]);
     anyone(&child, "any").await.expect("an answer");
     let child = server.http_with(&[("Mcp-Session-Id", "mine")]);

@@ -64,7 +64,7 @@ impl Connection {
             let mut open = self.server_requests.0.lock();
             if open.len() >= OPEN {
                 drop(open);
-                let why = format!("{OPEN} questions are open already; wait until some are answered");
+                let why = format!("{OPEN} requests are open already; wait until some are answered");
                 return self.refuse(id, refusal(code::INTERNAL, why));
             }
             open.insert(id.get().to_owned(), cancel.clone());
@@ -93,12 +93,12 @@ impl Connection {
         let Some(capability) = capability(method) else {
             return Err(refusal(
                 code::METHOD_NOT_FOUND,
-                format!("clients do not know the method `{method}`"),
+                format!("clients do not support the method `{method}`"),
             ));
         };
         let host = self.host_for(via).map_err(|count| {
             if count == 0 {
-                let why = format!("no client is there that could answer `{method}`");
+                let why = format!("no client is connected that can answer `{method}`");
                 return refusal(code::METHOD_NOT_FOUND, why);
             }
             let why =
@@ -130,7 +130,7 @@ pub(super) fn check_capability(host: &Arc<dyn Host>, method: &str, capability: &
     if host.capabilities().get(capability).is_some_and(|declared| !declared.is_null()) {
         return Ok(());
     }
-    let why = format!("the client did not declare `{capability}`, so that `{method}` is not asked of it");
+    let why = format!("the client did not declare `{capability}`, which `{method}` needs");
     Err(refusal(code::METHOD_NOT_FOUND, why))
 }
 

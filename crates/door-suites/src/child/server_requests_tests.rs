@@ -37,7 +37,7 @@ async fn request_without_client_is_refused() {
     let child = child("asker.py", &[]);
     let answer = call(&child, "roots/list", json!({}), &Caller::default()).await.expect("an answer");
     assert!(
-        answer["told"]["error"]["message"].as_str().expect("text").contains("no client is there"),
+        answer["told"]["error"]["message"].as_str().expect("text").contains("no client is connected"),
         "{answer}"
     );
 }

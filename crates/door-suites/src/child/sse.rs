@@ -88,7 +88,7 @@ fn endpoint(url: &Url, data: &[u8]) -> Result<Url, String> {
         .map_err(|error| format!("the endpoint that it announced is not a valid URL: {error}"))?;
     if endpoint.origin() != url.origin() {
         let (there, here) = (endpoint.origin().ascii_serialization(), url.origin().ascii_serialization());
-        return Err(format!("it wants messages to be sent to {there}, which is not {here}"));
+        return Err(format!("it names {there} for messages, which is not {here}"));
     }
     Ok(endpoint)
 }
@@ -99,7 +99,7 @@ async fn read(response: Response, mut events: EventParser, connection: Arc<Conne
         () = connection.ended() => None,
         read = read_events(&connection, response, &mut events, None) => Some(match read {
             Ok(()) => "it ended its stream".to_owned(),
-            Err(error) => format!("its stream broke off: {error}"),
+            Err(error) => format!("its stream failed: {error}"),
         }),
     };
     if let Some(cause) = cause {

@@ -89,11 +89,7 @@ impl Starter {
             Framing::ContentLength => Framing::Newline,
             Framing::Auto | Framing::Newline => Framing::ContentLength,
         };
-        tracing::debug!(
-            child = self.shared.name(),
-            ?second,
-            "it said nothing; it is written to in another way"
-        );
+        tracing::debug!(child = self.shared.name(), ?second, "no answer; trying the other message framing");
         match self.start_program(caller, second, limits.spawn).await {
             Ok(connection) => {
                 self.cache_framing(second);
@@ -101,7 +97,7 @@ impl Starter {
             }
             Err(busy) if busy.kind == FailureKind::Busy => Err(busy.error),
             Err(_) if was_mute && limits.fetch > first_limit && !self.shared.log.last().is_empty() => {
-                tracing::debug!(child = self.shared.name(), "it may be busy; it is given more time");
+                tracing::debug!(child = self.shared.name(), "it may be busy; the timeout is extended");
                 let last = self.start_program(caller, Framing::Newline, limits.fetch).await;
                 last.map_err(|failure| failure.error)
             }
@@ -173,7 +169,7 @@ impl Starter {
             Framing::Auto | Framing::Newline => dir.remove(&self.framing_file()).map(drop),
         };
         if let Err(error) = kept {
-            tracing::warn!(child = self.shared.name(), %error, "how it is written to cannot be remembered");
+            tracing::warn!(child = self.shared.name(), %error, "the message framing cannot be cached");
         }
     }
 
@@ -208,7 +204,11 @@ async fn wait_out_start(connection: &Connection, started: Instant, limit: Durati
         if !is_busy || started.elapsed() >= most {
             return is_busy;
         }
-        tracing::debug!(child = connection.shared.name(), pid, "it is busy starting; it is given more time");
+        tracing::debug!(
+            child = connection.shared.name(),
+            pid,
+            "it is still starting; the timeout is extended"
+        );
     }
 }
 
@@ -248,7 +248,7 @@ impl Drop for OpeningGuard {
     fn drop(&mut self) {
         if !self.is_open {
             // A program that never completed the handshake gets no grace period.
-            self.connection.end("it was not opened", EndKind::Fault);
+            self.connection.end("the connection was not opened", EndKind::Fault);
         }
     }
 }
@@ -271,7 +271,7 @@ pub(super) async fn open_session(
 /// Builds the error of a start that timed out.
 pub(super) fn spawn_timeout(shared: &Shared, after: Duration) -> ChildError {
     let advice = match &shared.spec.launch {
-        Launch::Stdio { .. } => "run its command by hand once, which also fetches what it may lack",
+        Launch::Stdio { .. } => "run its command by hand once, which also downloads what it needs",
         Launch::Http { .. } | Launch::Sse { .. } | Launch::Ws { .. } => CHECK_REMOTE,
     };
     let hint = format!("{advice}; or raise `spawnTimeoutMs` in {}", shared.file().display());
@@ -284,7 +284,7 @@ pub(super) fn as_start_error(shared: &Shared, error: ChildError, limit: Duration
         ChildError::Timeout { .. } => spawn_timeout(shared, limit),
         ChildError::Disconnected { cause, last_line, .. } => {
             let hint = match &shared.spec.launch {
-                Launch::Stdio { .. } => "try the command by hand: it has to stay and answer on stdout",
+                Launch::Stdio { .. } => "try the command by hand: it must keep running and answer on stdout",
                 Launch::Http { .. } | Launch::Sse { .. } | Launch::Ws { .. } => CHECK_REMOTE,
             };
             ChildError::CannotStart {

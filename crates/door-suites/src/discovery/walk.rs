@@ -52,12 +52,14 @@ impl Pattern {
                     let glob = glob.map_err(|error| format!("is '{shown}': {error}"))?;
                     Part::Match(glob.compile_matcher(), part.starts_with('.'))
                 }
-                _ if part.contains('\0') => return Err(format!("is '{shown}', but no file has such a name")),
+                _ if part.contains('\0') => {
+                    return Err(format!("is '{shown}', but no file can have that name"));
+                }
                 _ => Part::Name(part.to_owned()),
             });
         }
         match parts.last() {
-            None | Some(Part::Any) => Err(format!("is '{shown}', but must end with a file name")),
+            None | Some(Part::Any) => Err(format!("is '{shown}', but must end with the name of a file")),
             Some(_) => Ok(Self { parts }),
         }
     }
@@ -84,7 +86,7 @@ impl Walk<'_> {
         self.remaining -= 1;
         if self.remaining == 0 {
             let message = format!(
-                "a pattern of 'discoverGlobs' looks into more than {MOST_FOLDERS} folders; write a narrower one"
+                "a pattern of 'discoverGlobs' covers more than {MOST_FOLDERS} folders; write a narrower one"
             );
             return self.found.report_issue(dir.path().to_owned(), None, message);
         }

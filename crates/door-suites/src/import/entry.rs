@@ -93,7 +93,7 @@ impl Reader<'_> {
             Some("http" | "streamable-http" | "streamableHttp") => TransportKind::Http,
             Some("sse") => TransportKind::Sse,
             Some("ws" | "websocket") => TransportKind::Ws,
-            Some(other) => return Err(format!("its type '{}' is not known", other.escape_debug())),
+            Some(other) => return Err(format!("its type '{}' is unknown", other.escape_debug())),
             // Gemini's plain `url` means the older SSE transport, and so does a path that ends in `/sse`.
             None if key == "url" && self.context.client == Some(Client::Gemini) => TransportKind::Sse,
             None if url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse")) => {

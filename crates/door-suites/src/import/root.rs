@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+use switchboard_core::describe_json_error;
 use switchboard_sys::files::{Created, Dir, Durability};
 
 use super::entry::is_switchboard;
@@ -86,8 +87,8 @@ impl RootFile {
         if found.bytes.starts_with(BYTE_ORDER_MARK) {
             return Err(bad("begins with a byte order mark; save it as UTF-8 without one".to_owned()));
         }
-        let value: Value =
-            serde_json::from_slice(&found.bytes).map_err(|error| bad(format!("is not JSON: {error}")))?;
+        let value: Value = serde_json::from_slice(&found.bytes)
+            .map_err(|error| bad(format!("is not JSON: {}", describe_json_error(&error))))?;
         let Value::Object(value) = value else { return Err(bad("is not a JSON object".to_owned())) };
         let mut servers = Servers::default();
         let mut taken = BTreeMap::new();
@@ -243,7 +244,10 @@ fn records(backups: &Dir) -> Result<Vec<Record>, SuiteError> {
     match backups.read(RECORDS, LIMIT)? {
         Some(found) => serde_json::from_slice(&found.bytes).map_err(|error| SuiteError::BadFile {
             file: backups.path().join(RECORDS),
-            problem: format!("is not what switchboard wrote ({error}); copy the backup you want by hand"),
+            problem: format!(
+                "cannot be read: {}; copy the backup you want by hand",
+                describe_json_error(&error)
+            ),
         }),
         None => Ok(Vec::new()),
     }

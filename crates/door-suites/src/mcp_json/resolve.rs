@@ -181,10 +181,7 @@ pub(crate) fn launch_template_of(file: &McpFile, folder: &str) -> Result<LaunchT
             ("framing", file.framing.is_some()),
         ] {
             if is_there {
-                return Err(field_error(
-                    key,
-                    "is for programs that are started, not for a server with a 'url'",
-                ));
+                return Err(field_error(key, "applies to programs only, not to a server with a 'url'"));
             }
         }
         if let Some(url) = file.url.as_deref().filter(|url| !url.contains("${")) {
@@ -238,7 +235,7 @@ fn check_visible(name: &str, text: &str) -> Result<(), SuiteError> {
 
 fn check_url(text: &str, transport: TransportKind) -> Result<(), SuiteError> {
     let schemes: &[&str] = if transport == TransportKind::Ws { &["ws", "wss"] } else { &["http", "https"] };
-    let wanted = || format!("has to begin with {}://", schemes.join(":// or "));
+    let wanted = || format!("must begin with {}://", schemes.join(":// or "));
     match Url::parse(text) {
         Ok(url) if schemes.contains(&url.scheme()) && url.has_host() => Ok(()),
         Ok(_) => Err(field_error("url", &wanted())),

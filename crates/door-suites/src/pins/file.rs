@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use switchboard_core::describe_json_error;
 use switchboard_sys::clock::Clock;
 use switchboard_sys::files::{Dir, FileStat};
 
@@ -50,7 +51,10 @@ impl PinFile {
         let Some(found) = dir.read(&name(child), LIMIT)? else { return Ok(Self::default()) };
         let file: Self = serde_json::from_slice(&found.bytes).map_err(|error| SuiteError::BadFile {
             file: dir.path().join(name(child)),
-            problem: format!("is not what switchboard wrote ({error}); move it aside to pin the tools anew"),
+            problem: format!(
+                "cannot be read: {}; move it aside to pin the tools again",
+                describe_json_error(&error)
+            ),
         })?;
         Ok(Self { stamp: Some(found.stat), ..file })
     }

@@ -66,7 +66,7 @@ async fn oversized_result_is_an_error() {
     let suites = rig.open_trusted();
     let (text, failed) = call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "big" })).await;
     assert!(
-        failed && text.contains("are passed on at most"),
+        failed && text.contains("more than the limit of"),
         "{}",
         text.chars().take(200).collect::<String>()
     );
@@ -97,7 +97,7 @@ async fn rate_limit_is_enforced() {
     let count = || call_text(&suites, "box_suite", json!({ "action": "call", "subtool": "count" }));
     assert_eq!((count().await.0, count().await.0), ("1".to_owned(), "2".to_owned()));
     let (text, failed) = count().await;
-    assert!(failed && text.contains("takes no more calls for"), "{text}");
+    assert!(failed && text.contains("accepts no calls for"), "{text}");
     let (_, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(!failed, "looking is free");
     suites.close().await;

@@ -60,7 +60,7 @@ async fn denied_tool_is_invisible_and_uncallable() {
         }
     }
     let (text, _) = call_text(&suites, "switchboard_tools", json!({ "query": "count" })).await;
-    assert_eq!(text, "No tool fits \"count\".");
+    assert_eq!(text, "No tool matches \"count\".");
     let (text, _) = call_text(&suites, "other_suite", json!({ "action": "introspect" })).await;
     assert_eq!(text, "(other has no tools)");
     suites.close().await;
@@ -144,7 +144,7 @@ async fn proxy_loop_is_refused_and_chain_inherited() {
     let inner = rig.open_via(&format!("0123456789abcdef,{own}"));
     assert!(inner.has_tool("box_suite"));
     let (text, failed) = call_text(&inner, "box_suite", json!({ "action": "introspect" })).await;
-    assert!(failed && text.contains("this workspace again"), "{text}");
+    assert!(failed && text.contains("the same workspace again"), "{text}");
     assert!(inner.table().suites[0].child.initialized().is_none());
 }
 
@@ -194,5 +194,5 @@ async fn name_collisions_and_invalid_patterns_are_reported() {
     let issues: Vec<String> = suites.issues().into_iter().map(|problem| problem.message).collect();
     assert_eq!(issues.len(), 2, "{issues:?}");
     assert!(issues[0].contains("suites.odd.expose: '[a' is not a valid pattern"), "{issues:?}");
-    assert!(issues[1].contains("would be called send_message, which is taken"), "{issues:?}");
+    assert!(issues[1].contains("its tool name send_message is taken"), "{issues:?}");
 }

@@ -63,7 +63,7 @@ async fn owner_descriptions_are_complete_or_reported() {
     let suites = rig.open();
     assert!(suites.tools()[0].get().len() < 2_400);
     let issues: Vec<String> = suites.issues().into_iter().map(|problem| problem.message).collect();
-    let told = "only: its description has 4999 characters and 2000 are shown. Make it shorter.";
+    let told = "only: its description has 4999 characters; only 2000 are shown. Shorten it.";
     assert_eq!(issues, [told]);
 }
 
@@ -75,7 +75,7 @@ async fn truncated_list_is_reported_to_everyone() {
     let suites = rig.open_trusted();
     let (first, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(
-        !failed && first.contains("box lists more tools than are read; only the first 10000 can be used"),
+        !failed && first.contains("box lists too many tools; only the first 10000 can be used"),
         "{first}"
     );
     let beyond = json!({ "subtool": "tool_10000" });
@@ -83,14 +83,14 @@ async fn truncated_list_is_reported_to_everyone() {
         let mut arguments = beyond.clone();
         arguments["action"] = json!(action);
         let (refused, failed) = call_text(&suites, "box_suite", arguments).await;
-        let told = "(box lists more tools than are read; only the first 10000 can be used)";
+        let told = "(box lists too many tools; only the first 10000 can be used)";
         assert!(failed && refused.contains("is not available") && refused.ends_with(told), "{refused}");
     }
     suites.close().await;
 
     // Another process reads it from the stored catalogue.
     let issues: Vec<String> = rig.open().issues().into_iter().map(|problem| problem.message).collect();
-    assert_eq!(issues, ["box lists more tools than are read; only the first 10000 can be used."]);
+    assert_eq!(issues, ["box lists too many tools; only the first 10000 can be used."]);
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn introspection_uses_stored_catalogue_until_stale() {
     let suites = rig.open();
     let (old, failed) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(
-        !failed && old.starts_with(&first) && old.contains("(as of 2 d ago; box cannot be asked now"),
+        !failed && old.starts_with(&first) && old.contains("(as of 2 d ago; box is unavailable now"),
         "{old}"
     );
     suites.close().await;
@@ -254,7 +254,7 @@ async fn unlisted_tool_call_suggests_its_suite() {
     // A child that was never listed is not started for a suggestion.
     assert_eq!(suites.suggest_tool("echo"), None);
     suites.warm(&Caller::default()).await;
-    let told = "It is one of box_suite's: call box_suite with {\"action\":\"call\",\"subtool\":\"echo\",\"args\":{…}}.";
+    let told = "It is a tool of box_suite: call box_suite with {\"action\":\"call\",\"subtool\":\"echo\",\"args\":{…}}.";
     for name in ["echo", "box__echo", "mcp__box__echo"] {
         assert_eq!(suites.suggest_tool(name), Some(format!("There is no tool '{name}'. {told}")));
     }
@@ -282,8 +282,8 @@ async fn long_names_get_short_answers() {
     for (tool, arguments, part) in [
         ("box_suite", json!({ "action": "introspect", "subtool": long }), "is not available"),
         ("box_suite", json!({ "action": "call", "subtool": long }), "is not available"),
-        ("box_suite", json!({ "action": "introspect", "query": strange }), "No tool fits"),
-        ("switchboard_tools", json!({ "query": strange }), "No tool fits"),
+        ("box_suite", json!({ "action": "introspect", "query": strange }), "No tool matches"),
+        ("switchboard_tools", json!({ "query": strange }), "No tool matches"),
         ("switchboard_tools", json!({ "query": format!("{strange} echo") }), "box_suite: echo"),
     ] {
         let (text, _) = call_text(&suites, tool, arguments).await;

@@ -5,6 +5,7 @@
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use switchboard_core::describe_json_error;
 use switchboard_core::json::to_raw;
 
 use super::conversation::Usage;
@@ -135,8 +136,9 @@ impl Anthropic {
     fn read(&self, response: &Response) -> Result<Turn, ModelError> {
         let (mut text, mut calls) = (String::new(), Vec::new());
         for raw in &response.content {
-            let block: Block = serde_json::from_str(raw.get())
-                .map_err(|error| self.endpoint.unreadable(&format!("a block of its content: {error}")))?;
+            let block: Block = serde_json::from_str(raw.get()).map_err(|error| {
+                self.endpoint.unreadable(&format!("a block of its content: {}", describe_json_error(&error)))
+            })?;
             let Block { kind, text: words, id, name, input } = block;
             match (kind.as_str(), words, id, name) {
                 ("text", Some(more), ..) => text.push_str(&more),

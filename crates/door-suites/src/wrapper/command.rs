@@ -113,7 +113,7 @@ impl Command {
             _ => reply.trim().clone_into(&mut turn.text),
         }
         if turn.text.is_empty() && turn.calls.is_empty() {
-            return Err(self.failed("answered nothing; try it by hand with a prompt on stdin", ""));
+            return Err(self.failed("printed no answer; try it by hand with a prompt on stdin", ""));
         }
         Ok(turn)
     }
@@ -151,7 +151,7 @@ impl Command {
         match child.stop(GRACE).await {
             Ok(status) if status.success() => Ok(reply),
             Ok(status) => Err(self.failed(&format!("ended with {status}"), &last_error_line)),
-            Err(error) => Err(self.failed(&format!("was lost: {error}"), &last_error_line)),
+            Err(error) => Err(self.failed(&format!("failed: {error}"), &last_error_line)),
         }
     }
 

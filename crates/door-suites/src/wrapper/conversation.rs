@@ -211,7 +211,7 @@ impl Conversation<'_> {
             self.step(format!("uses {tool}"));
             let args = args.and_then(|args| {
                 let too_many =
-                    || format!("only {MOST_CALLS} calls are made in one turn; ask for the others again");
+                    || format!("only {MOST_CALLS} calls are allowed in one turn; repeat the others");
                 (at < MOST_CALLS).then_some(args).ok_or_else(too_many)
             });
             let (shown, is_error, text) = match args {

@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
-use switchboard_core::error_chain;
+use switchboard_core::{describe_json_error, error_chain};
 use tokio::time::{Instant, sleep};
 
 use super::error::ModelError;
@@ -106,13 +106,13 @@ impl Endpoint {
         body: &impl Serialize,
         until: Instant,
     ) -> Result<A, ModelError> {
-        let body = serde_json::to_vec(body).map_err(|error| self.unreadable(&error.to_string()))?;
+        let body = serde_json::to_vec(body).map_err(|error| self.unreadable(&describe_json_error(&error)))?;
         let mut wait = FIRST_WAIT;
         for attempt in 1.. {
             let (failure, named) = match self.send(body.clone()).await {
                 Ok((StatusCode::OK, _, answer)) => {
                     return serde_json::from_slice(&answer)
-                        .map_err(|error| self.unreadable(&error.to_string()));
+                        .map_err(|error| self.unreadable(&describe_json_error(&error)));
                 }
                 Ok((status, named, answer)) => (self.failure(status, attempt, &answer), named),
                 Err(error) => (error, None),
@@ -122,11 +122,11 @@ impl Endpoint {
             if attempt == ATTEMPTS || !is_transient(&failure) || Instant::now() + pause >= until {
                 return Err(failure);
             }
-            tracing::info!(error = %failure, ?pause, "the model is asked again");
+            tracing::info!(error = %failure, ?pause, "retrying the model request");
             sleep(pause).await;
             wait *= 2;
         }
-        Err(self.unreachable("it was not asked"))
+        Err(self.unreachable("no request was sent"))
     }
 
     async fn send(&self, body: Vec<u8>) -> Result<(StatusCode, Option<Duration>, Vec<u8>), ModelError> {

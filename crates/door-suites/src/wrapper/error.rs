@@ -12,7 +12,9 @@ use crate::error::SuiteError;
 #[non_exhaustive]
 pub enum WrapperError {
     /// The child is already wrapped.
-    #[error("the server '{child}' is wrapped already; `switchboard suite unwrap {child}` takes that back")]
+    #[error(
+        "the server '{child}' is already wrapped; `switchboard suite unwrap {child}` removes the wrapper"
+    )]
     AlreadyWrapped {
         /// Name of the child.
         child: String,
@@ -25,8 +27,7 @@ pub enum WrapperError {
     },
     /// The child's file is outside the folder in which wrappers are created.
     #[error(
-        "the server '{child}' is described in {}, and only servers below .switchboard/mcps can be wrapped; \
-         `switchboard suite add` puts one there",
+        "the server '{child}' is described in {}, but only servers below .switchboard/mcps can be wrapped; `switchboard suite add` adds one there",
         .file.display()
     )]
     Elsewhere {
@@ -36,7 +37,7 @@ pub enum WrapperError {
         file: PathBuf,
     },
     /// The folder contains the original of another child.
-    #[error("{} is there already and is another server's; move it aside", .file.display())]
+    #[error("{} already exists and belongs to another server; move it aside", .file.display())]
     OtherOriginal {
         /// Path of that original.
         file: PathBuf,
@@ -49,7 +50,7 @@ pub enum WrapperError {
     },
     /// The original differs from what was trusted when it was wrapped.
     #[error(
-        "the original of '{child}' is not what was trusted when it was wrapped{diff}; if that is meant, a person has to run \
+        "the original of '{child}' differs from what was trusted when it was wrapped{diff}; if that is intended, a person must run \
          `switchboard suite unwrap {child}`, `switchboard suite trust {child}` and `switchboard suite wrap {child}`"
     )]
     OriginalChanged {
@@ -110,14 +111,14 @@ pub(super) enum ModelError {
         detail: String,
     },
     /// The key contains invalid characters.
-    #[error("the key in {variable} holds characters that no key has; set it again")]
+    #[error("the key in {variable} has invalid characters; set it again")]
     BadKey {
         /// Variable that holds the key.
         variable: &'static str,
     },
     /// The endpoint does not know the model, or there is no such API.
     #[error(
-        "{url} knows no model '{model}' (HTTP 404); set 'model' or 'baseUrl' of the wrapper{}",
+        "{url} has no model '{model}' (HTTP 404); set 'model' or 'baseUrl' of the wrapper{}",
         quoted(.detail)
     )]
     NotFound {
@@ -151,7 +152,7 @@ pub(super) enum ModelError {
         detail: String,
     },
     /// The response is invalid.
-    #[error("{from} answered something that is no answer: {problem}")]
+    #[error("the answer of {from} is invalid: {problem}")]
     Unreadable {
         /// Sender of the response.
         from: String,

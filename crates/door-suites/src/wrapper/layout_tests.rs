@@ -72,7 +72,7 @@ fn unwrap_removes_exactly_what_wrap_created() {
     let again = wrap(&rig, "notes").expect_err("refused");
     assert_eq!(
         again.to_string(),
-        "the server 'notes' is wrapped already; `switchboard suite unwrap notes` takes that back"
+        "the server 'notes' is already wrapped; `switchboard suite unwrap notes` removes the wrapper"
     );
 
     let unwrapped = unwrap(&rig, "notes").expect("unwrapped");

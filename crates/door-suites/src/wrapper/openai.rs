@@ -8,6 +8,7 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use switchboard_core::describe_json_error;
 use switchboard_core::json::to_raw;
 
 use super::conversation::Usage;
@@ -133,8 +134,9 @@ impl OpenAi {
         let usage = response.usage.unwrap_or_default();
         let choice = response.choices.into_iter().next();
         let choice = choice.ok_or_else(|| self.endpoint.unreadable("it has no choices"))?;
-        let reply: Message = serde_json::from_str(choice.message.get())
-            .map_err(|error| self.endpoint.unreadable(&format!("its message: {error}")))?;
+        let reply: Message = serde_json::from_str(choice.message.get()).map_err(|error| {
+            self.endpoint.unreadable(&format!("its message: {}", describe_json_error(&error)))
+        })?;
         self.messages.push(choice.message);
         let calls = reply.tool_calls.unwrap_or_default();
         let calls = calls.into_iter().map(|call| ToolCall {
@@ -171,7 +173,10 @@ fn arguments(value: &Value) -> Result<Box<RawValue>, String> {
         other => to_raw_value(other),
     }
     .map_err(|error| {
-        format!("the arguments are not valid JSON ({error}); call the tool again with a JSON object")
+        format!(
+            "the arguments are not valid JSON: {}; call the tool again with a JSON object",
+            describe_json_error(&error)
+        )
     })
 }
 

@@ -164,8 +164,8 @@ impl Provider {
 fn parse_base_url(child: &str, key: &str, text: &str) -> Result<Url, WrapperError> {
     let problem = match Url::parse(text.trim()) {
         Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => return Ok(url),
-        Ok(_) => "has to begin with https:// or http://".to_owned(),
-        Err(error) => format!("is not a valid URL: {error}; it has to begin with https:// or http://"),
+        Ok(_) => "must begin with https:// or http://".to_owned(),
+        Err(error) => format!("is not a valid URL: {error}; it must begin with https:// or http://"),
     };
     if key == "baseUrl" {
         return Err(bad(child, key, problem).into());

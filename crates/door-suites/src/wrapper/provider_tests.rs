@@ -66,7 +66,7 @@ fn missing_setting_is_named() {
     );
     assert_eq!(
         choose(json!({ "baseUrl": "ftp://x" }), &[("ANTHROPIC_API_KEY", "k")]),
-        "the key 'suites.notes.wrapper.baseUrl' has to begin with https:// or http://"
+        "the key 'suites.notes.wrapper.baseUrl' must begin with https:// or http://"
     );
     let plain = [("ANTHROPIC_API_KEY", "sk-ant-secret"), ("ANTHROPIC_BASE_URL", "http://proxy.example")];
     assert_eq!(

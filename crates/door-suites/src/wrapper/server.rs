@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use switchboard_core::describe_json_error;
 use switchboard_sys::reaper::ReaperClient;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
@@ -236,9 +237,9 @@ fn result(outcome: Result<(), String>, mut log: ConversationLog, bounds: Bounds)
         (Ok(()), StopReason::Time) => {
             Some(format!("No answer within {} ms (timeoutMs)", bounds.time.as_millis()))
         }
-        (Ok(()), StopReason::Length) => Some("The answer is cut: it got too long".to_owned()),
-        (Ok(()), StopReason::Declined) => Some("The model does not want to answer".to_owned()),
-        (Ok(()), StopReason::Cancelled) => Some("The question was taken back".to_owned()),
+        (Ok(()), StopReason::Length) => Some("The answer was truncated: it is too long".to_owned()),
+        (Ok(()), StopReason::Declined) => Some("The model declined to answer".to_owned()),
+        (Ok(()), StopReason::Cancelled) => Some("The question was cancelled".to_owned()),
         (Ok(()), StopReason::Failed) => Some("There is no answer".to_owned()),
     };
     let text = match &problem {
@@ -251,7 +252,7 @@ fn result(outcome: Result<(), String>, mut log: ConversationLog, bounds: Bounds)
                     .iter()
                     .map(|call| format!("- {} {}", call.tool, if call.ok { "worked" } else { "failed" }))
                     .collect();
-                text = format!("{text} These calls were made and are not undone:\n{}", calls.join("\n"));
+                text = format!("{text} These calls were made and were not undone:\n{}", calls.join("\n"));
             }
             if !log.answer.is_empty() {
                 text = format!("{text}\nThe model's last words: {}", log.answer);
@@ -290,7 +291,7 @@ fn describe_tool(original: &Original) -> Tool {
 fn parse_question(arguments: Option<JsonObject>) -> Result<Question, String> {
     let example = "call it with {\"query\": \"…\"}";
     let question: Question = serde_path_to_error::deserialize(Value::Object(arguments.unwrap_or_default()))
-        .map_err(|error| format!("{}; {example}", error.into_inner()))?;
+        .map_err(|error| format!("{}; {example}", describe_json_error(error.inner())))?;
     for (field, text) in [("query", Some(&question.query)), ("context", question.context.as_ref())] {
         if text.is_some_and(|text| text.len() > TEXT_LIMIT) {
             return Err(format!(

@@ -71,13 +71,11 @@ impl Toolbox {
             }
             let effect = tool.annotations.unwrap_or_default();
             let why = if allowed.changed.contains(&tool.name) {
-                Some(
-                    "it changed since it was first used; a person has to look, with `switchboard suite pins`",
-                )
+                Some("it changed since its first use; a person must check it with `switchboard suite pins`")
             } else if !allowed.destructive && is_destructive(&tool.name, effect) {
-                Some("it may destroy something, and its owner has not set allowDestructive")
+                Some("it is destructive, and allowDestructive is not set")
             } else if definitions.len() == MOST_TOOLS {
-                Some("there are too many tools")
+                Some("the server has too many tools")
             } else {
                 None
             };
@@ -109,7 +107,7 @@ impl Toolbox {
             Err(text) => return Ok(ResultText { text, is_error: true }),
         };
         if !args.get().starts_with('{') {
-            let text = "the arguments have to be a JSON object; call the tool again with one".to_owned();
+            let text = "the arguments must be a JSON object; call the tool again with one".to_owned();
             return Ok(ResultText { text, is_error: true });
         }
         let name = serde_json::Value::from(self.names[at].as_str());

@@ -29,7 +29,7 @@ fn filtered_tools_are_hidden_destructive_withheld() {
     assert_eq!(withheld, ["delete_all", "changed"]);
     assert_eq!(
         toolbox.position("delete_all").expect_err("withheld"),
-        "the tool 'delete_all' is not available: it may destroy something, and its owner has not set allowDestructive"
+        "the tool 'delete_all' is not available: it is destructive, and allowDestructive is not set"
     );
     assert_eq!(toolbox.position("secret").expect_err("unknown"), "there is no tool 'secret'");
     assert_eq!(

@@ -97,7 +97,7 @@ impl Node {
                 let why = if unconfirmed.turn.is_delivered() {
                     "the router or the worker was killed while the turn ran"
                 } else {
-                    "the router was killed, and it is not known whether the agent had got it"
+                    "the router was killed; whether the agent received the prompt is unknown"
                 };
                 self.finish_injection(unconfirmed, TurnStatus::WorkerLost, Some(why.to_owned()));
             }

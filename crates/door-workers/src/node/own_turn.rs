@@ -55,7 +55,7 @@ impl Node {
         self.own = Some(OwnTurn { at: at.clone(), end_by, stop_by: None });
         self.router.log().append(&EventBody::OwnTurnStarted(at.clone()));
         if self.running.is_none() {
-            self.publish_state(NodeState::Busy, Some("a turn of its own".to_owned()));
+            self.publish_state(NodeState::Busy, Some("a turn that the agent started itself".to_owned()));
         }
         at
     }
@@ -77,7 +77,7 @@ impl Node {
         match own.stop_by {
             None => drop(self.interrupt_own_turn()),
             Some(stop_by) if stop_by <= now => {
-                let why = "a turn of the agent's own did not stop".to_owned();
+                let why = "a turn that the agent started itself did not stop".to_owned();
                 self.kill_worker(TurnStatus::Interrupted, why).await;
             }
             Some(_) => {}

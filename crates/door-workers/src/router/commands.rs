@@ -86,7 +86,7 @@ impl Router {
                 if self.terminate(&job, &request_id).await {
                     return Ok(Vec::new());
                 }
-                Err(reject_job_over(format!("job '{}' is over already", job.id)))
+                Err(reject_job_over(format!("job '{}' has already ended", job.id)))
             }
             Command::Interrupt(asked) => {
                 let (_, node) = self.find_node(requester, &asked.job_id, asked.node_id)?;
@@ -200,7 +200,8 @@ impl Router {
     async fn approve(&self, requester: &Requester, asked: Approve, request_id: String) -> Handled {
         let unknown = || {
             let id = asked.approval_id.escape_debug();
-            let reason = format!("payload.approval_id: no approval '{id}' waits, or it has its answer");
+            let reason =
+                format!("payload.approval_id: no approval '{id}' is open; it may have been answered");
             reject(RejectCode::UnknownApproval, Some("payload.approval_id"), reason)
         };
         let node = self
@@ -249,7 +250,7 @@ impl Router {
         if requester.can_access(&job) {
             return Ok(job);
         }
-        let reason = format!("job '{}' belongs to somebody else", job.id);
+        let reason = format!("job '{}' belongs to another client", job.id);
         Err(reject(RejectCode::NotAllowed, Some("payload.job_id"), reason))
     }
 
@@ -291,11 +292,11 @@ fn nodes_of(
         (Some(node), None) | (None, Some(Nodes::One(node))) => vec![node.0],
         (None, Some(Nodes::Some(nodes))) => nodes.into_iter().map(|node| node.0).collect(),
         (None, Some(Nodes::All(_))) => return Ok(job.nodes.clone()),
-        (None, None) => return Err(bad("payload.node_id", "missing; an integer from 0")),
+        (None, None) => return Err(bad("payload.node_id", "missing; it must be an integer, 0 or more")),
         (Some(_), Some(_)) => return Err(bad("payload.nodes", "give either node_id or nodes")),
     };
     if numbers.is_empty() {
-        return Err(bad("payload.nodes", "names no node"));
+        return Err(bad("payload.nodes", "has no node in it"));
     }
     numbers.sort_unstable();
     numbers.dedup();
@@ -313,7 +314,7 @@ pub(crate) fn terminated(job: &Job, request_id: String) -> JobTerminated {
 
 async fn send_order(node: &NodeShared, order: NodeOrder) -> Result<(), CommandRejected> {
     let told = node.orders.send(order).await;
-    told.map_err(|_| reject_job_over("the job is over".to_owned()))
+    told.map_err(|_| reject_job_over("the job has ended".to_owned()))
 }
 
 pub(super) fn reject_not_now(reason: String) -> CommandRejected {
@@ -327,12 +328,12 @@ fn reject_job_over(reason: String) -> CommandRejected {
 /// Returns the reason why a job accepts no further prompts.
 pub(crate) fn over_budget_reason(job: &Job) -> String {
     let limit = job.launch.limits.total_tokens.unwrap_or_default();
-    format!("job '{}' has used its {limit} tokens and takes no further prompts", job.id)
+    format!("job '{}' has used its {limit} tokens and accepts no further prompts", job.id)
 }
 
 /// Rejects an injection that a budget has stopped.
 pub(crate) fn reject_stopped(stop: &TripReason) -> CommandRejected {
-    let reason = format!("{stop}. It is kept, and runs when the person lets it go on");
+    let reason = format!("{stop}. It is stored, and runs when the person resumes it");
     reject(RejectCode::OverBudget, None, reason)
 }
 
@@ -345,7 +346,7 @@ pub(crate) fn reject_submission(error: &HubError) -> CommandRejected {
         _ => (RejectCode::NotAccepted, None),
     };
     let reason = match error {
-        HubError::Conflict { .. } => "request_id: it was used for another injection".to_owned(),
+        HubError::Conflict { .. } => "request_id: another injection used it already".to_owned(),
         error => error.to_string(),
     };
     reject(code, field, reason)

@@ -125,7 +125,7 @@ impl Router {
         }
         if let Some(setting) = unsupported_setting(launch) {
             let agent = launch.agent.as_str();
-            return Err(reject_field(setting, format!("agent '{agent}' has no such setting; leave it out")));
+            return Err(reject_field(setting, format!("agent '{agent}' has no such setting; remove it")));
         }
         let Some(asked) = &launch.job_id else { return Ok(self.free_id()) };
         let id = JobId::parse(asked).ok_or_else(|| {
@@ -157,7 +157,7 @@ impl Router {
             if directory.agent(&AgentId::local(name.clone())).is_some() || name.is_human() {
                 return Err(reject_field(
                     "name",
-                    format!("'{name}' is an agent already; choose another name"),
+                    format!("the name '{name}' is in use by an agent; choose another"),
                 ));
             }
             names.push(name);
@@ -172,7 +172,7 @@ impl Router {
         };
         match folder.canonicalize() {
             Ok(folder) if folder.is_dir() => Ok(folder),
-            _ => Err(reject_field("cwd", format!("there is no folder {}", folder.display()))),
+            _ => Err(reject_field("cwd", format!("the folder {} does not exist", folder.display()))),
         }
     }
 
@@ -331,7 +331,7 @@ async fn remove_worktrees(folders: Folders, paths: &[PathBuf]) {
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            tracing::info!(folder = %path.display(), error, "a worktree stays");
+            tracing::info!(folder = %path.display(), error, "a worktree was kept");
         }
     }
 }
@@ -363,16 +363,16 @@ fn invalid_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
     let is_no_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
     let limits = launch.limits;
     if launch.program.iter().any(has_nul) {
-        return Some(("program", "must not have a NUL in it"));
+        return Some(("program", "must not contain a NUL character"));
     }
     if launch.args.iter().any(has_nul) {
-        return Some(("args", "must not have a NUL in it"));
+        return Some(("args", "must not contain a NUL character"));
     }
     if launch.env.keys().any(is_no_name) {
-        return Some(("env", "a name must not be empty, nor have '=' or a NUL in it"));
+        return Some(("env", "a name must not be empty or contain '=' or a NUL character"));
     }
     if launch.env.values().any(has_nul) {
-        return Some(("env", "a value must not have a NUL in it"));
+        return Some(("env", "a value must not contain a NUL character"));
     }
     if limits.turn_seconds == Some(0) {
         return Some(("limits.turn_seconds", "must be at least 1"));
@@ -399,7 +399,7 @@ fn check_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
         return Ok(());
     }
     let reason = format!(
-        "payload.program: there is no program '{}'; install it, or say where it is",
+        "payload.program: there is no program '{}'; install it, or give its path",
         program.escape_debug()
     );
     Err(reject(RejectCode::CannotStart, Some("payload.program"), reason))

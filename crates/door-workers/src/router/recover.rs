@@ -181,7 +181,7 @@ impl Router {
         for (_, trace) in unconfirmed {
             self.log().unpin(trace.pin);
             let mut turn = restore_turn(trace);
-            let why = "the job is not known any more".to_owned();
+            let why = "the record of the job is gone".to_owned();
             for event in turn.end(TurnStatus::WorkerLost, Some(why), 0) {
                 self.log().append(&event);
             }

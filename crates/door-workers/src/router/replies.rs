@@ -42,7 +42,9 @@ impl Router {
             match known {
                 Ok(known) if known.iter().any(|(scope, _)| scope == REPLY_SCOPE) => {}
                 Ok(_) => delivery::reply(self, &node, ended).await,
-                Err(error) => tracing::warn!(%error, node = %node.id, "a reply may not have been sent"),
+                Err(error) => {
+                    tracing::warn!(%error, node = %node.id, "cannot send a reply; it may be missing");
+                }
             }
         }
     }

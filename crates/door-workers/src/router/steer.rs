@@ -59,10 +59,10 @@ impl Router {
         }
         match tokio::time::timeout(self.config().steer, reply).await {
             Ok(steered) => {
-                steered.unwrap_or_else(|_| Err("the node is gone".to_owned())).map_err(reject_not_now)?;
+                steered.unwrap_or_else(|_| Err("the node has ended".to_owned())).map_err(reject_not_now)?;
                 Ok(Vec::new())
             }
-            Err(_) => Err(reject_not_now("the agent does not say whether it has taken it".to_owned())),
+            Err(_) => Err(reject_not_now("the agent did not confirm that it received it".to_owned())),
         }
     }
 
@@ -71,8 +71,7 @@ impl Router {
         let message = handoff.message.id.to_string();
         let waiter = self.inner.steering.lock().get_mut(&message).map(Option::take);
         let Some(waiter) = waiter else {
-            let reason =
-                "the router was stopped, and it is not known whether the agent had got it".to_owned();
+            let reason = "the router was stopped; whether the agent received it is unknown".to_owned();
             return self.report_outcome(&message, handoff, Outcome::Refused { reason });
         };
         let Some(waiter) = waiter else {
@@ -101,11 +100,11 @@ impl Router {
 }
 
 async fn send_steer(node: Option<Arc<NodeShared>>, content: String) -> SteerResult {
-    let gone = || "the job is over".to_owned();
+    let gone = || "the job has ended".to_owned();
     let node = node.ok_or_else(gone)?;
     let (answer, reply) = oneshot::channel();
     node.orders.send(NodeOrder::Steer { content, answer }).await.map_err(|_| gone())?;
-    reply.await.unwrap_or_else(|_| Err("the node is gone".to_owned()))
+    reply.await.unwrap_or_else(|_| Err("the node has ended".to_owned()))
 }
 
 #[cfg(test)]

@@ -234,7 +234,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         }
         let lag = self.router.config().lag;
         if self.transport == Transport::Socket && self.is_live && newest - self.seq > lag {
-            return Err(format!("{} events behind, more than {lag}", newest - self.seq));
+            return Err(format!("the client is {} events behind, more than {lag}", newest - self.seq));
         }
         let mut bytes = Vec::new();
         // Skips events outside the subscription without waiting.
@@ -258,7 +258,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         match read {
             Ok(Ok(batch)) => Ok(batch),
             Ok(Err(Expired { oldest })) => {
-                Err(format!("events after {seq} are not kept any more; the oldest is {oldest}"))
+                Err(format!("events after {seq} have expired; the oldest available is {oldest}"))
             }
             Err(error) => Err(format!("the log cannot be read: {error}")),
         }
@@ -308,7 +308,7 @@ impl<W: AsyncWrite + Unpin> EventWriter<W> {
         let reason = if self.done.is_cancelled() {
             STOPPED.to_owned()
         } else {
-            format!("nothing was read for {} s", self.router.config().stall.as_secs())
+            format!("the client read nothing for {} s", self.router.config().stall.as_secs())
         };
         last_lines.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
         let done = self.done.clone();

@@ -110,7 +110,7 @@ impl Visitor<'_> for NodeNumberVisitor {
     type Value = NodeNumber;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an integer from 0")
+        f.write_str("an integer, 0 or more")
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<NodeNumber, E> {
@@ -121,7 +121,7 @@ impl Visitor<'_> for NodeNumberVisitor {
 
 /// Selected nodes: one, several, or `"all"`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected an integer from 0, a list of them, or \"all\"")]
+#[serde(untagged, expecting = "expected an integer, 0 or more, a list of them, or \"all\"")]
 pub enum Nodes {
     /// One node.
     One(NodeNumber),

@@ -81,7 +81,9 @@ impl Acp {
         let answer = self.peer.call("initialize", params).await?;
         let version = number_at(&answer, "/protocolVersion");
         if version != Some(VERSION) {
-            return Err(format!("it speaks version {version:?} of the protocol, and we speak {VERSION}"));
+            return Err(format!(
+                "it uses version {version:?} of the protocol, but switchboard needs {VERSION}"
+            ));
         }
         let cwd = spec.cwd.display().to_string();
         let can_load =
@@ -95,7 +97,7 @@ impl Acp {
         }
         let created = self.peer.call("session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
         let created = created.map_err(|error| format!("{error}; sign in with the program itself first"))?;
-        self.session = string_at(&created, "/sessionId").ok_or("session/new: no id")?;
+        self.session = string_at(&created, "/sessionId").ok_or("the answer to session/new has no id")?;
         self.set_mode(spec).await
     }
 
@@ -118,7 +120,7 @@ impl Acp {
             }
             Order::Steer { answer, .. } => {
                 // The agent would abort the running prompt for a second one.
-                let why = "the Agent Client Protocol has no way to add to a turn; inject instead";
+                let why = "the Agent Client Protocol cannot add to a running turn; inject instead";
                 let _ = answer.send(Err(why.to_owned()));
                 Ok(())
             }

@@ -88,7 +88,7 @@ impl Claude {
             }
             Order::Steer { answer, .. } => {
                 // Claude Code queues a second prompt for the next turn, which would then have no injection.
-                let _ = answer.send(Err("claude takes nothing while it runs; inject instead".to_owned()));
+                let _ = answer.send(Err("claude accepts no input during a turn; inject instead".to_owned()));
                 Ok(())
             }
             Order::Interrupt => {

@@ -115,7 +115,7 @@ impl Codex {
                     self.thread = session;
                 }
                 Err(error) => {
-                    let error = format!("the conversation cannot be gone on with: {error}");
+                    let error = format!("the conversation cannot be resumed: {error}");
                     pipe.report(Report::Error { error, will_retry: false }).await;
                 }
             }
@@ -125,7 +125,7 @@ impl Codex {
                 params.remove("threadId");
             }
             let started = self.peer.call("thread/start", params).await?;
-            self.thread = string_at(&started, "/thread/id").ok_or("thread/start: no id")?;
+            self.thread = string_at(&started, "/thread/id").ok_or("the answer to thread/start has no id")?;
         }
         let session = Some(self.thread.clone());
         pipe.report(Report::Ready { pid: Some(self.peer.pid()), session }).await;
@@ -347,7 +347,7 @@ impl Codex {
                 self.has_prompt = false;
                 self.questions.clear();
                 for (_, answer) in self.steering.drain() {
-                    let _ = answer.send(Err("the turn ended before it was taken".to_owned()));
+                    let _ = answer.send(Err("the turn ended before the input arrived".to_owned()));
                 }
                 let error = string_at(params, "/turn/error/message");
                 let status = match params.pointer("/turn/status").and_then(Value::as_str) {

@@ -41,7 +41,7 @@ impl WorkerLog {
         match self.folder.append(&self.name, text.as_bytes()) {
             Ok(size) if size > FILE_CAP => self.rotate(),
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "a worker's log could not be written"),
+            Err(error) => tracing::warn!(%error, "cannot write a worker's log"),
         }
     }
 
@@ -55,7 +55,7 @@ impl WorkerLog {
         let moved =
             self.folder.remove(&older).and_then(|_| self.folder.move_new(&self.name, &self.folder, &older));
         if let Err(error) = moved {
-            tracing::warn!(%error, "a worker's log could not be rotated");
+            tracing::warn!(%error, "cannot rotate a worker's log");
         }
     }
 }

@@ -40,7 +40,7 @@ impl WorkerPipe {
             };
             match order {
                 Some(Order::Steer { answer, .. }) => {
-                    drop(answer.send(Err("this agent takes nothing while it runs".to_owned())));
+                    drop(answer.send(Err("this agent accepts no input during a turn".to_owned())));
                 }
                 Some(Order::Turn { .. } | Order::Decide { .. }) => {}
                 Some(Order::Interrupt) | None => return ProgramEvent::Stopped,

@@ -43,7 +43,7 @@ impl Program {
             argv.extend(default_program(launch.agent).iter().copied().map(OsString::from));
         }
         if argv.is_empty() {
-            return Err("`program` is missing: say what to run".to_owned());
+            return Err("`program` is missing; name the program to run".to_owned());
         }
         let program = argv.remove(0);
         argv.extend(launch.args.iter().map(OsString::from));
@@ -67,7 +67,7 @@ impl Program {
         })?;
         let streams = (child.stdin_writer(), child.stdout_reader(), child.stderr_reader());
         let (stdin, Some(stdout), Some(stderr)) = streams else {
-            return Err("the program has no standard streams".to_owned());
+            return Err("the standard streams of the program are missing".to_owned());
         };
         let stderr_task = tokio::spawn(log_stderr(stderr, Arc::clone(&spec.log)));
         Ok(Self {

@@ -119,7 +119,7 @@ fn parse_message(mut fields: Map<String, Value>) -> Option<Message> {
 }
 
 fn error_text(error: &Value) -> String {
-    let message = error.get("message").and_then(Value::as_str).unwrap_or("an error without words");
+    let message = error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");
     match error.pointer("/data/details").and_then(Value::as_str) {
         Some(details) => format!("{message}: {details}"),
         None => message.to_owned(),

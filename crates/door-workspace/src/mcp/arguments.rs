@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use switchboard_core::describe_field_error;
 use switchboard_mcp::{ArgumentError, out_of_range, validate_arguments};
 
 use super::answer::ToolError;
@@ -102,7 +103,7 @@ pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
         let path = error.path().to_string();
         match numbers.get(&path) {
             Some(number) => out_of_range(&schema, &path, number).into(),
-            None => ToolError::new(format!("{path}: {}", error.inner())),
+            None => ToolError::new(format!("'{path}' {}", describe_field_error(error.inner()))),
         }
     })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use switchboard_core::AgentId;
+use switchboard_core::{AgentId, describe_json_error};
 use switchboard_sys::files::Dir;
 use switchboard_sys::lock::{DirLock, LockOptions};
 
@@ -165,7 +165,7 @@ where
 fn load(root: &Dir) -> Result<BridgeFile, WorkspaceError> {
     let bytes = root.read(FILE, LIMIT)?.map_or_else(|| b"{}".to_vec(), |found| found.bytes);
     serde_json::from_slice(&bytes)
-        .map_err(|error| WorkspaceError::DamagedBridge { problem: error.to_string() })
+        .map_err(|error| WorkspaceError::DamagedBridge { problem: describe_json_error(&error) })
 }
 
 #[cfg(test)]

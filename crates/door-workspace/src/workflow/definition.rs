@@ -2,7 +2,9 @@
 
 use globset::{Glob, GlobBuilder};
 use serde::{Deserialize, Serialize};
-use switchboard_core::{Kind, quote_continuation, sanitize_description};
+use switchboard_core::{
+    Kind, describe_field_error, describe_json_error, quote_continuation, sanitize_description,
+};
 
 use crate::roles::Role;
 
@@ -125,8 +127,8 @@ impl Workflow {
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, BadField> {
         let mut parser = serde_json::Deserializer::from_slice(bytes);
         let file: WorkflowFile = serde_path_to_error::deserialize(&mut parser)
-            .map_err(|error| bad(error.path().to_string(), error.into_inner().to_string()))?;
-        parser.end().map_err(|error| bad(".", error.to_string()))?;
+            .map_err(|error| bad(error.path().to_string(), describe_field_error(error.inner())))?;
+        parser.end().map_err(|error| bad(".", describe_json_error(&error)))?;
         file.check()
     }
 
@@ -240,7 +242,7 @@ fn check_name(field: &str, text: &str) -> Result<String, BadField> {
         Ok(name)
     } else {
         let problem = "a name has 1 to 64 letters, digits and '-'";
-        Err(bad(field, format!("'{}' is no name: {problem}", text.escape_debug())))
+        Err(bad(field, format!("'{}' is not a valid name: {problem}", text.escape_debug())))
     }
 }
 

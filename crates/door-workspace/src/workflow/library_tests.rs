@@ -100,7 +100,7 @@ async fn invalid_file_is_reported_and_skipped() {
     let paths: Vec<&str> = problems.iter().map(|(path, _)| *path).collect();
     assert_eq!(paths, ["b", "c", "d", "e", "f"].map(|name| format!("workflows/{name}.json")));
     assert_eq!(problems[0].1, "field 'name': 'first' is taken by workflows/a.json");
-    assert!(problems[1].1.starts_with("field 'phases': invalid type: string \"none\""), "{}", problems[1].1);
+    assert!(problems[1].1.starts_with("field 'phases': is the text \"none\""), "{}", problems[1].1);
     for (problem, expected) in
         problems[2..].iter().zip(["more than the 65536 allowed", "a directory", "a symbolic link"])
     {

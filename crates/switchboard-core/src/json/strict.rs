@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 /// Nesting depth at which the parser of `serde_json` gives up, before the stack is exhausted.
 pub const PARSER_DEPTH: u32 = 128;
 
-/// What a protocol forbids beyond duplicate keys.
+/// Limits of a protocol, beyond unique keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StrictRules {
     /// Maximum nesting depth, at most [`PARSER_DEPTH`].

@@ -50,7 +50,7 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<StoppedMessage>, HubError> {
         let stored = match Stored::read(row) {
             Ok(stored) => stored,
             Err(HubError::DamagedMessage { id }) => {
-                tracing::warn!(%id, "a damaged message was left out");
+                tracing::warn!(%id, "skipped a damaged message");
                 continue;
             }
             Err(other) => return Err(other),

@@ -36,13 +36,13 @@ pub enum WorkTreeError {
         root: String,
     },
     /// The text is empty.
-    #[error("an empty text names no file")]
+    #[error("an empty path names no file")]
     Nothing,
     /// The text is not a valid pattern.
     #[error(transparent)]
     Pattern(#[from] PatternError),
     /// Brace expansion yields too many patterns.
-    #[error("'{}' stands for more than {most} patterns", .text.escape_debug())]
+    #[error("'{}' expands to more than {most} patterns", .text.escape_debug())]
     TooMany {
         /// The text as given.
         text: String,

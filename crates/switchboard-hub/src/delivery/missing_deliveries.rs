@@ -138,7 +138,7 @@ fn requeue(
 }
 
 /// Note on a delivery that is queued again.
-const LOST: &str = "what became of it was lost";
+const LOST: &str = "its state was lost";
 
 /// Inserts a delivery in its state, as if all transitions had happened at once.
 fn insert(

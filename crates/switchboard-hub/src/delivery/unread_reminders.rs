@@ -223,11 +223,11 @@ fn presence_of(tx: &Transaction<'_>, presence: &dyn Fn(&AgentId) -> Presence, ag
 /// Describes since when an agent has been idle, by its last heartbeat.
 fn describe_presence(presence: &Presence) -> String {
     let Presence { agent, state: awareness, status, since, .. } = presence;
-    let Some(since) = since else { return format!("{agent} was not heard lately") };
+    let Some(since) = since else { return format!("{agent} gave no sign of life lately") };
     let since = since.strftime("%Y-%m-%d %H:%M:%S UTC");
     match (awareness, status.as_deref()) {
         (PresenceState::Awake, Some(status)) if status != "idle" => {
-            format!("{agent} is awake ({}), last heard {since}", label_inline(status))
+            format!("{agent} is awake ({}), last active {since}", label_inline(status))
         }
         (_, Some(switchboard_core::OFFLINE)) => format!("{agent} is offline since {since}"),
         _ => format!("{agent} idle since {since}"),

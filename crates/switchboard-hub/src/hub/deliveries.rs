@@ -44,7 +44,7 @@ impl Deliveries<'_> {
         let outbound = match opening.await {
             // The tick catches up once the disk can be written again.
             Err(error) if error.is_disk() => {
-                tracing::warn!(%error, %door, "nothing can be delivered yet");
+                tracing::warn!(%error, %door, "deliveries cannot start yet");
                 self.hub.inner.doors.open(door)
             }
             opened => opened?,

@@ -26,7 +26,7 @@ impl Hub {
             })
             .await;
         if let Err(error) = told {
-            tracing::warn!(%error, "unread reminders could not be sent");
+            tracing::warn!(%error, "cannot send unread reminders");
         }
     }
 }

@@ -77,8 +77,8 @@ impl fmt::Display for EntryFault {
             Self::OutOfChain => {
                 "it does not follow from the entry before it: an entry was removed, added or rewritten here"
             }
-            Self::Removed => "it was removed, and not by retention",
-            Self::NotAsNoted => "its hash differs from the noted one: the journal was rewritten",
+            Self::Removed => "it was removed, but not by retention",
+            Self::NotAsNoted => "its hash differs from the recorded one: the journal was rewritten",
         })
     }
 }

@@ -86,7 +86,7 @@ impl<T> Page<T> {
             Ok(_) if self.items.len() == limit => self.more = true,
             Ok(item) => self.items.push(item),
             Err(HubError::DamagedMessage { id }) => {
-                tracing::warn!(%id, "a damaged message was left out; `switchboard doctor` says more");
+                tracing::warn!(%id, "skipped a damaged message; `switchboard doctor` says more");
                 self.damaged += 1;
             }
             Err(other) => return Err(other),
@@ -357,7 +357,7 @@ fn waiting_rows<T>(
     while let Some(row) = rows.next()? {
         match read(row) {
             Ok(one) => waiting.push(one),
-            Err(error) => tracing::warn!(%agent, error = %error, "a damaged message was left out"),
+            Err(error) => tracing::warn!(%agent, error = %error, "skipped a damaged message"),
         }
     }
     Ok(waiting)

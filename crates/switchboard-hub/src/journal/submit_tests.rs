@@ -304,7 +304,7 @@ async fn removed_recipient_is_retired_and_other_unknown() {
     let retired = hub.hub.submit(hub.draft("a", "B", "hello")).await.expect_err("refused");
     assert_eq!(
         retired.to_string(),
-        "'B' was removed at 2026-03-01T12:00:00Z, and no agent has that name now"
+        "'B' was removed at 2026-03-01T12:00:00Z, and no agent has this name now"
     );
     let unknown = hub.hub.submit(hub.draft("a", "c", "hello")).await;
     assert!(matches!(unknown, Err(HubError::Unresolved(ResolveError::UnknownAgent { .. }))), "{unknown:?}");

@@ -88,7 +88,7 @@ impl HubKey {
             return Err(bad("it belongs to another user"));
         }
         if dir.mode(KEY)?.is_some_and(|mode| mode & 0o077 != 0) {
-            return Err(bad("others can read it"));
+            return Err(bad("other users can read it"));
         }
         match found.bytes.try_into() {
             Ok(key) => Ok(Some(Self(key))),

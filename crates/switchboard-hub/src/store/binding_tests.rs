@@ -44,7 +44,7 @@ fn key_that_others_can_read_is_refused() {
     let path = folder.path().join(KEY);
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).expect("set");
     let error = HubKey::load_or_create(folder.path()).expect_err("refused").to_string();
-    assert!(error.ends_with("others can read it"), "{error}");
+    assert!(error.ends_with("other users can read it"), "{error}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(crate) fn catch_panic<T>(
 ) -> Result<T, Arc<rusqlite::Error>> {
     // The transaction's state is dropped: connection, directory and cache are all rebuilt.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        tracing::error!("a job of the journal's writer panicked; its transaction is undone");
+        tracing::error!("a job of the journal's writer panicked; its transaction was rolled back");
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERNAL);
         Err(Arc::new(rusqlite::Error::SqliteFailure(code, Some("a job panicked".to_owned()))))
     })

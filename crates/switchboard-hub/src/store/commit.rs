@@ -171,7 +171,7 @@ impl Inner {
 
     fn finish(&self, batches: Vec<Batch>) {
         if let Err(error) = self.ensure_durable(&batches) {
-            tracing::warn!(error = %error, "the disk did not take the journal");
+            tracing::warn!(error = %error, "the disk did not accept the journal");
             self.failed.store(true, Ordering::Release);
             self.fail_batches(batches, &error);
             return;

@@ -36,7 +36,7 @@ pub(crate) fn open(
         lock.lock_shared().map_err(folder.io_error("lock", LOCK))?;
     }
     let Ok(connection) = open_read_only(folder, key) else { return Err(why) };
-    tracing::debug!(error = %why, "the store cannot be written and is opened for reading");
+    tracing::debug!(error = %why, "the store cannot be written; opened it for reading only");
     Ok((lock, Opened::new(connection)))
 }
 

@@ -124,7 +124,7 @@ pub(crate) fn check_tables(connection: &Connection) -> Result<(), HubError> {
     if tables(connection).is_ok_and(|tables| checksum(&tables) == expected) {
         return Ok(());
     }
-    Err(damage("its list of tables is not the one it was made with"))
+    Err(damage("its list of tables was changed"))
 }
 
 /// Stores a checksum of the list of tables in the database.
@@ -213,7 +213,7 @@ fn create_tables(connection: &mut Connection, path: &Path) -> Result<(), HubErro
         SchemaVersion::Newer(found) => {
             return Err(HubError::NewerSchema { path: path.to_owned(), found, known: SCHEMA });
         }
-        SchemaVersion::Invalid => return Err(damage("the number of its schema is lost")),
+        SchemaVersion::Invalid => return Err(damage("its schema version is lost")),
     }
     transaction.execute_batch(TABLES)?;
     transaction.pragma_update(None, "user_version", SCHEMA)?;
@@ -229,7 +229,7 @@ pub(crate) fn check_schema(connection: &Connection, path: &Path) -> Result<(), H
         SchemaVersion::Current => check_tables(connection),
         SchemaVersion::Older(found) => Err(HubError::OlderSchema { path: path(), found }),
         SchemaVersion::Newer(found) => Err(HubError::NewerSchema { path: path(), found, known: SCHEMA }),
-        SchemaVersion::Empty | SchemaVersion::Invalid => Err(damage("the number of its schema is lost")),
+        SchemaVersion::Empty | SchemaVersion::Invalid => Err(damage("its schema version is lost")),
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn check(folder: &Dir, key: Option<&HubKey>, extent: Extent) -> Resul
 
 /// Returns the first fault that a close check finds: by SQLite's own check, and in what that does not cover.
 fn first_fault(db: &Connection, extent: Extent) -> Result<Option<String>, HubError> {
-    const TABLES: &str = "its list of tables is not the one it was made with";
+    const TABLES: &str = "its list of tables was changed";
     // If the table of messages is unreadable as well, the whole database is checked.
     let is_whole = extent.after(db).unwrap_or(0) == 0;
     let verdict = if is_whole { integrity(db)? } else { integrity_of_small_tables(db)? };
@@ -131,7 +131,7 @@ fn first_fault(db: &Connection, extent: Extent) -> Result<Option<String>, HubErr
         SchemaVersion::Current => has_expected_tables(db)?,
         SchemaVersion::Older(_) => check_tables(db).is_ok(),
         SchemaVersion::Empty | SchemaVersion::Newer(_) => return Ok(None),
-        SchemaVersion::Invalid => return Ok(Some("the number of its schema is lost".to_owned())),
+        SchemaVersion::Invalid => return Ok(Some("its schema version is lost".to_owned())),
     };
     if !is_sound {
         return Ok(Some(TABLES.to_owned()));
@@ -240,14 +240,14 @@ pub(super) fn lock_exclusive_or(lock: &File, is_over: impl Fn() -> bool) -> Opti
 /// harmless.
 pub(super) fn lock_shared(lock: &File) {
     if lock.unlock().and_then(|()| lock.lock_shared()).is_err() {
-        tracing::warn!("the lock on the hub could not be taken again");
+        tracing::warn!("cannot lock the hub again");
     }
 }
 
 /// Records that damage was met, so that the next open checks closely instead of trusting the header.
 pub(crate) fn mark_suspect(folder: &Dir) {
     if let Err(error) = folder.replace(SUSPECT, b"", 0o600) {
-        tracing::warn!(error = %error, "the damage could not be noted");
+        tracing::warn!(error = %error, "cannot record the damage");
     }
 }
 
@@ -269,7 +269,7 @@ fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Conne
         // SQLite truncates a damaged log at its first damaged frame without an error.
         maintenance::forget_rebuilt(&connection)?;
         folder.remove(SUSPECT)?;
-        tracing::info!("the journal was in doubt; messages that it lost are read back from files");
+        tracing::info!("the journal may be incomplete; messages that it lost are read from files");
     }
     Ok(connection)
 }
@@ -427,11 +427,11 @@ fn rebuild_database(
         (None, Some(saved)) => tracing::error!(
             damaged = %aside.display(),
             saved,
-            "the damaged journal was moved aside; what could be read of it was taken over"
+            "the damaged journal was moved aside; its readable part was copied"
         ),
         (None, None) => tracing::error!(
             damaged = %aside.display(),
-            "the damaged journal was moved aside; nothing could be read of it"
+            "the damaged journal was moved aside; no part of it was readable"
         ),
     }
     Ok(Opened { moved_aside: Some(aside), ..Opened::new(connection) })

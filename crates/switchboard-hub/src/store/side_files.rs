@@ -107,7 +107,7 @@ fn renew_unless_in_use(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, Hu
     mark_suspect(folder);
     let renewed = renew(folder, key)?;
     for aside in &renewed.moved_aside {
-        tracing::warn!(file = %aside.display(), "a file beside the database was not ours and was moved aside");
+        tracing::warn!(file = %aside.display(), "a file beside the database did not belong to it and was moved aside");
     }
     Ok(renewed)
 }

@@ -77,18 +77,18 @@ impl WalMonitor {
             return Ok(());
         }
         self.note_fault(setup, WalFault::Frames);
-        Err(not_on_disk("the write-ahead log was cut or overwritten"))
+        Err(not_on_disk("the write-ahead log was truncated or overwritten"))
     }
 
     fn note_fault(&mut self, setup: &Setup, fault: WalFault) {
         let log = &self.name;
         match fault {
             WalFault::Frames => {
-                tracing::error!(log, "the log was cut or overwritten while it was in use; it is recovered");
+                tracing::error!(log, "the log was truncated or overwritten while in use; recovering it");
                 // If this process ends before the recovery, the next one recovers it.
                 recover::mark_suspect(&setup.folder);
             }
-            WalFault::Index => tracing::error!(log, "the index of the log was removed; it is made again"),
+            WalFault::Index => tracing::error!(log, "the index of the log was removed; it is rebuilt"),
         }
         self.fault = Some(fault);
     }
@@ -116,10 +116,7 @@ impl WalMonitor {
         *self = Self { last_seq: self.last_seq, ..Self::start(setup) };
         setup.store.database_file.refresh();
         setup.store.note_recovery();
-        tracing::warn!(
-            log = self.name,
-            "the store goes on; messages that the log held are read back from files"
-        );
+        tracing::warn!(log = self.name, "the store continues; messages of the log are read from files");
         Ok(true)
     }
 

@@ -547,7 +547,7 @@ impl WriterLoop {
             }
             Err(error) => {
                 drop(connection);
-                tracing::warn!(error = %error, "the journal could not be written");
+                tracing::warn!(error = %error, "cannot write the journal");
                 if is_suspicious(&error) {
                     recover::mark_suspect(&self.setup.folder);
                 }
@@ -576,7 +576,7 @@ impl WriterLoop {
         }
         match self.setup.open_database() {
             Ok(fresh) => *connection = fresh,
-            Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
+            Err(error) => tracing::warn!(error = %error, "cannot reopen the journal"),
         }
         self.committer.close_log();
     }
@@ -585,7 +585,7 @@ impl WriterLoop {
         self.committer.join();
         let connection = self.connection.lock();
         if let Err(error) = self.log.checkpoint_if_displaced(&connection) {
-            tracing::warn!(%error, "what is in the log that was removed may be lost");
+            tracing::warn!(%error, "messages in the removed log may be lost");
         }
         self.monitor.finish(&connection, &self.setup);
     }

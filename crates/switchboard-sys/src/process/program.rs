@@ -16,7 +16,7 @@ const FIRST_LINE: u64 = 256;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
     /// The working folder is missing.
-    #[error("there is no folder {}", .folder.display())]
+    #[error("the folder {} does not exist", .folder.display())]
     NoFolder {
         /// The folder.
         folder: PathBuf,

@@ -64,7 +64,7 @@ fn choose(named: Option<String>, names: &[String]) -> Result<String, Failure> {
     match (named, names) {
         (Some(name), _) if names.contains(&name) => Ok(name),
         (Some(name), _) => Err(missing(format!("there is no database '{}' from elsewhere", plain(&name)))
-            .hint("`switchboard doctor` names those that there are")),
+            .hint("`switchboard doctor` names the existing ones")),
         (None, [name]) => Ok(name.clone()),
         (None, []) => Err(missing("there is no database from elsewhere here".to_owned())
             .hint("the workspace's own is in use already")),

@@ -151,7 +151,7 @@ async fn examine(
     let settings = config::load(folder)?;
     checks.extend(settings.ignored.iter().map(|ignored| {
         Check::new("settings", Status::Warn, ignored.clone())
-            .hint("docs/configuration.md says what a workspace's file may decide")
+            .hint("docs/configuration.md lists what a workspace's file may set")
     }));
     let key = ownership::hub_key(folder)?;
     progress.step("checking the database");
@@ -170,7 +170,7 @@ async fn examine(
             let message =
                 format!("{name} is not the file that belongs to hub.db: it may have come with a repository");
             checks.push(Check::new("database", Status::Fail, message).hint(
-                "the next command moves it aside and goes on with hub.db; remove .switchboard/ from the repository",
+                "the next command moves it aside and continues with hub.db; remove .switchboard/ from the repository",
             ));
             checks.extend(repository(folder).await);
             return Ok(checks);
@@ -178,23 +178,24 @@ async fn examine(
         DatabaseState::Damaged { problem } if !fix => {
             checks.push(
                 Check::new("database", Status::Fail, format!("hub.db is damaged: {problem}"))
-                    .hint("`switchboard doctor --fix` moves it aside and rebuilds it from what can be read and from the files"),
+                    .hint("`switchboard doctor --fix` moves it aside and rebuilds it from its readable part and the files"),
             );
             checks.extend(repository(folder).await);
             return Ok(checks);
         }
         DatabaseState::Older { schema } if !fix => {
             let message = format!("hub.db is of an earlier version (schema {schema})");
-            checks.push(Check::new("database", Status::Warn, message).hint(
-                "the next command that works with messages upgrades it, and keeps the old one beside it",
-            ));
+            checks
+                .push(Check::new("database", Status::Warn, message).hint(
+                    "the next command that needs messages upgrades it and keeps a copy of the old one",
+                ));
             checks.extend(repository(folder).await);
             return Ok(checks);
         }
         DatabaseState::Missing if !fix => {
             checks.push(
                 Check::new("database", Status::Warn, "there is no hub.db")
-                    .hint("the next command that works with messages makes it and reads the files back"),
+                    .hint("the next command that needs messages creates it from the files"),
             );
             checks.extend(repository(folder).await);
             return Ok(checks);
@@ -214,21 +215,21 @@ async fn examine(
     };
     let done = match database {
         DatabaseState::Damaged { .. } | DatabaseState::Missing => {
-            Some("hub.db was made anew; what could be read was taken over")
+            Some("hub.db was rebuilt; its readable part was kept")
         }
-        DatabaseState::Older { .. } => Some("hub.db was upgraded, and the old one is kept beside it"),
+        DatabaseState::Older { .. } => Some("hub.db was upgraded; a copy of the old one is beside it"),
         DatabaseState::Foreign => {
             Some("hub.db came from elsewhere and was moved aside; `switchboard adopt` brings it back")
         }
         DatabaseState::PlantedFile { .. } => Some(
-            "a file beside hub.db was not ours and was moved aside; messages are read back from their files",
+            "a file beside hub.db did not belong to it and was moved aside; its messages are read from their files",
         ),
         DatabaseState::Sound => None,
     };
     checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
     checks.extend(doors::server(&workspace, fix)?);
     // First, so that restored deliveries are delivered with all others.
-    progress.step("looking for lost deliveries");
+    progress.step("searching for lost deliveries");
     let deliveries = journal::deliveries(&workspace, fix, extent).await?;
     if fix {
         workspace.drain_deliveries().await?;
@@ -240,7 +241,7 @@ async fn examine(
     checks.extend(journal::check_rows(&workspace, fix, extent).await?);
     checks.extend(deliveries);
     checks.extend(files::check_files(&workspace, fix, extent, is_writable, progress).await?);
-    progress.step("looking at the other doors");
+    progress.step("checking the other doors");
     checks.extend(doors::channels(&settings, &workspace, extent).await?);
     checks.extend(doors::nats(&settings, &workspace).await?);
     checks.extend(doors::swarm(context, &workspace).await?);
@@ -267,7 +268,7 @@ async fn quarantined(tree: &Tree, key: Option<HubKey>) -> Result<Vec<Check>, Fai
     let databases = names.iter().filter(|name| *name != "hub.db").map(|name| {
         check(
             name,
-            format!("`switchboard adopt {name}` shows whose messages it holds; remove it if it is nobody's"),
+            format!("`switchboard adopt {name}` shows whose messages it holds; remove it if no messages of yours are in it"),
         )
     });
     let planted = planted.iter().map(|name| {
@@ -280,10 +281,10 @@ async fn quarantined(tree: &Tree, key: Option<HubKey>) -> Result<Vec<Check>, Fai
 fn clients(context: &Context) -> Vec<Check> {
     let check = |(client, user, file, program): (Client, bool, PathBuf, String)| {
         let word = client.cli_name();
-        let message = format!("{} starts {program}, which is not there", file.display());
+        let message = format!("{} starts {program}, which does not exist", file.display());
         let user = if user { " --user" } else { "" };
         Check::new("clients", Status::Warn, message)
-            .hint(format!("`switchboard install {word}{user}` writes where the program is now"))
+            .hint(format!("`switchboard install {word}{user}` writes the program's current path"))
     };
     install::find_missing_programs(context).into_iter().map(check).collect()
 }
@@ -313,7 +314,10 @@ fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue])
                     Status::Warn,
                     format!("{} is not trusted and does not run", child.name),
                 )
-                .hint(format!("`switchboard suite trust {}` shows it and agrees to it", typed(&child.name))),
+                .hint(format!(
+                    "`switchboard suite trust {}` shows it and then trusts it",
+                    typed(&child.name)
+                )),
             );
         }
     }
@@ -345,6 +349,6 @@ async fn repository(folder: &Path) -> Option<Check> {
     let first = committed.first()?;
     Some(
         Check::new("repository", Status::Warn, format!("git has {} of .switchboard/, for example {first}", count(committed.len(), "file")))
-            .hint("`git rm -r --cached .switchboard && git add .switchboard/.gitignore` takes them out and keeps them here"),
+            .hint("`git rm -r --cached .switchboard && git add .switchboard/.gitignore` removes them from git and keeps the files"),
     )
 }

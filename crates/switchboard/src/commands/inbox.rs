@@ -185,8 +185,7 @@ async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, F
         u64::try_from(first.accepted_at.as_millisecond()).is_ok_and(|accepted| made <= accepted)
     });
     Ok(is_older.then(|| {
-        let message =
-            format!("'{}' is not kept any more, nor may what came after it be", text.escape_debug());
+        let message = format!("'{}' has expired; later messages may have expired too", text.escape_debug());
         Failure::new("cursor_expired", Exit::Failed, message).hint("start again without --since")
     }))
 }

@@ -61,7 +61,7 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
         if context.printer.is_json() {
             context.printer.object(&json!({ "released": count }));
         } else {
-            context.printer.line(format_args!("{count} given up"));
+            context.printer.line(format_args!("{count} released"));
         }
     } else if patterns.is_empty() {
         let all = hub.claims().reservations().await?;

@@ -13,12 +13,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
     Address, AgentId, Delivery, DeliveryState, Door, Kind, Name, PresenceState, Receipt, Route, TaskName,
-    suggest_similar,
+    describe_json_error, suggest_similar,
 };
 use switchboard_hub::Stored;
 
 use crate::cli::help::examples;
-use crate::cli::json_error::describe_json_error;
 use crate::cli::options::{Metadata, ReplyTo};
 use crate::cli::values::{duration, lifetime};
 use crate::commands::who::load_presence;
@@ -154,7 +153,9 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     }
     let accepted = workspace.send(letter).await.map_err(unknown_to_files)?;
     if let Some(problem) = persona.problem {
-        context.printer.note(format_args!("note: it goes without a persona: {}", show::plain(&problem)));
+        context
+            .printer
+            .note(format_args!("note: the message is sent without a persona: {}", show::plain(&problem)));
     }
     let mut unmounted = None;
     if accepted.deliveries.iter().any(|delivery| delivery.route.door() == Door::Channels) {

@@ -180,7 +180,7 @@ async fn print(workspace: &Workspace, context: &Context, team: &TeamRecord) -> R
             format!(" ({})", show::inline(&team.title))
         };
         let kind = if team.composite { ", composite" } else { "" };
-        let members = if members.is_empty() { "nobody yet".to_owned() } else { members.join(", ") };
+        let members = if members.is_empty() { "no members yet".to_owned() } else { members.join(", ") };
         context.printer.line(format_args!("{}{title}{kind}: {members}", team.id));
     }
     Ok(())

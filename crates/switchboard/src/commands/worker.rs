@@ -157,7 +157,7 @@ pub(crate) async fn run(args: Worker, context: Context) -> Result<(), Failure> {
             let job = job_only(&args.job)?;
             let answer = ask(&context, "terminate", json!({ "job_id": job })).await?;
             let tokens = answer["total_tokens"].as_u64().unwrap_or_default();
-            show::done(&context, &answer, format_args!("{job} is over. It has used {tokens} tokens."));
+            show::done(&context, &answer, format_args!("{job} has ended. It used {tokens} tokens."));
             Ok(())
         }
     }

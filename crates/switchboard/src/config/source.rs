@@ -6,8 +6,8 @@ use jsonc_parser::ast;
 use jsonc_parser::errors::ParseErrorKind;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::Value;
+use switchboard_core::describe_json_error;
 
-use crate::cli::json_error::describe_json_error;
 use crate::failure::{Exit, Failure};
 
 /// Extensions of strict JSON that are accepted.

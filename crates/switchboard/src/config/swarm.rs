@@ -203,7 +203,8 @@ impl ListenPart {
         let mode = match (self.cert, self.key, self.behind_proxy, self.acme) {
             (Some(cert), Some(key), None, None) => Mode::Files { cert, key },
             (None, None, Some(header), None) => {
-                let bad = |_| format!("'{path}.behindProxy' is no name of a header; use x-forwarded-for");
+                let bad =
+                    |_| format!("'{path}.behindProxy' is not a valid name of a header; use x-forwarded-for");
                 Mode::BehindProxy { header: header.to_ascii_lowercase().parse().map_err(bad)? }
             }
             (None, None, None, Some(acme)) => Mode::Acme(self::acme(acme)?),

@@ -17,19 +17,18 @@ impl From<ChannelError> for Failure {
         match error {
             ChannelError::Hub(error) => error.into(),
             ChannelError::Root { .. } => Self::temporary("no_channels", message)
-                .hint("make the folder, mount it, or correct channels.root in your settings"),
+                .hint("create the folder, mount it, or correct channels.root in your settings"),
             ChannelError::IdentityMismatch { .. } => {
                 Self::temporary("channels_unmounted", message).hint(ANOTHER_FOLDER)
             }
             ChannelError::NoIdentity { .. } => Self::temporary("channels_unmarked", message)
                 .hint("make the folder writable, so that its first use can mark it with signals/folder"),
-            ChannelError::NotWritten { .. } => Self::temporary("not_delivered", message).hint(
-                "do not post it again: `switchboard serve` writes its file as soon as that is possible",
-            ),
+            ChannelError::NotWritten { .. } => Self::temporary("not_delivered", message)
+                .hint("do not post it again: `switchboard serve` writes its file as soon as it can"),
             ChannelError::UnknownChannel { near, .. } => {
                 let failure = Self::new("unknown_channel", Exit::NotFound, message);
                 failure.hint(if near.is_empty() {
-                    "`switchboard channel list` lists the channels; the first post makes one".to_owned()
+                    "`switchboard channel list` lists the channels; the first post creates one".to_owned()
                 } else {
                     format!("did you mean {}?", or_list(&near))
                 })
@@ -37,14 +36,14 @@ impl From<ChannelError> for Failure {
             ChannelError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
                 .hint("`switchboard channel read` lists messages with their ids"),
             ChannelError::Ahead { .. } => Self::new("cursor_ahead", Exit::Failed, message)
-                .hint("go on from the newest message, or start again without --since"),
+                .hint("continue from the newest message, or omit --since"),
             ChannelError::Expired { .. } => Self::new("cursor_expired", Exit::Failed, message)
-                .hint("start again without --since; `switchboard thread ID` shows what the journal has"),
+                .hint("omit --since; `switchboard thread ID` shows messages in the journal"),
             ChannelError::Field { .. } | ChannelError::Malformed(_) => {
                 Self::new("bad_field", Exit::Usage, message)
             }
             ChannelError::File(error) if error.is_no_space() => {
-                Self::temporary("no_space", message).hint("make room on the disk and try again")
+                Self::temporary("no_space", message).hint("free disk space and try again")
             }
             ChannelError::File(_) => Self::new("file", Exit::Failed, message),
             ChannelError::FilePending { .. } => Self::temporary("awaited", message),
@@ -72,13 +71,13 @@ impl From<RouterError> for Failure {
             }
             RouterError::Listen { source, .. } => {
                 let hint = match source.kind() {
-                    std::io::ErrorKind::NotFound => "make the folder of the socket first",
+                    std::io::ErrorKind::NotFound => "create the folder of the socket first",
                     _ => "choose another port, or a shorter path for a socket",
                 };
                 Self::new("cannot_listen", Exit::Failed, message).hint(hint)
             }
             RouterError::Disconnected { .. } | RouterError::Connection(_) => {
-                Self::temporary("router_gone", message).hint("look whether `switchboard serve` still runs")
+                Self::temporary("router_gone", message).hint("check whether `switchboard serve` still runs")
             }
             RouterError::File(_) | RouterError::Log { .. } => Self::new("file", Exit::Failed, message),
         }
@@ -90,7 +89,7 @@ impl From<SuiteError> for Failure {
         let message = error_chain(&error);
         match error {
             SuiteError::NoWorkspace { .. } => {
-                Self::new("no_workspace", Exit::NotFound, message).hint("make one with `switchboard init`")
+                Self::new("no_workspace", Exit::NotFound, message).hint("create one with `switchboard init`")
             }
             SuiteError::Config { .. } => Self::new("bad_config", Exit::Failed, message)
                 .hint("correct the file; docs/configuration.md lists its keys"),
@@ -104,20 +103,20 @@ impl From<SuiteError> for Failure {
                 .hint("`switchboard suite pins` lists what waits for approval"),
             SuiteError::BadFile { .. } => Self::new("bad_file", Exit::Failed, message),
             SuiteError::NoClientSettings { .. } => {
-                Self::new("no_settings", Exit::NotFound, message).hint("say where they are with --file PATH")
+                Self::new("no_settings", Exit::NotFound, message).hint("give their path with --file PATH")
             }
             SuiteError::NoBackup { .. } => Self::new("no_backup", Exit::NotFound, message)
-                .hint("only what `switchboard init` imported can be taken back"),
+                .hint("only imports of `switchboard init` can be reverted"),
             SuiteError::Edited { .. } => Self::new("edited", Exit::NotAllowed, message)
-                .hint("`switchboard suite revert --force` puts the old file back and drops the edits"),
+                .hint("`switchboard suite revert --force` restores the old file and drops the edits"),
             SuiteError::ModifiedConcurrently { .. } => {
                 Self::temporary("changed", message).hint("run `switchboard init` again")
             }
             SuiteError::Disabled { name } => Self::new("disabled", Exit::NotFound, message)
-                .hint(format!("take suites.{name}.enabled out of switchboard.config.json")),
+                .hint(format!("remove suites.{name}.enabled from switchboard.config.json")),
             SuiteError::Lock(_) => Self::temporary("locked", message).hint("try again"),
             SuiteError::File(error) if error.is_no_space() => {
-                Self::temporary("no_space", message).hint("make room on the disk and try again")
+                Self::temporary("no_space", message).hint("free disk space and try again")
             }
             SuiteError::File(_) => Self::new("file", Exit::Failed, message),
         }
@@ -176,7 +175,7 @@ fn swarm_setting(error: &switchboard_https::Error) -> Option<&'static str> {
             Some("set swarm.acme.names to the host names of the endpoint")
         }
         Error::BadDirectory { .. } => Some("set swarm.acme.directory"),
-        Error::BadAllowed { .. } => Some("put swarm.allow right in your settings"),
+        Error::BadAllowed { .. } => Some("correct swarm.allow in your settings"),
         Error::File(_)
         | Error::NoFile { .. }
         | Error::BadPem { .. }
@@ -184,7 +183,7 @@ fn swarm_setting(error: &switchboard_https::Error) -> Option<&'static str> {
         | Error::OtherKey { .. }
         | Error::Unusable { .. }
         | Error::NoCa
-        | Error::Rcgen(_) => Some("put swarm.cert, swarm.key and swarm.ca right in your settings"),
+        | Error::Rcgen(_) => Some("correct swarm.cert, swarm.key and swarm.ca in your settings"),
         _ => None,
     }
 }
@@ -198,9 +197,9 @@ impl From<SwarmError> for Failure {
         match error {
             SwarmError::Hub(error) => error.into(),
             SwarmError::NoIdentity { .. } => Self::new("no_identity", Exit::NotFound, message)
-                .hint("make one with `switchboard swarm init --agent NAME --endpoint https://HOST/swarm`"),
+                .hint("create one with `switchboard swarm init --agent NAME --endpoint https://HOST/swarm`"),
             SwarmError::WhichIdentity { .. } => {
-                Self::new("which_identity", Exit::Usage, message).hint("say which with --agent NAME")
+                Self::new("which_identity", Exit::Usage, message).hint("choose one with --agent NAME")
             }
             SwarmError::UnknownSwarm { near, .. } => Self::new("unknown_swarm", Exit::NotFound, message)
                 .hint(or(&near, "`switchboard swarm list` lists them")),
@@ -210,12 +209,12 @@ impl From<SwarmError> for Failure {
             }
             SwarmError::WhichSwarm { swarms } => match swarms.as_slice() {
                 [] => Self::new("unknown_swarm", Exit::NotFound, message)
-                    .hint("`switchboard swarm list --all` lists also those that are over"),
+                    .hint("`switchboard swarm list --all` also lists ended ones"),
                 _ => Self::new("which_swarm", Exit::Usage, message)
                     .hint("name one of them: `members`, `sync` and `leave` take it as their argument, the others with --swarm"),
             },
             SwarmError::NotPending { .. } => {
-                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` shows who waits")
+                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` shows pending requests")
             }
             SwarmError::UnknownInvite { .. } => {
                 Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm invites` lists them")
@@ -241,7 +240,7 @@ impl From<SwarmError> for Failure {
                 .hint("try again; for a private network, name its CA in swarm.ca and its addresses in swarm.allow"),
             SwarmError::BadAnswer { .. } => Self::new("bad_answer", Exit::NotAllowed, message),
             SwarmError::File(error) if error.is_no_space() => {
-                Self::temporary("no_space", message).hint("make room on the disk and try again")
+                Self::temporary("no_space", message).hint("free disk space and try again")
             }
             SwarmError::File(_) | SwarmError::Key(_) | SwarmError::State(_) | SwarmError::Damaged { .. } => {
                 Self::new("file", Exit::Failed, message)
@@ -257,9 +256,9 @@ impl From<McpError> for Failure {
             McpError::Bind { .. } => Self::new("port_taken", Exit::Failed, message)
                 .hint("`switchboard serve --port 0` takes any free port"),
             McpError::BadToken { .. } => Self::new("bad_token", Exit::Failed, message)
-                .hint("start without --keep-token to have a new one made"),
+                .hint("start without --keep-token to create a new one"),
             McpError::File(error) if error.is_no_space() => {
-                Self::temporary("no_space", message).hint("make room on the disk and try again")
+                Self::temporary("no_space", message).hint("free disk space and try again")
             }
             _ => Self::new("mcp", Exit::Failed, message),
         }

@@ -14,17 +14,17 @@ impl From<HubError> for Failure {
         match error {
             HubError::Unresolved(error) => error.into(),
             HubError::Conflict { .. } => Self::new("conflict", Exit::Failed, message)
-                .hint("the first message stays; send yours under a new id"),
+                .hint("the first message is kept; send yours under a new id"),
             HubError::BodyTooLarge { .. } | HubError::MetadataTooLarge { .. } => {
                 Self::new("too_large", Exit::Failed, message)
                     .hint("put the content into a file of the workspace and send its path")
             }
             HubError::ClaimHeld { task, own: Some(fence), .. } => Self::temporary("claim_held", message)
-                .hint(format!("it is yours: `switchboard renew \"{task}\" {fence}` keeps it for longer")),
+                .hint(format!("it is yours: `switchboard renew \"{task}\" {fence}` extends it")),
             HubError::ClaimHeld { .. } => Self::temporary("claim_held", message)
-                .hint("take another task, or ask its holder; `switchboard claim` lists who has which"),
+                .hint("choose another task, or ask its holder; `switchboard claim` lists the claims"),
             HubError::StaleClaim { .. } => Self::new("stale_claim", Exit::NotAllowed, message)
-                .hint("nothing was done; `switchboard claim TASK` takes the task on again, where it is free"),
+                .hint("nothing was changed; `switchboard claim TASK` claims the task again if it is free"),
             HubError::NoLink { .. } => Self::temporary("no_link", message).hint(
                 "run `switchboard serve` with `nats.url` set; `switchboard doctor` shows the state of the link",
             ),
@@ -32,26 +32,26 @@ impl From<HubError> for Failure {
                 .hint("give --for 24h or less, and renew or reserve again before it ends"),
             HubError::BadClaim => Self::new("bad_claim", Exit::Usage, message),
             HubError::FilesReserved { .. } => Self::temporary("reserved", message).hint(
-                "work at something else, or ask its holder; `switchboard reserve` lists who works at which",
+                "work on other files, or ask its holder; `switchboard reserve` lists the reservations",
             ),
             HubError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
                 .hint("`switchboard tail` lists recent messages with their ids"),
             HubError::NotTheRecipient { .. } => Self::new("not_the_recipient", Exit::NotAllowed, message)
-                .hint("say who you are with --from NAME or SWITCHBOARD_AGENT_NAME"),
+                .hint("name yourself with --from NAME or SWITCHBOARD_AGENT_NAME"),
             HubError::ReservedName { .. } => {
                 Self::new("reserved_name", Exit::NotAllowed, message).hint("choose another name")
             }
             HubError::NameTaken { .. } => Self::new("name_taken", Exit::Failed, message)
                 .hint("choose another name; `switchboard agents` lists those in use"),
             HubError::CompositeTeam { .. } => Self::new("composite_team", Exit::Failed, message)
-                .hint("make a team without --composite for several members"),
+                .hint("create a team without --composite for several members"),
             HubError::SeveralMembers { .. } => Self::new("several_members", Exit::Failed, message)
-                .hint("take all but one out with `switchboard team remove`"),
+                .hint("remove all but one with `switchboard team remove`"),
             HubError::CursorExpired { .. } => {
-                Self::new("cursor_expired", Exit::Failed, message).hint("start again without --since")
+                Self::new("cursor_expired", Exit::Failed, message).hint("omit --since")
             }
             HubError::ServiceTaken { .. } => Self::new("already_running", Exit::Temporary, message)
-                .hint("use the one that runs, or stop it first"),
+                .hint("use the running one, or stop it first"),
             HubError::NewerSchema { .. } => Self::new("newer_schema", Exit::Failed, message)
                 .hint("update switchboard, or use the version that wrote it"),
             HubError::OlderSchema { .. } => Self::temporary("older_schema", message)
@@ -68,23 +68,23 @@ impl From<HubError> for Failure {
             HubError::ForeignDatabase { .. } => Self::new("foreign_database", Exit::NotAllowed, message)
                 .hint("`switchboard adopt` shows whose messages it holds"),
             HubError::NoForeignDatabase { .. } => Self::new("nothing_to_adopt", Exit::NotFound, message)
-                .hint("`switchboard doctor` names those that there are"),
+                .hint("`switchboard doctor` names the existing ones"),
             HubError::OthersDatabase { .. } => Self::new("others_database", Exit::NotAllowed, message)
                 .hint("run this as that user"),
             HubError::Key { .. } => Self::new("hub_key", Exit::Failed, message)
-                .hint("make it a file of yours with mode 0600 in a folder that can be written; XDG_CONFIG_HOME moves the folder"),
+                .hint("make it your file with mode 0600 in a writable folder; XDG_CONFIG_HOME sets the folder"),
             HubError::DamagedMessage { .. } => Self::new("damaged_message", Exit::Failed, message)
-                .hint("`switchboard doctor --fix` restores it where it can"),
+                .hint("`switchboard doctor --fix` restores it if possible"),
             HubError::NoSpace { .. } => {
-                Self::temporary("no_space", message).hint("make room on the disk and try again")
+                Self::temporary("no_space", message).hint("free disk space and try again")
             }
             HubError::ReadOnly { .. } => Self::temporary("read_only", message)
                 .hint("make the disk and the folder writable and try again; `switchboard doctor` names them"),
             HubError::StoreDeleted { .. } => Self::new("store_deleted", Exit::Failed, message)
-                .hint("`switchboard init` makes a new workspace; docs/workspace.md says how to restore a backup"),
+                .hint("`switchboard init` creates a new workspace; docs/workspace.md says how to restore a backup"),
             HubError::Rebuilding => Self::temporary("rebuilding", message).hint("try again in a second"),
             HubError::OutcomeUnknown { .. } => Self::temporary("unsure", message)
-                .hint("`switchboard tail` tells whether it was sent; look there before sending it again"),
+                .hint("check with `switchboard tail` whether it was sent before you send it again"),
             HubError::Store { .. } if damage => Self::temporary("damaged", message)
                 .hint("run the command again: the damaged journal is moved aside and rebuilt"),
             HubError::Store { .. } if temporary => Self::temporary("store", message).hint("try again"),
@@ -92,11 +92,11 @@ impl From<HubError> for Failure {
                 Self::new("store", Exit::Failed, message).hint("`switchboard doctor` shows details")
             }
             HubError::File(error) if error.is_no_space() => {
-                Self::temporary("no_space", message).hint("make room on the disk and try again")
+                Self::temporary("no_space", message).hint("free disk space and try again")
             }
             HubError::File(error) if error.is_read_only() => read_only(message),
             HubError::File(FileError::NotAFile { .. } | FileError::NotADirectory { .. }) => {
-                Self::new("file", Exit::Failed, message).hint("move what is there out of the way")
+                Self::new("file", Exit::Failed, message).hint("move the file or folder at this path aside")
             }
             HubError::File(_) => Self::new("file", Exit::Failed, message),
             HubError::Closed => Self::temporary("closed", message),
@@ -117,7 +117,7 @@ impl From<ResolveError> for Failure {
                 })
             }
             ResolveError::Retired { .. } => Self::new("retired", Exit::NotFound, message).hint(
-                "`switchboard agents` lists who is there; `links.forwards` in your settings sends its mail on",
+                "`switchboard agents` lists the agents; `links.forwards` in your settings forwards its mail",
             ),
             ResolveError::UnknownRuleTarget { near, .. } => {
                 let mean = if near.is_empty() {
@@ -126,29 +126,29 @@ impl From<ResolveError> for Failure {
                     format!("did you mean {}? ", or_list(&near))
                 };
                 Self::new("unknown_agent", Exit::NotFound, message)
-                    .hint(format!("{mean}put it right in ~/.config/switchboard/config.json"))
+                    .hint(format!("{mean}correct it in ~/.config/switchboard/config.json"))
             }
             ResolveError::UnknownRealm { .. } => Self::new("unknown_realm", Exit::NotFound, message).hint(
-                "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json",
+                "`switchboard swarm list` names your swarms; correct it in ~/.config/switchboard/config.json",
             ),
             ResolveError::UnknownTeam { team, near } => {
                 let failure = Self::new("unknown_team", Exit::NotFound, message);
                 failure.hint(if near.is_empty() {
-                    format!("make it with `switchboard team create \"{team}\"`")
+                    format!("create it with `switchboard team create \"{team}\"`")
                 } else {
                     format!("did you mean {}?", or_list(&near))
                 })
             }
             ResolveError::UnknownNode { .. } => Self::new("unknown_node", Exit::NotFound, message)
-                .hint("`switchboard worker list` shows the jobs and how they are"),
+                .hint("`switchboard worker list` shows the jobs and their states"),
             ResolveError::NoRoute { .. } => Self::new("no_route", Exit::Failed, message),
             ResolveError::EmptyGroup { group } => {
                 Self::new("empty_group", Exit::NotFound, message).hint(match group {
                     GroupId::Channel(_) => {
-                        "`switchboard channel list` lists the channels; the first post makes one"
+                        "`switchboard channel list` lists the channels; the first post creates one"
                     }
-                    GroupId::Job(_) => "`switchboard worker list` shows the jobs and how they are",
-                    _ => "`switchboard agents` lists who is registered",
+                    GroupId::Job(_) => "`switchboard worker list` shows the jobs and their states",
+                    _ => "`switchboard agents` lists the registered agents",
                 })
             }
         }

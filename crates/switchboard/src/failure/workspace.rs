@@ -15,23 +15,23 @@ impl From<WorkspaceError> for Failure {
             WorkspaceError::Workflow(error) => error.into(),
             WorkspaceError::TeamSend(TeamSendError::NoneWithRole { .. }) => {
                 Self::new("no_member_with_role", Exit::NotFound, message)
-                    .hint("`switchboard agents` lists who has which role")
+                    .hint("`switchboard agents` lists the roles")
             }
             WorkspaceError::TeamSend(TeamSendError::NoneAccepted { .. }) => {
                 Self::new("none_accepted", Exit::Failed, message)
             }
             WorkspaceError::NotAWorkspace { .. } => {
-                Self::new("no_workspace", Exit::NotFound, message).hint("make one with `switchboard init`")
+                Self::new("no_workspace", Exit::NotFound, message).hint("create one with `switchboard init`")
             }
             WorkspaceError::Moved { .. } => Self::new("workspace_moved", Exit::Failed, message)
-                .hint("start again in the folder where the workspace is now"),
+                .hint("run it again in the workspace's current folder"),
             WorkspaceError::DamagedState { .. } => Self::new("damaged_state", Exit::Failed, message)
                 .hint("`switchboard doctor --fix` moves the damaged file aside and writes a new one"),
             WorkspaceError::DamagedBridge { .. } => Self::new("damaged_bridge", Exit::Failed, message)
-                .hint("move .switchboard/bridge.json aside; its host makes a new one"),
+                .hint("move .switchboard/bridge.json aside; its host creates a new one"),
             WorkspaceError::Field { .. } => Self::new("bad_field", Exit::Usage, message),
             WorkspaceError::TerminalTaken { .. } => Self::new("already_running", Exit::Temporary, message)
-                .hint("use the terminal that runs, end it first, or choose another name"),
+                .hint("use the running terminal, end it first, or choose another name"),
             WorkspaceError::NoTerminal { ref agent } => {
                 let hint = format!(
                     "start it with `switchboard run --name \"{agent}\" -- COMMAND` and send again, or send it as mail with --kind delegate_task"
@@ -41,10 +41,10 @@ impl From<WorkspaceError> for Failure {
             WorkspaceError::NotOneTerminal { .. } => Self::new("no_terminal", Exit::Usage, message)
                 .hint("name one agent that runs under `switchboard run`, or send it as mail with --kind delegate_task"),
             WorkspaceError::Lock(_) => Self::temporary("locked", message)
-                .hint("another program is changing state.json; try again, or look with `switchboard doctor`"),
+                .hint("another program is changing state.json; try again, or check with `switchboard doctor`"),
             WorkspaceError::LockLost => Self::temporary("locked", message).hint("try again"),
             WorkspaceError::File(error) if error.is_no_space() => {
-                Self::temporary("no_space", message).hint("make room on the disk and try again")
+                Self::temporary("no_space", message).hint("free disk space and try again")
             }
             WorkspaceError::File(error) if error.is_read_only() => super::hub::read_only(message),
             WorkspaceError::File(_) => Self::new("file", Exit::Failed, message),
@@ -72,10 +72,10 @@ impl From<WorkflowError> for Failure {
         match error {
             WorkflowError::Unknown { .. } | WorkflowError::StaleRuntime { .. } => {
                 Self::new("unknown_workflow", Exit::NotFound, message)
-                    .hint("`switchboard workflow list` lists those that can be started")
+                    .hint("`switchboard workflow list` lists the workflows")
             }
             WorkflowError::Locked { .. } => Self::new("workflow_lock", Exit::NotAllowed, message)
-                .hint("`switchboard workflow stop` ends it; --force replaces it, --suspend lets it wait"),
+                .hint("`switchboard workflow stop` ends it; --force replaces it, --suspend suspends it"),
             WorkflowError::NothingToStop { .. } | WorkflowError::NotActive { .. } => {
                 Self::new("no_active_workflow", Exit::NotFound, message)
                     .hint("`switchboard workflow state` shows what is active")

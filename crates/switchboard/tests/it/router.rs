@@ -155,9 +155,9 @@ fn command_line_verbs_drive_serve_router() {
     assert!(unknown.stderr.starts_with("error: no job 'nobody'"), "{}", unknown.stderr);
     assert_eq!(sandbox.run(["worker", "interrupt", &job]).code, Some(3));
     assert_eq!(sandbox.run(["worker", "launch", "--agent", "nothing"]).code, Some(2));
-    assert!(sandbox.ok(["worker", "terminate", &job]).contains("is over"));
+    assert!(sandbox.ok(["worker", "terminate", &job]).contains("has ended"));
     let attached = sandbox.ok(["worker", "attach", &job, "--since", "0"]);
-    assert!(attached.contains("hello") && attached.contains("the job is over"), "{attached}");
+    assert!(attached.contains("hello") && attached.contains("the job has ended"), "{attached}");
 }
 
 /// Returns the state of an agent in `who`.

@@ -66,7 +66,7 @@ fn cut_log_is_recovered_while_serve_runs() {
     let file = sandbox.file(&format!("inbox/codex/{sent}.json"));
     poll::until("the message to be in its mailbox", || file.exists().then_some(()));
     OpenOptions::new().write(true).open(sandbox.file("hub.db-wal")).unwrap().set_len(0).unwrap();
-    poll::until("serve to notice", || serve.errors().contains("the log was cut").then_some(()));
+    poll::until("serve to notice", || serve.errors().contains("log was truncated").then_some(()));
     poll::until("the messages to be read back", || {
         let tail = sandbox.run(["tail", "--json"]);
         (tail.code == Some(0) && tail.stdout.contains(&sent) && tail.stdout.lines().count() == 3)
@@ -115,7 +115,7 @@ fn overwritten_log_is_recovered_while_serve_runs() {
         let before = delivered(&sandbox, "before");
         overwrite_log(&sandbox, share);
         let after = send_in_the_end(&sandbox, "after", "no agent is named");
-        poll::until("serve to notice", || serve.errors().contains("cut or overwritten").then_some(()));
+        poll::until("serve to notice", || serve.errors().contains("truncated or overwritten").then_some(()));
         poll::until("the messages to be read back", || {
             let tail = sandbox.run(["tail", "--json"]);
             [&before, &after].iter().all(|id| tail.stdout.contains(*id)).then_some(())
@@ -140,7 +140,7 @@ fn overwritten_log_is_recovered_after_its_users() {
     let mut alone = Running::start_with_stdin(&mut sandbox.session(["mcp", "--alone", "--from", "claude"]));
     let before = delivered(&sandbox, "before");
     overwrite_log(&sandbox, |len| len / 2..len);
-    poll::until("serve to notice", || serve.errors().contains("cut or overwritten").then_some(()));
+    poll::until("serve to notice", || serve.errors().contains("truncated or overwritten").then_some(()));
     for process in [&mut serve, &mut alone] {
         process.kill();
         process.wait();
@@ -194,7 +194,7 @@ fn doctor_repairs_damaged_digest_and_native_id() {
         let found = sandbox.run(["doctor"]);
         assert!(found.code == Some(1) && found.stdout.contains("is damaged in the journal"), "{found:?}");
         let fixed = sandbox.run(["doctor", "--fix"]);
-        assert!(fixed.code == Some(0) && fixed.stdout.contains("is restored"), "{damage}: {fixed:?}");
+        assert!(fixed.code == Some(0) && fixed.stdout.contains("has been restored"), "{damage}: {fixed:?}");
         assert_eq!(sandbox.json(["inbox", "codex"])[0]["native_id"], json!(id), "{damage}");
         assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{damage}");
     }
@@ -214,7 +214,7 @@ async fn doctor_examines_newest_and_full_examines_all() {
     library.close().await;
     let quick = sandbox.run(["doctor"]);
     assert_eq!(quick.code, Some(0), "{quick:?}");
-    assert!(quick.stdout.contains("the newest 1000 messages were examined and are sound"), "{quick:?}");
+    assert!(quick.stdout.contains("the newest 1000 messages were checked and are intact"), "{quick:?}");
     let database = rusqlite::Connection::open(sandbox.file("hub.db")).unwrap();
     database
         .execute("UPDATE messages SET body = 'other' WHERE seq = (SELECT min(seq) FROM messages)", [])
@@ -329,7 +329,7 @@ fn stale_server_info_is_not_followed() {
     serve.wait();
     assert!(sandbox.file("server_info.json").exists());
     let doctor = sandbox.run(["doctor"]);
-    assert!(doctor.stdout.contains("serves no more"), "{doctor:?}");
+    assert!(doctor.stdout.contains("which has ended"), "{doctor:?}");
     // Clients find `serve` by a socket in the private folder and by its lock; the process id of the file may have been
     // reused.
     let info = files::read_json_object(&sandbox.file("server_info.json")).unwrap();
@@ -341,7 +341,7 @@ fn stale_server_info_is_not_followed() {
     reused["pid"] = json!(std::process::id());
     files::put(sandbox.file("server_info.json"), reused.to_string());
     assert!(sandbox.file("auth_token").exists());
-    assert!(sandbox.run(["doctor"]).stdout.contains("serves no more"));
+    assert!(sandbox.run(["doctor"]).stdout.contains("which has ended"));
     sandbox.send("claude", "codex", "delivered by the command itself");
     assert_eq!(sandbox.json(["inbox", "codex"]).len(), 1);
     for verb in [&["who"][..], &["worker", "list"], &["suite", "list"], &["hook", "claude", "session-start"]]

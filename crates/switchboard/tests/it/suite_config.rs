@@ -107,7 +107,7 @@ fn revert_restores_file_byte_for_byte() {
     exit 4
     --- stderr
     error: [project]/.mcp.json was edited since switchboard wrote it
-    hint: `switchboard suite revert --force` puts the old file back and drops the edits
+    hint: `switchboard suite revert --force` restores the old file and drops the edits
     ");
     files::put(root_file(&sandbox), ours);
     assert_snapshot!(shown(&sandbox, &["suite", "revert"]), @"
@@ -134,7 +134,7 @@ fn revert_restores_file_byte_for_byte() {
     exit 5
     --- stderr
     error: there is no backup of .mcp.json in [project]/.switchboard/backups
-    hint: only what `switchboard init` imported can be taken back
+    hint: only imports of `switchboard init` can be reverted
     ");
 }
 
@@ -146,7 +146,7 @@ fn unparsable_file_stops_init_before_changes() {
     assert_snapshot!(shown(&sandbox, &["init"]), @"
     exit 1
     --- stderr
-    error: [project]/.mcp.json: is not JSON: EOF while parsing an object at line 3 column 0
+    error: [project]/.mcp.json: is not JSON: the text ends within an object; a '}' is missing
     hint: nothing was changed; correct .mcp.json, or leave it alone with --no-import
     ");
     assert_eq!(files::tree(sandbox.path()), before);
@@ -185,7 +185,7 @@ fn client_servers_are_trusted_and_settings_unchanged() {
     exit 5
     --- stderr
     error: no settings of Zed were found; looked in [sandbox]/home/.config/zed/settings.json and [project]/.zed/settings.json
-    hint: say where they are with --file PATH
+    hint: give their path with --file PATH
     ");
     assert_snapshot!(shown(&sandbox, &["init", "--from", "emacs"]), @"
     exit 2
@@ -396,7 +396,7 @@ fn broken_servers_are_listed_with_working_ones() {
         unset tools
         cannot be started: the field 'command' needs the variable NOT_SET, which is not set; set it, or write ${NOT_SET:-default}
     off  disabled in the settings
-    problem: .switchboard/mcps/bad/.mcp.json: is not JSON: EOF while parsing an object at line 1 column 1
+    problem: .switchboard/mcps/bad/.mcp.json: is not JSON: the text ends within an object; a '}' is missing (at character 1)
     warning: .switchboard/mcps/good/.mcp.json: the key 'descripton' is not known; did you mean 'description'?
     --- stderr
      WARN switchboard.config.json: the key 'suites.good.sumaryMaxChars' is not known; did you mean 'summaryMaxChars'?
@@ -405,7 +405,7 @@ fn broken_servers_are_listed_with_working_ones() {
     assert_snapshot!(shown(&sandbox, &["suite", "list"]), @"
     exit 1
     --- stderr
-    error: [project]/switchboard.config.json:1: the key 'suites.good.expose' is invalid: unknown variant `flt`, expected `suite` or `flat`
+    error: [project]/switchboard.config.json:1: the key 'suites.good.expose' is 'flt', but must be suite or flat
     hint: correct the file; docs/configuration.md lists its keys
     ");
 }

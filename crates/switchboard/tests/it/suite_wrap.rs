@@ -76,7 +76,7 @@ fn wrap_and_unwrap_from_command_line() {
     assert_snapshot!(sandbox.show(["suite", "wrap", "notes"]), @"
     exit 1
     --- stderr
-    error: the server 'notes' is wrapped already; `switchboard suite unwrap notes` takes that back
+    error: the server 'notes' is already wrapped; `switchboard suite unwrap notes` removes the wrapper
     ");
     assert_snapshot!(sandbox.show(["suite", "remove", "notes"]), @"
     exit 1

@@ -542,7 +542,7 @@ fn second_run_names_the_first() {
     exit 3
     --- stderr
     error: process [pid] on [host] already runs the terminal of 'codex' in this workspace
-    hint: use the terminal that runs, end it first, or choose another name
+    hint: use the running terminal, end it first, or choose another name
     ");
     assert_eq!(sandbox.run(run("claude", &["true"])).code, Some(0));
 }

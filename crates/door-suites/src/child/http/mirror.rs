@@ -54,7 +54,7 @@ impl HeaderMirror {
             if is_valid {
                 kept.push(*raw_tool);
             } else {
-                tracing::warn!(tool = tool.name, "a tool is left out: its `{MARK}` is against the rules");
+                tracing::warn!(tool = tool.name, "skipped a tool: its `{MARK}` is invalid");
             }
             known.insert(tool.name, is_valid.then_some(mirrored));
         }

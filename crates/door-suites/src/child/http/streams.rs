@@ -40,7 +40,7 @@ pub(super) async fn listen_in_session(transport: Arc<HttpTransport>, connection:
                 }
                 // A server that had a stream will have it again.
                 Err(error) if had_one => {
-                    tracing::debug!(child = connection.shared.name(), %error, "no stream of the session");
+                    tracing::debug!(child = connection.shared.name(), %error, "the session has no stream");
                 }
                 // A server without such a stream rejects the request, usually with 405.
                 Err(_) => return,

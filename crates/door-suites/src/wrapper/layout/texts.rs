@@ -1,6 +1,7 @@
 //! `mcp-descriptions.json`: descriptions of a child for calling models and for the model in its wrapper.
 
 use serde_json::{Map, Value};
+use switchboard_core::describe_json_error;
 use switchboard_sys::files::{Created, Dir, Durability};
 use switchboard_sys::lock::{DirLock, LockOptions};
 
@@ -76,8 +77,9 @@ pub(super) fn remove(paths: &SuitePaths, child: &str, manifest: &Manifest) -> Re
 
 fn read(folder: &Dir) -> Result<Option<Value>, WrapperError> {
     let Some(found) = folder.read(DESCRIPTIONS_NAME, LIMIT)? else { return Ok(None) };
-    let value: Value = serde_json::from_slice(&found.bytes)
-        .map_err(|error| bad(folder, &format!("is not JSON: {error}; correct it first")))?;
+    let value: Value = serde_json::from_slice(&found.bytes).map_err(|error| {
+        bad(folder, &format!("is not JSON: {}; correct it first", describe_json_error(&error)))
+    })?;
     Ok(Some(value))
 }
 
@@ -103,7 +105,7 @@ fn write(folder: &Dir, file: &Value, is_new: bool) -> Result<(), WrapperError> {
         if folder.create_new(DESCRIPTIONS_NAME, text.as_bytes(), Durability::Synced)?
             == Created::AlreadyExists
         {
-            return Err(bad(folder, "appeared just now; try again"));
+            return Err(bad(folder, "was just created by another program; try again"));
         }
         return Ok(());
     }

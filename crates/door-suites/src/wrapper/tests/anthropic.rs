@@ -64,8 +64,7 @@ async fn tools_are_called_until_answer() {
         system.starts_with("Your role is to use the MCP server `notes`") && system.contains("Keeps notes")
     );
     assert!(
-        system.contains("Not available:\n  - delete_all: it may destroy something")
-            && !system.contains("hidden")
+        system.contains("Not available:\n  - delete_all: it is destructive") && !system.contains("hidden")
     );
     let messages = json!([
         { "role": "user", "content": [{ "type": "text", "text": "remember milk" }] },
@@ -100,9 +99,9 @@ async fn tool_errors_go_to_the_model() {
     let told = |at: usize| results[at]["content"].as_str().expect("a text").to_owned();
     assert_eq!((told(0).as_str(), &results[0]["is_error"]), ("the disk is on fire", &json!(true)));
     assert_eq!(told(1), "there is no tool 'lst'; did you mean 'list'?");
-    assert!(told(2).starts_with("the tool 'delete_all' is not available: it may destroy something"));
+    assert!(told(2).starts_with("the tool 'delete_all' is not available: it is destructive"));
     assert_eq!(told(3), "there is no tool 'hidden'");
-    assert_eq!(told(4), "the arguments have to be a JSON object; call the tool again with one");
+    assert_eq!(told(4), "the arguments must be a JSON object; call the tool again with one");
     assert!(told(5).ends_with("[cut here: 100000 bytes in all; ask for less]") && told(5).len() < 25_000);
     assert_eq!(told(6), "[not shown: image image/png, about 6 bytes]");
 }
@@ -156,7 +155,7 @@ async fn errors_name_settings_but_never_keys() {
         (
             404,
             "model: m",
-            "knows no model 'm' (HTTP 404); set 'model' or 'baseUrl' of the wrapper; it said: model: m.",
+            "has no model 'm' (HTTP 404); set 'model' or 'baseUrl' of the wrapper; it said: model: m.",
         ),
         (400, "bad\u{1b}[31m tools", "refused the request (HTTP 400); it said: bad tools."),
         (302, "", "refused the request (HTTP 302)."),
@@ -168,11 +167,7 @@ async fn errors_name_settings_but_never_keys() {
     }
     let stub = Stub::start([Reply::ok(json!({ "content": "no blocks" }))]).await;
     let outcome = rig(&stub).ask("hello?").await;
-    assert!(
-        outcome.text.contains("answered something that is no answer: invalid type: string"),
-        "{}",
-        outcome.text
-    );
+    assert!(outcome.text.contains("is invalid: it is the text"), "{}", outcome.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +179,7 @@ async fn truncated_answer_makes_no_calls() {
     let stub = Stub::start([turn(cut, "max_tokens")]).await;
     let rig = rig(&stub);
     let outcome = rig.ask("tell me all").await;
-    assert_eq!(outcome.text, "The answer is cut: it got too long.\nThe model's last words: I beg");
+    assert_eq!(outcome.text, "The answer was truncated: it is too long.\nThe model's last words: I beg");
     assert!(outcome.is_error && rig.trace().is_empty());
     assert_eq!(outcome.data["stopped"], json!("length"));
 }

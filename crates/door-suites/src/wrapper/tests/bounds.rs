@@ -26,7 +26,7 @@ async fn turn_limit_stops_the_loop() {
     let outcome = rig.ask("go on").await;
     assert_eq!(
         outcome.text,
-        "No answer within 3 turns (maxTurns). These calls were made and are not undone:\n- list worked\n- list worked"
+        "No answer within 3 turns (maxTurns). These calls were made and were not undone:\n- list worked\n- list worked"
     );
     assert_eq!((&outcome.data["stopped"], &outcome.data["turns"]), (&json!("turns"), &json!(3)));
     assert!(outcome.is_error);
@@ -50,7 +50,7 @@ async fn time_limit_stops_slow_model_and_child() {
     let stub = Stub::start([call("list", 1), Reply::never()]).await;
     let outcome = rig(&stub, json!({ "timeoutMs": 2500 })).ask("go on").await;
     let text =
-        "No answer within 2500 ms (timeoutMs). These calls were made and are not undone:\n- list worked";
+        "No answer within 2500 ms (timeoutMs). These calls were made and were not undone:\n- list worked";
     assert_eq!((outcome.text.as_str(), &outcome.data["stopped"]), (text, &json!("time")));
     assert_eq!(outcome.calls(), [("list".to_owned(), true)]);
 
@@ -111,7 +111,7 @@ async fn invalid_questions_are_rejected_early() {
     let rig = rig(&stub, json!({}));
     let client = rig.client().await;
     for (arguments, expected) in [
-        (json!({}), "missing field `query`; call it with {\"query\": \"…\"}"),
+        (json!({}), "the field 'query' is missing; call it with {\"query\": \"…\"}"),
         (json!({ "query": " " }), "the field 'query' is empty; call it with {\"query\": \"…\"}"),
         (
             json!({ "query": "x".repeat(100_001) }),
@@ -140,7 +140,9 @@ async fn changed_original_is_not_started() {
     folder.replace(".mcp.json", changed.as_bytes(), 0o600).expect("changed");
     let outcome = rig.ask("list").await;
     assert!(
-        outcome.text.starts_with("the original of 'notes' is not what was trusted when it was wrapped:\n")
+        outcome
+            .text
+            .starts_with("the original of 'notes' differs from what was trusted when it was wrapped:\n")
     );
     assert!(outcome.text.contains("python3") && outcome.text.contains("switchboard suite unwrap notes"));
     assert!(stub.asked().is_empty() && rig.trace().is_empty());
@@ -160,7 +162,7 @@ async fn changed_tool_is_withheld() {
     let names: Vec<&str> =
         body["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert_eq!(names, ["notes_add", "fail", "long", "picture", "wait"]);
-    assert!(body["system"].as_str().expect("a text").contains("- list: it changed since it was first used"));
+    assert!(body["system"].as_str().expect("a text").contains("- list: it changed since its first use"));
     let waiting = crate::pins::Pins::load(&rig.paths, "notes.original").expect("pins").pending();
     assert_eq!(waiting.iter().map(|problem| problem.tool.as_str()).collect::<Vec<_>>(), ["list"]);
 }

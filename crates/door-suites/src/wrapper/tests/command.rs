@@ -68,7 +68,7 @@ async fn failing_program_reports_its_error() {
 
     let (rig, _prompts) = scripted(&[""]);
     let outcome = rig.ask("hello?").await;
-    assert!(outcome.text.starts_with("the command `python3` answered nothing"), "{}", outcome.text);
+    assert!(outcome.text.starts_with("the command `python3` printed no answer"), "{}", outcome.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,7 +47,7 @@ async fn invalid_arguments_return_to_the_model() {
     assert_eq!(messages[2], first, "it is sent back as it came");
     let problem = messages[3]["content"].as_str().expect("a text");
     assert!(
-        problem.starts_with("ERROR: the arguments are not valid JSON (EOF while parsing a string"),
+        problem.starts_with("ERROR: the arguments are not valid JSON: the text ends within a string"),
         "{problem}"
     );
     assert_eq!(messages[4], json!({ "role": "tool", "tool_call_id": "b", "content": "1 notes" }));
@@ -59,7 +59,7 @@ async fn invalid_arguments_return_to_the_model() {
 async fn refusals_and_errors_are_distinguished() {
     let stub = Stub::start([reply(json!({ "role": "assistant", "refusal": "I will not." }), "stop")]).await;
     let outcome = rig(&stub).ask("do it").await;
-    assert_eq!(outcome.text, "The model does not want to answer.\nThe model's last words: I will not.");
+    assert_eq!(outcome.text, "The model declined to answer.\nThe model's last words: I will not.");
     assert_eq!(outcome.data["stopped"], json!("declined"));
 
     let stub =
@@ -69,5 +69,5 @@ async fn refusals_and_errors_are_distinguished() {
 
     let stub = Stub::start([Reply::ok(json!({ "choices": [] }))]).await;
     let outcome = rig(&stub).ask("do it").await;
-    assert!(outcome.text.ends_with("is no answer: it has no choices."), "{}", outcome.text);
+    assert!(outcome.text.ends_with("is invalid: it has no choices."), "{}", outcome.text);
 }

@@ -5,7 +5,7 @@ use switchboard_core::{AgentId, DeliveryState, Door, NativeId, Outcome, RoutingR
 use crate::test_hub::{TestHub, agent_id, config, soon};
 use crate::{Draft, Hub, Part, Peer, Registration};
 
-const REASON: &str = "the only way to 'bob' is the one the message came by";
+const REASON: &str = "the only route to 'bob' is the one that the message came by";
 
 /// A hub with `codex` and `alice`, whose mail is forwarded to a member of a swarm.
 async fn forwarding() -> TestHub {

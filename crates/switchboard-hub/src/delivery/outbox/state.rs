@@ -321,7 +321,7 @@ pub(crate) fn expire_due(tx: &mut Transaction<'_>, most: usize) -> Result<Vec<De
         refuse_damaged(tx, id, &error)?;
     }
     for delivery in &mut expired {
-        put_state(tx, delivery, DeliveryState::Expired, Some("it was not taken before it expired".into()))?;
+        put_state(tx, delivery, DeliveryState::Expired, Some("it expired before delivery".into()))?;
         if matches!(delivery.route, Route::Mailbox { .. }) {
             let key = unarchived_key(&delivery.agent, delivery.message);
             maintenance::put_note(tx, Door::Workspace, UNARCHIVED, &key, Some(""))?;

@@ -48,7 +48,7 @@ pub(super) async fn run(args: Archive, context: Context) -> Result<(), Failure> 
             .line(format_args!("{} moved to the archive of {channel}", count(archived.moved, "message")));
         if archived.skipped > 0 {
             context.printer.note(format_args!(
-                "{} of that age left in place: written within the last hour, or not taken in (see `switchboard doctor`).",
+                "{} of that age left in place: written within the last hour, or not ingested (see `switchboard doctor`).",
                 count(archived.skipped, "file")
             ));
         }

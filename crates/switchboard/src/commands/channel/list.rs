@@ -49,7 +49,7 @@ pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {
             "{}  {}{archived}{last}; {}",
             summary.channel,
             count(summary.messages, "message"),
-            if readers.is_empty() { "nobody reads it".to_owned() } else { readers.join(", ") }
+            if readers.is_empty() { "no readers".to_owned() } else { readers.join(", ") }
         ));
     }
     workspace.close().await;

@@ -19,12 +19,10 @@ pub(super) fn check_disk(tree: &Tree) -> Vec<Check> {
 
 fn describe(trouble: &DiskFault) -> Check {
     let hint = match trouble.kind {
-        DiskFaultKind::ReadOnlyMount => "mount it writable; what is there can be read meanwhile",
-        DiskFaultKind::ReadOnlyFolder => {
-            "make it writable for this user; what is there can be read meanwhile"
-        }
-        DiskFaultKind::NoBytes => "make room on it; everything goes on by itself then",
-        DiskFaultKind::NoInodes => "remove files from it; everything goes on by itself then",
+        DiskFaultKind::ReadOnlyMount => "mount it writable; reading works meanwhile",
+        DiskFaultKind::ReadOnlyFolder => "make it writable for this user; reading works meanwhile",
+        DiskFaultKind::NoBytes => "free some space; delivery then resumes without a restart",
+        DiskFaultKind::NoInodes => "remove files from it; delivery then resumes without a restart",
     };
     Check::new("disk", Status::Fail, format!("{trouble}; nothing can be sent or delivered")).hint(hint)
 }
@@ -42,7 +40,9 @@ pub(super) async fn waiting(workspace: &Workspace, is_writable: bool) -> Result<
     };
     let check = Check::new("disk", Status::Fail, format!("{told} for the disk; none is lost"));
     Ok(Some(if is_writable {
-        check.hint("make room for this user's files, with a quota as well; `switchboard receipt ID` says which file failed")
+        check.hint(
+            "free space, or raise this user's quota; `switchboard receipt ID` names the file that failed",
+        )
     } else {
         check
     }))

@@ -32,7 +32,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
         Err(error) => {
             return Ok(Some(
                 Check::new("server", Status::Warn, error_chain(&error))
-                    .hint("the next `switchboard serve` writes it anew"),
+                    .hint("the next `switchboard serve` rewrites it"),
             ));
         }
     };
@@ -40,7 +40,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
     if !info.is_stale() && workspace.hub().services().holder("serve")?.is_some() {
         return Ok(open_files(info.pid));
     }
-    let message = format!("server_info.json is of process {}, which serves no more", info.pid);
+    let message = format!("server_info.json names process {}, which has ended", info.pid);
     if fix && info.remove(folder)? {
         return Ok(Some(Check::new("server", Status::Fixed, message)));
     }
@@ -61,10 +61,9 @@ fn open_files(pid: u32) -> Option<Check> {
         return None;
     };
     let message = format!(
-        "`serve` (process {pid}) uses {used} of {limit} open files; without a free one it takes no new client and \
-         delivers nothing"
+        "`serve` (process {pid}) uses {used} of {limit} open files; without a free one it accepts no client and delivers nothing"
     );
-    let hint = "end clients that are not needed, or start it again with a higher limit (`ulimit -n`)";
+    let hint = "end unneeded clients, or restart it with a higher limit (`ulimit -n`)";
     Some(Check::new("server", status, message).hint(hint))
 }
 
@@ -85,7 +84,7 @@ pub(super) async fn silent_server(folder: &Path) -> Option<Check> {
         pid.map_or_else(|| "`kill -CONT` its process".to_owned(), |pid| format!("`kill -CONT {pid}`"));
     Some(
         Check::new("server", Status::Warn, format!("`switchboard serve`{process} {state}"))
-            .hint(format!("`fg` in its terminal or {signal} continues it; sessions go on without it")),
+            .hint(format!("`fg` in its terminal or {signal} continues it; sessions work without it")),
     )
 }
 
@@ -103,8 +102,8 @@ pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Ve
         // A key inside the repository would be shared with everyone who clones it.
         if root.as_ref().is_some_and(|root| home.starts_with(root)) {
             let message =
-                format!("the key of '{}' is in the workspace, in {}", identity.agent, home.display());
-            let hint = "move the folder out of it, and name it with SWARM_HOME";
+                format!("the key of '{}' is inside the workspace, in {}", identity.agent, home.display());
+            let hint = "move the folder out of the workspace, and set SWARM_HOME to it";
             checks.push(Check::new("swarm", Status::Warn, message).hint(hint));
         }
     }
@@ -140,7 +139,7 @@ pub(super) async fn channels(
         Err(error @ ChannelError::Root { .. }) => {
             return Ok(vec![
                 Check::new("channels", Status::Fail, error_chain(&error))
-                    .hint("make the folder, mount it, or correct channels.root in your settings"),
+                    .hint("create the folder, mount it, or correct channels.root in your settings"),
             ]);
         }
         Err(error) => return Err(error.into()),
@@ -149,13 +148,13 @@ pub(super) async fn channels(
     if let Err(error @ ChannelError::NoIdentity { .. }) = channels.check_writable().await {
         checks.push(
             Check::new("channels", Status::Fail, error_chain(&error))
-                .hint("make the folder writable; until then it is only read"),
+                .hint("make the folder writable; until then posts cannot be written"),
         );
     }
     for (file, reason) in channels.rejected_files().await? {
         checks.push(
-            Check::new("channels", Status::Warn, format!("{file} was not taken in: {reason}"))
-                .hint("mend it where it is, or take it out of the channel"),
+            Check::new("channels", Status::Warn, format!("{file} was not ingested: {reason}"))
+                .hint("correct the file, or move it out of the channel"),
         );
     }
     let tampering = if is_whole { channels.find_tampering().await? } else { Vec::new() };
@@ -168,22 +167,21 @@ pub(super) async fn channels(
     for spellings in channels.find_case_conflicts().await? {
         let names: Vec<_> = spellings.iter().map(|name| format!("channels/{name}")).collect();
         checks.push(
-            Check::new("channels", Status::Warn, format!("{} are one channel", names.join(" and "))).hint(
-                "move the files of one into the other while nobody writes, and remove the empty folder",
-            ),
+            Check::new("channels", Status::Warn, format!("{} are the same channel", names.join(" and ")))
+                .hint("stop all writers, move the files of one into the other, and remove the empty folder"),
         );
     }
     for watcher in &watchers {
         if let Some(problem) = watcher.program_error() {
             let hint = format!("{}, or correct channels.watchers in your settings", problem.next_step());
-            let told = format!("the watcher of {} does not start: {problem}", watcher.agent);
+            let told = format!("the watcher of {} cannot start: {problem}", watcher.agent);
             checks.push(Check::new("channels", Status::Fail, told).hint(hint));
         }
         for missing in watcher.missing_files() {
             let problem = format!("the watcher of {} has no file {}", watcher.agent, missing.display());
             checks.push(
                 Check::new("channels", Status::Warn, problem)
-                    .hint("correct channels.watchers in your settings; its prompts go without it"),
+                    .hint("correct channels.watchers in your settings; until then prompts omit that file"),
             );
         }
     }
@@ -206,7 +204,7 @@ pub(super) async fn channels(
     if !list.is_empty() && platform::filesystem(&root) == Filesystem::Network {
         checks.push(
             Check::new("channels", Status::Warn, format!("{} lies on a network mount", root.display()))
-                .hint("it works, but posts of other machines are noticed every two seconds only"),
+                .hint("it works, but posts of other machines are found every two seconds only"),
         );
     }
     Ok(checks)
@@ -224,18 +222,18 @@ pub(super) async fn nats(settings: &config::Settings, workspace: &Workspace) -> 
         Ok(server) => Check::new(
             "nats",
             Status::Fail,
-            format!("{servers} answers, version {}, but keeps no messages", server.version),
+            format!("{servers} answers, version {}, but cannot store messages", server.version),
         )
         .hint("start nats-server with --jetstream, or with a section `jetstream` in its configuration"),
         Err(error) => {
-            Check::new("nats", Status::Warn, format!("{}; what is for other hubs waits", error_chain(&error)))
-                .hint("everything within this hub goes on; nothing is lost, and it is sent when NATS is back")
+            Check::new("nats", Status::Warn, format!("{}; messages for other hubs wait", error_chain(&error)))
+                .hint("local delivery continues; waiting messages are sent when NATS is back")
         }
     }];
     let status = door_nats::Status::read(workspace.hub()).await?;
     if workspace.hub().services().holder("serve")?.is_none() {
         checks.push(
-            Check::new("nats", Status::Warn, "the link is down, because nobody serves this workspace")
+            Check::new("nats", Status::Warn, "the link is down, because no `switchboard serve` runs here")
                 .hint("`switchboard serve` keeps it up"),
         );
     } else if let Some(status) = status {
@@ -243,9 +241,9 @@ pub(super) async fn nats(settings: &config::Settings, workspace: &Workspace) -> 
         checks.push(match status.state {
             LinkState::Linked => {
                 let known = if hubs.is_empty() {
-                    "no other hub was heard yet".to_owned()
+                    "no other hub found yet".to_owned()
                 } else {
-                    format!("heard of {hubs}")
+                    format!("knows {hubs}")
                 };
                 Check::new(
                     "nats",

@@ -37,9 +37,9 @@ pub(super) async fn check_files(
     // A mailbox that lacks files because the disk was full is not in order.
     if checks.is_empty() && is_writable {
         let agree = if workspace.hub().database().is_covered_by(extent).await? {
-            "mailboxes and journal agree; no other user can write here".to_owned()
+            "mailboxes and journal agree; no other user can write to them".to_owned()
         } else {
-            format!("mailboxes have the newest {NEWEST} messages; no other user can write here")
+            format!("mailboxes have the newest {NEWEST} messages; no other user can write to them")
         };
         checks.push(Check::new("files", Status::Ok, agree));
     }
@@ -50,36 +50,34 @@ fn describe(finding: &Finding) -> Check {
     use Status::{Fail, Warn};
     match finding {
         Finding::MissingFile { path } => {
-            Check::new("files", Fail, format!("{path} is missing although the message waits"))
+            Check::new("files", Fail, format!("{path} is missing, but its message is pending"))
         }
         Finding::ChangedFile { path } => {
-            Check::new("files", Fail, format!("{path} is not what was accepted"))
-                .hint("`--fix` keeps what is there beside it and writes the message again")
+            Check::new("files", Fail, format!("{path} differs from the accepted message"))
+                .hint("`--fix` renames the changed file and writes the message again")
         }
         Finding::NotIngested { path, reason } => {
-            let reason = reason.as_deref().unwrap_or("it has not been looked at yet");
-            Check::new("files", Warn, format!("{path} was not taken in: {reason}"))
+            let reason = reason.as_deref().unwrap_or("it has not been scanned yet");
+            Check::new("files", Warn, format!("{path} was not ingested: {reason}"))
         }
         Finding::Unusable { path, problem } => {
             Check::new("files", Fail, format!("{path} cannot be used: {problem}"))
-                .hint("move what is there out of the way")
+                .hint("move the file or folder at this path aside")
         }
-        Finding::StaleTemp { path } => {
-            Check::new("files", Warn, format!("{path} is a file that was never finished"))
-        }
+        Finding::StaleTemp { path } => Check::new("files", Warn, format!("{path} is an unfinished file")),
         Finding::Exposed { path, problem } => Check::new("permissions", Fail, format!("{path} {problem}"))
             .hint("`--fix` makes it private to its owner"),
         Finding::Readable { path, problem } => Check::new("permissions", Warn, format!("{path} {problem}"))
             .hint("`--fix` makes it private to its owner"),
         Finding::DamagedState { problem } => {
             Check::new("state", Fail, format!("state.json cannot be read: {problem}"))
-                .hint("`--fix` moves it aside and writes a new one from what the hub knows")
+                .hint("`--fix` moves it aside and writes a new one from the journal")
         }
         Finding::StaleLock { path } => {
-            Check::new("locks", Warn, format!("{path} is held by nobody any more"))
+            Check::new("locks", Warn, format!("{path} is a lock whose owner has ended"))
         }
         Finding::NetworkMount => Check::new("files", Warn, "the workspace lies on a network mount")
-            .hint("it works, but changes made on other machines are noticed every few seconds only"),
+            .hint("it works, but changes made on other machines are found every few seconds only"),
     }
 }
 

@@ -19,10 +19,10 @@ pub(super) async fn check_rows(
     if health.complaints.is_empty() {
         let messages = usize::try_from(health.messages).unwrap_or(usize::MAX);
         checks.push(if is_whole {
-            Check::new("database", Status::Ok, format!("sound, {}", count(messages, "message")))
+            Check::new("database", Status::Ok, format!("intact, {}", count(messages, "message")))
         } else {
-            let told = format!("the newest {} were examined and are sound", count(messages, "message"));
-            Check::new("database", Status::Ok, told).hint("`switchboard doctor --full` examines all")
+            let told = format!("the newest {} were checked and are intact", count(messages, "message"));
+            Check::new("database", Status::Ok, told).hint("`switchboard doctor --full` checks all")
         });
     }
     for complaint in &health.complaints {
@@ -31,15 +31,15 @@ pub(super) async fn check_rows(
     for row in &health.damaged {
         let name = row.native.as_ref().map_or_else(|| format!("#{}", row.seq), |native| native.id.clone());
         if fix && workspace.restore_damaged(row).await? {
-            checks.push(Check::new("message", Status::Fixed, format!("{name} was damaged and is restored")));
+            checks.push(Check::new(
+                "message",
+                Status::Fixed,
+                format!("{name} was damaged and has been restored"),
+            ));
         } else {
             checks.push(
-                Check::new(
-                    "message",
-                    Status::Fail,
-                    format!("{name} is damaged in the journal; its neighbours are not"),
-                )
-                .hint("`--fix` restores it where an intact mailbox or archive file is left"),
+                Check::new("message", Status::Fail, format!("{name} is damaged in the journal"))
+                    .hint("`--fix` restores it if an intact mailbox or archive file exists"),
             );
         }
     }
@@ -54,7 +54,7 @@ pub(super) async fn check_rows(
             Door::Workspace => {
                 check.hint("they are retried by the next `switchboard send` or `switchboard serve`")
             }
-            _ => check.hint("they are worked off while `switchboard serve` runs"),
+            _ => check.hint("they are delivered while `switchboard serve` runs"),
         });
     }
     Ok(checks)
@@ -64,9 +64,9 @@ pub(super) async fn check_rows(
 async fn check_chain(workspace: &Workspace) -> Result<Option<Check>, Failure> {
     let found = workspace.hub().journal().audit(None).await?;
     Ok(found.first_bad.map(|bad| {
-        let told = format!("entry {} is not what was written: {}", bad.seq, bad.fault);
+        let told = format!("entry {} fails verification: {}", bad.seq, bad.fault);
         Check::new("journal", Status::Fail, told)
-            .hint("`switchboard audit verify` and docs/audit.md say more")
+            .hint("`switchboard audit verify` shows details; see docs/audit.md")
     }))
 }
 
@@ -88,15 +88,14 @@ fn describe(lost: &MissingDeliveries, is_fixed: bool) -> Check {
     let message = &lost.stored.message;
     let id = to_native(message.id);
     if lost.agents.is_empty() {
-        let told =
-            format!("{id} is in the journal without a delivery, and nobody is known as {}", message.to);
+        let told = format!("{id} has no delivery, because no agent is named {}", message.to);
         return Check::new("message", Status::Fail, told).hint(format!("`switchboard thread {id}` shows it"));
     }
     let agents: Vec<String> = lost.agents.iter().map(ToString::to_string).collect();
-    let told = format!("the delivery of {id} to {} is gone", agents.join(", "));
+    let told = format!("the delivery of {id} to {} is lost", agents.join(", "));
     if is_fixed {
         return Check::new("message", Status::Fixed, told);
     }
     Check::new("message", Status::Fail, told)
-        .hint("`--fix` takes from its file how far it had got, and delivers it again where there is none")
+        .hint("`--fix` restores its state from its file, or delivers it again if there is no file")
 }

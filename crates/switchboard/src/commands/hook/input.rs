@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use serde::Deserialize;
+use switchboard_core::describe_json_error;
 
 use super::Event;
 use crate::failure::{Exit, Failure};
@@ -37,7 +38,7 @@ impl Input {
             Failure::new("bad_input", Exit::Failed, format!("stdin is not the JSON of a hook: {problem}"))
                 .hint("this is called by a client's hook; `switchboard install` writes the call")
         };
-        let input: Self = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
+        let input: Self = serde_json::from_slice(bytes).map_err(|error| bad(describe_json_error(&error)))?;
         match input.hook_event_name.as_deref() {
             // An idle session has either stopped or just started.
             Some("SessionStart") if event == Event::Idle => {}

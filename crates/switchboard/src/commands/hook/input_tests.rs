@@ -17,8 +17,8 @@ fn client_input_parses_with_extra_keys() {
 #[test]
 fn foreign_input_is_a_nonblocking_error() {
     for (said, problem) in [
-        (&b"not json"[..], "expected ident"),
-        (b"[]", "invalid"),
+        (&b"not json"[..], "is neither true, false nor null"),
+        (b"[]", "is a list, but must be"),
         (br#"{"hook_event_name":"PreToolUse"}"#, "hook_event_name is 'PreToolUse', but `stop` is for Stop"),
     ] {
         let failure = Input::parse(said, Event::Stop).unwrap_err();

@@ -4,10 +4,9 @@ use clap::Args;
 use door_suites::{Caller, SuiteError, Suites};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use switchboard_core::suggest_similar;
+use switchboard_core::{describe_json_error, suggest_similar};
 
 use crate::cli::help::examples;
-use crate::cli::json_error::describe_json_error;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 

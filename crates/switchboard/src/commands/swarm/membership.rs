@@ -336,7 +336,7 @@ pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Resu
 
 pub(super) async fn transfer(args: Transfer, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let Some(member) = args.member.filter(|_| !args.cancel) else {
-        require_person(context, "take the question back whether a member leads the swarm", args.consent.yes)?;
+        require_person(context, "withdraw the transfer of the master role", args.consent.yes)?;
         let id = swarms.cancel_transfer(args.scope.swarm.as_deref()).await?;
         print_action(context, "cancelled", id.as_str());
         return Ok(());

@@ -7,12 +7,12 @@ use door_swarm::wire::{Action, Attachment, AttachmentType, MessageType, Priority
 use door_swarm::{OutgoingMessage, Swarms};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use switchboard_core::describe_json_error;
 use switchboard_hub::Accepted;
 use switchboard_sys::clock::format_ago;
 
 use super::{InSwarm, OwnAgent};
 use crate::cli::help::examples;
-use crate::cli::json_error::describe_json_error;
 use crate::cli::options::{Limit, Metadata, ReplyTo};
 use crate::cli::values::{number, timestamp};
 use crate::context::Context;

@@ -39,12 +39,12 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
     let (oldest, newest) = (number("oldest_seq"), number("newest_seq"));
     let is_over = status.data["status"] == "terminated";
     if is_over && args.since.is_none() {
-        context.printer.note(format_args!("{job} is over. `--since 0` shows what is kept of it."));
+        context.printer.note(format_args!("{job} has ended. `--since 0` shows its stored events."));
         return Ok(());
     }
     let since = args.since.map(|since| since.max(oldest.saturating_sub(1)));
     if since != args.since && args.since != Some(0) {
-        context.printer.note(format_args!("What happened before {oldest} is not kept any more."));
+        context.printer.note(format_args!("Events before {oldest} have expired."));
     }
     client.request("subscribe", &json!({ "from_seq": since, "jobs": [job] })).await?;
     let mut follower = Follower::new(&context, &status.data);

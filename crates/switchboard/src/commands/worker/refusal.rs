@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 
-const JOBS: &str = "`switchboard worker list` shows the jobs and how they are";
+const JOBS: &str = "`switchboard worker list` shows the jobs and their states";
 
 /// Command fields and the options that set them.
 const OPTIONS: [(&str, &str); 17] = [

@@ -258,7 +258,7 @@ fn line(context: &Context, event: &Received) -> Option<String> {
         "agent_error" => format!("! {}", short(text(data, "error"))),
         "worker_exited" => format!("! the worker is gone: {}", short(text(data, "reason"))),
         "budget_exceeded" => format!("! {} of {} tokens are used", data["total_tokens"], data["limit"]),
-        "job_terminated" => format!("· the job is over, {} tokens", data["total_tokens"]),
+        "job_terminated" => format!("· the job has ended, {} tokens", data["total_tokens"]),
         _ => return None,
     })
 }

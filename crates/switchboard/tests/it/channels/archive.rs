@@ -25,7 +25,7 @@ fn archived_messages_stay_readable_and_wake_none() {
     --- stdout
     0 messages moved to the archive of general
     --- stderr
-    1 file of that age left in place: written within the last hour, or not taken in (see `switchboard doctor`).
+    1 file of that age left in place: written within the last hour, or not ingested (see `switchboard doctor`).
     ");
     let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_579_000_000);
     std::fs::File::open(&path).unwrap().set_modified(long_ago).unwrap();

@@ -130,5 +130,5 @@ fn mount_without_events_is_polled() {
     // Users on the other side find the answers there, and the heartbeat.
     assert_eq!(std::fs::read_dir(mount.backing_folder().join("channels/general")).unwrap().count(), 6);
     assert!(mount.backing_folder().join("signals/presence/qc-1.json").is_file());
-    assert!(watch.errors().contains("looking every few seconds"), "{}", watch.errors());
+    assert!(watch.errors().contains("polling every few seconds"), "{}", watch.errors());
 }

@@ -38,7 +38,7 @@ set -eu
 mount -t tmpfs -o ro tmpfs mnt
 "$BINARY" serve --port 0 > serve.out 2> serve.err &
 serve=$!
-until grep -q 'wait for their folder' serve.err; do kill -0 $serve; sleep 0.05; done
+until grep -q 'wait for it' serve.err; do kill -0 $serve; sleep 0.05; done
 post() { "$BINARY" channel post --agent claude --channel general --text "lost"; }
 set +e
 post 2> post.err; echo "read-only $?"
@@ -128,11 +128,7 @@ fn unmounted_root_loses_no_post() {
         "{}",
         output("post.err")
     );
-    assert!(
-        output("doctor.out").contains("is not the one that was used here before"),
-        "{}",
-        output("doctor.out")
-    );
+    assert!(output("doctor.out").contains("is another one than before"), "{}", output("doctor.out"));
 }
 
 /// Runs a scenario that mounts file systems; `None` where mounting is not allowed.
@@ -200,7 +196,7 @@ fn missing_root_is_temporary() {
     let root = shared(&sandbox);
     std::fs::remove_dir(&root).unwrap();
     let post = sandbox.run(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "x"]);
-    assert!(post.code == Some(3) && post.stderr.contains("make the folder, mount it"), "{post:?}");
+    assert!(post.code == Some(3) && post.stderr.contains("create the folder, mount it"), "{post:?}");
 }
 
 #[test]
@@ -224,7 +220,11 @@ fn serve_waits_for_an_unmounted_root() {
         (post("after").code == Some(0)).then_some(())
     });
     assert!(serve.terminate().success());
-    assert!(serve.errors().contains("the channels wait for their folder"), "{}", serve.errors());
+    assert!(
+        serve.errors().contains("the channels folder cannot be used; the channels wait for it"),
+        "{}",
+        serve.errors()
+    );
     let texts: Vec<_> =
         super::messages(&sandbox).iter().map(|message| message["content"]["text"].clone()).collect();
     assert!(texts.contains(&json!("before")) && texts.contains(&json!("after")), "{texts:?}");

@@ -112,7 +112,7 @@ fn invalid_value_error_lists_valid_ones() {
     exit 5
     --- stderr
     error: no team is named 'none'
-    hint: make it with `switchboard team create "none"`
+    hint: create it with `switchboard team create "none"`
     "#);
     assert_eq!(sandbox.run(["channel", "post", "--channel", "../x", "--text", "x"]).code, Some(2));
     let ran = sandbox.run(["channel", "read", "--channel", "a/b"]);

@@ -159,17 +159,17 @@ fn unworkable_watch_is_refused_early() {
     assert_snapshot!(watch(&["--agent", "human"]), @"
     exit 2
     --- stderr
-    error: 'agent' is 'human', for whom no program answers
+    error: 'agent' is 'human', but no program may answer for that agent
     ");
     assert_snapshot!(watch(&["--agent", "qc-1", "--timeout", "0s"]), @"
     exit 2
     --- stderr
-    error: 'timeout' is 0; a program needs a second at least
+    error: 'timeout' is 0, but a program needs at least 1 second
     ");
     assert_snapshot!(watch(&["--agent", "qc-1", "--env", "=x"]), @"
     exit 2
     --- stderr
-    error: 'env' has '=x', which is no variable's name
+    error: 'env' has '=x', which is not a valid variable name
     ");
 }
 
@@ -258,7 +258,7 @@ fn unusable_program_starts_no_watcher() {
     });
     sandbox.configure_user(&serde_json::json!({ "channels": { "watchers": [watcher] } }).to_string());
     let told = sandbox.run(["doctor"]).stdout;
-    assert!(told.contains("the watcher of qc-1 does not start: there is no folder"), "{told}");
+    assert!(told.contains("the watcher of qc-1 cannot start: the folder"), "{told}");
     let serve = sandbox.serve();
     assert!(!sandbox.file("signals/presence/qc-1.json").exists(), "it never looked awake");
     drop(serve);

@@ -49,7 +49,7 @@ fn only_the_recipient_may_ack() {
     exit 4
     --- stderr
     error: message [id-1] is not for claude
-    hint: say who you are with --from NAME or SWITCHBOARD_AGENT_NAME
+    hint: name yourself with --from NAME or SWITCHBOARD_AGENT_NAME
     ");
     assert_snapshot!(sandbox.show(["ack", &id]), @"
     exit 4

@@ -42,7 +42,7 @@ fn edited_and_removed_entries_are_named() {
         assert!(ran.stderr.contains("error: entry 2") && ran.stderr.contains(problem), "{}", ran.stderr);
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
         let ran = sandbox.run(["doctor"]);
-        let told = ["is damaged in the journal", "journal: entry 2 is not what was written: it was removed"];
+        let told = ["is damaged in the journal", "journal: entry 2 fails verification: it was removed"];
         assert!(ran.code == Some(1) && told.iter().any(|told| ran.stdout.contains(told)), "{ran:?}");
         let ran = sandbox.run(["audit", "verify", "--json"]);
         assert!(

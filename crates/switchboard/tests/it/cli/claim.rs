@@ -121,7 +121,11 @@ fn lease_beyond_a_day_is_refused() {
     ] {
         let ran = sandbox.run_as("codex", args);
         assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
-        assert!(ran.stderr.contains("lasts 24 h at most") && ran.stderr.contains("--for 24h"), "{ran:?}");
+        assert!(
+            ran.stderr.contains("the limit for a claim or reservation is 24 h")
+                && ran.stderr.contains("--for 24h"),
+            "{ran:?}"
+        );
     }
     assert_eq!((sandbox.json(["claim"]).len(), sandbox.json(["reserve"]).len()), (1, 0));
 }

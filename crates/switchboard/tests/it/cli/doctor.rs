@@ -38,20 +38,20 @@ fn healthy_workspace_has_no_issues() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
-    ok    files: mailboxes and journal agree; no other user can write here
+    ok    database: intact, 1 message
+    ok    files: mailboxes and journal agree; no other user can write to them
     ");
     assert_snapshot!(sandbox.show(["doctor", "--json"]), @r#"
     exit 0
     --- stdout
-    {"check":"database","status":"ok","message":"sound, 1 message"}
-    {"check":"files","status":"ok","message":"mailboxes and journal agree; no other user can write here"}
+    {"check":"database","status":"ok","message":"intact, 1 message"}
+    {"check":"files","status":"ok","message":"mailboxes and journal agree; no other user can write to them"}
     "#);
     assert_snapshot!(fix(&sandbox), @"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
-    ok    files: mailboxes and journal agree; no other user can write here
+    ok    database: intact, 1 message
+    ok    files: mailboxes and journal agree; no other user can write to them
     ");
 }
 
@@ -64,8 +64,8 @@ fn missing_file_is_reported_and_restored() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
-    ok    database: sound, 1 message
-    FAIL  files: inbox/codex/[msg-1].json is missing although the message waits
+    ok    database: intact, 1 message
+    FAIL  files: inbox/codex/[msg-1].json is missing, but its message is pending
     --- stderr
     error: 1 of 2 checks failed
     hint: `switchboard doctor --fix` repairs what can be repaired
@@ -73,8 +73,8 @@ fn missing_file_is_reported_and_restored() {
     assert_snapshot!(fix(&sandbox), @"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
-    fixed files: inbox/codex/[msg-1].json is missing although the message waits
+    ok    database: intact, 1 message
+    fixed files: inbox/codex/[msg-1].json is missing, but its message is pending
     ");
     assert_eq!(std::fs::read(&path).unwrap(), content);
     assert_eq!(examine(&sandbox).code, Some(0));
@@ -89,9 +89,9 @@ fn changed_file_is_retained_with_the_original() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
-    ok    database: sound, 1 message
-    FAIL  files: inbox/codex/[msg-1].json is not what was accepted
-          hint: `--fix` keeps what is there beside it and writes the message again
+    ok    database: intact, 1 message
+    FAIL  files: inbox/codex/[msg-1].json differs from the accepted message
+          hint: `--fix` renames the changed file and writes the message again
     --- stderr
     error: 1 of 2 checks failed
     hint: `switchboard doctor --fix` repairs what can be repaired
@@ -99,9 +99,9 @@ fn changed_file_is_retained_with_the_original() {
     assert_snapshot!(fix(&sandbox), @r#"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
-    fixed files: inbox/codex/[msg-1].json is not what was accepted
-    warn  files: inbox/codex/[msg-1].json.conflict.[mark] was not taken in: it had the file name of another message and was moved aside
+    ok    database: intact, 1 message
+    fixed files: inbox/codex/[msg-1].json differs from the accepted message
+    warn  files: inbox/codex/[msg-1].json.conflict.[mark] was not ingested: it had the file name of another message and was moved aside
     "#);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
     assert_eq!(sandbox.json(["inbox", "codex"])[0]["body"], "hello");
@@ -112,8 +112,8 @@ fn changed_file_is_retained_with_the_original() {
 fn hidden_damage_is_found_and_repaired() {
     for (damage, told) in [
         ("DELETE FROM search_data", "fts5: corruption found"),
-        ("DROP TABLE agents", "its list of tables is not the one it was made with"),
-        ("PRAGMA user_version = 0", "the number of its schema is lost"),
+        ("DROP TABLE agents", "its list of tables was changed"),
+        ("PRAGMA user_version = 0", "its schema version is lost"),
     ] {
         let (sandbox, _) = with_a_message();
         sandbox.ok(["search", "hello"]);
@@ -121,7 +121,7 @@ fn hidden_damage_is_found_and_repaired() {
         let found = examine(&sandbox);
         assert!(found.code == Some(1) && found.stdout.contains(told), "{damage}: {found:?}");
         let fixed = sandbox.run(["doctor", "--fix"]);
-        assert!(fixed.code == Some(0) && fixed.stdout.contains("was made anew"), "{damage}: {fixed:?}");
+        assert!(fixed.code == Some(0) && fixed.stdout.contains("was rebuilt"), "{damage}: {fixed:?}");
         assert_eq!(examine(&sandbox).code, Some(0), "{damage}");
         assert_eq!(sandbox.json(["search", "hello"]).len(), 1, "{damage}");
     }
@@ -139,7 +139,7 @@ fn folder_instead_of_database_is_named() {
     exit 1
     --- stderr
     error: [project]/.switchboard/hub.db is not a file but a directory
-    hint: move what is there out of the way
+    hint: move the file or folder at this path aside
     ");
 }
 
@@ -150,7 +150,8 @@ fn dangling_alias_is_reported() {
         r#"{ "links": { "channels": { "general": ["resaerch"] }, "forwards": { "old": "codex" } } }"#,
     );
     let found = examine(&sandbox);
-    let told = "FAIL  links: links.channels.general leads to 'resaerch', and no agent of a swarm or hub of that name is known";
+    let told =
+        "FAIL  links: links.channels.general points to 'resaerch', but no swarm or hub of that name is known";
     assert!(found.code == Some(1) && found.stdout.contains(told), "{found:?}");
     assert!(!found.stdout.contains("links.forwards"), "{found:?}");
 }
@@ -186,7 +187,7 @@ fn damaged_database_is_rebuilt_with_states() {
     exit 1
     --- stdout
     FAIL  database: hub.db is damaged: the journal could not be read or written
-          hint: `switchboard doctor --fix` moves it aside and rebuilds it from what can be read and from the files
+          hint: `switchboard doctor --fix` moves it aside and rebuilds it from its readable part and the files
     --- stderr
     error: 1 of 1 checks failed
     hint: `switchboard doctor --fix` repairs what can be repaired
@@ -194,9 +195,9 @@ fn damaged_database_is_rebuilt_with_states() {
     assert_snapshot!(fix(&sandbox), @"
     exit 0
     --- stdout
-    fixed database: hub.db was made anew; what could be read was taken over
-    ok    database: sound, 3 messages
-    ok    files: mailboxes and journal agree; no other user can write here
+    fixed database: hub.db was rebuilt; its readable part was kept
+    ok    database: intact, 3 messages
+    ok    files: mailboxes and journal agree; no other user can write to them
     --- stderr
     The journal was damaged. It was moved to [project]/.switchboard/hub.db.damaged.[mark] and rebuilt from what could be read.
     ");
@@ -219,14 +220,14 @@ fn missing_database_is_rebuilt_from_files() {
     exit 0
     --- stdout
     warn  database: there is no hub.db
-          hint: the next command that works with messages makes it and reads the files back
+          hint: the next command that needs messages creates it from the files
     ");
     assert_snapshot!(fix(&sandbox), @"
     exit 0
     --- stdout
-    fixed database: hub.db was made anew; what could be read was taken over
-    ok    database: sound, 1 message
-    ok    files: mailboxes and journal agree; no other user can write here
+    fixed database: hub.db was rebuilt; its readable part was kept
+    ok    database: intact, 1 message
+    ok    files: mailboxes and journal agree; no other user can write to them
     ");
     assert_eq!(sandbox.json(["inbox", "codex"])[0]["native_id"], id.as_str());
 }
@@ -238,9 +239,9 @@ fn damaged_state_file_is_moved_aside() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
-    ok    database: sound, 1 message
-    FAIL  state: state.json cannot be read: key must be a string at line 1 column 3
-          hint: `--fix` moves it aside and writes a new one from what the hub knows
+    ok    database: intact, 1 message
+    FAIL  state: state.json cannot be read: a key is not in double quotes (at character 3)
+          hint: `--fix` moves it aside and writes a new one from the journal
     --- stderr
     error: 1 of 2 checks failed
     hint: `switchboard doctor --fix` repairs what can be repaired
@@ -265,7 +266,7 @@ fn world_writable_file_becomes_private() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
-    ok    database: sound, 1 message
+    ok    database: intact, 1 message
     FAIL  permissions: .switchboard has mode 777
           hint: `--fix` makes it private to its owner
     FAIL  permissions: hub.db has mode 666
@@ -277,7 +278,7 @@ fn world_writable_file_becomes_private() {
     assert_snapshot!(fix(&sandbox), @"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
+    ok    database: intact, 1 message
     fixed permissions: .switchboard has mode 777
     fixed permissions: hub.db has mode 666
     ");
@@ -305,10 +306,10 @@ fn tracked_mail_in_repository_warns() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
-    ok    files: mailboxes and journal agree; no other user can write here
+    ok    database: intact, 1 message
+    ok    files: mailboxes and journal agree; no other user can write to them
     warn  repository: git has 2 files of .switchboard/, for example .switchboard/inbox/codex/[msg-1].json
-          hint: `git rm -r --cached .switchboard && git add .switchboard/.gitignore` takes them out and keeps them here
+          hint: `git rm -r --cached .switchboard && git add .switchboard/.gitignore` removes them from git and keeps the files
     ");
 }
 
@@ -326,9 +327,9 @@ fn rejected_file_is_named_with_reason() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
-    warn  files: inbox/codex/msg_1_bad.json was not taken in: the file is not valid JSON: EOF while parsing an object at line 1 column 1
-    warn  files: inbox/codex/msg_1_wrong.json was not taken in: the field 'recipient' is 'claude' but the file lies in the mailbox of codex
+    ok    database: intact, 1 message
+    warn  files: inbox/codex/msg_1_bad.json was not ingested: the file is not valid JSON: the text ends within an object; a '}' is missing (at character 1)
+    warn  files: inbox/codex/msg_1_wrong.json was not ingested: the field 'recipient' is 'claude' but the file lies in the mailbox of codex
     ");
 }
 
@@ -342,14 +343,14 @@ fn stale_lock_is_named_and_removed() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
-    warn  locks: state.json.lock is held by nobody any more
+    ok    database: intact, 1 message
+    warn  locks: state.json.lock is a lock whose owner has ended
     ");
     assert_snapshot!(fix(&sandbox), @"
     exit 0
     --- stdout
-    ok    database: sound, 1 message
-    fixed locks: state.json.lock is held by nobody any more
+    ok    database: intact, 1 message
+    fixed locks: state.json.lock is a lock whose owner has ended
     ");
     assert!(!lock.exists());
 }
@@ -368,14 +369,14 @@ fn missing_deliveries_are_restored_or_recreated() {
     assert_snapshot!(sandbox.shown(&examine(&sandbox)), @"
     exit 1
     --- stdout
-    ok    database: sound, 3 messages
-    FAIL  message: the delivery of [msg-1] to codex is gone
-          hint: `--fix` takes from its file how far it had got, and delivers it again where there is none
-    FAIL  message: the delivery of [msg-2] to codex is gone
-          hint: `--fix` takes from its file how far it had got, and delivers it again where there is none
-    FAIL  message: the delivery of [msg-3] to codex is gone
-          hint: `--fix` takes from its file how far it had got, and delivers it again where there is none
-    warn  files: inbox/codex/[msg-1].json was not taken in: it has not been looked at yet
+    ok    database: intact, 3 messages
+    FAIL  message: the delivery of [msg-1] to codex is lost
+          hint: `--fix` restores its state from its file, or delivers it again if there is no file
+    FAIL  message: the delivery of [msg-2] to codex is lost
+          hint: `--fix` restores its state from its file, or delivers it again if there is no file
+    FAIL  message: the delivery of [msg-3] to codex is lost
+          hint: `--fix` restores its state from its file, or delivers it again if there is no file
+    warn  files: inbox/codex/[msg-1].json was not ingested: it has not been scanned yet
     --- stderr
     error: 3 of 5 checks failed
     hint: `switchboard doctor --fix` repairs what can be repaired
@@ -383,11 +384,11 @@ fn missing_deliveries_are_restored_or_recreated() {
     assert_snapshot!(fix(&sandbox), @"
     exit 0
     --- stdout
-    ok    database: sound, 3 messages
-    fixed message: the delivery of [msg-1] to codex is gone
-    fixed message: the delivery of [msg-2] to codex is gone
-    fixed message: the delivery of [msg-3] to codex is gone
-    ok    files: mailboxes and journal agree; no other user can write here
+    ok    database: intact, 3 messages
+    fixed message: the delivery of [msg-1] to codex is lost
+    fixed message: the delivery of [msg-2] to codex is lost
+    fixed message: the delivery of [msg-3] to codex is lost
+    ok    files: mailboxes and journal agree; no other user can write to them
     ");
     let state = |id: &String| sandbox.json(["receipt", id])[0]["deliveries"][0]["state"].clone();
     assert_eq!([&waits, &done, &lost].map(state), ["delivered", "acknowledged", "delivered"]);

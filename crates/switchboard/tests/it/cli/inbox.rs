@@ -236,7 +236,7 @@ fn malformed_file_stays_and_is_mentioned() {
     msg_1763000000000_abc
         a neighbour
     --- stderr
-     WARN the file was rejected and stays where it is path=inbox/codex/msg_1_bad.json reason=the file is not valid JSON: EOF while parsing an object at line 1 column 1
+     WARN the file was rejected and stays where it is path=inbox/codex/msg_1_bad.json reason=the file is not valid JSON: the text ends within an object; a '}' is missing (at character 1)
     1 file could not be ingested; `switchboard doctor` shows why
     ");
     assert_eq!(std::fs::read(&path).unwrap(), b"{");

@@ -148,8 +148,8 @@ fn reservations_are_listed_reported_and_released() {
     let events: Vec<_> = events.iter().map(|event| (&event["event"], &event["thing"])).collect();
     assert_eq!(events, [(&json!("reserved"), &json!("SRC/**")), (&json!("reserved"), &json!("docs/x.md"))]);
     assert_eq!(sandbox.json(["tail"]).len(), 0);
-    assert_eq!(sandbox.run_as("codex", ["reserve", "--release", "docs/x.md"]).ok(), "1 given up");
-    assert_eq!(sandbox.run_as("claude", ["reserve", "--release"]).ok(), "0 given up");
+    assert_eq!(sandbox.run_as("codex", ["reserve", "--release", "docs/x.md"]).ok(), "1 released");
+    assert_eq!(sandbox.run_as("claude", ["reserve", "--release"]).ok(), "0 released");
     assert_eq!(sandbox.json(["reserve"]).len(), 1);
     for bad in ["../x", "/etc/passwd", "src/[a", "a\\b"] {
         let ran = sandbox.run_as("codex", ["reserve", bad]);
@@ -165,7 +165,7 @@ fn invalid_reservation_release_or_guard_fails() {
     sandbox.run_as("codex", ["reserve", "src/a.rs"]).ok();
     let ran = sandbox.run_as("codex", ["reserve", "--release", "src/b.rs"]);
     assert!(ran.code == Some(5) && ran.stderr.contains("'src/b.rs' is not reserved by you"), "{ran:?}");
-    assert_eq!(sandbox.run_as("codex", ["reserve", "--release", "src/a.rs"]).ok(), "1 given up");
+    assert_eq!(sandbox.run_as("codex", ["reserve", "--release", "src/a.rs"]).ok(), "1 released");
     let ran = sandbox.run(["guard"]);
     assert_eq!((ran.code, ran.stderr.lines().count()), (Some(5), 2), "{ran:?}");
     assert!(ran.stderr.starts_with("error: there is no repository of Git in "), "{ran:?}");

@@ -79,7 +79,7 @@ fn dangling_aliases_are_refused() {
     assert_snapshot!(sandbox.show(["route", "codex"]), @"
     exit 1
     --- stderr
-    error: [sandbox]/home/.config/switchboard/config.json:1: 'links.forwards.b' is refused: mail for 'b' would come back to it: b → a → b
+    error: [sandbox]/home/.config/switchboard/config.json:1: 'links.forwards.b' is refused: the forwards of 'b' form a loop: b → a → b
     hint: correct the file; docs/configuration.md lists its keys
     ");
 }

@@ -219,7 +219,7 @@ fn unknown_recipient_error_names_similar_ones() {
     exit 5
     --- stderr
     error: no team is named 'backend'
-    hint: make it with `switchboard team create "backend"`
+    hint: create it with `switchboard team create "backend"`
     "#);
     assert!(sandbox.json(["tail"]).is_empty());
     assert!(!sandbox.file("inbox/codx").exists());
@@ -287,7 +287,7 @@ fn invalid_address_never_becomes_a_path() {
     assert_snapshot!(sandbox.show(["send", "job:7/x", "x", "--json"]), @r#"
     exit 2
     --- stdout
-    {"error":{"code":"bad_address","hint":"an address is codex, team:backend, #general, alice@research, job:7/0 or all","message":"'job:7/x' is not an address: the node after '/' is a number from 0"}}
+    {"error":{"code":"bad_address","hint":"an address is codex, team:backend, #general, alice@research, job:7/0 or all","message":"'job:7/x' is not an address: the node after '/' is a number, 0 or more"}}
     "#);
 }
 
@@ -465,7 +465,7 @@ fn waiting_sender_learns_of_removed_recipient() {
     [msg-1]
     --- stderr
     codex: delivered, offline
-    error: codex does not get it: it was not taken before it expired
+    error: codex does not get it: it expired before delivery
     hint: `switchboard receipt [msg-1]` shows its delivery status
     ");
 }
@@ -592,11 +592,11 @@ fn dangling_alias_error_names_it() {
     sandbox.configure_user(&serde_json::json!({ "links": links }).to_string());
     let doctor = sandbox.run(["doctor"]).stdout;
     let unknown_realm = |link: &str, realm: &str| {
-        format!("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")
+        format!("{link} points to '{realm}', but no swarm or hub of that name is known")
     };
     for (to, problem) in [
-        ("team:backend", "no agent is named 'ghost', to whom links.teams.backend leads".to_owned()),
-        ("old", "no agent is named 'codx', to whom links.forwards.old leads".to_owned()),
+        ("team:backend", "no agent is named 'ghost', to which links.teams.backend points".to_owned()),
+        ("old", "no agent is named 'codx', to which links.forwards.old points".to_owned()),
         ("older", unknown_realm("links.forwards.older", "nowhere")),
         ("team:review", unknown_realm("links.teams.review", "resaerch")),
         ("#general", unknown_realm("links.channels.general", "nosuch")),

@@ -40,12 +40,12 @@ fn second_serve_names_the_first() {
     exit 3
     --- stderr
     error: process [pid] on [host] already runs `serve` in this workspace
-    hint: use the one that runs, or stop it first
+    hint: use the running one, or stop it first
     ");
     assert_snapshot!(sandbox.show(["serve", "--json"]), @r#"
     exit 3
     --- stdout
-    {"error":{"code":"already_running","hint":"use the one that runs, or stop it first","message":"process [pid] on [host] already runs `serve` in this workspace"}}
+    {"error":{"code":"already_running","hint":"use the running one, or stop it first","message":"process [pid] on [host] already runs `serve` in this workspace"}}
     "#);
     assert!(first.is_running());
     // A killed `serve` leaves nothing that blocks the next one.
@@ -137,7 +137,7 @@ fn moved_workspace_ends_serve_with_error() {
     assert_eq!(serve.wait().code(), Some(1));
     assert_snapshot!(sandbox.redact(&without_log(&serve.errors())), @"
     error: [project]/.switchboard was moved or replaced while in use
-    hint: start again in the folder where the workspace is now
+    hint: run it again in the workspace's current folder
     ");
 }
 

@@ -15,7 +15,7 @@ fn team_is_created_filled_and_emptied() {
     assert_snapshot!(sandbox.show(["team", "create", "backend", "--title", "The back end"]), @"
     exit 0
     --- stdout
-    backend (The back end): nobody yet
+    backend (The back end): no members yet
     ");
     assert_snapshot!(sandbox.show(["team", "add", "backend", "codex", "claude"]), @"
     exit 0
@@ -49,8 +49,8 @@ fn team_message_skips_its_sender() {
     assert_snapshot!(sandbox.show(["send", "team:backend", "anyone?"]), @"
     exit 5
     --- stderr
-    error: nobody but the sender would get a message to 'team:backend'
-    hint: `switchboard agents` lists who is registered
+    error: the group 'team:backend' has no recipient except the sender
+    hint: `switchboard agents` lists the registered agents
     ");
     sandbox.ok(["team", "add", "backend", "codex", "claude"]);
     assert_snapshot!(sandbox.show_as("claude", ["send", "team:backend", "hello"]), @"
@@ -78,8 +78,8 @@ fn composite_team_has_one_member() {
     assert_snapshot!(sandbox.show(["team", "add", "solo", "claude"]), @"
     exit 1
     --- stderr
-    error: 'solo' is a composite team, played by codex alone
-    hint: make a team without --composite for several members
+    error: 'solo' is a composite team, whose only member is codex
+    hint: create a team without --composite for several members
     ");
 }
 
@@ -128,7 +128,7 @@ fn each_member_gets_its_own_message() {
     exit 5
     --- stderr
     error: role_filter 'tester': no member of team 'backend' but perhaps the sender has that role; roles there: reviewer
-    hint: `switchboard agents` lists who has which role
+    hint: `switchboard agents` lists the roles
     ");
     assert_eq!(sandbox.json(["inbox", "codex"]).len(), 2);
 }

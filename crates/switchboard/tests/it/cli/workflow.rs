@@ -40,7 +40,7 @@ fn list_shows_usable_and_broken_workflows() {
     tidy-up: Put things away.
         look
     --- stderr
-    Not usable: .switchboard/workflows/bad.json: field 'name': invalid type: integer `5`, expected a string at line 1 column 9
+    Not usable: .switchboard/workflows/bad.json: field 'name': is the number 5, but must be a text in double quotes
     ");
     let listed = sandbox.json(["workflow", "list"]);
     assert_eq!(listed.len(), 9);
@@ -129,7 +129,7 @@ fn workflow_is_locked_replaced_suspended_resumed() {
     exit 4
     --- stderr
     error: WORKFLOW LOCK: 'chat' is active for the session at step 0/4, so 'handoff-lead' was not started. Tip: complete its phases or stop it; force=true replaces it and discards its progress; suspend=true suspends it until the new one ends
-    hint: `switchboard workflow stop` ends it; --force replaces it, --suspend lets it wait
+    hint: `switchboard workflow stop` ends it; --force replaces it, --suspend suspends it
     ");
     assert_snapshot!(sandbox.show(["workflow", "start", "enhance", "--suspend", "--json"]), @r#"
     exit 0
@@ -188,7 +188,7 @@ fn unknown_workflow_suggests_nearest_name() {
     exit 5
     --- stderr
     error: workflow 'handof' is unknown; did you mean 'handoff' or 'handoff-chat' or 'handoff-lead'? available: accuracy, handoff, handoff-lead, handoff-chat, handoff-relay, enhance, challenge, chat
-    hint: `switchboard workflow list` lists those that can be started
+    hint: `switchboard workflow list` lists the workflows
     ");
     assert_snapshot!(sandbox.show(["workflow", "complete", "chat", "1"]), @r#"
     exit 5
@@ -275,6 +275,6 @@ fn team_of_several_stays_plain() {
     exit 1
     --- stderr
     error: 'backend' cannot become a composite team: it has 2 members (claude, codex)
-    hint: take all but one out with `switchboard team remove`
+    hint: remove all but one with `switchboard team remove`
     ");
 }

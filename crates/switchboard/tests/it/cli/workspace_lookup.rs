@@ -12,12 +12,12 @@ fn missing_workspace_error_suggests_init() {
     exit 5
     --- stderr
     error: no workspace in [project] or above it
-    hint: make one with `switchboard init`
+    hint: create one with `switchboard init`
     ");
     assert_snapshot!(sandbox.show(["send", "codex", "x", "--json"]), @r#"
     exit 5
     --- stdout
-    {"error":{"code":"no_workspace","hint":"make one with `switchboard init`","message":"no workspace in [project] or above it"}}
+    {"error":{"code":"no_workspace","hint":"create one with `switchboard init`","message":"no workspace in [project] or above it"}}
     "#);
     for verb in [
         vec!["ack", "x"],
@@ -33,7 +33,7 @@ fn missing_workspace_error_suggests_init() {
     ] {
         let ran = sandbox.run(&verb);
         assert_eq!(ran.code, Some(5), "{verb:?}: {ran:?}");
-        assert!(ran.stderr.contains("hint: make one with `switchboard init`"), "{verb:?}: {ran:?}");
+        assert!(ran.stderr.contains("hint: create one with `switchboard init`"), "{verb:?}: {ran:?}");
     }
     assert_eq!(std::fs::read_dir(sandbox.path()).unwrap().count(), 0);
 }
@@ -68,13 +68,13 @@ fn variable_and_option_override_the_workspace() {
     exit 5
     --- stderr
     error: [project] has no .switchboard folder
-    hint: make one with `switchboard init`
+    hint: create one with `switchboard init`
     ");
     let missing = sandbox.run(["inbox", "--workspace", "not/there"]);
     assert_snapshot!(sandbox.shown(&missing), @"
     exit 5
     --- stderr
-    error: there is no folder not/there
+    error: the folder not/there does not exist
     hint: check --workspace and SWITCHBOARD_WORKSPACE_ROOT
     ");
 }

@@ -73,7 +73,7 @@ fn doctor_reports_killed_server() {
     let told = || sandbox.ok(["doctor"]);
     assert!(!told().contains("server_info.json"), "it serves");
     killed.running.kill();
-    let said = format!("server_info.json is of process {}, which serves no more", killed.running.id());
+    let said = format!("server_info.json names process {}, which has ended", killed.running.id());
     assert!(told().contains(&said), "{}", told());
     assert!(server_info(&sandbox).is_some(), "it only looked");
     let fixed = sandbox.ok(["doctor", "--fix"]);

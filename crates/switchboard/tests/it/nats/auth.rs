@@ -60,7 +60,7 @@ fn nkey_signs_and_bad_file_is_named() {
     let (seed, creds) = (folder.path().join("hub.nk"), folder.path().join("hub.creds"));
     files::put(&seed, format!("{SEED}\n"));
     files::put(&creds, format!("-----BEGIN NOTHING-----\n{SEED}\n"));
-    let complaint = "hub.creds cannot be used: it holds no user JWT with its seed";
+    let complaint = "hub.creds cannot be used: it has no user JWT with a seed";
     check(&server.url(), &json!({"nkey": seed}), &json!({"creds": creds}), complaint);
 }
 

@@ -62,6 +62,6 @@ fn shared_task_is_refused_without_link() {
     let sandbox = crate::workspace();
     let ran = sandbox.run_as("claude", ["claim", "T", "--everywhere"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.stderr.contains("is claimed among linked hubs, and no link answers"), "{ran:?}");
+    assert!(ran.stderr.contains("is claimed among linked hubs, and the link is down"), "{ran:?}");
     sandbox.run_as("codex", ["claim", "T"]).ok();
 }

@@ -113,7 +113,7 @@ fn moved_program_is_reported_and_rewritten() {
     }
     let told = sandbox.ok(["doctor"]);
     for file in files {
-        let line = format!("{file} starts /gone/switchboard, which is not there");
+        let line = format!("{file} starts /gone/switchboard, which does not exist");
         assert!(told.contains(&line), "{line}: {told}");
     }
     sandbox.ok(["install", "claude", "codex"]);

@@ -55,7 +55,7 @@ fn endpoint_file_with_changed_address_is_rejected() {
     plant(&sandbox, &changed, 0o600);
     let ran = launch(&sandbox);
     assert_eq!(ran.code, Some(4), "{ran:?}");
-    assert!(ran.stderr.contains("router.json is not believed"), "{ran:?}");
+    assert!(ran.stderr.contains("router.json is not used"), "{ran:?}");
     plant(&sandbox, &own, 0o644);
     assert_eq!(launch(&sandbox).code, Some(4));
     plant(&sandbox, &own, 0o600);

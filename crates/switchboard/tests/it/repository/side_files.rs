@@ -82,7 +82,7 @@ fn planted_log_has_no_person_authority() {
     let [name] = &quarantined(&ours)[..] else { panic!("{:?}", quarantined(&ours)) };
     assert_eq!(std::fs::read(ours.file(name)).unwrap(), log);
     let doctor = ours.ok(["doctor"]);
-    assert!(doctor.contains(name) && doctor.contains("sound"), "{doctor}");
+    assert!(doctor.contains(name) && doctor.contains("intact"), "{doctor}");
     ours.ok(["send", "claude", "and on"]);
     assert_eq!(bodies(&ours), ["harmless", "and on"]);
 }

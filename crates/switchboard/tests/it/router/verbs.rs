@@ -243,7 +243,7 @@ fn attach_refuses_ended_or_unknown_node() {
     sandbox.ok(["worker", "inject", &job, "hello", "--wait"]);
     sandbox.ok(["worker", "terminate", &job]);
     let over = sandbox.run(["worker", "attach", &job]);
-    assert!(over.code == Some(0) && over.stderr.contains("is over"), "{over:?}");
+    assert!(over.code == Some(0) && over.stderr.contains("has ended"), "{over:?}");
     assert!(sandbox.ok(["worker", "attach", &job, "--since", "0"]).contains("hello"));
     // All of it has been shown, and nothing will follow.
     let kept = sandbox.ok(["--json", "worker", "attach", &job, "--since", "0"]);
@@ -273,7 +273,7 @@ fn launch_inherits_variables_and_reports_limits() {
         (&["echo", "--ask", "never"], 2, "--ask: agent 'echo' has no such setting"),
         (&["echo", "--nodes", "65"], 2, "--nodes: must be 1 to 64"),
         (&["echo", "--timeout", "0s"], 2, "'0s' is no time at all"),
-        (&["echo", "--cwd", "nowhere"], 2, "--cwd: there is no folder"),
+        (&["echo", "--cwd", "nowhere"], 2, "--cwd: the folder"),
         (&["command"], 2, "PROGRAM: agent 'command' needs"),
         (&["acp", "--", "no-such-program-anywhere"], 1, "no program 'no-such-program-anywhere'"),
     ] {

@@ -44,7 +44,7 @@ fn proxy_loop_is_detected_under_serve() {
     let mut client = Client::streamable(&served, None);
     let inner = call("me_suite", json!({ "action": "introspect" }));
     let said = client.request("tools/call", json!({ "name": "me_suite", "arguments": inner })).unwrap();
-    assert!(said.to_string().contains("this workspace again"), "{said}");
+    assert!(said.to_string().contains("the same workspace again"), "{said}");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn blocked_server_reports_its_reason() {
         r#"{"suites": {"echo": {"suiteName": "send_message", "expose": {"allow": ["[a"]}}}}"#,
     );
     for said in [sandbox.ok(["suite", "list"]), sandbox.ok(["doctor"])] {
-        assert!(said.contains("would be called send_message, which is taken"), "{said}");
+        assert!(said.contains("its tool name send_message is taken"), "{said}");
         assert!(said.contains("'[a' is not a valid pattern"), "{said}");
     }
 }

@@ -55,6 +55,6 @@ fn key_in_workspace_warns() {
     within(&["swarm", "init", "--agent", "alice", "--endpoint", "https://alice.example.com/swarm"]).ok();
     let told = within(&["doctor"]);
     let said = format!("{}{}", told.stdout, told.stderr);
-    assert!(said.contains("the key of 'alice' is in the workspace"), "{said}");
+    assert!(said.contains("the key of 'alice' is inside the workspace"), "{said}");
     assert!(said.contains("SWARM_HOME"), "{said}");
 }

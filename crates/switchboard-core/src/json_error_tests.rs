@@ -55,3 +55,16 @@ fn type_errors_use_the_words_of_json() {
     assert_eq!(limits("{\"most\": 1, \"ratio\": []}"), "it is a list, but must be a number");
     assert_eq!(limits("{\"most\": 1, \"kind\": \"mild\"}"), "it is 'mild', but must be soft or hard");
 }
+
+#[test]
+fn field_errors_continue_the_sentence() {
+    let limits = |text: &str| serde_json::from_str::<Limits>(text).unwrap_err();
+    assert_eq!(
+        describe_field_error(&limits("{\"most\": \"5\"}")),
+        "is the text \"5\", but must be a whole number, 0 or more"
+    );
+    assert_eq!(describe_field_error(&limits("{}")), "lacks the field 'most'");
+    assert_eq!(describe_field_error(&limits("{\"least\": 1}")), "is unknown; one of: most, ratio, kind");
+    let own = <serde_json::Error as serde::de::Error>::custom("a NUL character is not allowed");
+    assert_eq!(describe_field_error(&own), "is refused: a NUL character is not allowed");
+}
