@@ -8,7 +8,7 @@ fn agent(text: &str) -> AgentId {
     text.parse().unwrap()
 }
 
-/// A reply whose chain is `via`: words, `hub:` before a hub.
+/// A reply with the chain `via`: names of agents, and `hub:NAME` for hubs.
 fn reply(from: &str, to: &str, via: &str) -> Message {
     let (first, id) = (MessageId::from_parts(1, 1), MessageId::from_parts(2, 2));
     let native = NativeId { door: Door::Workspace, scope: String::new(), id: "2".into() };

@@ -16,7 +16,7 @@ pub type Tree = BTreeMap<PathBuf, Entry>;
 pub struct Entry {
     /// Type and permissions as the system has them.
     pub mode: u32,
-    /// A file's bytes, or where a link leads.
+    /// Content of a file, or target of a symbolic link.
     pub content: Vec<u8>,
 }
 

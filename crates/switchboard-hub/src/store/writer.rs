@@ -179,7 +179,7 @@ pub(crate) struct Transaction<'t> {
 }
 
 impl Transaction<'_> {
-    /// Returns a number above all that were ever assigned.
+    /// Returns the next sequence number; none is assigned twice.
     pub(crate) fn next_seq(&mut self) -> rusqlite::Result<i64> {
         let end = self.tail()?;
         let seq = end.next;

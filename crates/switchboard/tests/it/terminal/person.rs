@@ -29,7 +29,7 @@ impl Person {
         Self::start(&sandbox.command(args))
     }
 
-    /// Starts any program in such a terminal, in the folder and with the variables of this command.
+    /// Starts a command in a terminal, in its own folder and with its variables.
     pub(crate) fn start(plain: &std::process::Command) -> Self {
         let (pty, pts) = open().unwrap();
         pty.resize(Size::new(33, 101)).unwrap();
