@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::progress::say;
 
 /// Measured figure, with its baseline.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figure {
     bench: &'static str,
     metric: String,

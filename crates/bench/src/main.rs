@@ -24,6 +24,7 @@ mod ours;
 mod program;
 mod progress;
 mod run_folder;
+mod sessions;
 mod stats;
 mod suites;
 mod swarm;
@@ -68,6 +69,8 @@ enum Name {
     Cli,
     /// `switchboard mcp` and `serve` as a model's program uses them
     Mcp,
+    /// Memory of the last of twenty `switchboard mcp` sessions; Linux only
+    Sessions,
     /// Tool calls through a suite, and the cost of many suites
     Suites,
     /// Posts that wake readers and watchers, the cost of many idle watchers, and catching up over NATS
@@ -128,6 +131,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Mailbox => mailbox::run(&place, args.quick).await,
         Name::Cli => cli::run(&place, args.quick).await,
         Name::Mcp => mcp::run(&place, args.quick).await,
+        Name::Sessions => sessions::run(&place, args.quick).await,
         Name::Suites => suites::run(&place, args.quick).await,
         Name::Channels => channels::run(&place, args.quick).await,
         Name::Nats => nats::run(&place, args.quick).await,

@@ -64,11 +64,11 @@ async fn fresh(place: &RunFolder) -> anyhow::Result<Server> {
 }
 
 /// Creates a workspace with a reader.
-async fn workspace(folder: &Path) -> anyhow::Result<()> {
+pub(crate) async fn workspace(folder: &Path) -> anyhow::Result<()> {
     Serving::create(folder, DoorPart::Nothing).await?.close().await
 }
 
 /// Returns the arguments of `send_message`, with the same message as the other benchmarks.
-fn message_arguments() -> Value {
+pub(crate) fn message_arguments() -> Value {
     json!({ "recipient": READER, "action": "status_update", "payload": body() })
 }

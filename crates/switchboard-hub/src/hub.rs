@@ -71,6 +71,9 @@ pub struct Hub {
     inner: Arc<Inner>,
 }
 
+/// Work on a read connection.
+type ReadWork<T> = Box<dyn FnOnce(&Connection) -> Result<T, HubError> + Send>;
+
 struct Inner {
     config: HubConfig,
     folder: Dir,
@@ -275,6 +278,11 @@ impl Hub {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, HubError> + Send + 'static,
     {
+        self.read_boxed(Box::new(work)).await
+    }
+
+    /// Body of [`Hub::read`], which exists once for each result and not for each closure.
+    async fn read_boxed<T: Send + 'static>(&self, work: ReadWork<T>) -> Result<T, HubError> {
         let hub = self.clone();
         blocking::run(move || hub.read_blocking(work)).await.map_err(|_| HubError::Closed)?
     }
@@ -285,7 +293,7 @@ impl Hub {
     /// For reads of a few rows, which take a tenth of the time of a switch to another thread. A reader never
     /// waits for the writer. It could wait for a process that opens or closes the database, so SQLite's busy
     /// wait is off here.
-    fn try_read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, HubError>) -> Option<T> {
+    fn try_read<T>(&self, work: &dyn Fn(&Connection) -> Result<T, HubError>) -> Option<T> {
         if !self.inner.is_local {
             return None;
         }

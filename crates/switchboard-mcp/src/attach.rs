@@ -39,7 +39,7 @@ use self::replay::{ReplayState, ServerLine};
 use crate::error::McpError;
 use crate::intake::Refusal;
 use crate::raw_calls::RawCallHandler;
-use crate::stdio::{LINE_LIMIT, Line, Lines, parent, serve, streams};
+use crate::stdio::{ClientState, LINE_LIMIT, Line, Lines, parent, serve, streams};
 
 /// Maximum of attached sessions, and of heartbeats. Further sessions run in their own process.
 const MAX_SESSIONS: usize = 512;
@@ -127,7 +127,8 @@ pub async fn serve_attached<H, P>(
             let Ok(welcome) = serde_json::to_vec(&Welcome { attached: true }) else { return };
             let (input, mut output, client_gone) = peer::watch_hangup(stream, socket);
             if write_line(&mut output, welcome).await.is_ok() {
-                serve(handler, raw_calls, input, output, (connection, client_gone), shutdown).await;
+                let client = ClientState::new(connection, client_gone);
+                serve(handler, raw_calls, (input, output), client, shutdown).await;
             }
         });
     }
@@ -186,8 +187,8 @@ impl InProcessServer {
     ) -> Self {
         let (stream, theirs) = duplex(64 << 10);
         let (input, output) = split(theirs);
-        let client = (Connection::default(), std::future::pending());
-        tokio::spawn(serve(handler, raw_calls, input, output, client, shutdown));
+        let client = ClientState::new(Connection::default(), std::future::pending());
+        tokio::spawn(serve(handler, raw_calls, (input, output), client, shutdown));
         Self { stream }
     }
 }

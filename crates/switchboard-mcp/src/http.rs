@@ -33,10 +33,17 @@ use self::streamable::Streamable;
 use crate::config::HttpConfig;
 use crate::error::McpError;
 use crate::listener::Listener;
+use crate::panics::Isolated;
 use crate::token::Token;
 
 /// How long responses in flight may take after the shutdown. Less than the two seconds of a complete shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(1500);
+
+/// Creates the handler of a session.
+type HandlerFactory = Arc<dyn Fn() -> Isolated + Send + Sync>;
+
+/// Returns the fields that the server's owner adds to `/health`.
+type HealthFields = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// Serves MCP, `/health` and the `extra` routes on `listener` until `shutdown`.
 ///
@@ -46,19 +53,28 @@ const SHUTDOWN_GRACE: Duration = Duration::from_millis(1500);
 /// of bounded size.
 ///
 /// Returns within two seconds of `shutdown`, with all connections closed.
-pub async fn serve_http<H, F>(
+pub async fn serve_http<H: ServerHandler>(
     listener: Listener,
     config: HttpConfig,
     token: Token,
-    health: impl Fn() -> Value + Clone + Send + Sync + 'static,
+    health: impl Fn() -> Value + Send + Sync + 'static,
     extra: Router,
-    factory: F,
+    factory: impl Fn() -> H + Send + Sync + 'static,
     shutdown: CancellationToken,
-) -> Result<(), McpError>
-where
-    H: ServerHandler,
-    F: Fn() -> H + Clone + Send + Sync + 'static,
-{
+) -> Result<(), McpError> {
+    let factory: HandlerFactory = Arc::new(move || Isolated::new(factory()));
+    serve_handlers(listener, config, token, Arc::new(health), extra, factory, shutdown).await
+}
+
+async fn serve_handlers(
+    listener: Listener,
+    config: HttpConfig,
+    token: Token,
+    health: HealthFields,
+    extra: Router,
+    factory: HandlerFactory,
+    shutdown: CancellationToken,
+) -> Result<(), McpError> {
     let admission = Arc::new(Admission::new(&config, listener.port(), token.clone())?);
     let closing = shutdown.child_token();
     // Background tasks end with this function, also when its future is dropped.
@@ -79,9 +95,9 @@ where
     let state = HealthState { permits, max_sessions: config.max_sessions, started: Instant::now(), health };
     let router = Router::new()
         .route(HEALTH, get(health_response).with_state(state))
-        .route("/mcp", any(streamable::serve::<H>).with_state(streamable))
-        .route(SSE, get(sse::open::<H, F>).with_state(sse.clone()))
-        .route(MESSAGES, post(sse::post::<F>).with_state(sse))
+        .route("/mcp", any(streamable::serve).with_state(streamable))
+        .route(SSE, get(sse::open).with_state(sse.clone()))
+        .route(MESSAGES, post(sse::post).with_state(sse))
         .merge(extra)
         .fallback(|| async { HttpError::NoSuchPath })
         .method_not_allowed_fallback(|| async { HttpError::WrongMethod })
@@ -118,15 +134,15 @@ fn connection_limits(config: &HttpConfig) -> ConnectionLimits {
 
 /// State of the health endpoint.
 #[derive(Clone)]
-struct HealthState<G> {
+struct HealthState {
     permits: Arc<Semaphore>,
     max_sessions: usize,
     started: Instant,
-    health: G,
+    health: HealthFields,
 }
 
 /// Serves `GET /health`: status and load of the server. Contains no secrets and never blocks.
-async fn health_response<G: Fn() -> Value>(State(state): State<HealthState<G>>) -> Response {
+async fn health_response(State(state): State<HealthState>) -> Response {
     let mut body = match (state.health)() {
         Value::Object(body) => body,
         _ => Map::new(),

@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 #[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
@@ -20,6 +22,11 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+
+type Context = RequestContext<RoleServer>;
+
+#[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
+type SetLevelParams = SetLevelRequestParams;
 
 /// Catches a panic of the request and answers with an internal error.
 pub(crate) async fn catch_panic<T>(
@@ -40,108 +47,96 @@ pub(crate) fn report_panic(method: &str) -> ErrorData {
     ErrorData::internal_error(message, None)
 }
 
-/// A handler whose requests are isolated from each other's panics.
-pub(crate) struct Isolated<H>(pub(crate) H);
+/// A handler whose requests are isolated from each other's panics. Clones share it.
+///
+/// It hides the handler's type: the transports, and `rmcp`'s service behind them, are compiled once and not once for each
+/// type of handler.
+#[derive(Clone)]
+pub(crate) struct Isolated(Arc<dyn Handler>);
 
-/// Forwards requests and catches their panics.
+impl Isolated {
+    pub(crate) fn new(handler: impl ServerHandler) -> Self {
+        Self(Arc::new(handler))
+    }
+}
+
+/// Declares the object-safe form of [`ServerHandler`]. [`Isolated`] forwards to it and catches panics of requests and
+/// notifications.
 macro_rules! isolated {
-    ($($method:ident($params:ty) -> $result:ty;)*) => {
-        $(async fn $method(
-            &self,
-            params: $params,
-            context: RequestContext<RoleServer>,
-        ) -> Result<$result, ErrorData> {
-            catch_panic(stringify!($method), self.0.$method(params, context)).await
-        })*
+    (
+        requests { $($request:ident($($param:ident: $of:ty),+) -> $answer:ty;)* }
+        notifications { $($notification:ident($($content:ident: $type:ty),+);)* }
+        plain { $($plain:ident($($argument:ident: $given:ty)?) -> $value:ty;)* }
+    ) => {
+        trait Handler: Send + Sync + 'static {
+            $(fn $request(&self, $($param: $of),+) -> BoxFuture<'_, Result<$answer, ErrorData>>;)*
+            $(fn $notification(&self, $($content: $type),+) -> BoxFuture<'_, Result<(), ErrorData>>;)*
+            $(fn $plain(&self $(, $argument: $given)?) -> $value;)*
+        }
+
+        #[expect(deprecated, reason = "sessions up to 2025-11-25 subscribe and set levels this way")]
+        impl<H: ServerHandler> Handler for H {
+            $(fn $request(&self, $($param: $of),+) -> BoxFuture<'_, Result<$answer, ErrorData>> {
+                Box::pin(ServerHandler::$request(self, $($param),+))
+            })*
+            $(fn $notification(&self, $($content: $type),+) -> BoxFuture<'_, Result<(), ErrorData>> {
+                Box::pin(ServerHandler::$notification(self, $($content),+).map(Ok))
+            })*
+            $(fn $plain(&self $(, $argument: $given)?) -> $value {
+                ServerHandler::$plain(self $(, $argument)?)
+            })*
+        }
+
+        impl ServerHandler for Isolated {
+            $(async fn $request(&self, $($param: $of),+) -> Result<$answer, ErrorData> {
+                catch_panic(stringify!($request), self.0.$request($($param),+)).await
+            })*
+            $(async fn $notification(&self, $($content: $type),+) {
+                let _ = catch_panic(stringify!($notification), self.0.$notification($($content),+)).await;
+            })*
+            $(fn $plain(&self $(, $argument: $given)?) -> $value {
+                self.0.$plain($($argument)?)
+            })*
+        }
     };
 }
 
-/// Forwards notifications and catches their panics.
-macro_rules! isolated_notifications {
-    ($($method:ident($params:ty);)*) => {
-        $(async fn $method(&self, params: $params, context: NotificationContext<RoleServer>) {
-            let handled = async {
-                self.0.$method(params, context).await;
-                Ok(())
-            };
-            let _ = catch_panic(stringify!($method), handled).await;
-        })*
-    };
-}
-
-#[expect(deprecated, reason = "sessions up to 2025-11-25 subscribe and set levels this way")]
-impl<H: ServerHandler> ServerHandler for Isolated<H> {
-    isolated! {
-        initialize(InitializeRequestParams) -> InitializeResult;
-        complete(CompleteRequestParams) -> CompleteResult;
-        set_level(SetLevelRequestParams) -> ();
-        get_prompt(GetPromptRequestParams) -> GetPromptResponse;
-        list_prompts(Option<PaginatedRequestParams>) -> ListPromptsResult;
-        list_resources(Option<PaginatedRequestParams>) -> ListResourcesResult;
-        list_resource_templates(Option<PaginatedRequestParams>) -> ListResourceTemplatesResult;
-        read_resource(ReadResourceRequestParams) -> ReadResourceResponse;
-        subscribe(SubscribeRequestParams) -> ();
-        unsubscribe(UnsubscribeRequestParams) -> ();
-        call_tool(CallToolRequestParams) -> CallToolResponse;
-        list_tools(Option<PaginatedRequestParams>) -> ListToolsResult;
-        on_custom_request(CustomRequest) -> CustomResult;
-        get_task(GetTaskParams) -> GetTaskResult;
-        update_task(UpdateTaskParams) -> ();
-        cancel_task(CancelTaskParams) -> ();
+isolated! {
+    requests {
+        ping(context: Context) -> ();
+        initialize(params: InitializeRequestParams, context: Context) -> InitializeResult;
+        discover(context: Context) -> DiscoverResult;
+        complete(params: CompleteRequestParams, context: Context) -> CompleteResult;
+        set_level(params: SetLevelParams, context: Context) -> ();
+        get_prompt(params: GetPromptRequestParams, context: Context) -> GetPromptResponse;
+        list_prompts(params: Option<PaginatedRequestParams>, context: Context) -> ListPromptsResult;
+        list_resources(params: Option<PaginatedRequestParams>, context: Context) -> ListResourcesResult;
+        list_resource_templates(params: Option<PaginatedRequestParams>, context: Context)
+            -> ListResourceTemplatesResult;
+        read_resource(params: ReadResourceRequestParams, context: Context) -> ReadResourceResponse;
+        listen(context: SubscriptionContext) -> ();
+        subscribe(params: SubscribeRequestParams, context: Context) -> ();
+        unsubscribe(params: UnsubscribeRequestParams, context: Context) -> ();
+        call_tool(params: CallToolRequestParams, context: Context) -> CallToolResponse;
+        list_tools(params: Option<PaginatedRequestParams>, context: Context) -> ListToolsResult;
+        on_custom_request(request: CustomRequest, context: Context) -> CustomResult;
+        get_task(params: GetTaskParams, context: Context) -> GetTaskResult;
+        update_task(params: UpdateTaskParams, context: Context) -> ();
+        cancel_task(params: CancelTaskParams, context: Context) -> ();
     }
-
-    isolated_notifications! {
-        on_cancelled(CancelledNotificationParam);
-        on_progress(ProgressNotificationParam);
-        on_custom_notification(CustomNotification);
+    notifications {
+        on_cancelled(params: CancelledNotificationParam, context: NotificationContext<RoleServer>);
+        on_progress(params: ProgressNotificationParam, context: NotificationContext<RoleServer>);
+        on_custom_notification(params: CustomNotification, context: NotificationContext<RoleServer>);
+        on_initialized(context: NotificationContext<RoleServer>);
+        on_roots_list_changed(context: NotificationContext<RoleServer>);
     }
-
-    async fn ping(&self, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        catch_panic("ping", self.0.ping(context)).await
-    }
-
-    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        catch_panic("discover", self.0.discover(context)).await
-    }
-
-    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        catch_panic("listen", self.0.listen(context)).await
-    }
-
-    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let handled = async {
-            self.0.on_initialized(context).await;
-            Ok(())
-        };
-        let _ = catch_panic("on_initialized", handled).await;
-    }
-
-    async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
-        let handled = async {
-            self.0.on_roots_list_changed(context).await;
-            Ok(())
-        };
-        let _ = catch_panic("on_roots_list_changed", handled).await;
-    }
-
-    fn negotiate_initialize(&self, request: &InitializeRequestParams) -> Result<InitializeResult, ErrorData> {
-        self.0.negotiate_initialize(request)
-    }
-
-    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        self.0.supported_protocol_versions()
-    }
-
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        self.0.accepted_subscription_filter(requested)
-    }
-
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.0.get_tool(name)
-    }
-
-    fn get_info(&self) -> ServerConfig {
-        self.0.get_info()
+    plain {
+        negotiate_initialize(request: &InitializeRequestParams) -> Result<InitializeResult, ErrorData>;
+        supported_protocol_versions() -> Cow<'static, [ProtocolVersion]>;
+        accepted_subscription_filter(requested: &SubscriptionFilter) -> Option<SubscriptionFilter>;
+        get_tool(name: &str) -> Option<Tool>;
+        get_info() -> ServerConfig;
     }
 }
 

@@ -52,9 +52,8 @@ async fn panicking_request_is_answered_over_stdio() {
     let session = crate::stdio::serve(
         Panicking,
         Panicking,
-        input,
-        output,
-        (crate::attach::Connection::default(), std::future::pending()),
+        (input, output),
+        crate::stdio::ClientState::new(crate::attach::Connection::default(), std::future::pending()),
         CancellationToken::new(),
     );
     let session = tokio::spawn(session);

@@ -101,6 +101,63 @@ impl RawCallHandler for NoRawCalls {
     }
 }
 
+/// Type-erased [`RawCallHandler`].
+#[derive(Clone)]
+pub(crate) struct AnyRawCallHandler(Arc<dyn ErasedHandler>);
+
+/// Object-safe form of [`RawCallHandler`].
+trait ErasedHandler: Send + Sync {
+    fn accepts(&self, tool: &str) -> bool;
+
+    fn handles_list(&self, method: &str) -> bool;
+
+    fn call(&self, call: RawCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>>;
+
+    fn list(&self, list: RawList) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>>;
+}
+
+impl<P: RawCallHandler> ErasedHandler for P {
+    fn accepts(&self, tool: &str) -> bool {
+        RawCallHandler::accepts(self, tool)
+    }
+
+    fn handles_list(&self, method: &str) -> bool {
+        RawCallHandler::handles_list(self, method)
+    }
+
+    fn call(&self, call: RawCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>> {
+        Box::pin(RawCallHandler::call(self, call))
+    }
+
+    fn list(&self, list: RawList) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>> {
+        Box::pin(RawCallHandler::list(self, list))
+    }
+}
+
+impl AnyRawCallHandler {
+    pub(crate) fn new(handler: impl RawCallHandler) -> Self {
+        Self(Arc::new(handler))
+    }
+}
+
+impl RawCallHandler for AnyRawCallHandler {
+    fn accepts(&self, tool: &str) -> bool {
+        self.0.accepts(tool)
+    }
+
+    fn handles_list(&self, method: &str) -> bool {
+        self.0.handles_list(method)
+    }
+
+    async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
+        self.0.call(call).await
+    }
+
+    async fn list(&self, list: RawList) -> Result<Box<RawValue>, Box<RawValue>> {
+        self.0.list(list).await
+    }
+}
+
 /// Type-erased [`RawCallHandler`], restricted to its prompt calls.
 #[derive(Clone)]
 pub(crate) struct PromptCallHandler(Arc<dyn PromptCalls>);

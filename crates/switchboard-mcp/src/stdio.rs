@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::Either;
-use futures_util::poll;
+use futures_util::future::{BoxFuture, Either};
+use futures_util::{FutureExt, poll};
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::serve_server_with_ct;
 use rmcp::transport::Transport;
@@ -33,7 +33,7 @@ use crate::attach::Connection;
 use crate::error::McpError;
 use crate::intake::{self, Refusal};
 use crate::panics::Isolated;
-use crate::raw_calls::{self, Classified, InFlight, RawCallHandler};
+use crate::raw_calls::{self, AnyRawCallHandler, Classified, InFlight, RawCallHandler};
 
 /// Maximum line length. The same number as in `rmcp`'s clients, so that this server accepts all of their messages.
 pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
@@ -56,28 +56,50 @@ pub async fn serve_stdio<H: ServerHandler>(
 ) -> Result<(), McpError> {
     let input = streams::input()?;
     let output = streams::output()?;
-    let connection = Connection::default();
-    serve(handler, raw_calls, input, output, (connection, parent::wait_for_exit()), shutdown).await;
+    let client = ClientState::new(Connection::default(), parent::wait_for_exit());
+    serve(handler, raw_calls, (input, output), client, shutdown).await;
     Ok(())
 }
 
+/// The connection of a client.
+pub(crate) struct ClientState {
+    connection: Connection,
+    /// Completes when the client is gone.
+    gone: BoxFuture<'static, ()>,
+}
+
+impl ClientState {
+    pub(crate) fn new(connection: Connection, gone: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { connection, gone: Box::pin(gone) }
+    }
+}
+
+/// Input and output of a session, whatever they are connected to.
+type Streams = (Box<dyn AsyncRead + Send + Unpin>, Box<dyn AsyncWrite + Send + Unpin>);
+
 /// Serves the client of two streams until it ends the input, closes its connection or disconnects.
-pub(crate) async fn serve<H, P, R, W>(
-    handler: H,
-    raw_calls: P,
-    input: R,
-    output: W,
-    (connection, client_gone): (Connection, impl Future<Output = ()>),
+pub(crate) fn serve(
+    handler: impl ServerHandler,
+    raw_calls: impl RawCallHandler,
+    (input, output): (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static),
+    client: ClientState,
     shutdown: CancellationToken,
-) where
-    H: ServerHandler,
-    P: RawCallHandler,
-    R: AsyncRead + Send + Unpin + 'static,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+) -> BoxFuture<'static, ()> {
+    let raw_calls = AnyRawCallHandler::new(raw_calls);
+    serve_streams(Isolated::new(handler), raw_calls, (Box::new(input), Box::new(output)), client, shutdown)
+        .boxed()
+}
+
+async fn serve_streams(
+    handler: Isolated,
+    raw_calls: AnyRawCallHandler,
+    (input, output): Streams,
+    client: ClientState,
+    shutdown: CancellationToken,
+) {
     // Dropped after the guard of `over`: while an answer can be written, its connection counts as open. An answer on a
     // connection that counts as closed would show mail that stays unseen.
-    let mut client_gone = std::pin::pin!(client_gone);
+    let ClientState { connection, gone: mut client_gone } = client;
     let output = Output::new(output);
     let (sender, messages) = mpsc::channel(MESSAGE_QUEUE);
     let input_ended = CancellationToken::new();
@@ -92,7 +114,7 @@ pub(crate) async fn serve<H, P, R, W>(
     let session = shutdown.child_token();
     let transport = LineTransport { output: output.clone(), messages };
     let work = async {
-        match serve_server_with_ct(Isolated(handler), transport, session.clone()).await {
+        match serve_server_with_ct(handler, transport, session.clone()).await {
             Ok(running) => drop(running.waiting().await),
             Err(error) => tracing::debug!(%error, "the session ended before it was initialized"),
         }
@@ -115,12 +137,7 @@ pub(crate) async fn serve<H, P, R, W>(
 }
 
 /// Forwards each message of the input; answers invalid ones.
-async fn read<P, R, W>(input: R, mut reader: Reader<P, W>, ended: CancellationToken)
-where
-    P: RawCallHandler,
-    R: AsyncRead + Unpin,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+async fn read(input: Box<dyn AsyncRead + Send + Unpin>, mut reader: Reader, ended: CancellationToken) {
     let ended = ended.drop_guard();
     let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), LINE_LIMIT);
     loop {
@@ -146,9 +163,9 @@ where
 }
 
 /// Dispatches messages to `rmcp` or the raw call handler.
-struct Reader<P, W> {
-    output: Output<W>,
-    raw_calls: P,
+struct Reader {
+    output: Output,
+    raw_calls: AnyRawCallHandler,
     in_flight: InFlight,
     messages: mpsc::Sender<ClientJsonRpcMessage>,
     connection: Connection,
@@ -156,7 +173,7 @@ struct Reader<P, W> {
     is_open: bool,
 }
 
-impl<P: RawCallHandler, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
+impl Reader {
     /// Dispatches a message, or all messages of a batch, each of which is answered separately. Fails when the session
     /// is over.
     async fn accept_line(&mut self, line: &[u8]) -> io::Result<()> {
@@ -203,11 +220,12 @@ impl<P: RawCallHandler, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
 }
 
 /// Starts or cancels a raw call without waiting for its answer; returns true if the message was one of these.
-async fn start_raw_call<P, W>(bytes: &[u8], raw_calls: &P, in_flight: &InFlight, output: &Output<W>) -> bool
-where
-    P: RawCallHandler,
-    W: AsyncWrite + Send + Unpin + 'static,
-{
+async fn start_raw_call(
+    bytes: &[u8],
+    raw_calls: &AnyRawCallHandler,
+    in_flight: &InFlight,
+    output: &Output,
+) -> bool {
     let (id, call) = match in_flight.classify(bytes, raw_calls) {
         Classified::Other => return false,
         Classified::Cancelled => return true,
@@ -243,8 +261,9 @@ where
 }
 
 /// Writer of stdout, shared by all tasks.
-struct Output<W> {
-    stream: Arc<Mutex<W>>,
+#[derive(Clone)]
+struct Output {
+    stream: Arc<Mutex<Box<dyn AsyncWrite + Send + Unpin>>>,
     is_broken: CancellationToken,
     /// Number of unanswered requests.
     unanswered: watch::Sender<usize>,
@@ -252,19 +271,8 @@ struct Output<W> {
     accepts_batches: Arc<AtomicBool>,
 }
 
-impl<W> Clone for Output<W> {
-    fn clone(&self) -> Self {
-        Self {
-            stream: self.stream.clone(),
-            is_broken: self.is_broken.clone(),
-            unanswered: self.unanswered.clone(),
-            accepts_batches: self.accepts_batches.clone(),
-        }
-    }
-}
-
-impl<W: AsyncWrite + Unpin> Output<W> {
-    fn new(stream: W) -> Self {
+impl Output {
+    fn new(stream: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
         Self {
             stream: Arc::new(Mutex::new(stream)),
             is_broken: CancellationToken::new(),
@@ -286,12 +294,12 @@ impl<W: AsyncWrite + Unpin> Output<W> {
 }
 
 /// Transport for `rmcp`: lines in, lines out.
-struct LineTransport<W> {
-    output: Output<W>,
+struct LineTransport {
+    output: Output,
     messages: mpsc::Receiver<ClientJsonRpcMessage>,
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for LineTransport<W> {
+impl Transport<RoleServer> for LineTransport {
     type Error = io::Error;
 
     fn send(

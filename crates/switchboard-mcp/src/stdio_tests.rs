@@ -340,9 +340,8 @@ async fn shutdown_ends_the_session_in_time() {
     let served = tokio::spawn(super::serve(
         Quiet,
         crate::NoRawCalls,
-        read,
-        write,
-        (super::Connection::default(), std::future::pending()),
+        (read, write),
+        super::ClientState::new(super::Connection::default(), std::future::pending()),
         shutdown.clone(),
     ));
     let (output, mut input) = tokio::io::split(ours);

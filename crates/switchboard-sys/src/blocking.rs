@@ -31,6 +31,11 @@ where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
+    run_boxed(Box::new(work)).await
+}
+
+/// Body of [`run`], which exists once for each result and not for each closure.
+async fn run_boxed<T: Send + 'static>(work: Box<dyn FnOnce() -> T + Send>) -> Result<T, Cancelled> {
     if is_inline() {
         return Ok(work());
     }

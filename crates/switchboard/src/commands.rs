@@ -37,49 +37,54 @@ pub(crate) mod who;
 pub(crate) mod worker;
 pub(crate) mod workflow;
 
+use futures_util::future::LocalBoxFuture;
+
 use crate::cli::{Command, Deferred, Immediate};
 use crate::context::Context;
 use crate::failure::Failure;
 
+/// Running verb. Boxed, so that no caller contains the states of all verbs.
+type RunningVerb = LocalBoxFuture<'static, Result<(), Failure>>;
+
 /// Runs the verb.
-pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failure> {
+pub(crate) fn run(command: Command, context: Context) -> RunningVerb {
     match command {
-        Command::Init(Immediate(args)) => init::run(args, context).await,
-        Command::Send(Deferred(args)) => send::run(args, context).await,
-        Command::Inbox(Deferred(args)) => inbox::run(args, context).await,
-        Command::Ack(Deferred(args)) => ack::run(args, context).await,
-        Command::Wait(Deferred(args)) => wait::run(args, context).await,
-        Command::Receipt(Deferred(args)) => receipt::run(args, context).await,
-        Command::Agents(Deferred(args)) => agents::run(args, context).await,
-        Command::Team(Deferred(args)) => team::run(args, context).await,
-        Command::Workflow(Deferred(args)) => workflow::run(args, context).await,
-        Command::Tail(Deferred(args)) => tail::run(args, context).await,
-        Command::Thread(Deferred(args)) => thread::run(args, context).await,
-        Command::Channel(Deferred(args)) => channel::run(args, context).await,
-        Command::Watch(Deferred(args)) => watch::run(args, context).await,
-        Command::Who(Deferred(args)) => who::run(args, context).await,
-        Command::Route(Deferred(args)) => route::run(args, context).await,
-        Command::Search(Deferred(args)) => search::run(args, context).await,
-        Command::Adopt(Deferred(args)) => adopt::run(args, context).await,
-        Command::Resume(Deferred(args)) => resume::run(args, context).await,
-        Command::Run(Deferred(args)) => run::run(args, context).await,
-        Command::Suite(Deferred(args)) => suite::run(args, context).await,
-        Command::Worker(Deferred(args)) => worker::run(args, context).await,
-        Command::Router(Deferred(args)) => router::run(args, context).await,
-        Command::Swarm(Deferred(args)) => swarm::run(args, context).await,
-        Command::Mcp(Deferred(args)) => mcp::run(args, context).await,
-        Command::Install(Deferred(args)) => install::install(&args, &context),
-        Command::Uninstall(Deferred(args)) => install::uninstall(&args, &context),
-        Command::Hook(Deferred(args)) => hook::run(args, context).await,
-        Command::Serve(Deferred(args)) => Box::pin(serve::run(args, context)).await,
-        Command::Audit(Deferred(args)) => audit::run(args, context).await,
-        Command::Doctor(Deferred(args)) => doctor::run(args, context).await,
-        Command::Claim(Deferred(args)) => claim::run(args, context).await,
-        Command::Renew(Deferred(args)) => renew::run(args, context).await,
-        Command::Release(Deferred(args)) => release::run(args, context).await,
-        Command::Reserve(Deferred(args)) => reserve::run(args, context).await,
-        Command::Guard(Deferred(args)) => guard::run(args, context).await,
-        Command::Reap(Deferred(args)) => reap::run(args).await,
-        Command::Completions(Deferred(args)) => completions::run(&args, &context),
+        Command::Init(Immediate(args)) => Box::pin(init::run(args, context)),
+        Command::Send(Deferred(args)) => Box::pin(send::run(args, context)),
+        Command::Inbox(Deferred(args)) => Box::pin(inbox::run(args, context)),
+        Command::Ack(Deferred(args)) => Box::pin(ack::run(args, context)),
+        Command::Wait(Deferred(args)) => Box::pin(wait::run(args, context)),
+        Command::Receipt(Deferred(args)) => Box::pin(receipt::run(args, context)),
+        Command::Agents(Deferred(args)) => Box::pin(agents::run(args, context)),
+        Command::Team(Deferred(args)) => Box::pin(team::run(args, context)),
+        Command::Workflow(Deferred(args)) => Box::pin(workflow::run(args, context)),
+        Command::Tail(Deferred(args)) => Box::pin(tail::run(args, context)),
+        Command::Thread(Deferred(args)) => Box::pin(thread::run(args, context)),
+        Command::Channel(Deferred(args)) => Box::pin(channel::run(args, context)),
+        Command::Watch(Deferred(args)) => Box::pin(watch::run(args, context)),
+        Command::Who(Deferred(args)) => Box::pin(who::run(args, context)),
+        Command::Route(Deferred(args)) => Box::pin(route::run(args, context)),
+        Command::Search(Deferred(args)) => Box::pin(search::run(args, context)),
+        Command::Adopt(Deferred(args)) => Box::pin(adopt::run(args, context)),
+        Command::Resume(Deferred(args)) => Box::pin(resume::run(args, context)),
+        Command::Run(Deferred(args)) => Box::pin(run::run(args, context)),
+        Command::Suite(Deferred(args)) => Box::pin(suite::run(args, context)),
+        Command::Worker(Deferred(args)) => Box::pin(worker::run(args, context)),
+        Command::Router(Deferred(args)) => Box::pin(router::run(args, context)),
+        Command::Swarm(Deferred(args)) => Box::pin(swarm::run(args, context)),
+        Command::Mcp(Deferred(args)) => Box::pin(mcp::run(args, context)),
+        Command::Install(Deferred(args)) => Box::pin(async move { install::install(&args, &context) }),
+        Command::Uninstall(Deferred(args)) => Box::pin(async move { install::uninstall(&args, &context) }),
+        Command::Hook(Deferred(args)) => Box::pin(hook::run(args, context)),
+        Command::Serve(Deferred(args)) => Box::pin(serve::run(args, context)),
+        Command::Audit(Deferred(args)) => Box::pin(audit::run(args, context)),
+        Command::Doctor(Deferred(args)) => Box::pin(doctor::run(args, context)),
+        Command::Claim(Deferred(args)) => Box::pin(claim::run(args, context)),
+        Command::Renew(Deferred(args)) => Box::pin(renew::run(args, context)),
+        Command::Release(Deferred(args)) => Box::pin(release::run(args, context)),
+        Command::Reserve(Deferred(args)) => Box::pin(reserve::run(args, context)),
+        Command::Guard(Deferred(args)) => Box::pin(guard::run(args, context)),
+        Command::Reap(Deferred(args)) => Box::pin(reap::run(args)),
+        Command::Completions(Deferred(args)) => Box::pin(async move { completions::run(&args, &context) }),
     }
 }

@@ -147,7 +147,7 @@ impl Deliveries<'_> {
 
     /// Returns the journal number of the first message that a swarm peer has not received yet and still may.
     pub async fn first_unsent(self, peer: AgentId) -> Result<Option<i64>, HubError> {
-        if let Some(first) = self.hub.try_read(|db| reads::first_unsent(db, &peer)) {
+        if let Some(first) = self.hub.try_read(&|db| reads::first_unsent(db, &peer)) {
             return Ok(first);
         }
         self.hub.read(move |db| reads::first_unsent(db, &peer)).await
@@ -158,7 +158,7 @@ impl Deliveries<'_> {
     pub async fn retry_peer_now(self, peer: AgentId) -> Result<(), HubError> {
         // Mostly nothing waits, and a read costs less than a write.
         let now = self.hub.now();
-        if self.hub.try_read(|db| reads::first_waits(db, &peer, now)) == Some(false) {
+        if self.hub.try_read(&|db| reads::first_waits(db, &peer, now)) == Some(false) {
             return Ok(());
         }
         self.hub.write(move |tx| outbox::retry_peer_now(tx, &peer)).await

@@ -25,7 +25,7 @@ pub(super) fn read_directory(
 impl Hub {
     /// Returns the current directory.
     pub async fn directory(&self) -> Result<Arc<Directory>, HubError> {
-        if let Some(directory) = self.try_read(|db| read_directory(&self.inner.directory, db)) {
+        if let Some(directory) = self.try_read(&|db| read_directory(&self.inner.directory, db)) {
             return Ok(directory);
         }
         let hub = self.clone();

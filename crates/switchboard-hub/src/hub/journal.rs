@@ -20,7 +20,7 @@ pub struct Journal<'h> {
 impl Journal<'_> {
     /// Returns a message by id.
     pub async fn message(self, id: MessageId) -> Result<Option<Stored>, HubError> {
-        if let Some(found) = self.hub.try_read(|db| reads::message(db, id)) {
+        if let Some(found) = self.hub.try_read(&|db| reads::message(db, id)) {
             return Ok(found);
         }
         self.hub.read(move |db| reads::message(db, id)).await
@@ -120,7 +120,7 @@ impl Journal<'_> {
         if !self.hub.has_changed_mail() {
             return;
         }
-        let due = match self.hub.try_read(search::Coverage::read) {
+        let due = match self.hub.try_read(&search::Coverage::read) {
             Some(coverage) => Ok(coverage),
             None => self.hub.read(search::Coverage::read).await,
         };

@@ -41,7 +41,7 @@ impl Notes<'_> {
     /// Returns a note.
     pub async fn get(self, topic: &'static str, key: &str) -> Result<Option<String>, HubError> {
         let door = self.door;
-        let found = self.hub.try_read(|db| maintenance::get_note(db, door, topic, key));
+        let found = self.hub.try_read(&|db| maintenance::get_note(db, door, topic, key));
         if let Some(found) = found {
             return Ok(found);
         }

@@ -38,7 +38,7 @@ impl Hub {
                 Ok(())
             });
             self.send_unread_reminders().await;
-            let missing = match self.try_read(search::missing) {
+            let missing = match self.try_read(&search::missing) {
                 Some(missing) => missing,
                 None => self.read(search::missing).await.unwrap_or(0),
             };

@@ -14,7 +14,7 @@ impl Hub {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let now = self.now();
         let look = move |db: &rusqlite::Connection| unread_reminders::due(db, now, after);
-        let due = match self.try_read(look) {
+        let due = match self.try_read(&look) {
             Some(due) => due,
             None => self.read(look).await.unwrap_or_default(),
         };

@@ -52,6 +52,9 @@ impl View<'_> {
     }
 }
 
+/// Work on a snapshot. It may run twice.
+type ViewWork<T> = Box<dyn Fn(&View<'_>) -> Result<T, HubError> + Send>;
+
 impl Hub {
     /// Reads from one snapshot: on this thread if nothing can block it, otherwise on another. `work` may run
     /// twice, and should read few rows.
@@ -60,8 +63,13 @@ impl Hub {
         T: Send + 'static,
         F: Fn(&View<'_>) -> Result<T, HubError> + Send + 'static,
     {
+        self.view_boxed(Box::new(work)).await
+    }
+
+    /// Body of [`Hub::view`], which exists once for each result and not for each closure.
+    async fn view_boxed<T: Send + 'static>(&self, work: ViewWork<T>) -> Result<T, HubError> {
         let (cached, now) = (&self.inner.directory, self.now());
-        let found = self.try_read(|db| {
+        let found = self.try_read(&|db| {
             in_one_transaction(db, || {
                 let directory = read_directory(cached, db)?;
                 work(&View { db, directory, now })

@@ -98,19 +98,18 @@ struct JobOptions {
     on_failure: OnFailure,
 }
 
+/// Work of a job. Boxed, so that the code around it exists once for each result and not for each closure.
+type Work<T> = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send>;
+
 /// Job whose submitter waits for its result.
-struct QueuedJob<T, F> {
+struct QueuedJob<T> {
     options: JobOptions,
-    work: Option<F>,
+    work: Option<Work<T>>,
     result: Option<Result<T, HubError>>,
     reply: oneshot::Sender<Result<T, HubError>>,
 }
 
-impl<T, F> Job for QueuedJob<T, F>
-where
-    T: Send,
-    F: FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send,
-{
+impl<T: Send> Job for QueuedJob<T> {
     fn needs_sync(&self) -> bool {
         self.options.needs_sync
     }
@@ -122,9 +121,13 @@ where
     fn run(&mut self, tx: &mut Transaction<'_>) {
         let on_failure = self.options.on_failure;
         tx.is_plain &= on_failure == OnFailure::LeaveAsIs;
-        let result = self.work.take().map(|work| match on_failure {
-            OnFailure::RollBack => run_in_savepoint(tx, work),
-            OnFailure::LeaveAsIs => run_unguarded(tx, work),
+        let result = self.work.take().map(|work| {
+            let savepoint = Savepoint::begin(tx, on_failure)?;
+            let result = work(tx);
+            match savepoint.end(tx, result.as_ref().err()) {
+                Ok(()) => result,
+                Err(failure) => Err(failure),
+            }
         });
         self.result = result.map(|result| match result {
             Err(HubError::Unresolved(_)) if tx.is_rebuilding => Err(HubError::Rebuilding),
@@ -328,10 +331,8 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send + 'static,
     {
-        self.enqueue(work, JobOptions { needs_sync: true, on_failure: OnFailure::RollBack })
-            .await?
-            .result()
-            .await
+        let options = JobOptions { needs_sync: true, on_failure: OnFailure::RollBack };
+        self.enqueue(Box::new(work), options).await?.result().await
     }
 
     /// Queues the submission of a message, which needs no rollback of its own. Jobs run in the order in which
@@ -341,7 +342,8 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send + 'static,
     {
-        self.enqueue(work, JobOptions { needs_sync: true, on_failure: OnFailure::LeaveAsIs }).await
+        let options = JobOptions { needs_sync: true, on_failure: OnFailure::LeaveAsIs };
+        self.enqueue(Box::new(work), options).await
     }
 
     /// Queues `work` that needs no rollback and can be repeated after a power failure: it does not wait for a
@@ -351,14 +353,15 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send + 'static,
     {
-        self.enqueue(work, JobOptions { needs_sync: false, on_failure: OnFailure::LeaveAsIs }).await
+        let options = JobOptions { needs_sync: false, on_failure: OnFailure::LeaveAsIs };
+        self.enqueue(Box::new(work), options).await
     }
 
-    async fn enqueue<T, F>(&self, work: F, options: JobOptions) -> Result<Pending<T>, HubError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send + 'static,
-    {
+    async fn enqueue<T: Send + 'static>(
+        &self,
+        work: Work<T>,
+        options: JobOptions,
+    ) -> Result<Pending<T>, HubError> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(QueuedJob { options, work: Some(work), result: None, reply });
         self.jobs.send(Command::Run(job)).await.map_err(|_| HubError::Closed)?;
@@ -373,7 +376,7 @@ impl Writer {
     {
         let (reply, _) = oneshot::channel();
         let options = JobOptions { needs_sync: false, on_failure: OnFailure::RollBack };
-        let job = Box::new(QueuedJob { options, work: Some(work), result: None, reply });
+        let job = Box::new(QueuedJob { options, work: Some(Box::new(work)), result: None, reply });
         let _ = self.jobs.try_send(Command::Run(job));
     }
 
@@ -388,53 +391,63 @@ impl Writer {
     }
 }
 
-/// Runs one job that leaves nothing behind when it fails. If the database fails, the whole transaction is lost.
-fn run_unguarded<T>(
-    tx: &mut Transaction<'_>,
-    work: impl FnOnce(&mut Transaction<'_>) -> Result<T, HubError>,
-) -> Result<T, HubError> {
-    if let Some(failure) = &tx.failure {
-        return Err(failure.clone().into());
-    }
-    let result = work(tx);
-    if let Some(failure) = result.as_ref().err().and_then(HubError::of_database) {
-        tx.failure = Some(failure.clone());
-    }
-    result
+/// Start of one job, to which a failure rolls back; its database failure loses the whole transaction.
+struct Savepoint {
+    on_failure: OnFailure,
+    events: usize,
+    handoffs: usize,
+    appended: usize,
+    tail: Option<JournalTail>,
 }
 
-/// Runs one job in a savepoint, so that its failure rolls back only its own changes.
-fn run_in_savepoint<T>(
-    tx: &mut Transaction<'_>,
-    work: impl FnOnce(&mut Transaction<'_>) -> Result<T, HubError>,
-) -> Result<T, HubError> {
-    if let Some(failure) = &tx.failure {
-        return Err(failure.clone().into());
+impl Savepoint {
+    /// Starts a job, unless the transaction is already lost.
+    fn begin(tx: &Transaction<'_>, on_failure: OnFailure) -> Result<Self, HubError> {
+        if let Some(failure) = &tx.failure {
+            return Err(failure.clone().into());
+        }
+        if on_failure == OnFailure::RollBack {
+            tx.db.prepare_cached("SAVEPOINT job")?.execute([])?;
+        }
+        Ok(Self {
+            on_failure,
+            events: tx.post_commit.events.len(),
+            handoffs: tx.post_commit.handoffs.len(),
+            appended: tx.post_commit.appended.len(),
+            tail: tx.tail,
+        })
     }
-    let (events, handoffs, end) = (tx.post_commit.events.len(), tx.post_commit.handoffs.len(), tx.tail);
-    let appended = tx.post_commit.appended.len();
-    tx.db.prepare_cached("SAVEPOINT job")?.execute([])?;
-    let result = work(tx);
-    if tx.db.is_autocommit() {
-        // On a full or failing disk, SQLite rolls back the whole transaction, not just this job.
-        let failure = match result {
-            Err(
-                HubError::Store { source } | HubError::NoSpace { source } | HubError::ReadOnly { source },
-            ) => source,
-            _ => Arc::new(rusqlite::Error::InvalidQuery),
-        };
-        tx.failure = Some(failure.clone());
-        return Err(failure.into());
+
+    /// Ends the job with its error, if any. Fails if the transaction is lost.
+    fn end(self, tx: &mut Transaction<'_>, error: Option<&HubError>) -> Result<(), HubError> {
+        if self.on_failure == OnFailure::LeaveAsIs {
+            // It fails before it writes, or because the database does.
+            if let Some(failure) = error.and_then(HubError::of_database) {
+                tx.failure = Some(failure.clone());
+            }
+            return Ok(());
+        }
+        if tx.db.is_autocommit() {
+            // On a full or failing disk, SQLite rolls back the whole transaction, not just this job.
+            let failure = match error {
+                Some(
+                    HubError::Store { source } | HubError::NoSpace { source } | HubError::ReadOnly { source },
+                ) => source.clone(),
+                _ => Arc::new(rusqlite::Error::InvalidQuery),
+            };
+            tx.failure = Some(failure.clone());
+            return Err(failure.into());
+        }
+        if error.is_some() {
+            tx.post_commit.events.truncate(self.events);
+            tx.post_commit.handoffs.truncate(self.handoffs);
+            tx.post_commit.appended.truncate(self.appended);
+            tx.tail = self.tail;
+            tx.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
+        }
+        tx.db.prepare_cached("RELEASE job")?.execute([])?;
+        Ok(())
     }
-    if result.is_err() {
-        tx.post_commit.events.truncate(events);
-        tx.post_commit.handoffs.truncate(handoffs);
-        tx.post_commit.appended.truncate(appended);
-        tx.tail = end;
-        tx.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
-    }
-    tx.db.prepare_cached("RELEASE job")?.execute([])?;
-    result
 }
 
 /// State of the writer between two transactions.

@@ -20,21 +20,21 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
+use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::serve_server_with_ct;
 use rmcp::transport::Transport as RmcpTransport;
-use rmcp::{RoleServer, ServerHandler};
 use switchboard_core::Name;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
+use super::HandlerFactory;
 use super::admission::{Admitted, MESSAGES, SseQuery};
 use super::error::{HttpError, Rejection};
 use crate::caller::{Caller, Transport};
 use crate::intake::{self, Refusal};
-use crate::panics::Isolated;
 use crate::token::{Token, random_id};
 
 /// Queue of messages for the handler. A message beyond it gets a 429 response.
@@ -49,8 +49,8 @@ pub(super) const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": keep-alive\n
 
 /// State of both routes.
 #[derive(Clone)]
-pub(super) struct Sse<F> {
-    pub(super) factory: F,
+pub(super) struct Sse {
+    pub(super) factory: HandlerFactory,
     pub(super) streams: Streams,
     pub(super) permits: Arc<Semaphore>,
     pub(super) max_sessions: usize,
@@ -80,14 +80,10 @@ struct OpenStream {
 }
 
 /// Serves `GET /sse`: opens a session.
-pub(super) async fn open<H, F>(
-    State(sse): State<Sse<F>>,
+pub(super) async fn open(
+    State(sse): State<Sse>,
     Extension(admitted): Extension<Admitted>,
-) -> Result<Response, Rejection>
-where
-    H: ServerHandler,
-    F: Fn() -> H + Clone + Send + Sync + 'static,
-{
+) -> Result<Response, Rejection> {
     let permit = sse
         .permits
         .clone()
@@ -118,7 +114,7 @@ where
     tokio::spawn({
         let session = session.clone();
         async move {
-            match serve_server_with_ct(Isolated(handler), transport, session.clone()).await {
+            match serve_server_with_ct(handler, transport, session.clone()).await {
                 Ok(running) => drop(running.waiting().await),
                 Err(error) => tracing::debug!(%error, "an SSE session ended before it was initialized"),
             }
@@ -152,8 +148,8 @@ pub(super) fn stream_headers() -> [(HeaderName, HeaderValue); 3] {
 }
 
 /// Serves `POST /messages?sessionId=…`: enqueues a message for a session, which answers on its stream.
-pub(super) async fn post<F>(
-    State(sse): State<Sse<F>>,
+pub(super) async fn post(
+    State(sse): State<Sse>,
     Extension(admitted): Extension<Admitted>,
     request: Request,
 ) -> Result<Response, Rejection> {

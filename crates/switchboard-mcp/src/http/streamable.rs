@@ -15,9 +15,9 @@ use futures_util::poll;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
+use rmcp::ErrorData;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta, ProtocolVersion};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use rmcp::{ErrorData, ServerHandler};
 use switchboard_core::Name;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -27,7 +27,7 @@ use super::admission::Admitted;
 use super::error::{HttpError, Rejection, json_response};
 use super::sessions::{RawCallRoute, SessionPermit, Sessions};
 use super::sse::stream_headers;
-use super::{batch, deferred_response};
+use super::{HandlerFactory, batch, deferred_response};
 use crate::caller::{Caller, Transport};
 use crate::config::HttpConfig;
 use crate::intake::{self, Refusal};
@@ -45,30 +45,19 @@ const REFUSAL_LIMIT: usize = 4096;
 const DEFER_AFTER: Duration = Duration::from_secs(1);
 
 /// State of the route.
-pub(super) struct Streamable<H> {
-    service: StreamableHttpService<Isolated<H>, Sessions>,
+#[derive(Clone)]
+pub(super) struct Streamable {
+    service: StreamableHttpService<Isolated, Sessions>,
     sessions: Sessions,
     permits: Arc<Semaphore>,
     max_sessions: usize,
     keep_alive: Duration,
 }
 
-impl<H> Clone for Streamable<H> {
-    fn clone(&self) -> Self {
-        Self {
-            service: self.service.clone(),
-            sessions: self.sessions.clone(),
-            permits: self.permits.clone(),
-            max_sessions: self.max_sessions,
-            keep_alive: self.keep_alive,
-        }
-    }
-}
-
-impl<H: ServerHandler> Streamable<H> {
+impl Streamable {
     pub(super) fn new(
         config: &HttpConfig,
-        factory: impl Fn() -> H + Send + Sync + 'static,
+        factory: HandlerFactory,
         sessions: Sessions,
         permits: Arc<Semaphore>,
         closing: CancellationToken,
@@ -82,8 +71,7 @@ impl<H: ServerHandler> Streamable<H> {
             .with_sse_retry(None)
             .with_max_request_body_bytes(config.body_limit)
             .with_cancellation_token(closing);
-        let service =
-            StreamableHttpService::new(move || Ok(Isolated(factory())), Arc::new(sessions.clone()), rmcp);
+        let service = StreamableHttpService::new(move || Ok(factory()), Arc::new(sessions.clone()), rmcp);
         let (max_sessions, keep_alive) = (config.max_sessions, config.keep_alive);
         Self { service, sessions, permits, max_sessions, keep_alive }
     }
@@ -224,10 +212,7 @@ impl<H: ServerHandler> Streamable<H> {
 }
 
 /// Serves one request.
-pub(super) async fn serve<H: ServerHandler>(
-    State(streamable): State<Streamable<H>>,
-    request: Request,
-) -> Response {
+pub(super) async fn serve(State(streamable): State<Streamable>, request: Request) -> Response {
     match streamable.answer(request).await {
         Ok(response) => with_hint(response).await,
         Err(rejection) => rejection.into_response(),
