@@ -1,8 +1,8 @@
 #![expect(clippy::disallowed_methods, reason = "the tests stand in for programs that write as they like")]
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
