@@ -11,23 +11,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::event::{CreateKind, ModifyKind, RemoveKind};
-use notify::{Event, EventKind, RecursiveMode, Watcher};
 use parking_lot::Mutex;
-use switchboard_sys::files::{Created, Dir, Durability, is_unfinished};
-use switchboard_sys::platform::{self, Filesystem};
+use switchboard_sys::debounce::{Debounce, Debouncer};
+use switchboard_sys::file_watcher::{
+    ChangeKind, Depth, FileChange, FileEvent, FileWatcher, WatchError, poll_reason,
+};
+use switchboard_sys::files::{Created, Dir, Durability};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::config::{Config, Detection};
 use crate::ids::id_of_file;
 use crate::tree::blocking;
-
-/// Debounce time of events: a careless writer causes several per message.
-const DEBOUNCE: Duration = Duration::from_millis(2);
-
-/// After so long without an event the next one is handled without debounce.
-const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 /// Temporary file that probes for events. Its name is neither that of a message nor of a channel.
 const PROBE: &str = ".probe";
@@ -70,12 +65,8 @@ enum WatchMode {
 enum PollReason {
     #[error("polling is set in the settings")]
     Told,
-    #[error("it is on a network mount")]
-    Network,
-    #[error("its file system is not known to report every change")]
-    Unknown,
-    #[error("no file watch can be set on it")]
-    NoWatch,
+    #[error(transparent)]
+    Unreliable(switchboard_sys::file_watcher::PollReason),
     #[error("a change made there was not reported")]
     Deaf,
 }
@@ -108,21 +99,16 @@ pub(crate) struct FolderWatcher {
     interval: PollInterval,
     /// Time of the next poll, independent of file events.
     due: Option<Instant>,
-    looked: Option<Instant>,
+    debouncer: Debouncer,
     /// Until then each change counts as unknown.
     unsettled: Option<Instant>,
     mode: WatchMode,
-    _watcher: Option<notify::RecommendedWatcher>,
+    _watcher: Option<FileWatcher>,
 }
 
 impl FolderWatcher {
     /// Starts watching the files whose names match. The caller reads what existed before.
-    pub(crate) async fn open(
-        dir: &Dir,
-        depth: RecursiveMode,
-        counts: fn(&str) -> bool,
-        config: &Config,
-    ) -> Self {
+    pub(crate) async fn open(dir: &Dir, depth: Depth, counts: fn(&str) -> bool, config: &Config) -> Self {
         let events = Arc::<Events>::default();
         let watcher = match config.detection {
             Detection::Polling => None,
@@ -132,7 +118,11 @@ impl FolderWatcher {
                 )
                 .ok(),
         };
-        let mut mode = mode(config.detection, platform::filesystem(dir.path()), watcher.is_some());
+        let mut mode = match (config.detection, poll_reason(dir.path(), watcher.is_some())) {
+            (Detection::Polling, _) => WatchMode::Polling(PollReason::Told),
+            (Detection::Automatic, Some(reason)) => WatchMode::Polling(PollReason::Unreliable(reason)),
+            (Detection::Automatic, None) => WatchMode::Events,
+        };
         if mode == WatchMode::Events && !is_reported(dir, &events).await {
             mode = WatchMode::Polling(PollReason::Deaf);
         }
@@ -140,7 +130,8 @@ impl FolderWatcher {
             tracing::info!(folder = %dir.path().display(), reason = %reason, "polling every few seconds");
         }
         let interval = PollInterval::of(mode, config);
-        Self { events, interval, due: None, looked: None, unsettled: None, mode, _watcher: watcher }
+        let debouncer = Debouncer::new(Debounce::NAMED_FILES);
+        Self { events, interval, due: None, debouncer, unsettled: None, mode, _watcher: watcher }
     }
 
     /// Waits for changes, or returns `None` after `most`. `found` says whether the last scan found something:
@@ -153,11 +144,10 @@ impl FolderWatcher {
         if !rung && Instant::now() < due {
             return None;
         }
-        let is_quiet = self.looked.is_none_or(|looked| looked.elapsed() > IDLE_AFTER);
-        if rung && !is_quiet {
-            tokio::time::sleep(DEBOUNCE).await;
+        if rung {
+            self.debouncer.wait().await;
         }
-        self.looked = Some(Instant::now());
+        self.debouncer.record_round(Instant::now());
         let changed = std::mem::take(&mut *self.events.changed.lock());
         if changed.is_incomplete {
             self.unsettled = Some(Instant::now() + UNSETTLED);
@@ -189,42 +179,27 @@ impl FolderWatcher {
     }
 }
 
-/// Chooses the detection mode, before the probe.
-fn mode(detection: Detection, filesystem: Filesystem, has_watch: bool) -> WatchMode {
-    WatchMode::Polling(match (detection, filesystem, has_watch) {
-        (Detection::Polling, ..) => PollReason::Told,
-        (Detection::Automatic, Filesystem::Network, _) => PollReason::Network,
-        (Detection::Automatic, Filesystem::Unknown, _) => PollReason::Unknown,
-        (Detection::Automatic, Filesystem::Local, false) => PollReason::NoWatch,
-        (Detection::Automatic, Filesystem::Local, true) => return WatchMode::Events,
-    })
-}
-
 fn watch(
     folder: &Path,
-    depth: RecursiveMode,
+    depth: Depth,
     counts: fn(&str) -> bool,
     events: Arc<Events>,
-) -> notify::Result<notify::RecommendedWatcher> {
+) -> Result<FileWatcher, WatchError> {
     // A created or removed folder matters only if subfolders are watched as well.
-    let top = (depth == RecursiveMode::Recursive).then(|| folder.to_owned());
-    let hear = move |event: notify::Result<Event>| match event {
-        Ok(event) if is_probe(&event) => events.probe.notify_one(),
-        // An overflow or an error of the watch is a hint as well.
-        Ok(event) if !is_hint(&event) => {}
-        Ok(event) => {
-            note_touched(&event, &mut events.touched.lock());
-            if note_changed(&event, top.as_deref(), counts, &mut events.changed.lock()) {
+    let top = (depth == Depth::Tree).then(|| folder.to_owned());
+    let mut watcher = FileWatcher::new(move |event| match event {
+        FileEvent::Changed(change) if is_probe(&change) => events.probe.notify_one(),
+        FileEvent::Changed(change) => {
+            note_touched(&change, &mut events.touched.lock());
+            if note_changed(&change, top.as_deref(), counts, &mut events.changed.lock()) {
                 events.changed_signal.notify_one();
             }
         }
-        Err(_) => {
+        FileEvent::Missed => {
             events.changed.lock().is_incomplete = true;
             events.changed_signal.notify_one();
         }
-    };
-    let settings = notify::Config::default().with_follow_symlinks(false);
-    let mut watcher = notify::RecommendedWatcher::new(hear, settings)?;
+    })?;
     watcher.watch(folder, depth)?;
     Ok(watcher)
 }
@@ -245,33 +220,26 @@ async fn is_reported(dir: &Dir, events: &Events) -> bool {
     }
 }
 
-fn is_probe(event: &Event) -> bool {
-    !event.paths.is_empty()
-        && event.paths.iter().all(|path| path.file_name().is_some_and(|name| name == PROBE))
-}
-
-/// True if the event may be a change: not this process's reading, and not a temporary file.
-fn is_hint(event: &Event) -> bool {
-    let is_temp = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_unfinished);
-    let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
-    event.need_rescan() || (!event.kind.is_access() && !only_temps)
+fn is_probe(change: &FileChange) -> bool {
+    change.paths.iter().all(|path| path.file_name().is_some_and(|name| name == PROBE))
 }
 
 /// Records the matching files of an event; returns false if it is irrelevant. `top` is the folder of all
 /// channels, if that is watched.
-fn note_changed(event: &Event, top: Option<&Path>, counts: fn(&str) -> bool, changed: &mut Changed) -> bool {
-    if event.need_rescan() || event.paths.is_empty() {
-        changed.is_incomplete = true;
-        return true;
-    }
+fn note_changed(
+    change: &FileChange,
+    top: Option<&Path>,
+    counts: fn(&str) -> bool,
+    changed: &mut Changed,
+) -> bool {
     let mut is_news = false;
-    for path in &event.paths {
+    for path in &change.paths {
         let name = path.file_name().and_then(|name| name.to_str());
         let is_file = name.is_some_and(counts);
         let is_channel = top.is_some_and(|top| path == top || path.parent() == Some(top));
         if is_file && changed.files.len() < NAMED {
             changed.files.insert(path.clone());
-        } else if is_file || is_channel || is_folder(event.kind) {
+        } else if is_file || is_channel || change.is_folder {
             // Too many files to name, or a channel that was created or removed.
             changed.is_incomplete = true;
         } else {
@@ -282,25 +250,17 @@ fn note_changed(event: &Event, top: Option<&Path>, counts: fn(&str) -> bool, cha
     is_news
 }
 
-fn is_folder(kind: EventKind) -> bool {
-    matches!(kind, EventKind::Create(CreateKind::Folder) | EventKind::Remove(RemoveKind::Folder))
-}
-
 /// Records modified or removed message files.
 ///
 /// A message gets its name when it is complete, so a later content change is a modification. Hard links
 /// change only the attributes.
-fn note_touched(event: &Event, touched: &mut HashSet<PathBuf>) {
-    let is_change = match event.kind {
-        EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
-        kind => kind.is_remove(),
-    };
-    if !is_change {
+fn note_touched(change: &FileChange, touched: &mut HashSet<PathBuf>) {
+    if !matches!(change.kind, ChangeKind::Modified | ChangeKind::Removed) {
         return;
     }
     let is_message =
         |path: &&PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_message_file);
-    for path in event.paths.iter().filter(is_message) {
+    for path in change.paths.iter().filter(is_message) {
         if touched.len() < TOUCHED {
             touched.insert(path.clone());
         }

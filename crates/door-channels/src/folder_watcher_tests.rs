@@ -1,4 +1,4 @@
-use notify::event::{CreateKind, DataChange, Flag, MetadataKind, RemoveKind, RenameMode};
+use switchboard_sys::file_watcher::PollReason as Unreliable;
 
 use super::*;
 use crate::test_channels::{soon, write_carelessly};
@@ -8,24 +8,11 @@ fn config(detection: Detection) -> Config {
 }
 
 #[test]
-fn events_are_trusted_on_watched_local_disk() {
-    use Detection::{Automatic, Polling};
-    use Filesystem::{Local, Network, Unknown};
-    assert_eq!(mode(Automatic, Local, true), WatchMode::Events);
-    for (detection, filesystem, has_watch, reason) in [
-        (Automatic, Local, false, PollReason::NoWatch),
-        (Automatic, Network, true, PollReason::Network),
-        (Automatic, Unknown, true, PollReason::Unknown),
-        (Polling, Local, true, PollReason::Told),
-    ] {
-        assert_eq!(mode(detection, filesystem, has_watch), WatchMode::Polling(reason));
-    }
-}
-
-#[test]
 fn polling_backs_off_to_two_seconds() {
-    let mut interval =
-        PollInterval::of(WatchMode::Polling(PollReason::Network), &config(Detection::Automatic));
+    let mut interval = PollInterval::of(
+        WatchMode::Polling(PollReason::Unreliable(Unreliable::Network)),
+        &config(Detection::Automatic),
+    );
     let pauses =
         [true, false, false, false, false, false, true].map(|found| interval.after(found).as_millis());
     assert_eq!(pauses, [500, 750, 1125, 1687, 2000, 2000, 500]);
@@ -42,20 +29,11 @@ async fn probe_detects_missing_events() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let events = Arc::<Events>::default();
-    let watcher = watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, events.clone()).unwrap();
+    let watcher = watch(folder.path(), Depth::Folder, is_message_file, events.clone()).unwrap();
     assert!(soon(is_reported(&dir, &events)).await);
     drop(watcher);
     assert!(!soon(is_reported(&dir, &Events::default())).await, "nobody reports to that one");
     assert_eq!(dir.names().unwrap(), [""; 0], "the probe is gone");
-}
-
-#[test]
-fn overflow_is_a_hint_and_reading_is_not() {
-    let event = |kind| Event::new(kind).add_path("/c/msg-1.json".into());
-    assert!(is_hint(&Event::new(EventKind::Other).set_flag(Flag::Rescan)));
-    assert!(is_hint(&event(EventKind::Create(CreateKind::File))));
-    assert!(!is_hint(&event(EventKind::Access(notify::event::AccessKind::Any))));
-    assert!(!is_hint(&Event::new(EventKind::Create(CreateKind::File)).add_path("/c/.tmp-1".into())));
 }
 
 /// The dropped events concern irrelevant files only, so the overflow alone can signal a change.
@@ -75,8 +53,7 @@ async fn dropped_events_signal_a_change() {
             write_carelessly(other, "");
         }
         let events = Arc::<Events>::default();
-        let _watcher =
-            watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, events.clone()).unwrap();
+        let _watcher = watch(folder.path(), Depth::Folder, is_message_file, events.clone()).unwrap();
         // Blocks the event thread on its first event.
         let busy = events.touched.lock();
         assert!(dir.remove(message).unwrap());
@@ -101,36 +78,33 @@ async fn dropped_events_signal_a_change() {
 #[test]
 fn modified_and_removed_files_are_recorded() {
     let mut touched = HashSet::new();
-    let mut hear = |kind, path: &str| note_touched(&Event::new(kind).add_path(path.into()), &mut touched);
-    hear(EventKind::Create(CreateKind::File), "/c/msg-1.json");
-    hear(EventKind::Modify(ModifyKind::Metadata(MetadataKind::Any)), "/c/msg-2.json");
-    hear(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/c/notes.txt");
-    hear(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/c/msg-3.json");
-    hear(EventKind::Modify(ModifyKind::Name(RenameMode::To)), "/c/msg-4.json");
-    hear(EventKind::Remove(RemoveKind::File), "/c/msg-5.json");
-    assert_eq!(touched, ["/c/msg-3.json", "/c/msg-4.json", "/c/msg-5.json"].map(PathBuf::from).into());
+    for (kind, path) in [
+        (ChangeKind::Created, "/c/msg-1.json"),
+        (ChangeKind::Attributes, "/c/msg-2.json"),
+        (ChangeKind::Modified, "/c/notes.txt"),
+        (ChangeKind::Modified, "/c/msg-3.json"),
+        (ChangeKind::Removed, "/c/msg-4.json"),
+    ] {
+        note_touched(&FileChange::new(kind, path), &mut touched);
+    }
+    assert_eq!(touched, ["/c/msg-3.json", "/c/msg-4.json"].map(PathBuf::from).into());
 }
 
 #[tokio::test]
 async fn change_or_poll_wakes_the_watcher() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let mut watcher = FolderWatcher::open(
-        &dir,
-        RecursiveMode::NonRecursive,
-        is_message_file,
-        &config(Detection::Automatic),
-    )
-    .await;
+    let mut watcher =
+        FolderWatcher::open(&dir, Depth::Folder, is_message_file, &config(Detection::Automatic)).await;
     let message = dir.path().join("msg-20260111-163315-claude-4c78.json");
     write_carelessly(&message, "{}");
     let changes = soon(watcher.next(false, Duration::from_hours(1))).await;
     assert_eq!(changes, Some(Changes::Named(vec![message])));
     let quick = Config { rescan_network: Duration::from_millis(20), ..config(Detection::Polling) };
-    let mut watcher = FolderWatcher::open(&dir, RecursiveMode::NonRecursive, is_message_file, &quick).await;
+    let mut watcher = FolderWatcher::open(&dir, Depth::Folder, is_message_file, &quick).await;
     assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Clock));
     let seldom = Config { rescan_network: Duration::from_hours(1), ..config(Detection::Polling) };
-    let mut watcher = FolderWatcher::open(&dir, RecursiveMode::NonRecursive, is_message_file, &seldom).await;
+    let mut watcher = FolderWatcher::open(&dir, Depth::Folder, is_message_file, &seldom).await;
     let early = soon(watcher.next(false, Duration::from_millis(1))).await;
     assert_eq!(early, None, "it is not time yet");
 }
@@ -141,14 +115,9 @@ async fn change_or_poll_wakes_the_watcher() {
 async fn event_in_polled_folder_causes_a_listing() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let mut watcher = FolderWatcher::open(
-        &dir,
-        RecursiveMode::NonRecursive,
-        is_message_file,
-        &config(Detection::Automatic),
-    )
-    .await;
-    watcher.mode = WatchMode::Polling(PollReason::Network);
+    let mut watcher =
+        FolderWatcher::open(&dir, Depth::Folder, is_message_file, &config(Detection::Automatic)).await;
+    watcher.mode = WatchMode::Polling(PollReason::Unreliable(Unreliable::Network));
     write_carelessly(&dir.path().join("msg-20260111-163315-claude-4c78.json"), "{}");
     assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
 }
@@ -158,8 +127,7 @@ async fn new_channel_is_listed() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let mut watcher =
-        FolderWatcher::open(&dir, RecursiveMode::Recursive, is_message_file, &config(Detection::Automatic))
-            .await;
+        FolderWatcher::open(&dir, Depth::Tree, is_message_file, &config(Detection::Automatic)).await;
     std::fs::create_dir(folder.path().join("general")).unwrap();
     assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
 }
@@ -167,30 +135,32 @@ async fn new_channel_is_listed() {
 #[test]
 fn unnamed_change_is_unknown() {
     let top = Path::new("/c");
-    let file = EventKind::Create(CreateKind::File);
-    let note = |kind: EventKind, path: &str, changed: &mut Changed| {
-        note_changed(&Event::new(kind).add_path(path.into()), Some(top), is_message_file, changed)
+    let of = |kind, is_folder, path: &str| {
+        let mut change = FileChange::new(kind, path);
+        change.is_folder = is_folder;
+        change
     };
-    for (kind, path, is_news, is_incomplete) in [
-        (file, "/c/general/msg-20260111-163315-a-0001.json", true, false),
-        (EventKind::Remove(RemoveKind::File), "/c/general/msg-20260111-163315-a-0001.json", true, false),
-        (file, "/c/general/notes.txt", false, false),
-        (file, "/c/general", true, true),
-        (EventKind::Create(CreateKind::Folder), "/c/general/archive", true, true),
-        (EventKind::Modify(ModifyKind::Name(RenameMode::From)), "/c/general", true, true),
-        (EventKind::Remove(RemoveKind::Folder), "/c", true, true),
+    let note = |change: &FileChange, changed: &mut Changed| {
+        note_changed(change, Some(top), is_message_file, changed)
+    };
+    for (change, is_news, is_incomplete) in [
+        (of(ChangeKind::Created, false, "/c/general/msg-20260111-163315-a-0001.json"), true, false),
+        (of(ChangeKind::Removed, false, "/c/general/msg-20260111-163315-a-0001.json"), true, false),
+        (of(ChangeKind::Created, false, "/c/general/notes.txt"), false, false),
+        (of(ChangeKind::Created, false, "/c/general"), true, true),
+        (of(ChangeKind::Created, true, "/c/general/archive"), true, true),
+        (of(ChangeKind::Modified, false, "/c/general"), true, true),
+        (of(ChangeKind::Removed, true, "/c"), true, true),
     ] {
         let mut changed = Changed::default();
-        let found = (note(kind, path, &mut changed), changed.is_incomplete);
-        assert_eq!(found, (is_news, is_incomplete), "{kind:?} {path}");
+        let found = (note(&change, &mut changed), changed.is_incomplete);
+        assert_eq!(found, (is_news, is_incomplete), "{change:?}");
     }
-    let mut changed = Changed::default();
-    let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-    assert!(note_changed(&overflow, Some(top), is_message_file, &mut changed) && changed.is_incomplete);
     let mut many = Changed::default();
     for number in 0..=NAMED {
         assert!(!many.is_incomplete);
-        note(file, &format!("/c/general/msg-20260111-163315-a-{number:04x}.json"), &mut many);
+        let path = format!("/c/general/msg-20260111-163315-a-{number:04x}.json");
+        note(&of(ChangeKind::Created, false, &path), &mut many);
     }
     assert!(many.is_incomplete && many.files.len() == NAMED, "of more, nothing is kept");
 }
@@ -198,7 +168,7 @@ fn unnamed_change_is_unknown() {
 #[test]
 fn matching_files_are_named() {
     let mut changed = Changed::default();
-    let beat = Event::new(EventKind::Create(CreateKind::File)).add_path("/presence/qc-1.json".into());
+    let beat = FileChange::new(ChangeKind::Created, "/presence/qc-1.json");
     assert!(!note_changed(&beat, None, is_message_file, &mut changed));
     assert!(note_changed(&beat, None, |name| name.strip_suffix(".json").is_some(), &mut changed));
     assert_eq!(changed.files.len(), 1);

@@ -57,6 +57,23 @@ pub struct ScanSummary {
     pub settling: usize,
 }
 
+impl ScanSummary {
+    /// Adds the scan of one channel. An unreadable channel does not block the others.
+    fn add(&mut self, channel: &Name, scanned: Result<Self, ChannelError>) -> Result<(), ChannelError> {
+        match scanned {
+            Ok(one) => {
+                self.ingested += one.ingested;
+                self.settling += one.settling;
+            }
+            Err(ChannelError::File(error)) => {
+                tracing::warn!(%channel, error = %error_chain(&error), "cannot read the channel");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
 /// New file with its content.
 struct NewFile {
     id: String,
@@ -93,17 +110,7 @@ impl Channels {
         let channels = blocking(move || tree.channel_names()).await?;
         let mut summary = ScanSummary::default();
         for channel in channels {
-            match self.scan_channel(&channel).await {
-                Ok(one) => {
-                    summary.ingested += one.ingested;
-                    summary.settling += one.settling;
-                }
-                // An error in one channel does not block the others.
-                Err(ChannelError::File(error)) => {
-                    tracing::warn!(%channel, error = %error_chain(&error), "cannot read the channel");
-                }
-                Err(error) => return Err(error),
-            }
+            summary.add(&channel, self.scan_channel(&channel).await)?;
         }
         Ok(summary)
     }
@@ -128,16 +135,7 @@ impl Channels {
         let mut summary = ScanSummary::default();
         for (channel, ids) in named {
             let Ok(channel) = Name::parse(&channel) else { continue };
-            match self.scan_files(&channel, Some(ids)).await {
-                Ok(one) => {
-                    summary.ingested += one.ingested;
-                    summary.settling += one.settling;
-                }
-                Err(ChannelError::File(error)) => {
-                    tracing::warn!(%channel, error = %error_chain(&error), "cannot read the channel");
-                }
-                Err(error) => return Err(error),
-            }
+            summary.add(&channel, self.scan_files(&channel, Some(ids)).await)?;
         }
         Ok(summary)
     }
@@ -380,15 +378,7 @@ impl Channels {
                         self.clear_rejection(channel, &file.id).await?;
                     }
                 }
-                Err(
-                    error @ (HubError::Store { .. }
-                    | HubError::NoSpace { .. }
-                    | HubError::ReadOnly { .. }
-                    | HubError::StoreDeleted { .. }
-                    | HubError::DamagedInUse { .. }
-                    | HubError::OutcomeUnknown { .. }
-                    | HubError::Closed),
-                ) => return Err(error.into()),
+                Err(error) if error.is_store_unavailable() => return Err(error.into()),
                 Err(error) => self.report(channel, &file, &error.to_string()).await?,
             }
         }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use notify::RecursiveMode;
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Heartbeat, Name, OFFLINE, PresenceState, PresenceTimeouts, error_chain};
+use switchboard_sys::debounce::{Debounce, Debouncer};
+use switchboard_sys::file_watcher::Depth;
 use switchboard_sys::files::{Dir, Durability};
 use switchboard_sys::process_identity::ProcessIdentity;
 use tokio::time::Instant;
@@ -23,12 +24,6 @@ use crate::folder_watcher::FolderWatcher;
 use crate::ids::current_id;
 use crate::tree::{Tree, blocking};
 use crate::wire::{PresenceFile, iso, time};
-
-/// Heartbeats within this time are read together.
-const DEBOUNCE: Duration = Duration::from_millis(200);
-
-/// Pause after a read as a multiple of its duration: reading uses at most a tenth of one core.
-const REST_FACTOR: u32 = 9;
 
 /// How often to check that watchers that claim to be awake still run. One read of `/proc` for each.
 const OWNER_POLL: Duration = Duration::from_millis(500);
@@ -116,8 +111,8 @@ pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelErr
     let tree = channels.tree().clone();
     let folder = blocking(move || tree.presence()).await?;
     let is_heartbeat = |name: &str| name.strip_suffix(".json").is_some();
-    let mut watcher =
-        FolderWatcher::open(&folder, RecursiveMode::NonRecursive, is_heartbeat, channels.config()).await;
+    let mut watcher = FolderWatcher::open(&folder, Depth::Folder, is_heartbeat, channels.config()).await;
+    let mut debouncer = Debouncer::new(Debounce::STATUS_FILES);
     loop {
         let began = Instant::now();
         let entries = channels.publish_presence().await.unwrap_or_else(|error| {
@@ -125,7 +120,8 @@ pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelErr
             Vec::new()
         });
         // Every change reads all files, so a folder with many files is read less often.
-        tokio::time::sleep(DEBOUNCE.max(began.elapsed() * REST_FACTOR)).await;
+        debouncer.record_round(began);
+        debouncer.wait().await;
         // A killed process changes no file.
         while watcher.next(false, OWNER_POLL).await.is_none() && !entries.iter().any(PresenceEntry::has_died)
         {

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::RecursiveMode;
 use parking_lot::Mutex;
 use switchboard_core::{Door, Name, error_chain};
+use switchboard_sys::file_watcher::Depth;
 use switchboard_sys::files::Dir;
 
 use crate::channels::Channels;
@@ -176,8 +176,7 @@ impl Channels {
             channels: self.clone(),
             channel: channel.clone(),
             seen: Arc::new(Mutex::new(Seen { ids, looked: None })),
-            watcher: FolderWatcher::open(&dir, RecursiveMode::NonRecursive, is_message_file, self.config())
-                .await,
+            watcher: FolderWatcher::open(&dir, Depth::Folder, is_message_file, self.config()).await,
             changes: Some(Changes::Unknown),
             found: false,
         })

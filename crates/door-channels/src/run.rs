@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use notify::RecursiveMode;
 use switchboard_core::{Door, Outcome, error_chain};
 use switchboard_hub::{Handoff, Hub, Outbound};
+use switchboard_sys::debounce::{Debounce, Debouncer};
+use switchboard_sys::file_watcher::Depth;
 use switchboard_sys::files::Dir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,12 +19,6 @@ use crate::intake::ScanSummary;
 use crate::relayed_posts;
 use crate::tree::blocking;
 use crate::{presence, watch};
-
-/// Pause after a scan as a multiple of its duration: scanning uses at most a tenth of one core.
-const REST_FACTOR: u32 = 9;
-
-/// Longest such pause: a scan that ingested thousands of files is slow for a good reason.
-const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// How soon incomplete files are read again.
 const SETTLE_RECHECK: Duration = Duration::from_millis(200);
@@ -174,13 +169,13 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
     // Watch first, then scan: a change between the two is seen twice, not missed.
     let (mut watcher, path, place) = {
         let (folder, place) = open_folder(channels).await?;
-        let watcher =
-            FolderWatcher::open(&folder, RecursiveMode::Recursive, is_message_file, channels.config()).await;
+        let watcher = FolderWatcher::open(&folder, Depth::Tree, is_message_file, channels.config()).await;
         (watcher, folder.path().to_owned(), place)
     };
     let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
     let (mut due, mut summary) = (Some(Changes::Unknown), ScanSummary::default());
     let mut is_first = true;
+    let mut rest = Debouncer::new(Debounce::REST_ONLY);
     loop {
         let began = Instant::now();
         if let Some(changes) = due {
@@ -226,14 +221,14 @@ async fn ingest_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
                 Err(error) => tracing::debug!(error = %error_chain(&error), "postponed posts still wait"),
             }
         }
-        let rested = (began.elapsed() * REST_FACTOR).min(LONGEST_REST);
+        rest.record_round(began);
         let is_settling = summary.settling > 0;
         let most = if is_settling { SETTLE_RECHECK } else { PRESENCE_POLL };
         due = watcher.next(summary.ingested > 0 || is_settling, most).await;
         if due.is_none() && is_settling {
             due = Some(Changes::Named(Vec::new()));
         }
-        tokio::time::sleep_until(began + rested).await;
+        rest.wait().await;
     }
 }
 

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use switchboard_core::{Directory, GroupId, Name, Route};
+use switchboard_sys::debounce::Debounce;
 
 use crate::error::NatsError;
 use crate::session::Session;
@@ -18,10 +18,6 @@ use crate::subject::{Subjects, group_token};
 /// Most channels and teams, together, that a consumer filters one by one. A hub with more receives all
 /// groups.
 const MAX_GROUPS: usize = 512;
-
-/// How long further directory changes are debounced after a change of interest. The first change takes effect
-/// at once.
-const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// Wildcard filters for every channel and every team.
 const WILDCARDS: [&str; 2] = ["channel.*", "team.*"];
@@ -126,7 +122,7 @@ pub(crate) async fn follow(session: &Session) -> Result<Infallible, NatsError> {
                 is_other
             });
             seen = Some(directory);
-            tokio::time::sleep(DEBOUNCE).await;
+            Debounce::SUBSCRIPTIONS.wait().await;
         }
         changes.next().await;
     }

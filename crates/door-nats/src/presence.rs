@@ -13,6 +13,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv::{Operation, Store};
 use futures_util::{StreamExt, stream};
 use switchboard_core::{AgentId, Directory, Name};
+use switchboard_sys::debounce::Debounce;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::error::NatsError;
@@ -23,9 +24,6 @@ use crate::wire::{AgentActivity, AgentPresence, HubHeartbeat, MAX_AGENTS, VERSIO
 
 /// How often to poll for changes without an event, such as an agent that falls silent.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// Heartbeats within this time are published together.
-const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// After a start, how long agents that were awake before it are given to send a heartbeat.
 const SETTLING: Duration = Duration::from_secs(15);
@@ -92,7 +90,7 @@ pub(crate) async fn run(
             }
             changed = signs.changed() => {
                 changed.map_err(|_| NatsError::Lost)?;
-                tokio::time::sleep(DEBOUNCE).await;
+                Debounce::PUBLISHED_PRESENCE.wait().await;
                 signs.borrow_and_update();
             }
         }

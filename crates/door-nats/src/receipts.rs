@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::time::Duration;
 
 use switchboard_core::Name;
 use switchboard_hub::{ReceiptStatus, ReceiptUpdate};
+use switchboard_sys::debounce::Debounce;
 
 use crate::error::NatsError;
 use crate::publisher::Publisher;
@@ -18,9 +18,6 @@ use crate::wire::{EnvelopeKind, ReaderReceipt, ReaderState, ReceiptBatch, VERSIO
 
 /// Most receipts in one message: with the longest notes they fit into one payload.
 const BATCH: usize = 256;
-
-/// How long receipts are batched. No sender waits for them, and reading a mailbox causes many.
-const DEBOUNCE: Duration = Duration::from_millis(200);
 
 /// Characters of a note that are sent.
 const MAX_NOTE: usize = 500;
@@ -32,7 +29,7 @@ pub(crate) async fn run(session: &Session) -> Result<Infallible, NatsError> {
     loop {
         while send_batch(session, &mut publisher).await? {}
         changes.next().await;
-        tokio::time::sleep(DEBOUNCE).await;
+        Debounce::RECEIPTS.wait().await;
     }
 }
 

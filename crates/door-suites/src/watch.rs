@@ -1,11 +1,12 @@
 //! Watcher that reloads suites when settings or children change.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{RecursiveMode, Watcher};
 use switchboard_core::sanitize_description;
+use switchboard_sys::debounce::Debounce;
+use switchboard_sys::file_watcher::{Depth, FileWatcher};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -16,8 +17,6 @@ use crate::suites::Suites;
 /// Workspace folder, and its folder of children.
 const FOLDER: &str = ".switchboard";
 const CHILDREN: &str = "mcps";
-/// Debounce: editors write a file in several steps.
-const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Poll interval for folders that cannot be watched and for files matched by other globs.
 const RESCAN: Duration = Duration::from_secs(30);
 /// Poll interval for the folder of children while it does not exist. Watching its parent would wake us for every
@@ -37,7 +36,11 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
         () = tokio::time::sleep(START_DELAY) => {}
     }
     let children = suites.inner.shared.paths.workspace.join(FOLDER).join(CHILDREN);
-    let mut watched = watch_folders(&suites, &changes);
+    let signal = changes.clone();
+    let mut watcher = FileWatcher::new(move |_| signal.notify_one())
+        .inspect_err(|error| tracing::warn!(%error, "no file events; polling only"))
+        .ok();
+    watch_folders(&suites, watcher.as_mut());
     // Something may have changed before the watcher started.
     changes.notify_one();
     let mut logged = Vec::new();
@@ -55,14 +58,14 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
             }
         };
         if is_relevant {
-            tokio::time::sleep(DEBOUNCE).await;
+            Debounce::SETTINGS.wait().await;
         }
         if let Some(config) = load() {
             suites.reload(config).await;
             log_new_issues(&suites, &mut logged);
         }
         // Folders may have been created or removed.
-        watched = watch_folders(&suites, &changes).or(watched);
+        watch_folders(&suites, watcher.as_mut());
     }
 }
 
@@ -88,37 +91,16 @@ async fn wait_for_dir(folder: &Path) {
     }
 }
 
-fn watch_folders(suites: &Suites, changes: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
-    let paths = suites.inner.shared.paths.clone();
-    let notifier = changes.clone();
-    let hint = move |event: notify::Result<notify::Event>| {
-        if event.map_or(true, |event| is_relevant(&event)) {
-            notifier.notify_one();
-        }
-    };
-    // A symbolic link among the children could lead anywhere; its target is not watched.
-    let settings = notify::Config::default().with_follow_symlinks(false);
-    let mut watcher = notify::RecommendedWatcher::new(hint, settings)
-        .inspect_err(|error| tracing::warn!(%error, "no file events; polling only"))
-        .ok()?;
-    for (path, mode) in [
-        (paths.workspace.clone(), RecursiveMode::NonRecursive),
-        (paths.workspace.join(FOLDER).join(CHILDREN), RecursiveMode::Recursive),
-        (paths.config.clone(), RecursiveMode::NonRecursive),
-    ] {
-        if let Err(error) = watcher.watch(&path, mode) {
-            tracing::debug!(path = %path.display(), %error, "not watched; polled");
-        }
+/// Watches the folders that exist now. The others are polled.
+fn watch_folders(suites: &Suites, watcher: Option<&mut FileWatcher>) {
+    let Some(watcher) = watcher else { return };
+    let paths = &suites.inner.shared.paths;
+    let wanted = [
+        (paths.workspace.clone(), Depth::Folder),
+        (paths.workspace.join(FOLDER).join(CHILDREN), Depth::Tree),
+        (paths.config.clone(), Depth::Folder),
+    ];
+    for (path, error) in watcher.follow(wanted) {
+        tracing::debug!(path = %path.display(), %error, "not watched; polled");
     }
-    Some(watcher)
-}
-
-/// True if an event may matter. Ignores our own reads, and the temporary names under which files are written first.
-fn is_relevant(event: &notify::Event) -> bool {
-    let matters = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        !switchboard_sys::files::is_unfinished(name)
-    };
-    let concerns_us = event.paths.is_empty() || event.paths.iter().any(matters);
-    event.need_rescan() || (!event.kind.is_access() && concerns_us)
 }

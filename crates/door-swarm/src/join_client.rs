@@ -160,27 +160,13 @@ impl Swarms {
         let now = self.hub().now();
         let called = accepted.swarm_name.or(accepted.name).unwrap_or_else(|| "swarm".to_owned());
         let called: String = called.chars().filter(|c| !c.is_control()).take(256).collect();
+        let realm = self.choose_realm(&identity.agent, invite.swarm_id, realm, &called).await?;
+        let name = if called.is_empty() { "swarm".to_owned() } else { called };
         let mut swarm = Swarm {
-            swarm_id: invite.swarm_id,
-            realm: self.choose_realm(&identity.agent, invite.swarm_id, realm, &called).await?,
-            name: if called.is_empty() { "swarm".to_owned() } else { called },
-            master: invite.master.clone(),
             epoch: accepted.epoch.unwrap_or(0),
-            members: <_>::default(),
             joined_at: accepted.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(now),
             settings: accepted.settings.unwrap_or_default(),
-            status: MembershipStatus::Active,
-            former: <_>::default(),
-            invites: <_>::default(),
-            announced: <_>::default(),
-            banned: <_>::default(),
-            pending: <_>::default(),
-            announcements: Vec::new(),
-            rotations: Vec::new(),
-            handover: None,
-            invites_since: now,
-            orders: <_>::default(),
-            left_out: <_>::default(),
+            ..Swarm::empty(invite.swarm_id, realm, name, invite.master.clone(), now)
         };
         let mut entries = Vec::new();
         for member in &accepted.members {

@@ -310,6 +310,32 @@ impl Ban {
 }
 
 impl Swarm {
+    /// Creates the state of a swarm that our agent joins now, without members and history.
+    pub(crate) fn empty(swarm_id: Uuid, realm: Name, name: String, master: PeerId, now: Timestamp) -> Self {
+        Self {
+            swarm_id,
+            realm,
+            name,
+            master,
+            epoch: 0,
+            members: <_>::default(),
+            joined_at: now,
+            settings: SwarmSettings::default(),
+            status: MembershipStatus::Active,
+            former: <_>::default(),
+            invites: <_>::default(),
+            announced: <_>::default(),
+            banned: <_>::default(),
+            pending: <_>::default(),
+            announcements: Vec::new(),
+            rotations: Vec::new(),
+            handover: None,
+            invites_since: now,
+            orders: <_>::default(),
+            left_out: <_>::default(),
+        }
+    }
+
     /// True if our agent is a member.
     pub fn is_active(&self) -> bool {
         self.status == MembershipStatus::Active

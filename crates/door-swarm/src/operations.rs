@@ -55,26 +55,10 @@ impl Swarms {
             replaced_keys: Vec::new(),
         };
         let swarm = Swarm {
-            swarm_id: id,
-            realm,
-            name: name.to_owned(),
-            master: identity.agent.clone(),
             epoch: 1,
             members: [(identity.agent.clone(), member)].into(),
-            joined_at: now,
             settings,
-            status: MembershipStatus::Active,
-            former: <_>::default(),
-            invites: <_>::default(),
-            announced: <_>::default(),
-            banned: <_>::default(),
-            pending: <_>::default(),
-            announcements: Vec::new(),
-            rotations: Vec::new(),
-            handover: None,
-            invites_since: now,
-            orders: <_>::default(),
-            left_out: <_>::default(),
+            ..Swarm::empty(id, realm, name.to_owned(), identity.agent.clone(), now)
         };
         self.insert_swarm(&identity.agent, swarm).await
     }

@@ -73,6 +73,16 @@ pub(crate) struct UpdateContext<'a> {
     pub(crate) now: Timestamp,
 }
 
+impl UpdateContext<'_> {
+    /// Returns the agent that an update is about: the named one, else its sender.
+    fn subject_of(&self, content: &SystemContent) -> Result<PeerId, UpdateError> {
+        match content.subject() {
+            Some(id) => PeerId::parse(id).map_err(|_| UpdateError::Field { field: "agent_id" }),
+            None => Ok(self.sender.clone()),
+        }
+    }
+}
+
 impl Swarm {
     /// Applies a system message if its sender has the authority.
     pub(crate) fn apply(
@@ -266,10 +276,7 @@ impl Swarm {
         context: &UpdateContext<'_>,
         content: &SystemContent,
     ) -> Result<UpdateOutcome, UpdateError> {
-        let id = match content.subject() {
-            Some(id) => PeerId::parse(id).map_err(|_| UpdateError::Field { field: "agent_id" })?,
-            None => context.sender.clone(),
-        };
+        let id = context.subject_of(content)?;
         if id != *context.sender {
             self.require_master(context, "member_left")?;
             if self.is_superseded(context, content, &id, true) {

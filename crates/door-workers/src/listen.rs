@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use switchboard_sys::platform::tcp_peer;
-use switchboard_sys::socket::SameUserListener;
+use switchboard_sys::socket::{SameUserListener, accept_with_retry};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -60,24 +60,16 @@ impl Listener {
 pub async fn listen(router: &Router, listener: Listener, access: Access, done: CancellationToken) {
     let clients = TaskTracker::new();
     loop {
-        let connected = tokio::select! {
-            connected = accept(&listener) => connected,
+        let connection = tokio::select! {
+            accepted = accept_with_retry("router", || accept(&listener)) => accepted,
             () = done.cancelled() => break,
         };
-        let connection = match connected {
-            Ok(connection) if clients.len() < MAX_CLIENTS => connection,
-            Ok(connection) => {
-                tracing::warn!(most = MAX_CLIENTS, "too many clients of the router");
-                let reason = format!("{MAX_CLIENTS} clients are connected already; try again later");
-                refuse_connection(router, connection, reason).await;
-                continue;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a client of the router could not connect");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
+        if clients.len() >= MAX_CLIENTS {
+            tracing::warn!(most = MAX_CLIENTS, "too many clients of the router");
+            let reason = format!("{MAX_CLIENTS} clients are connected already; try again later");
+            refuse_connection(router, connection, reason).await;
+            continue;
+        }
         let (router, done) = (router.clone(), done.clone());
         let access = access.clone();
         clients.spawn(async move {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{Door, Message, MessageId};
 use switchboard_hub::{HubError, Stored};
+use switchboard_sys::debounce::REST_FACTOR;
 use switchboard_sys::service_lease::ServiceLease;
 use tokio::time::{Instant, sleep};
 
@@ -45,9 +46,6 @@ const COMPARED: &str = "compared";
 /// shows; `doctor` finds them too.
 const COMPARE_EVERY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Pause after each mailbox, as a multiple of the time it took: the comparison uses a tenth of one core.
-const PAUSE_FACTOR: u32 = 9;
-
 impl Workspace {
     /// Runs one round of housekeeping, unless another process runs one now.
     pub async fn run_housekeeping(&self) -> Result<(), WorkspaceError> {
@@ -56,7 +54,7 @@ impl Workspace {
         self.expire_messages().await?;
         self.complete_receipts().await?;
         if self.is_comparison_due().await? {
-            self.compare_all(PAUSE_FACTOR).await?;
+            self.compare_all(REST_FACTOR).await?;
             self.remove_all_leftovers().await?;
         }
         self.retention_round().await
@@ -68,7 +66,7 @@ impl Workspace {
             for folder in blocking(move || Ok(tree.folders(section)?)).await? {
                 let began = Instant::now();
                 self.remove_leftovers(section, &folder).await?;
-                sleep_unless_short(began.elapsed() * PAUSE_FACTOR).await;
+                sleep_unless_short(began.elapsed() * REST_FACTOR).await;
             }
         }
         Ok(())

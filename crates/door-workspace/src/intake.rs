@@ -447,15 +447,7 @@ impl Workspace {
                     }
                     FileOutcome::Ingested
                 }
-                Err(
-                    error @ (HubError::Store { .. }
-                    | HubError::NoSpace { .. }
-                    | HubError::ReadOnly { .. }
-                    | HubError::StoreDeleted { .. }
-                    | HubError::DamagedInUse { .. }
-                    | HubError::OutcomeUnknown { .. }
-                    | HubError::Closed),
-                ) => return Err(error.into()),
+                Err(error) if error.is_store_unavailable() => return Err(error.into()),
                 Err(error) => FileOutcome::Rejected { reason: error.to_string(), in_file: true },
             };
             self.apply_outcome(outcome, mailbox, name, stamp, &mut scanned, &mut still).await?;

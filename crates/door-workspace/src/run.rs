@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use switchboard_core::Door;
 use switchboard_hub::Outbound;
+use switchboard_sys::debounce::{Debounce, Debouncer, REST_FACTOR};
 use switchboard_sys::platform;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -13,21 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::delivery;
 use crate::error::WorkspaceError;
 use crate::housekeeping::sleep_unless_short;
-use crate::own_files::OwnFiles;
 use crate::tree::Section;
 use crate::watcher::MailboxWatcher;
 use crate::workspace::{Workspace, blocking};
-
-/// Debounce time of file events: one message causes several.
-const DEBOUNCE: Duration = Duration::from_millis(5);
-
-/// Pause after a scan, as a multiple of its duration: however large the mailboxes are, scanning uses at most a tenth of
-/// one core. Our own deliveries cause events as well.
-const PAUSE_FACTOR: u32 = 9;
-
-/// Upper bound of that pause. A scan that ingested thousands of files took long for a good reason, and the next file
-/// must not wait nine times as long.
-const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Delay of the next scan while a file may be in the middle of a write.
 const SETTLING_RESCAN: Duration = Duration::from_millis(200);
@@ -122,6 +111,7 @@ async fn scan_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let rescan = if platform::is_network_filesystem(&inbox) { config.rescan_network } else { config.rescan };
     let mut state = Instant::now();
     let mut is_rebuilding = false;
+    let mut debouncer = Debouncer::new(Debounce::SCANNED_FOLDERS);
     loop {
         let began = Instant::now();
         watch = watch.follow(workspace).await?;
@@ -144,10 +134,10 @@ async fn scan_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
                 tracing::warn!(error = %error, "state.json could not be imported");
             }
         }
-        let rested = Instant::now() + (began.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE);
+        debouncer.record_round(began);
         let hinted = async {
             if tokio::time::timeout(pause, hints.notified()).await.is_ok() {
-                tokio::time::sleep_until(rested.max(Instant::now() + DEBOUNCE)).await;
+                debouncer.wait().await;
             }
         };
         tokio::select! {
@@ -191,7 +181,7 @@ async fn rebuild_journal(workspace: &Workspace) -> bool {
 /// shows.
 async fn verify_after_reboot(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let Some(boot) = platform::boot_id() else {
-        return workspace.verify_throttled(PAUSE_FACTOR).await.map(drop);
+        return workspace.verify_throttled(REST_FACTOR).await.map(drop);
     };
     let hub = workspace.hub();
     let is_noted = |notes: &[(String, String)], key: &str| {
@@ -211,23 +201,9 @@ async fn verify_after_reboot(workspace: &Workspace) -> Result<(), WorkspaceError
         workspace.verify_mailbox(&folder).await?;
         let took = began.elapsed();
         note(BOOT_OF_MAILBOX, folder).await?;
-        sleep_unless_short(took * PAUSE_FACTOR).await;
+        sleep_unless_short(took * REST_FACTOR).await;
     }
     Ok(note(BOOT, "id".to_owned()).await?)
-}
-
-/// True if a file event may be a change by another process. Filters out our own reads and deliveries, and files that
-/// are still written under a temporary name.
-pub(crate) fn is_hint(event: &notify::Event, own_files: &OwnFiles) -> bool {
-    let is_temp = |path: &std::path::PathBuf| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_sys::files::is_unfinished)
-    };
-    let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
-    let is_ours = || match event.paths.as_slice() {
-        [file] => event.kind.is_create() && own_files.remove_expected(file),
-        _ => false,
-    };
-    event.need_rescan() || (!event.kind.is_access() && !only_temps && !is_ours())
 }
 
 #[cfg(test)]

@@ -13,19 +13,17 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
+use switchboard_sys::socket::accept_with_retry;
 use switchboard_sys::write_timeout::WriteTimeout;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::ActivityTracker;
 use crate::middleware::Middleware;
 use crate::permits::ConnectionPermits;
-
-/// Delay after `accept` failed, usually because the process has too many open files.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// HTTP/2 keep-alive interval and timeout, after which a dead client's connection is closed.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -110,21 +108,13 @@ impl Server {
         let handshake = Arc::new(handshake);
         let mut connections = JoinSet::new();
         loop {
-            let accepted = tokio::select! {
+            let (stream, peer) = tokio::select! {
                 () = self.closing.cancelled() => break,
                 Some(joined) = connections.join_next() => {
                     log_panic(joined);
                     continue;
                 }
-                accepted = socket.accept() => accepted,
-            };
-            let (stream, peer) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_RETRY_DELAY).await;
-                    continue;
-                }
+                accepted = accept_with_retry("http", || socket.accept()) => accepted,
             };
             let Some(permit) = self.permits.acquire(peer.ip()) else {
                 self.reject(&stream, peer.ip());

@@ -14,10 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use notify::{RecursiveMode, Watcher};
-use tokio::sync::watch;
-
+use switchboard_sys::file_watcher::{ChangeKind, Depth, FileEvent, FileWatcher};
 use switchboard_sys::files::{Dir, FileError};
+use tokio::sync::watch;
 
 /// Name of the signal file.
 pub(crate) const NAME: &str = "hub.bell";
@@ -62,7 +61,7 @@ type Slots = [u8; SLOTS * SLOT_BYTES];
 
 /// Watches the signal file until it is dropped.
 pub(crate) struct SignalWatcher {
-    watcher: Option<notify::RecommendedWatcher>,
+    watcher: Option<FileWatcher>,
 }
 
 impl SignalWatcher {
@@ -118,9 +117,10 @@ impl ChangeSignal {
     /// Starts to watch for notifications from other processes.
     pub(crate) fn watch_others(&self) -> SignalWatcher {
         let (signal, mut known) = (self.clone(), None);
-        let on_event = move |event: notify::Result<notify::Event>| {
-            // Reading the file would be an event too, so only changes count.
-            if !event.is_ok_and(|event| event.kind.is_modify() || event.need_rescan()) {
+        let on_event = move |event| {
+            if let FileEvent::Changed(change) = event
+                && !matches!(change.kind, ChangeKind::Modified | ChangeKind::Attributes)
+            {
                 return;
             }
             let slots = signal.read_other_slots();
@@ -130,9 +130,8 @@ impl ChangeSignal {
                 count(&signal.0.all);
             }
         };
-        let watcher = notify::recommended_watcher(on_event).and_then(|mut watcher| {
-            watcher.watch(&self.0.path, RecursiveMode::NonRecursive).map(|()| watcher)
-        });
+        let watcher = FileWatcher::new(on_event)
+            .and_then(|mut watcher| watcher.watch(&self.0.path, Depth::Folder).map(|()| watcher));
         match watcher {
             Ok(watcher) => SignalWatcher { watcher: Some(watcher) },
             Err(error) => {

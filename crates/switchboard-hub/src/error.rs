@@ -351,6 +351,21 @@ impl HubError {
         }
     }
 
+    /// True if the store accepts nothing at present, whatever the message: an intake stops and retries all later. Other
+    /// errors concern the one message.
+    pub fn is_store_unavailable(&self) -> bool {
+        matches!(
+            self,
+            Self::Store { .. }
+                | Self::NoSpace { .. }
+                | Self::ReadOnly { .. }
+                | Self::StoreDeleted { .. }
+                | Self::DamagedInUse { .. }
+                | Self::OutcomeUnknown { .. }
+                | Self::Closed
+        )
+    }
+
     /// True if a retry of the same request may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         match self {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use switchboard_sys::service_lease::LeaseKey;
-use switchboard_sys::socket::SameUserListener;
+use switchboard_sys::socket::{SameUserListener, accept_with_retry};
 use tokio::io::{
     AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf,
     WriteHalf, duplex, split,
@@ -96,20 +96,14 @@ pub async fn serve_attached<H, P>(
     // Heartbeats outlive the sessions: the end of a heartbeat would make its session fail over.
     let over = CancellationToken::new();
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+        let stream = tokio::select! {
+            accepted = accept_with_retry("attach", || listener.accept()) => accepted,
             () = shutdown.cancelled() => break,
         };
-        let stream = match accepted {
-            // As many connections again may not have sent their greeting yet.
-            Ok(stream) if sessions.len() < 2 * MAX_SESSIONS => stream,
-            Ok(_) => continue,
-            Err(error) => {
-                tracing::warn!(%error, "a session could not attach");
-                sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
+        // As many connections again may not have sent their greeting yet.
+        if sessions.len() >= 2 * MAX_SESSIONS {
+            continue;
+        }
         let (handler, shutdown, over) = (handler.clone(), shutdown.clone(), over.clone());
         let (all, heartbeats) = (sessions.clone(), heartbeats.clone());
         sessions.spawn(async move {

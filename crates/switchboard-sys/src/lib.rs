@@ -8,7 +8,9 @@
 
 pub mod blocking;
 pub mod clock;
+pub mod debounce;
 pub mod disk;
+pub mod file_watcher;
 pub mod files;
 pub mod git;
 pub mod lineage;

@@ -7,13 +7,32 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Mode, chmod, unlink};
 use rustix::process::getuid;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::time::sleep;
 
 /// Maximum length of a socket path that every system accepts.
 const LONGEST: usize = 100;
+
+/// Delay after a failed accept, which would fail again at once: mostly the process has too many open files.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Accepts the next connection of a listener, however often it fails. `of` names the listener in the log.
+pub async fn accept_with_retry<T, F>(of: &str, accept: impl Fn() -> F) -> T
+where
+    F: Future<Output = io::Result<T>>,
+{
+    loop {
+        match accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => tracing::warn!(%error, listener = of, "cannot accept a connection"),
+        }
+        sleep(ACCEPT_RETRY_DELAY).await;
+    }
+}
 
 /// Returns the path of a folder's socket: in the folder, or in the system's temporary folder if that path is too long.
 pub fn socket_path(folder: &Path, name: &str) -> PathBuf {

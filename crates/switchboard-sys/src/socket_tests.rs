@@ -41,3 +41,18 @@ async fn link_to_socket_is_not_followed() {
     assert_eq!(SameUserListener::bind(&link).await.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     assert!(connect(&theirs).await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn failed_accept_is_retried_after_delay() {
+    let (began, attempts) = (tokio::time::Instant::now(), std::cell::Cell::new(0));
+    let accept = || {
+        attempts.set(attempts.get() + 1);
+        std::future::ready(if attempts.get() < 3 {
+            Err(io::Error::other("too many open files"))
+        } else {
+            Ok("a")
+        })
+    };
+    assert_eq!(accept_with_retry("test", accept).await, "a");
+    assert_eq!((attempts.get(), began.elapsed()), (3, 2 * ACCEPT_RETRY_DELAY));
+}

@@ -31,7 +31,7 @@ use super::meta::{MODERN, Meta};
 use super::net;
 use super::shared::{LiveGuard, Shared};
 use super::sse;
-use super::start::{OpeningGuard, as_start_error, spawn_timeout};
+use super::start::{OpeningGuard, as_start_error, within_spawn_limit};
 use super::transport::{Outgoing, SendFuture, Transport};
 use crate::host::Caller;
 
@@ -100,7 +100,7 @@ pub(super) async fn start(
             opened => opened,
         }
     };
-    let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)));
+    let opened = within_spawn_limit(shared, opening).await;
     if let Err(error) = opened {
         // A server of 2024-11-05 rejects POSTs at this URL but serves an event stream there.
         let is_old_server = transport.refusal.lock().is_some_and(|status| {

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use switchboard_sys::debounce::Debounce;
 use switchboard_sys::files::Dir;
 use switchboard_sys::reaper::ReaperClient;
 use tokio::sync::{broadcast, watch};
@@ -19,9 +20,6 @@ use crate::spec::ChildSpec;
 
 /// Capacity of the event channel. A receiver that lags is notified that it missed events.
 const EVENTS: usize = 256;
-
-/// Debounce interval for changes of the same list.
-const LIST_CHANGE_DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// Options of a child beside its spec.
 #[derive(Clone)]
@@ -163,11 +161,11 @@ impl Shared {
         let mut changes = self.list_changes.lock();
         match changes.get(&what).copied() {
             Some(ListChangeState { is_due: true, .. }) => {}
-            Some(ListChangeState { sent, .. }) if now < sent + LIST_CHANGE_DEBOUNCE => {
+            Some(ListChangeState { sent, .. }) if now < sent + Debounce::ANNOUNCED_LISTS.delay => {
                 changes.insert(what, ListChangeState { sent, is_due: true });
                 let shared = Arc::clone(self);
                 tokio::spawn(async move {
-                    tokio::time::sleep_until(sent + LIST_CHANGE_DEBOUNCE).await;
+                    tokio::time::sleep_until(sent + Debounce::ANNOUNCED_LISTS.delay).await;
                     let change = ListChangeState { sent: Instant::now(), is_due: false };
                     shared.list_changes.lock().insert(what, change);
                     shared.publish(ChildEvent::ListChanged(what));

@@ -7,7 +7,6 @@ use futures_util::FutureExt as _;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 use switchboard_core::error_chain;
-use tokio::time::timeout;
 
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
@@ -15,7 +14,7 @@ use super::http::events::{Event, EventParser};
 use super::http::{disconnected, read_events, redirected, refused};
 use super::net;
 use super::shared::{LiveGuard, Shared};
-use super::start::{open_session, spawn_timeout};
+use super::start::{open_session, within_spawn_limit};
 use super::transport::{SendFuture, Transport};
 use crate::host::Caller;
 
@@ -43,8 +42,7 @@ pub(super) async fn start(
         tokio::spawn(read(response, events, Arc::clone(&connection), shared.track()));
         open_session(connection, caller).await
     };
-    let limit = shared.spec.limits.spawn;
-    timeout(limit, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)))
+    within_spawn_limit(shared, Box::pin(starting)).await
 }
 
 /// Opens the stream and waits for the announced endpoint.

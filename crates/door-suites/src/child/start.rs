@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use switchboard_sys::platform;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::connection::{Connection, EndKind};
 use super::downloaders::may_download;
@@ -266,6 +266,15 @@ pub(super) async fn open_session(
         .map_err(|error| as_start_error(&shared, error, limit))?;
     starting.complete();
     Ok(connection)
+}
+
+/// Opens a remote child within its start limit.
+pub(super) async fn within_spawn_limit<T>(
+    shared: &Shared,
+    starting: impl Future<Output = Result<T, ChildError>>,
+) -> Result<T, ChildError> {
+    let limit = shared.spec.limits.spawn;
+    timeout(limit, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)))
 }
 
 /// Builds the error of a start that timed out.

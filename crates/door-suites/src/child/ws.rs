@@ -18,7 +18,7 @@ use super::connection::{Connection, EndKind};
 use super::error::ChildError;
 use super::net;
 use super::shared::{LiveGuard, Shared};
-use super::start::{open_session, spawn_timeout};
+use super::start::{open_session, within_spawn_limit};
 use super::transport::{Full, Transport};
 use crate::host::Caller;
 
@@ -57,8 +57,7 @@ pub(super) async fn start(
         tokio::spawn(run(socket, queued, Arc::clone(&connection), shared.track()));
         open_session(connection, caller).await
     };
-    let limit = shared.spec.limits.spawn;
-    timeout(limit, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)))
+    within_spawn_limit(shared, Box::pin(starting)).await
 }
 
 async fn connect(

@@ -34,10 +34,7 @@ impl Swarm {
         context: &UpdateContext<'_>,
         content: &SystemContent,
     ) -> Result<UpdateOutcome, UpdateError> {
-        let id = match content.subject() {
-            Some(id) => PeerId::parse(id).map_err(|_| UpdateError::Field { field: "agent_id" })?,
-            None => context.sender.clone(),
-        };
+        let id = context.subject_of(content)?;
         if id != *context.sender {
             self.require_master(context, "key_rotated")?;
         }

@@ -11,6 +11,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 use switchboard_core::{AgentId, Name};
 use switchboard_hub::{Hub, MailboxQuery, Part};
+use switchboard_sys::debounce::Debounce;
 
 use super::answer::ToolError;
 use super::tools::roster;
@@ -23,9 +24,6 @@ const INBOX: &str = "switchboard://inbox/";
 
 /// Most messages of the inbox resource; `check_inbox` shows the rest.
 const INBOX_LIMIT: usize = 50;
-
-/// Debounce time of changes: clients read the whole resource after each notification.
-const DEBOUNCE: Duration = Duration::from_millis(20);
 
 /// Poll interval of resources from files. Mail needs none, because the journal signals changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -173,7 +171,7 @@ impl Subscription {
             if now == known {
                 continue;
             }
-            tokio::time::sleep(DEBOUNCE).await;
+            Debounce::NOTIFIED_RESOURCES.wait().await;
             known = self.fingerprint().await;
             if !notify(self.uri.clone()).await {
                 return;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use switchboard_sys::blocking;
-use switchboard_sys::platform::{self, Filesystem};
+use switchboard_sys::file_watcher::poll_reason;
 use tokio::sync::{broadcast, watch};
 
 use super::Hub;
@@ -67,9 +67,8 @@ impl Hub {
 
     /// Starts to watch other processes; returns the poll interval.
     fn start_watching(&self) -> Duration {
-        let is_sure =
-            self.watch_signal() && platform::filesystem(self.inner.folder.path()) == Filesystem::Local;
-        if is_sure { SLOW_POLL_INTERVAL } else { POLL_INTERVAL }
+        let reason = poll_reason(self.inner.folder.path(), self.watch_signal());
+        if reason.is_none() { SLOW_POLL_INTERVAL } else { POLL_INTERVAL }
     }
 
     /// Starts to watch other processes unless it already does; true if file events are available.

@@ -83,6 +83,14 @@ fn the_core_does_no_io_and_has_no_clock() {
 }
 
 #[test]
+fn only_sys_watches_files() {
+    let watching = packages()
+        .into_iter()
+        .filter(|(_, _, dependencies)| dependencies.iter().any(|name| name == "notify"));
+    assert_eq!(watching.map(|(name, ..)| name).collect::<Vec<_>>(), ["switchboard-sys"]);
+}
+
+#[test]
 fn every_crate_has_the_lints_of_the_workspace() {
     for (name, folder, _) in packages() {
         let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
