@@ -59,7 +59,7 @@ pub(crate) struct Mailbox {
 
 /// State of a mailbox folder at its last complete scan.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct LastScan {
+pub struct LastScan {
     /// The folder's fingerprint.
     stamp: Option<String>,
     /// Rejected files with their fingerprints: a file completed in place does not change the folder's fingerprint.
@@ -203,11 +203,7 @@ impl Workspace {
 
     /// True if an agent's mailbox folder has not changed since its last complete scan, so that
     /// [`Workspace::scan_mailbox`] would find nothing. Opens no file, unless files in the folder were rejected.
-    pub(crate) async fn is_unchanged(
-        &self,
-        agent: &AgentId,
-        last: &LastScan,
-    ) -> Result<bool, WorkspaceError> {
+    pub async fn is_unchanged(&self, agent: &AgentId, last: &LastScan) -> Result<bool, WorkspaceError> {
         let (tree, now, name) = (self.tree().clone(), self.hub().now(), agent.name.clone());
         let last = last.clone();
         let compare = move || {

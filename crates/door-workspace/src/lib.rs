@@ -1,6 +1,6 @@
 //! Door 1: mailboxes, receipts, `state.json`, teams and workflows in `.switchboard/`.
 //!
-//! Implements the Switchboard Protocol, file side. [`Workspace`] is the handle for the command line and the MCP tools.
+//! Implements the Switchboard Protocol, file side. [`Workspace`] is the handle for what people and agents do.
 //! [`run`] keeps a workspace running: it ingests files that other programs put into mailboxes, delivers what the hub
 //! hands over, and runs housekeeping. [`run_terminals`] types into terminals. Knows nothing of channels, workers or
 //! peers.
@@ -13,7 +13,6 @@ mod ids;
 mod inspect;
 mod intake;
 mod mailbox;
-mod mcp;
 mod own_files;
 mod personas;
 mod push_mail;
@@ -21,14 +20,14 @@ mod rebuild;
 mod receipts;
 mod registration;
 mod rejected_files;
-mod render;
+pub mod render;
 mod repair;
 mod resolve_id;
 mod retention;
 mod roles;
 mod run;
 mod snapshot;
-mod state;
+pub mod state;
 mod team_send;
 mod terminal;
 #[cfg(test)]
@@ -45,27 +44,24 @@ pub use error::WorkspaceError;
 pub use ids::{file_name, from_native, native_id, to_native};
 pub use inspect::{Finding, inspect, inspect_extent};
 pub use intake::ScanSummary;
-pub use mcp::{
-    Profile, ToolConfig, ToolServer, idempotency_argument, is_idempotent, is_immediate, registers_agent,
-    tool_names,
-};
 pub use personas::Persona;
 pub use push_mail::{Digest, PushPolicy};
-pub use registration::{ChatRegistration, TerminalRegistration};
+pub use registration::{ChatRegistration, TerminalRegistration, check_title};
 pub use rejected_files::RejectedFile;
 pub use roles::{Role, RoleError};
 pub use run::{run, run_deliveries};
+pub use snapshot::{COUNTED, INBOX_PAGE, Inbox, MailboxView, Snapshot};
 pub use state::{AgentState, StateFile};
 pub use team_send::{MemberSendResult, OutgoingTeamMessage, TeamSendError, TeamSendResult};
 pub use terminal::{
-    Emulator, ExecuteRequest, ExecuteResult, InputMode, LeftoverText, Notice, Notices, Obstacle, Refusal,
-    Screen, Step, TerminalConfig, TerminalExecutor, TerminalOutcome, TerminalRun, Typist, check_field,
-    dismiss_completion, encode_keystrokes, paste_end, run_terminals, sanitize_input,
+    EXECUTE, Emulator, ExecuteRequest, ExecuteResult, InputMode, LeftoverText, Notice, Notices, Obstacle,
+    Refusal, Screen, Step, TerminalConfig, TerminalExecutor, TerminalOutcome, TerminalRun, Typist,
+    check_field, dismiss_completion, encode_keystrokes, paste_end, run_terminals, sanitize_input,
 };
 pub use tree::{FOLDER, Section, Tree};
 pub use workflow::{
     Artifact, ArtifactPattern, CompletePhase, MissingArtifact, Phase, PhaseCompleted, SkippedWorkflow,
     StartWorkflow, Target, Workflow, WorkflowError, WorkflowLibrary, WorkflowRoute, WorkflowStarted,
-    WorkflowStopped,
+    WorkflowStopped, is_any_workflow_active, locate_artifact,
 };
-pub use workspace::{OutgoingMessage, Workspace};
+pub use workspace::{OutgoingMessage, SendPermit, Workspace};

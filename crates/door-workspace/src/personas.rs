@@ -91,7 +91,7 @@ impl Workspace {
     }
 
     /// Returns the persona like [`persona_for`](Self::persona_for), from a snapshot.
-    pub(crate) async fn persona_in(
+    pub async fn persona_in(
         &self,
         now: &Snapshot,
         recipient: &AgentId,

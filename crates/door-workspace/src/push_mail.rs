@@ -33,14 +33,16 @@ pub struct Digest {
 }
 
 impl Workspace {
-    /// Leases the oldest messages that an agent has not seen and that no other adapter is showing.
-    pub(crate) async fn lease_unseen(
+    /// Leases the oldest messages after a journal position that an agent has not seen and that no other adapter is
+    /// showing.
+    pub async fn lease_unseen(
         &self,
         agent: &AgentId,
+        after: i64,
         most: usize,
         policy: DisplayMode,
     ) -> Result<(Vec<MailboxMessage>, DisplayLease), WorkspaceError> {
-        let query = MailboxQuery { agent: agent.clone(), after: 0, limit: most, part: Part::Unseen };
+        let query = MailboxQuery { agent: agent.clone(), after, limit: most, part: Part::Unseen };
         let mut mail = self.hub().mailboxes().page(query).await?.items;
         // `execute` messages are typed into the agent's terminal while a process serves it, so they need not be shown.
         if self.terminal_holder(agent)?.is_some() {
@@ -77,7 +79,7 @@ impl Workspace {
     }
 
     /// Records which messages were shown completely, unless the reader has disconnected before the write.
-    pub(crate) async fn finish_showing_if(
+    pub async fn finish_showing_if(
         &self,
         hold: DisplayLease,
         shown: Vec<MessageId>,
@@ -106,7 +108,7 @@ impl Workspace {
         policy: PushPolicy,
     ) -> Result<Option<Digest>, WorkspaceError> {
         let showing = if policy.include_announced { DisplayMode::Pull } else { DisplayMode::Push };
-        let (mail, hold) = self.lease_unseen(agent, MAX_PUSHED, showing).await?;
+        let (mail, hold) = self.lease_unseen(agent, 0, MAX_PUSHED, showing).await?;
         let (mut shown_ids, mut announced, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let mut max_bytes = policy.max_bytes.saturating_sub(HEADING_BYTES);
         for one in &mail {

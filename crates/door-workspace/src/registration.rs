@@ -225,7 +225,7 @@ impl Process {
 }
 
 /// Checks a text for the roster: short, on one line.
-pub(crate) fn check_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
+pub fn check_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
     let problem = if value.trim().is_empty() {
         "is empty; give it a value".to_owned()
     } else if value.len() > MAX_TITLE {

@@ -16,40 +16,42 @@ use crate::translate::{iso, to_file};
 use crate::workspace::Workspace;
 
 /// Bytes of a payload that a listing shows.
-pub(crate) const PREVIEW: usize = 500;
+pub const PREVIEW: usize = 500;
 
 /// Bytes of one result: about 15,000 tokens, safely below the 25,000 at which clients truncate.
-pub(crate) const RESULT: usize = 48_000;
+pub const RESULT: usize = 48_000;
 
 /// Bytes of a message's metadata that a result shows. Metadata is for programs, and none needs more.
 const METADATA: usize = 8_000;
 
 /// A rendered message.
-pub(crate) struct Shown {
-    pub(crate) text: String,
-    pub(crate) data: Value,
+pub struct Shown {
+    /// It as text for a model.
+    pub text: String,
+    /// The same as data.
+    pub data: Value,
     /// Bytes that it takes in a result.
-    pub(crate) size: usize,
+    pub size: usize,
     /// True if the payload is complete.
-    pub(crate) whole: bool,
+    pub whole: bool,
     /// True if the shown part reaches the end of the payload.
-    pub(crate) is_at_end: bool,
+    pub is_at_end: bool,
 }
 
 /// Range of a payload to show.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct BodyLimit {
+pub struct BodyLimit {
     /// Characters to skip at the start.
-    pub(crate) from: usize,
+    pub from: usize,
     /// Bytes to show. The unit is bytes because non-English text costs about as many tokens per byte, but not per
     /// character.
-    pub(crate) most: usize,
+    pub most: usize,
     /// True to include metadata and persona, which a preview omits.
-    pub(crate) everything: bool,
+    pub everything: bool,
 }
 
 /// Renders a message of an agent's own mailbox.
-pub(crate) async fn render_mail(
+pub async fn render_mail(
     workspace: &Workspace,
     reader: &AgentId,
     mail: &MailboxMessage,
@@ -59,7 +61,7 @@ pub(crate) async fn render_mail(
 }
 
 /// Renders a message for a reader that may see it.
-pub(crate) async fn show(
+pub async fn show(
     workspace: &Workspace,
     reader: &AgentId,
     stored: &Stored,
@@ -193,7 +195,7 @@ fn part(text: &str, extent: BodyLimit) -> (String, bool) {
 }
 
 /// Builds the JSON of a message's deliveries.
-pub(crate) fn deliveries(deliveries: &[Delivery]) -> Value {
+pub fn deliveries(deliveries: &[Delivery]) -> Value {
     let one = |delivery: &Delivery| {
         let times = delivery.milestones;
         let ended = if delivery.state == DeliveryState::Expired { "expiredAt" } else { "refusedAt" };
@@ -222,6 +224,6 @@ pub(crate) fn deliveries(deliveries: &[Delivery]) -> Value {
 }
 
 /// Returns the protocol id of a message that was just accepted.
-pub(crate) fn native(id: switchboard_core::MessageId) -> String {
+pub fn native(id: switchboard_core::MessageId) -> String {
     ids::to_native(id)
 }

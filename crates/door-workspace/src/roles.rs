@@ -288,7 +288,7 @@ fn require_unique(given: &str, found: Vec<AgentId>) -> Result<Option<Address>, R
 
 impl Snapshot {
     /// Resolves a recipient.
-    pub(crate) fn recipient(&self, text: &str) -> Result<Address, WorkspaceError> {
+    pub fn recipient(&self, text: &str) -> Result<Address, WorkspaceError> {
         recipient(text, &self.directory, &self.state)
     }
 }
@@ -321,7 +321,7 @@ impl Workspace {
     }
 
     /// Replaces the error for an unknown name: retired, or temporary while a recovery still reads agents back.
-    pub(crate) async fn or_retired(&self, error: WorkspaceError) -> WorkspaceError {
+    pub async fn or_retired(&self, error: WorkspaceError) -> WorkspaceError {
         if self.hub().database().is_rebuilding()
             && matches!(error, WorkspaceError::Hub(HubError::Unresolved(_)))
         {

@@ -12,55 +12,58 @@ use crate::workspace::{Workspace, blocking};
 
 /// The directory and `state.json` at one moment, read once per call.
 #[derive(Debug, Clone)]
-pub(crate) struct Snapshot {
-    pub(crate) directory: Arc<Directory>,
-    pub(crate) state: Arc<Map<String, Value>>,
+pub struct Snapshot {
+    /// The registered agents and teams.
+    pub directory: Arc<Directory>,
+    /// The content of `state.json`.
+    pub state: Arc<Map<String, Value>>,
     /// The mailbox of the calling agent, for a call that lists it.
-    pub(crate) mailbox: Option<MailboxView>,
+    pub mailbox: Option<MailboxView>,
 }
 
 /// An agent's mailbox at the same moment.
 #[derive(Debug, Clone)]
-pub(crate) struct MailboxView {
+pub struct MailboxView {
     /// Unseen messages; counting stops at [`COUNTED`].
-    pub(crate) unseen: usize,
+    pub unseen: usize,
     /// The waiting messages; `None` if reading them would take too long on an async thread.
-    pub(crate) inbox: Option<Inbox>,
+    pub inbox: Option<Inbox>,
 }
 
 /// The oldest waiting messages of an agent, and the last scan of its folder.
 #[derive(Debug, Clone)]
-pub(crate) struct Inbox {
+pub struct Inbox {
     /// A page of [`INBOX_PAGE`] messages.
-    pub(crate) page: Page<MailboxMessage>,
-    pub(crate) last_scan: LastScan,
+    pub page: Page<MailboxMessage>,
+    /// The last scan of the mailbox folder.
+    pub last_scan: LastScan,
 }
 
 /// Upper bound of the unseen count: no reader needs an exact number above 99.
-pub(crate) const COUNTED: usize = 100;
+pub const COUNTED: usize = 100;
 
 /// Messages that a listing shows by default.
-pub(crate) const INBOX_PAGE: usize = 20;
+pub const INBOX_PAGE: usize = 20;
 
 /// Bytes of bodies per page that are read and checked on the session's thread, which takes some 100 microseconds.
 const INBOX_BYTES: usize = 64 << 10;
 
 impl Snapshot {
     /// Returns the current name of an agent, which its record has.
-    pub(crate) fn current_name(&self, agent: Option<&Name>) -> Option<Name> {
+    pub fn current_name(&self, agent: Option<&Name>) -> Option<Name> {
         agent.map(|name| self.directory.canonical(&AgentId::local(name.clone())).name)
     }
 }
 
 impl Workspace {
     /// Takes a snapshot.
-    pub(crate) async fn snapshot(&self) -> Result<Snapshot, WorkspaceError> {
+    pub async fn snapshot(&self) -> Result<Snapshot, WorkspaceError> {
         let directory = self.hub().directory().await?;
         Ok(Snapshot { directory, state: self.read_state_json().await, mailbox: None })
     }
 
     /// Takes a snapshot with an agent's mailbox, in one read transaction.
-    pub(crate) async fn snapshot_with_inbox(&self, agent: &AgentId) -> Result<Snapshot, WorkspaceError> {
+    pub async fn snapshot_with_inbox(&self, agent: &AgentId) -> Result<Snapshot, WorkspaceError> {
         let agent = agent.clone();
         let seen = self.hub().view(move |view| {
             let unseen = view.count(&agent, Part::Unseen, COUNTED)?;
@@ -71,7 +74,7 @@ impl Workspace {
     }
 
     /// Reads all of `state.json`. An unreadable file counts as empty, so that mail still works.
-    pub(crate) async fn read_state_json(&self) -> Arc<Map<String, Value>> {
+    pub async fn read_state_json(&self) -> Arc<Map<String, Value>> {
         // On a local disk, a file's metadata is read faster than another thread is woken.
         if self.hub().is_local()
             && let Some(state) = self.state().read_cached()

@@ -422,7 +422,8 @@ pub(crate) fn touch_record(record: &mut Map<String, Value>, now: &str) {
     }
 }
 
-pub(crate) fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
+/// Returns a field of a record as text, if it has any.
+pub fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
     record.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
@@ -436,7 +437,7 @@ fn time(record: &Map<String, Value>, key: &str) -> Option<Timestamp> {
 }
 
 /// Returns an agent's record.
-pub(crate) fn record<'s>(state: &'s Map<String, Value>, name: &Name) -> Option<&'s Map<String, Value>> {
+pub fn record<'s>(state: &'s Map<String, Value>, name: &Name) -> Option<&'s Map<String, Value>> {
     ["terminals", "chatAgents"].into_iter().find_map(|section| {
         let key = spelling(state, section, name)?;
         state.get(section)?.get(&key)?.as_object()

@@ -26,8 +26,7 @@ pub use self::encode::{dismiss_completion, encode_keystrokes, paste_end, sanitiz
 pub use self::executor::{ExecuteRequest, TerminalExecutor};
 pub use self::field::Obstacle;
 pub use self::notices::{Notice, Notices};
-pub(crate) use self::permission::EXECUTE;
-pub use self::permission::Refusal;
+pub use self::permission::{EXECUTE, Refusal};
 pub use self::results::ExecuteResult;
 pub use self::run_in::{TerminalOutcome, TerminalRun};
 pub use self::screen::{Emulator, InputMode, Screen};

@@ -80,7 +80,7 @@ impl Tree {
     }
 
     /// Opens the workspace that contains `.switchboard/`.
-    pub(crate) fn workspace(&self) -> Result<Dir, FileError> {
+    pub fn workspace(&self) -> Result<Dir, FileError> {
         let path = self.root.path();
         Dir::open_root(path.parent().unwrap_or(path))
     }

@@ -18,12 +18,10 @@ mod summary;
 mod tools;
 mod workflow_state;
 
-pub(crate) use self::artifacts::locate;
-pub use self::artifacts::{Artifact, MissingArtifact};
+pub use self::artifacts::{Artifact, MissingArtifact, locate_artifact};
 pub use self::definition::{ArtifactPattern, Phase, Workflow, WorkflowRoute};
 pub use self::error::WorkflowError;
 pub use self::library::{SkippedWorkflow, WorkflowLibrary};
 pub use self::progress::{CompletePhase, StartWorkflow};
 pub use self::rules::{PhaseCompleted, WorkflowStarted, WorkflowStopped};
-pub use self::workflow_state::Target;
-pub(crate) use self::workflow_state::is_any_active;
+pub use self::workflow_state::{Target, is_any_workflow_active};

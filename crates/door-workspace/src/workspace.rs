@@ -35,7 +35,7 @@ pub struct Workspace {
 }
 
 /// Permit to journal a sender's next message; releases on drop.
-pub(crate) type SendPermit = OwnedMutexGuard<()>;
+pub type SendPermit = OwnedMutexGuard<()>;
 
 /// A message to be sent by an agent of this workspace.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ impl Workspace {
     }
 
     /// Sends a message and drops `permit` once it is queued, so that the sender's next message is journaled after it.
-    pub(crate) async fn send_with_permit(
+    pub async fn send_with_permit(
         &self,
         outgoing: OutgoingMessage,
         permit: Option<SendPermit>,
@@ -189,7 +189,7 @@ impl Workspace {
     }
 
     /// Marks messages as seen, unless the reader has disconnected before the write.
-    pub(crate) async fn mark_seen_if(
+    pub async fn mark_seen_if(
         &self,
         agent: &AgentId,
         ids: Vec<MessageId>,

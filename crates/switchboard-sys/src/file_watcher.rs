@@ -109,7 +109,7 @@ impl FileWatcher {
 
     /// Watches exactly these paths from now on; returns those that cannot be watched.
     ///
-    /// A folder that was removed and created again is watched anew, because the system ended its watch. Call this before
+    /// A folder that was removed and created again is watched again, because the system ended its watch. Call this before
     /// each scan: the scan then finds files that were put into a new folder earlier, and later ones have an event.
     pub fn follow(
         &mut self,

@@ -1,6 +1,8 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Arg, Command};
+use switchboard_actions::{ACTIONS, Action};
+use switchboard_tools::{Profile, list_tools};
 
 use super::help::{GROUPS, command};
 
@@ -146,5 +148,67 @@ fn refused_values_are_explained_without_rust() {
                 }
             }
         }
+    }
+}
+
+/// The groups of verbs that are actions. The others start programs, or change settings.
+const ACTION_GROUPS: [&str; 3] = ["Talk", "See", "Work"];
+
+#[test]
+fn verbs_are_in_list_of_actions() {
+    let all = all_verbs();
+    let known: Vec<&str> = ACTIONS.iter().filter_map(|action| action.verb.ok()).collect();
+    let actions = GROUPS.iter().filter(|(group, _)| ACTION_GROUPS.contains(group));
+    let heads: BTreeSet<&str> = actions.flat_map(|(_, verbs)| verbs.iter().copied()).collect();
+    for (path, verb) in &all {
+        let name = path.trim_start_matches("switchboard ");
+        let is_leaf = verb.get_subcommands().next().is_none();
+        let is_action = name.split(' ').next().is_some_and(|head| heads.contains(head));
+        let is_known = known.iter().any(|verb| name == *verb || name.starts_with(&format!("{verb} ")));
+        assert!(
+            !is_leaf || !is_action || is_known,
+            "'{name}' is no action in switchboard-actions/src/list.rs"
+        );
+    }
+    for verb in known {
+        assert!(all.iter().any(|(path, _)| *path == format!("switchboard {verb}")), "no verb '{verb}'");
+    }
+}
+
+#[test]
+fn tools_are_in_list_of_actions() {
+    let tools = list_tools(Profile::Full);
+    for tool in &tools {
+        assert!(Action::of_tool(&tool.name).is_some(), "'{}' is no action", tool.name);
+    }
+    for tool in ACTIONS.iter().filter_map(|action| action.tool.ok()) {
+        assert!(tools.iter().any(|known| known.name == tool), "no tool '{tool}'");
+    }
+}
+
+#[test]
+fn verb_and_tool_accept_the_same_fields() {
+    let (verbs, tools) = (all_verbs(), list_tools(Profile::Full));
+    for action in ACTIONS {
+        let (Ok(verb), Ok(tool)) = (action.verb, action.tool) else { continue };
+        let (_, verb) = verbs.iter().find(|(path, _)| *path == format!("switchboard {verb}")).unwrap();
+        let arguments = own_arguments(verb).filter(|arg| !arg.is_global_set());
+        let options: BTreeSet<String> = arguments.map(written_name).collect();
+        let named = action.fields.iter().filter_map(|field| field.option.ok());
+        assert_eq!(options, named.map(str::to_owned).collect(), "the options of '{}'", verb.get_name());
+        let tool = tools.iter().find(|known| known.name == tool).unwrap();
+        let properties = tool.input_schema.get("properties").and_then(|known| known.as_object());
+        let properties: BTreeSet<&str> =
+            properties.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        let named = action.fields.iter().filter_map(|field| field.argument.ok());
+        assert_eq!(properties, named.collect(), "the arguments of '{}'", tool.name);
+    }
+}
+
+/// An option with its dashes, or the name of a positional argument.
+fn written_name(arg: &Arg) -> String {
+    match arg.get_long() {
+        Some(long) => format!("--{long}"),
+        None => arg.get_id().to_string(),
     }
 }

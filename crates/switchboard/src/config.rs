@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use door_suites::SuitePaths;
-use door_workspace::Profile;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -28,6 +27,7 @@ use switchboard_core::{
 use switchboard_hub::{HubConfig, HubKey};
 use switchboard_mcp::PortChoice;
 use switchboard_sys::files::Dir;
+use switchboard_tools::Profile;
 
 use self::file::ConfigFile;
 use self::source::{Source, refusal};
@@ -59,7 +59,7 @@ pub(crate) struct Settings {
     pub(crate) http: switchboard_mcp::HttpConfig,
     /// Address on which clients of the older router are served without a token; `None`: nowhere.
     pub(crate) legacy_router: Option<SocketAddr>,
-    pub(crate) profile: door_workspace::Profile,
+    pub(crate) profile: Profile,
     pub(crate) suites: door_suites::Config,
     /// The NATS link, if configured.
     pub(crate) nats: Option<door_nats::Config>,

@@ -120,20 +120,6 @@ impl Context {
         Ok(agent)
     }
 
-    /// Returns the acting agent if it is the person or registered. Claims and reservations show the name to others,
-    /// and an unknown name is most likely a typing error.
-    pub(crate) fn known_agent(&self, directory: &Directory) -> Result<AgentId, Failure> {
-        let me = self.identity()?;
-        if me.is_human() || directory.agent(&me).is_some() {
-            return Ok(directory.canonical(&me));
-        }
-        let unknown = switchboard_core::resolve(&me.clone().into(), &AgentId::human(), directory).err();
-        Err(unknown.map_or_else(
-            || Failure::new("not_local", Exit::NotAllowed, format!("{me} is not an agent of this hub")),
-            Failure::from,
-        ))
-    }
-
     /// Returns the reader of the output: a model if an agent's name or process is acting.
     pub(crate) fn reader(&self) -> Result<Reader, Failure> {
         let is_agent = match self.named()? {
@@ -278,7 +264,7 @@ impl Context {
         };
         let suites = Suites::open(settings.suites.clone(), places, guard()).await?;
         let of_swarms = door_swarm::tools().into_iter().map(|tool| tool.name.to_owned());
-        suites.reserve(door_workspace::tool_names().chain(of_swarms));
+        suites.reserve(switchboard_tools::tool_names().chain(of_swarms));
         Ok(suites)
     }
 

@@ -1,5 +1,6 @@
 //! Errors as the person sees them: the problem, the next step, and the exit code.
 
+mod actions;
 mod doors;
 mod hub;
 mod workspace;

@@ -17,7 +17,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use door_suites::{Caller, ClientRef, Host, ListKind, Suites, SuitesEvent};
-use door_workspace::{ToolConfig, ToolServer};
 use parking_lot::Mutex;
 #[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
 use rmcp::model::SetLevelRequestParams;
@@ -33,6 +32,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use switchboard_mcp::offer_raw_calls;
+use switchboard_tools::{ToolConfig, ToolServer};
 use tokio::sync::SetOnce;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -7,7 +7,7 @@ use super::encode::sanitize_input;
 use crate::translate::is_foreign;
 
 /// The kind of message that is typed.
-pub(crate) const EXECUTE: &str = "execute";
+pub const EXECUTE: &str = "execute";
 
 /// Most bytes typed for one message. More takes longer to type than anyone would watch; a file of the workspace is the
 /// better way to send it.

@@ -44,7 +44,7 @@ pub(crate) fn check(workspace: &Path, phase: i64, given: &[Artifact]) -> Result<
     }
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for artifact in given {
-        match locate(workspace, artifact.path.trim()) {
+        match locate_artifact(workspace, artifact.path.trim()) {
             Ok(path) => found.push(path),
             Err(reason) => missing.push(MissingArtifact { path: artifact.path.clone(), reason }),
         }
@@ -53,7 +53,7 @@ pub(crate) fn check(workspace: &Path, phase: i64, given: &[Artifact]) -> Result<
 }
 
 /// Resolves a path inside the workspace and its symbolic links, or returns why it is refused.
-pub(crate) fn locate(workspace: &Path, path: &str) -> Result<String, &'static str> {
+pub fn locate_artifact(workspace: &Path, path: &str) -> Result<String, &'static str> {
     if path.is_empty() {
         return Err("the path is empty");
     }

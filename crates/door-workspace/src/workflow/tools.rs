@@ -19,7 +19,7 @@ impl Workspace {
     }
 
     /// Records the use of a tool, given a snapshot that shows whether a workflow is active.
-    pub(crate) async fn record_tool_use_in(
+    pub async fn record_tool_use_in(
         &self,
         now: &Snapshot,
         agent: Option<&Name>,
@@ -48,7 +48,7 @@ impl Workspace {
     }
 
     /// Checks a tool against a snapshot.
-    pub(crate) async fn check_tool_allowed_in(
+    pub async fn check_tool_allowed_in(
         &self,
         now: &Snapshot,
         agent: Option<&Name>,

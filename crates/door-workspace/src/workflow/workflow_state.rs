@@ -236,7 +236,7 @@ fn fields_of<'s>(state: &'s Map<String, Value>, target: &Target) -> Option<&'s M
 }
 
 /// True if any workflow is active.
-pub(crate) fn is_any_active(state: &Map<String, Value>) -> bool {
+pub fn is_any_workflow_active(state: &Map<String, Value>) -> bool {
     let session = fields_of(state, &Target::Session);
     let agents = ["terminals", "chatAgents"].into_iter().flat_map(|section| state::objects(state, section));
     session.into_iter().chain(agents.map(|(_, fields)| fields)).any(|fields| active_in(fields).is_some())

@@ -138,7 +138,7 @@ impl Workspace {
 
     /// Records a heartbeat like [`record_heartbeat`](Self::record_heartbeat), given the current content of
     /// `state.json`.
-    pub(crate) async fn record_heartbeat_in(&self, known: &Map<String, Value>, agent: &AgentId) {
+    pub async fn record_heartbeat_in(&self, known: &Map<String, Value>, agent: &AgentId) {
         if !is_heartbeat_due(known, &agent.name, self.hub.now()) {
             return;
         }

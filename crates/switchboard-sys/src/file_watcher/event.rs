@@ -19,7 +19,7 @@ pub enum FileEvent {
 /// Change of files or folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// What happened.
+    /// Kind of the change.
     pub kind: ChangeKind,
     /// True if the system says that a folder was created or removed.
     pub is_folder: bool,

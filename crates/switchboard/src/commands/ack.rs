@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use switchboard_core::AgentId;
+use switchboard_actions::{self as actions, AckStatus, Acknowledge, Acknowledged, ActionError, Actor};
 
 use crate::cli::help::examples;
 use crate::context::Context;
@@ -13,11 +13,16 @@ use crate::failure::{Exit, Failure};
 #[command(after_long_help = examples![
     "switchboard ack msg_1a2b3c",
     "switchboard ack msg_1a2b3c msg_4d5e6f --note 'merged as 4f2e1d'",
+    "switchboard ack msg_1a2b3c --status failed --note 'the tests do not pass'",
 ])]
 pub(crate) struct Ack {
     /// The messages to acknowledge
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
+
+    /// Report the outcome: completed, failed, needs_clarification or error
+    #[arg(long, value_name = "STATUS", default_value = "completed", value_parser = status)]
+    status: AckStatus,
 
     /// Add a note; other agents see it
     #[arg(long, value_name = "TEXT")]
@@ -26,19 +31,26 @@ pub(crate) struct Ack {
 
 pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
-    let directory = workspace.hub().directory().await?;
-    let agent: AgentId = directory.canonical(&context.identity()?);
-    for text in &args.ids {
-        let id = workspace.resolve_id_for(&agent, text).await?;
-        let done = workspace.acknowledge(&agent, id, args.note.clone()).await.map_err(|error| {
-            let failure = Failure::from(error);
-            match (failure.exit, context.named()) {
-                (Exit::NotAllowed, Ok(None)) => {
-                    failure.hint("say whose mail it is: --from NAME or SWITCHBOARD_AGENT_NAME")
+    let agent = workspace.hub().directory().await?.canonical(&context.identity()?);
+    let request = Acknowledge { ids: args.ids, status: Some(args.status), note: args.note };
+    let results = actions::acknowledge(Actor::new(&workspace, &agent), request)
+        .await
+        .map_err(|error| Failure::of_action("acknowledge", error))?;
+    let mut first_failure = None;
+    for (_, result) in results {
+        let acknowledged = match result {
+            Ok(acknowledged) => acknowledged,
+            Err(error) => {
+                let failure = refusal(&context, error);
+                match &first_failure {
+                    None => first_failure = Some(failure),
+                    // The first failure is the command's; the others would be lost.
+                    Some(_) => context.printer.note(&failure.message),
                 }
-                _ => failure,
+                continue;
             }
-        })?;
+        };
+        let Acknowledged { id, is_new } = acknowledged;
         let native = workspace
             .hub()
             .journal()
@@ -46,10 +58,10 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
             .await?
             .map(|stored| door_workspace::native_id(&stored.message));
         if context.printer.is_json() {
-            let object = json!({ "id": id.to_string(), "native_id": native, "agent": agent.to_string(), "state": "acknowledged", "new": done.is_some() });
+            let object = json!({ "id": id.to_string(), "native_id": native, "agent": agent.to_string(), "state": "acknowledged", "new": is_new });
             context.printer.object(&object);
         } else {
-            let again = if done.is_some() { "" } else { " (it was already)" };
+            let again = if is_new { "" } else { " (it was already)" };
             context
                 .printer
                 .line(format_args!("{} acknowledged{again}", native.unwrap_or_else(|| id.to_string())));
@@ -57,5 +69,25 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
     }
     workspace.record_heartbeat(&agent).await;
     workspace.close().await;
-    Ok(())
+    first_failure.map_or(Ok(()), Err)
+}
+
+/// Builds the failure for one message. A person who reads the mail of an agent may have forgotten to say so.
+fn refusal(context: &Context, error: ActionError) -> Failure {
+    let failure = Failure::of_action("acknowledge", error);
+    match (failure.exit, context.named()) {
+        (Exit::NotAllowed, Ok(None)) => {
+            failure.hint("say whose mail it is: --from NAME or SWITCHBOARD_AGENT_NAME")
+        }
+        _ => failure,
+    }
+}
+
+/// Parses an outcome.
+fn status(text: &str) -> Result<AckStatus, String> {
+    let known = AckStatus::ALL.into_iter().find(|status| status.as_str() == text);
+    known.ok_or_else(|| {
+        let names: Vec<&str> = AckStatus::ALL.into_iter().map(AckStatus::as_str).collect();
+        format!("'{}' is not an outcome; use {}", text.escape_debug(), names.join(", "))
+    })
 }

@@ -1,10 +1,11 @@
 //! `switchboard agents`
 
 use clap::{Args, Subcommand};
-use door_workspace::{Role, Workspace};
+use door_workspace::Workspace;
 use serde_json::json;
-use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
-use switchboard_hub::{Part, Registration};
+use switchboard_actions::{self as actions, RegisterAgent, SetStatus};
+use switchboard_core::{AgentId, AgentRecord, Door, Route};
+use switchboard_hub::Part;
 use switchboard_sys::clock::format_ago;
 
 use crate::cli::help::examples;
@@ -44,6 +45,15 @@ enum Verb {
         /// Add it to this team, which is created if it does not exist
         #[arg(long)]
         team: Option<String>,
+        /// Name the program that it runs in, such as codex or cursor
+        #[arg(long, value_name = "PROGRAM")]
+        interface: Option<String>,
+        /// Name a capability (repeatable)
+        #[arg(long = "capability", value_name = "NAME", requires = "interface")]
+        capabilities: Vec<String>,
+        /// Set the name shown to people
+        #[arg(long, value_name = "TEXT", requires = "interface")]
+        friendly_name: Option<String>,
     },
     /// Rename an agent; messages to the old name still reach it
     #[command(after_long_help = examples!["switchboard agents rename codex codex-2"])]
@@ -83,14 +93,11 @@ pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     match args.command.unwrap_or(Verb::List) {
         Verb::List => list(&workspace, &context).await?,
-        Verb::Register { name, role, team } => {
-            let name = Name::parse(&name)?;
-            let team = team.as_deref().map(Name::parse).transpose()?;
-            if let Some(role) = &role {
-                Role::parse(role)?;
-            }
-            let record =
-                workspace.register(Registration { role, team, ..Registration::mailbox(name) }).await?;
+        Verb::Register { name, role, team, interface, capabilities, friendly_name } => {
+            let request = RegisterAgent { name, interface, capabilities, role, friendly_name, team };
+            let record = actions::register_agent(&workspace, request)
+                .await
+                .map_err(|error| Failure::of_action("register", error))?;
             if context.named()?.is_some_and(|agent| agent == record.id) {
                 workspace.record_heartbeat(&record.id).await;
             }
@@ -101,21 +108,27 @@ pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
             ));
         }
         Verb::Rename { from, to } => {
-            let record = workspace.rename(Name::parse(&from)?, Name::parse(&to)?).await?;
+            let record = actions::rename_agent(&workspace, &from, &to)
+                .await
+                .map_err(|error| Failure::of_action("rename", error))?;
             print_agent(&workspace, &context, &record).await?;
         }
         Verb::Role { name, role } => {
-            let record = workspace.assign_role(Name::parse(&name)?, &role).await?;
+            let record = actions::assign_role(&workspace, &name, &role)
+                .await
+                .map_err(|error| Failure::of_action("assign_role", error))?;
             print_agent(&workspace, &context, &record).await?;
         }
         Verb::Status { name, status, message } => {
-            let agent = known(&workspace, &name).await?;
-            workspace.set_status(&agent.id, &status, message.as_deref()).await?;
+            let agent = actions::set_status(&workspace, &name, SetStatus { status, message })
+                .await
+                .map_err(|error| Failure::of_action("set_status", error))?;
             print_agent(&workspace, &context, &agent).await?;
         }
         Verb::Remove { name } => {
-            let agent = known(&workspace, &name).await?;
-            workspace.deregister(agent.id.name.clone()).await?;
+            let agent = actions::remove_agent(&workspace, &name)
+                .await
+                .map_err(|error| Failure::of_action("remove", error))?;
             if context.printer.is_json() {
                 context.printer.object(&json!({ "name": agent.id.to_string(), "removed": true }));
             } else {
@@ -125,22 +138,6 @@ pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
     }
     workspace.close().await;
     Ok(())
-}
-
-/// Returns a registered agent, or an error that suggests similar names.
-pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentRecord, Failure> {
-    let id = AgentId::local(Name::parse(name)?);
-    let directory = workspace.hub().directory().await?;
-    if let Some(record) = directory.agent(&id) {
-        return Ok(record.clone());
-    }
-    match switchboard_core::resolve(&id.into(), &AgentId::human(), &directory) {
-        Err(error) => Err(error.into()),
-        Ok(_) => {
-            Err(switchboard_hub::HubError::ReservedName { name: Name::human(), reserved_for: "the person" }
-                .into())
-        }
-    }
 }
 
 async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {

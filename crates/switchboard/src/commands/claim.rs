@@ -3,8 +3,8 @@
 use clap::Args;
 use jiff::SignedDuration;
 use serde_json::json;
-use switchboard_core::TaskName;
-use switchboard_hub::{CLAIM_LEASE, TaskClaim};
+use switchboard_actions::{self as actions, ActionError, Actor};
+use switchboard_hub::TaskClaim;
 
 use crate::cli::help::examples;
 use crate::cli::values::{lifetime, number};
@@ -51,13 +51,10 @@ pub(crate) struct Claim {
 }
 
 pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
-    let lease = args.lease.unwrap_or(CLAIM_LEASE);
-    let task = args.task.as_deref().map(TaskName::parse).transpose()?;
     let workspace = context.open().await?;
-    let hub = workspace.hub();
-    match (task, args.check) {
+    match (args.task, args.check) {
         (None, _) => {
-            let claims = hub.claims().list().await?;
+            let claims = workspace.hub().claims().list().await?;
             for claim in &claims {
                 print(&context, claim, "has");
             }
@@ -66,20 +63,24 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
             }
         }
         (Some(task), Some(fence)) => {
-            print(&context, &hub.claims().check(task, context.identity()?, fence).await?, "has");
+            let me = context.identity()?;
+            let claim = actions::check_claim(Actor::new(&workspace, &me), &task, fence).await;
+            print(&context, &claim.map_err(refused)?, "has");
         }
         (Some(task), None) => {
-            let me = context.known_agent(hub.directory().await?.as_ref())?;
-            let claim = if args.everywhere {
-                hub.claims().claim_globally(task, me, lease, args.note).await?
-            } else {
-                hub.claims().claim(task, me, lease, args.note).await?
-            };
+            let me = context.identity()?;
+            let request =
+                actions::Claim { task, lease: args.lease, note: args.note, everywhere: args.everywhere };
+            let claim = actions::claim(Actor::new(&workspace, &me), request).await.map_err(refused)?;
             print(&context, &claim, "claimed");
         }
     }
     workspace.close().await;
     Ok(())
+}
+
+fn refused(error: ActionError) -> Failure {
+    Failure::of_action("claim", error)
 }
 
 /// Prints a claim as text or JSON. Scripts rely on the names of its fields.

@@ -2,12 +2,13 @@
 
 use clap::Args;
 use door_suites::Suites;
-use door_workspace::{FOLDER, ToolConfig, ToolServer, Workspace};
+use door_workspace::{FOLDER, Workspace};
 use switchboard_mcp::{
     Attachment, Hello, InProcessServer, ToolTraits, attach, random_id, serve_stdio_attached,
 };
 use switchboard_sys::service_lease::LeaseKey;
 use switchboard_sys::socket::socket_path;
+use switchboard_tools::{ToolConfig, ToolServer};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -45,9 +46,9 @@ pub(crate) const SOCKET: &str = "mcp.sock";
 
 /// Calls to replay or retry when the session moves to another server.
 const TOOL_TRAITS: ToolTraits = ToolTraits {
-    is_session_state: door_workspace::registers_agent,
-    is_retryable: door_workspace::is_idempotent,
-    idempotency_key: door_workspace::idempotency_argument,
+    is_session_state: switchboard_tools::registers_agent,
+    is_retryable: switchboard_tools::is_idempotent,
+    idempotency_key: switchboard_tools::idempotency_argument,
 };
 
 pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {

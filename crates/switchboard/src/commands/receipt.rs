@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use switchboard_hub::HubError;
+use switchboard_actions::{self as actions, Actor, ReceiptView};
 
 use crate::cli::help::examples;
 use crate::context::Context;
@@ -19,18 +19,12 @@ pub(crate) struct ReceiptOf {
 
 pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
-    let id = workspace.resolve_id_for(&context.identity()?, &args.id).await?;
-    let unknown = || HubError::UnknownMessage { id: args.id.clone() };
-    let (stored, mut receipt) = workspace.hub().journal().receipt(id).await?.ok_or_else(unknown)?;
-    // No process may have done the housekeeping since.
-    if stored.message.expires_at.is_some_and(|at| at <= workspace.hub().now())
-        && receipt.deliveries.iter().any(|delivery| !delivery.state.is_final())
-    {
-        workspace.expire_messages().await?;
-        (_, receipt) = workspace.hub().journal().receipt(id).await?.ok_or_else(unknown)?;
-    }
+    let me = context.identity()?;
+    let ReceiptView { stored, receipt, terminal: typed } =
+        actions::receipt(Actor::new(&workspace, &me), &args.id)
+            .await
+            .map_err(|error| Failure::of_action("receipt", error))?;
     let printer = context.printer;
-    let typed = workspace.execute_result(&stored.message).await?;
     if printer.is_json() {
         let mut object = show::receipt_object(&stored.message, &receipt, true);
         if let Some(typed) = &typed {

@@ -1,7 +1,7 @@
 //! `switchboard release`
 
 use clap::Args;
-use switchboard_core::TaskName;
+use switchboard_actions::{self as actions, Actor};
 
 use crate::cli::help::examples;
 use crate::cli::values::number;
@@ -22,9 +22,11 @@ pub(crate) struct Release {
 }
 
 pub(crate) async fn run(args: Release, context: Context) -> Result<(), Failure> {
-    let task = TaskName::parse(&args.task)?;
     let workspace = context.open().await?;
-    let claim = workspace.hub().claims().release(task, context.identity()?, args.number).await?;
+    let me = context.identity()?;
+    let claim = actions::release(Actor::new(&workspace, &me), &args.task, args.number)
+        .await
+        .map_err(|error| Failure::of_action("release", error))?;
     print(&context, &claim, "had");
     workspace.close().await;
     Ok(())

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use jiff::SignedDuration;
-use switchboard_core::TaskName;
+use switchboard_actions::{self as actions, Actor};
 
 use crate::cli::help::examples;
 use crate::cli::values::{lifetime, number};
@@ -27,9 +27,11 @@ pub(crate) struct Renew {
 }
 
 pub(crate) async fn run(args: Renew, context: Context) -> Result<(), Failure> {
-    let task = TaskName::parse(&args.task)?;
     let workspace = context.open().await?;
-    let claim = workspace.hub().claims().renew(task, context.identity()?, args.number, args.lease).await?;
+    let me = context.identity()?;
+    let claim = actions::renew(Actor::new(&workspace, &me), &args.task, args.number, args.lease)
+        .await
+        .map_err(|error| Failure::of_action("renew", error))?;
     print(&context, &claim, "keeps");
     workspace.close().await;
     Ok(())

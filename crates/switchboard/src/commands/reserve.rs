@@ -1,17 +1,15 @@
 //! `switchboard reserve`
 
-use std::path::Path;
-
 use clap::Args;
 use jiff::SignedDuration;
 use serde_json::json;
-use switchboard_core::Pattern;
-use switchboard_hub::{RESERVATION_LEASE, Reservation, WorkTree};
+use switchboard_actions::{self as actions, Actor};
+use switchboard_hub::{Reservation, WorkTree};
 
 use crate::cli::help::examples;
 use crate::cli::values::lifetime;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::show;
 
 /// Reserve files you are editing, or list reservations.
@@ -45,26 +43,20 @@ pub(crate) struct Reserve {
 }
 
 pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> {
-    let lease = args.lease.unwrap_or(RESERVATION_LEASE);
     let (folder, tree) = context.working_tree()?;
-    let patterns = patterns(&tree, &folder, &args.patterns)?;
     let workspace = context.open().await?;
-    let hub = workspace.hub();
+    let me = context.identity()?;
+    let actor = Actor::new(&workspace, &me);
+    let refused = |error| Failure::of_action("reserve", error);
     if args.release {
-        let asked = patterns.len();
-        let count = hub.claims().unreserve(context.identity()?, tree, patterns).await?;
-        if asked > 0 && count == 0 {
-            let message = format!("{} is not reserved by you in this tree", quote_patterns(&args.patterns));
-            return Err(Failure::new("not_reserved", Exit::NotFound, message)
-                .hint("`switchboard reserve` lists who works at which files"));
-        }
+        let count = actions::release_reservations(actor, &folder, &args.patterns).await.map_err(refused)?;
         if context.printer.is_json() {
             context.printer.object(&json!({ "released": count }));
         } else {
             context.printer.line(format_args!("{count} released"));
         }
-    } else if patterns.is_empty() {
-        let all = hub.claims().reservations().await?;
+    } else if args.patterns.is_empty() {
+        let all = workspace.hub().claims().reservations().await?;
         for one in &all {
             print(&context, one, &tree);
         }
@@ -72,35 +64,18 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
             context.printer.note("No files are reserved.");
         }
     } else {
-        let asked = switchboard_hub::ReservationRequest {
-            agent: context.known_agent(hub.directory().await?.as_ref())?,
-            tree: tree.clone(),
-            patterns,
-            shared: args.shared,
+        let request = actions::Reserve {
+            paths: args.patterns,
+            lease: args.lease,
             note: args.note,
-            lease,
+            shared: args.shared,
         };
-        for one in &hub.claims().reserve(asked).await? {
+        for one in &actions::reserve(actor, &folder, request).await.map_err(refused)? {
             print(&context, one, &tree);
         }
     }
     workspace.close().await;
     Ok(())
-}
-
-/// Resolves the patterns that were typed in a folder.
-fn patterns(tree: &WorkTree, folder: &Path, typed: &[String]) -> Result<Vec<Pattern>, Failure> {
-    let mut patterns = Vec::new();
-    for text in typed {
-        patterns.extend(tree.patterns(folder, text)?);
-    }
-    Ok(patterns)
-}
-
-/// Quotes the typed patterns for an error.
-fn quote_patterns(patterns: &[String]) -> String {
-    let quoted: Vec<String> = patterns.iter().map(|text| format!("'{}'", show::inline(text))).collect();
-    quoted.join(", ")
 }
 
 /// Prints a reservation as text or JSON. Scripts rely on the names of its fields.

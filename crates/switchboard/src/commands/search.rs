@@ -1,6 +1,8 @@
 //! `switchboard search`
 
 use clap::Args;
+use switchboard_actions::{self as actions, Actor};
+use switchboard_hub::Stored;
 
 use crate::cli::help::examples;
 use crate::cli::options::{FullBodies, Limit};
@@ -44,26 +46,27 @@ pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
     };
     let working = context.printer.working("searching");
     // Without a terminal, one line explains the delay.
-    let told = std::cell::Cell::new(context.printer.is_json() || working.is_some());
+    let is_explained = std::cell::Cell::new(context.printer.is_json() || working.is_some());
     let progress = |missing: u64| match &working {
         Some(bar) => bar.set_message(format!("indexing {missing} messages that were never searched")),
-        None if missing >= MANY && !told.replace(true) => {
+        None if missing >= MANY && !is_explained.replace(true) => {
             context.printer.note(format_args!("Indexing {missing} messages that were never searched."));
         }
         None => {}
     };
-    let page = workspace
-        .hub()
-        .journal()
-        .search_with(&args.words.join(" "), before, args.limit.limit, progress)
-        .await?;
+    let request = actions::Search { query: args.words.join(" "), before, limit: args.limit.limit };
+    let me = context.identity()?;
+    let found = actions::search(Actor::new(&workspace, &me), request, progress)
+        .await
+        .map_err(|error| Failure::of_action("search", error))?;
     if let Some(bar) = &working {
         bar.finish_and_clear();
     }
-    print_messages(&workspace, &context, &page.items, args.bodies.full).await?;
-    if page.items.is_empty() {
+    let messages: Vec<Stored> = found.messages.into_iter().map(|(stored, _)| stored).collect();
+    print_messages(&workspace, &context, &messages, args.bodies.full).await?;
+    if messages.is_empty() && found.next.is_none() {
         context.printer.note("Nothing found.");
-    } else if page.more {
+    } else if found.next.is_some() {
         context.printer.note("There is more; continue with --before ID.");
     }
     workspace.close().await;

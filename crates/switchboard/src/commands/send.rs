@@ -3,22 +3,19 @@
 mod answer;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use door_workspace::{OutgoingMessage, Persona, Workspace, WorkspaceError};
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value};
+use door_workspace::Workspace;
+use jiff::SignedDuration;
+use switchboard_actions::{self as actions, Actor, Sent};
 use switchboard_core::{
-    Address, AgentId, Delivery, DeliveryState, Door, Kind, Name, PresenceState, Receipt, Route, TaskName,
-    describe_json_error, suggest_similar,
+    Address, AgentId, Delivery, DeliveryState, Door, Name, PresenceState, Receipt, Route,
 };
 use switchboard_hub::Stored;
 
 use crate::cli::help::examples;
-use crate::cli::options::{Metadata, ReplyTo};
+use crate::cli::options::{IdempotencyKey, MessageText, Metadata, ReplyTo};
 use crate::cli::values::{duration, lifetime};
 use crate::commands::who::load_presence;
 use crate::context::Context;
@@ -38,17 +35,18 @@ const ARRIVAL: Duration = Duration::from_secs(10);
     "switchboard send codex 'Which port?' --wait --timeout 90s",
     "switchboard --from codex send claude 'done' --reply-to msg_1a2b3c",
 ])]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Send {
     /// codex · team:backend · #general · alice@research · job:7/0 · all · or a role
-    to: String,
+    #[arg(required_unless_present = "routed")]
+    to: Option<String>,
 
-    /// The text; `-` or nothing reads it from stdin
-    #[arg(allow_hyphen_values = true)]
-    text: Option<String>,
+    #[command(flatten)]
+    text: MessageText,
 
-    /// Read the text from this file
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
-    file: Option<PathBuf>,
+    /// Send to the agent that the active workflow names; leave out TO
+    #[arg(long)]
+    routed: bool,
 
     /// Set the kind of message: delegate_task, request_review, submit_result, status_update or execute
     /// [default: submit_result for a reply, else delegate_task]
@@ -72,6 +70,9 @@ pub(crate) struct Send {
     /// Replace your earlier tasks for the same recipient that are still waiting
     #[arg(long)]
     replace: bool,
+
+    #[command(flatten)]
+    key: IdempotencyKey,
 
     /// Accept a recipient that is not registered and reads its mailbox as files
     #[arg(long)]
@@ -99,60 +100,27 @@ impl Send {
     }
 }
 
-pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
+pub(crate) async fn run(mut args: Send, context: Context) -> Result<(), Failure> {
     let from = context.identity()?;
+    if args.routed {
+        route_text(&mut args)?;
+    }
     // Before the workspace is opened: an invalid address needs none.
-    let mut to: Address = args.to.parse()?;
-    let kind = kind(&args)?;
-    let mut metadata = metadata(args.metadata.metadata.as_deref())?;
-    if let Some(claim) = &args.claim {
-        metadata.insert("claim".to_owned(), claim_of(claim)?);
+    if let Some(to) = &args.to {
+        to.parse::<Address>()?;
     }
-    let body = body(&args)?;
-    if body.trim().is_empty() && metadata.is_empty() {
-        return Err(Failure::new("no_text", Exit::Usage, "the text is empty")
-            .hint("say something, or carry data with --metadata"));
-    }
-    if args.replace && kind != Kind::delegate_task() {
-        return Err(Failure::new(
-            "bad_kind",
-            Exit::Usage,
-            format!("--replace is for tasks, and this is {kind}"),
-        )
-        .hint("leave out --replace, or send it as delegate_task"));
-    }
+    let request = request(&args)?;
+    let refused = |error| unknown_to_files(Failure::of_action("send", error));
+    request.check().map_err(refused)?;
     let mut open = if args.wait { context.open_running().await? } else { context.open_door().await? };
     let workspace = &open.workspace.clone();
-    if !args.allow_unregistered {
-        to = workspace.resolve_recipient(&args.to).await.map_err(unknown_to_files)?;
-    }
-    workspace.check_execute(&kind, &to).await?;
     if args.wait {
         answer::check_sender(workspace, &from).await?;
     }
-    let now = workspace.hub().now();
-    let expires_at = args.ttl.map(|ttl| expiry(ttl, now)).transpose()?;
-    let in_reply_to = match &args.reply.reply_to {
-        Some(id) => Some(workspace.resolve_id_for(&from, id).await?),
-        None => None,
-    };
-    let persona = match &to {
-        Address::Agent(agent) if agent.realm.is_none() => workspace.persona_for(agent, &metadata).await?,
-        _ => Persona::default(),
-    };
-    let mut letter = OutgoingMessage {
-        in_reply_to,
-        expires_at,
-        replace_earlier: args.replace,
-        metadata,
-        allow_unregistered: args.allow_unregistered,
-        ..OutgoingMessage::new(from.clone(), to, kind, body)
-    };
-    if let Some(text) = persona.text {
-        letter = letter.with_persona(text);
-    }
-    let accepted = workspace.send(letter).await.map_err(unknown_to_files)?;
-    if let Some(problem) = persona.problem {
+    let now = workspace.snapshot().await?;
+    let Sent { accepted, persona_problem, .. } =
+        actions::send(Actor::new(workspace, &from), &now, None, request).await.map_err(refused)?;
+    if let Some(problem) = persona_problem {
         context
             .printer
             .note(format_args!("note: the message is sent without a persona: {}", show::plain(&problem)));
@@ -191,8 +159,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
 }
 
 /// Adds to an unknown recipient that it may be one that only reads files.
-fn unknown_to_files(error: WorkspaceError) -> Failure {
-    let failure = Failure::from(error);
+fn unknown_to_files(failure: Failure) -> Failure {
     let hint = failure.hint.clone().unwrap_or_default();
     match failure.code {
         "unknown_recipient" if hint.starts_with("known") => {
@@ -202,72 +169,31 @@ fn unknown_to_files(error: WorkspaceError) -> Failure {
     }
 }
 
-fn kind(args: &Send) -> Result<Kind, Failure> {
-    let default = if args.reply.reply_to.is_some() { "submit_result" } else { "delegate_task" };
-    kind_named(args.kind.as_deref().unwrap_or(default))
-}
-
-/// Parses one of the five kinds.
-pub(crate) fn kind_named(text: &str) -> Result<Kind, Failure> {
-    if Kind::ACTIONS.contains(&text)
-        && let Ok(kind) = Kind::parse(text)
-    {
-        return Ok(kind);
-    }
-    let failure =
-        Failure::new("bad_kind", Exit::Usage, format!("'{}' is not a kind of message", text.escape_debug()));
-    Err(match suggest_similar(text, Kind::ACTIONS).first() {
-        Some(near) => failure.hint(format!("did you mean '{near}'?")),
-        None => failure.hint(format!("use one of {}", Kind::ACTIONS.join(", "))),
-    })
-}
-
-fn metadata(text: Option<&str>) -> Result<Map<String, Value>, Failure> {
-    let Some(text) = text else { return Ok(Map::new()) };
-    serde_json::from_str(text).map_err(|error| {
-        let problem = describe_json_error(&error);
-        Failure::new("bad_metadata", Exit::Usage, format!("--metadata is not a JSON object: {problem}"))
-            .hint("for example --metadata '{\"ticket\": 7}'")
-    })
-}
-
-/// Parses a claim into the form that the hub reads in a message.
-fn claim_of(text: &str) -> Result<Value, Failure> {
-    let parts = text.rsplit_once(':').and_then(|(task, fence)| Some((task, fence.parse::<i64>().ok()?)));
-    let Some((task, fence)) = parts else {
-        let message = format!("--claim '{}' is not TASK:NUMBER", text.escape_debug());
-        return Err(Failure::new("bad_claim", Exit::Usage, message)
-            .hint("the number is the one that `switchboard claim` gave"));
-    };
-    Ok(serde_json::json!({ "task": TaskName::parse(task)?.as_str(), "fence": fence }))
-}
-
-fn body(args: &Send) -> Result<String, Failure> {
-    let unreadable = |error: std::io::Error, from: &str| {
-        Failure::new("unreadable", Exit::Failed, format!("the text cannot be read from {from}: {error}"))
-            .hint("a message is UTF-8 text")
-    };
-    match (&args.file, args.text.as_deref()) {
-        (Some(path), _) => {
-            std::fs::read_to_string(path).map_err(|e| unreadable(e, &path.display().to_string()))
-        }
-        (None, Some(text)) if text != "-" => Ok(text.to_owned()),
-        (None, text) => {
-            if text.is_none() && std::io::stdin().is_terminal() {
-                return Err(Failure::new("no_text", Exit::Usage, "there is no text to send")
-                    .hint("give it as an argument, with --file PATH, or on stdin"));
-            }
-            let mut body = String::new();
-            std::io::stdin().read_to_string(&mut body).map_err(|error| unreadable(error, "stdin"))?;
-            Ok(body)
+/// Takes the first argument of a routed message as its text.
+fn route_text(args: &mut Send) -> Result<(), Failure> {
+    match (args.to.take(), &args.text.text) {
+        (Some(_), Some(_)) => Err(Failure::new("usage", Exit::Usage, "--routed takes no recipient")
+            .hint("leave out the recipient, or --routed")),
+        (text, _) => {
+            args.text.text = text;
+            Ok(())
         }
     }
 }
 
-fn expiry(ttl: SignedDuration, now: Timestamp) -> Result<Timestamp, Failure> {
-    now.checked_add(ttl).map_err(|_| {
-        Failure::new("bad_ttl", Exit::Usage, "--ttl is longer than a timestamp can hold")
-            .hint("write 30m, 8h or 2d")
+/// Builds the action's request.
+fn request(args: &Send) -> Result<actions::Send, Failure> {
+    Ok(actions::Send {
+        metadata: args.metadata.parse()?,
+        to: args.to.clone(),
+        kind: args.kind.clone(),
+        reply_to: args.reply.reply_to.clone(),
+        claim: args.claim.clone(),
+        expires_in: args.ttl,
+        replace: args.replace,
+        allow_unregistered: args.allow_unregistered,
+        key: args.key.key.clone(),
+        text: args.text.read()?,
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::HeaderName;
 use clap::Args;
 use door_suites::Suites;
-use door_workspace::{Profile, ToolConfig, ToolServer, Workspace};
+use door_workspace::Workspace;
 use serde_json::json;
 use switchboard_https::Mode;
 use switchboard_hub::Hub;
@@ -16,6 +16,7 @@ use switchboard_mcp::{
 };
 use switchboard_sys::files::Dir;
 use switchboard_sys::socket::{SameUserListener, socket_path};
+use switchboard_tools::{Profile, ToolConfig, ToolServer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

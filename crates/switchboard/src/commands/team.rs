@@ -1,11 +1,13 @@
 //! `switchboard team`
 
 use clap::{Args, Subcommand};
-use door_workspace::{OutgoingTeamMessage, Workspace};
+use door_workspace::Workspace;
 use serde_json::json;
+use switchboard_actions::{self as actions, Actor, CreateTeam, SendTeam};
 use switchboard_core::{Name, TeamRecord};
 
 use crate::cli::help::examples;
+use crate::cli::options::{IdempotencyKey, MessageText, Metadata, ReplyTo};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
@@ -54,15 +56,21 @@ enum Verb {
     Message {
         /// The team
         id: String,
-        /// The text
-        #[arg(allow_hyphen_values = true)]
-        text: String,
+        #[command(flatten)]
+        text: MessageText,
         /// Send only to members with this role
         #[arg(long)]
         role: Option<String>,
         /// Set the kind of message: delegate_task, request_review, submit_result, status_update or execute
-        #[arg(long, default_value = "delegate_task")]
-        kind: String,
+        /// [default: submit_result for a reply, else delegate_task]
+        #[arg(long)]
+        kind: Option<String>,
+        #[command(flatten)]
+        reply: ReplyTo,
+        #[command(flatten)]
+        metadata: Metadata,
+        #[command(flatten)]
+        key: IdempotencyKey,
     },
     /// Remove agents from a team
     #[command(after_long_help = examples!["switchboard team remove backend codex"])]
@@ -76,15 +84,10 @@ enum Verb {
 }
 
 pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
-    if let Some(Verb::Message { id, text, role, kind }) = args.command {
-        let mut letter = OutgoingTeamMessage::new(
-            Name::parse(&id)?,
-            context.identity()?,
-            super::send::kind_named(&kind)?,
-            text,
-        );
-        letter.role_filter = role;
-        return message(&context, letter).await;
+    if let Some(Verb::Message { id, text, role, kind, reply, metadata, key }) = args.command {
+        let (metadata, reply_to, key) = (metadata.parse()?, reply.reply_to, key.key);
+        let request = SendTeam { team: id, text: text.read()?, kind, role, reply_to, metadata, key };
+        return message(&context, request).await;
     }
     let workspace = context.open().await?;
     match args.command.unwrap_or(Verb::List) {
@@ -98,25 +101,27 @@ pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
             }
         }
         Verb::Create { id, title, composite } => {
-            let team = workspace.create_team(Name::parse(&id)?, title, composite).await?;
+            let team = actions::create_team(&workspace, CreateTeam { id, title, composite })
+                .await
+                .map_err(|error| Failure::of_action("create_team", error))?;
             print(&workspace, &context, &team).await?;
         }
         Verb::Add { id, agents } => {
-            let id = Name::parse(&id)?;
             for agent in &agents {
-                workspace.assign(Name::parse(agent)?, Some(id.clone())).await?;
+                actions::assign_to_team(&workspace, agent, Some(&id))
+                    .await
+                    .map_err(|error| Failure::of_action("assign_to_team", error))?;
             }
             print_id(&workspace, &context, &id).await?;
         }
         Verb::Message { .. } => {}
         Verb::Remove { id, agents } => {
-            let id = Name::parse(&id)?;
             for agent in &agents {
-                let record = super::agents::known(&workspace, agent).await?;
-                if record.team.as_ref() == Some(&id) {
-                    workspace.assign(record.id.name, None).await?;
-                } else {
-                    context.printer.note(format_args!("{} is not in {id}", record.id));
+                let is_member = actions::remove_from_team(&workspace, agent, &id)
+                    .await
+                    .map_err(|error| Failure::of_action("remove_from_team", error))?;
+                if !is_member {
+                    context.printer.note(format_args!("{agent} is not in {id}"));
                 }
             }
             print_id(&workspace, &context, &id).await?;
@@ -127,9 +132,12 @@ pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
 }
 
 /// Sends the messages to the members and prints the result for each.
-async fn message(context: &Context, letter: OutgoingTeamMessage) -> Result<(), Failure> {
+async fn message(context: &Context, request: SendTeam) -> Result<(), Failure> {
+    let me = context.identity()?;
     let open = context.open_door().await?;
-    let sent = open.workspace.send_team_message(letter).await?;
+    let sent = actions::send_team(Actor::new(&open.workspace, &me), request)
+        .await
+        .map_err(|error| Failure::of_action("send_team", error))?;
     for copy in &sent.members {
         let id = copy.message.as_ref().ok().map(|id| door_workspace::to_native(*id));
         let problem = match (&copy.message, &copy.stopped) {
@@ -153,12 +161,13 @@ async fn message(context: &Context, letter: OutgoingTeamMessage) -> Result<(), F
     Ok(())
 }
 
-async fn print_id(workspace: &Workspace, context: &Context, id: &Name) -> Result<(), Failure> {
+async fn print_id(workspace: &Workspace, context: &Context, id: &str) -> Result<(), Failure> {
+    let id = Name::parse(id.strip_prefix("team:").unwrap_or(id))?;
     let directory = workspace.hub().directory().await?;
-    let Some(team) = directory.team(id) else {
+    let Some(team) = directory.team(&id) else {
         let near =
             switchboard_core::suggest_similar(id.as_str(), directory.teams().map(|team| team.id.as_str()));
-        return Err(switchboard_core::ResolveError::UnknownTeam { team: id.clone(), near }.into());
+        return Err(switchboard_core::ResolveError::UnknownTeam { team: id, near }.into());
     };
     print(workspace, context, team).await
 }

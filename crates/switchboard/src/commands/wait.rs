@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use door_workspace::Workspace;
+use switchboard_actions::{self as actions, Arrival};
 use switchboard_core::AgentId;
-use switchboard_hub::{DisplayLease, DisplayMode, MailboxMessage, MailboxQuery, Part};
 
 use crate::cli::help::examples;
 use crate::cli::values::duration;
 use crate::commands::inbox::{known_mailbox, seq_of};
-use crate::context::{Context, Open};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
@@ -44,14 +44,17 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
         None => 0,
     };
     let is_own = context.reads_own(&owner, &directory)?;
-    let arrived = arrival(&open, &owner, after, is_own);
+    let request = actions::Wait { owner: owner.clone(), after, is_own };
+    let mut alive = Alive::new(workspace, is_own.then_some(&owner));
+    let arrived = actions::wait(workspace, request, async || alive.note().await);
     let arrived = async {
         match args.timeout {
             None => arrived.await.map(Some),
             Some(limit) => tokio::time::timeout(limit, arrived).await.ok().transpose(),
         }
     };
-    let Some((mail, hold)) = arrived.await? else {
+    let arrived = arrived.await.map_err(|error| Failure::of_action("wait", error))?;
+    let Some(Arrival { messages: mail, lease }) = arrived else {
         open.close().await;
         let seconds = args.timeout.unwrap_or_default().as_secs_f64();
         return Err(Failure::temporary("timeout", format!("no message for {owner} within {seconds} s"))
@@ -66,9 +69,9 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
             context.printer.line(show::message_text(&mail.stored, state, now, true, reader));
         }
     }
-    if let Some(hold) = hold {
+    if let Some(lease) = lease {
         let shown = mail.iter().map(|mail| mail.stored.message.id).collect();
-        workspace.finish_showing(hold, shown, Vec::new()).await?;
+        workspace.finish_showing(lease, shown, Vec::new()).await?;
         workspace.record_heartbeat(&owner).await;
     }
     open.close().await;
@@ -98,31 +101,5 @@ impl<'w> Alive<'w> {
             self.next = Instant::now() + EVERY;
             self.workspace.record_heartbeat(agent).await;
         }
-    }
-}
-
-/// Waits for unseen messages. If the mailbox's owner waits, it holds them, so that no other adapter shows them.
-async fn arrival(
-    open: &Open,
-    owner: &AgentId,
-    after: i64,
-    is_own: bool,
-) -> Result<(Vec<MailboxMessage>, Option<DisplayLease>), Failure> {
-    let hub = open.workspace.hub();
-    let mut changes = hub.changes();
-    let mut alive = Alive::new(&open.workspace, is_own.then_some(owner));
-    loop {
-        alive.note().await;
-        let query = MailboxQuery { agent: owner.clone(), after, limit: 20, part: Part::Unseen };
-        let mut mail = hub.mailboxes().page(query).await?.items;
-        if !is_own && !mail.is_empty() {
-            return Ok((mail, None));
-        }
-        let hold = open.workspace.lease_unseen_of(owner, &mail, DisplayMode::Pull).await?;
-        mail.retain(|mail| hold.contains(mail.stored.message.id));
-        if !mail.is_empty() {
-            return Ok((mail, Some(hold)));
-        }
-        changes.next().await;
     }
 }

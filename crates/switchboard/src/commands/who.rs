@@ -62,7 +62,9 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
         let id = directory.addressee(&id).map_or(id, |record| record.id.clone());
         if !agents.contains_key(&id) {
             // Returns the error that suggests similar names.
-            crate::commands::agents::known(&workspace, name).await?;
+            switchboard_actions::known_agent(&workspace, name)
+                .await
+                .map_err(|error| Failure::of_action("who", error))?;
         }
         agents.retain(|agent, _| *agent == id);
     }

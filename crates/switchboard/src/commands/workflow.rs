@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
-use door_workspace::{Artifact, CompletePhase, StartWorkflow, Target, Workspace};
+use door_workspace::{Artifact, Target, Workspace};
 use serde_json::{Value, json};
-use switchboard_core::Name;
+use switchboard_actions::{self as actions, CompletePhase, StartWorkflow};
 
 use crate::cli::help::examples;
 use crate::cli::values::number;
@@ -97,9 +97,10 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
         Verb::List => list(&workspace, &context).await?,
         Verb::State => state(&workspace, &context).await?,
         Verb::Start { name, context: initial_context, agent, force, suspend } => {
-            let target = target(agent)?;
-            let request = StartWorkflow { name, initial_context, target, force, suspend };
-            let started = workspace.start_workflow(request).await?;
+            let request = StartWorkflow { name, context: initial_context, agent, force, suspend };
+            let started = actions::start_workflow(&workspace, request)
+                .await
+                .map_err(|error| Failure::of_action("start_workflow", error))?;
             print(&context, &started, || {
                 json!({
                     "workflow": started.workflow.name,
@@ -114,9 +115,10 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
         Verb::Complete { workflow, phase, artifacts, note, skip_reason, agent } => {
             let artifacts = artifacts.into_iter().map(|path| artifact(path, &context));
             let artifacts = artifacts.collect::<Result<_, _>>()?;
-            let target = target(agent)?;
-            let request = CompletePhase { workflow, phase, artifacts, notes: note, skip_reason, target };
-            let completed = workspace.complete_workflow_phase(request).await?;
+            let request = CompletePhase { workflow, phase, artifacts, notes: note, skip_reason, agent };
+            let completed = actions::complete_phase(&workspace, request)
+                .await
+                .map_err(|error| Failure::of_action("complete_phase", error))?;
             print(&context, &completed, || {
                 json!({
                     "workflow": completed.workflow,
@@ -129,7 +131,9 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
             });
         }
         Verb::Stop { reason, agent } => {
-            let stopped = workspace.stop_workflow(reason, target(agent)?).await?;
+            let stopped = actions::stop_workflow(&workspace, reason, agent.as_deref())
+                .await
+                .map_err(|error| Failure::of_action("stop_workflow", error))?;
             print(&context, &stopped, || {
                 json!({
                     "workflow": stopped.workflow,
@@ -142,10 +146,6 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
     }
     workspace.close().await;
     Ok(())
-}
-
-fn target(agent: Option<String>) -> Result<Option<Name>, Failure> {
-    Ok(agent.as_deref().map(Name::parse).transpose()?)
 }
 
 /// Resolves a file relative to the current folder, or else to the workspace.
@@ -174,7 +174,9 @@ fn print(context: &Context, text: &impl std::fmt::Display, object: impl FnOnce()
 }
 
 async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
-    let library = workspace.workflow_library().await?;
+    let library = actions::list_workflows(workspace)
+        .await
+        .map_err(|error| Failure::of_action("list_workflows", error))?;
     for workflow in &library.workflows {
         if context.printer.is_json() {
             context.printer.object(workflow);
@@ -192,7 +194,9 @@ async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
 }
 
 async fn state(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
-    let state = workspace.workflow_state().await?;
+    let state = actions::workflow_state(workspace)
+        .await
+        .map_err(|error| Failure::of_action("workflow_state", error))?;
     if context.printer.is_json() {
         context.printer.object(&state);
         return Ok(());

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use door_suites::{Caller, Suites};
-use door_workspace::ToolServer;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, NumberOrString, ServerResult};
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -11,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use switchboard_core::json::to_raw;
 use switchboard_mcp::{RawCall, RawCallHandler, RawList};
+use switchboard_tools::ToolServer;
 
 use super::{Session, SwarmTools, convert, lists};
 
@@ -30,7 +30,7 @@ impl RawCallHandler for RawBypass {
     }
 
     fn is_prompt(&self, tool: &str) -> bool {
-        !self.suites.has_tool(tool) && door_workspace::is_immediate(tool)
+        !self.suites.has_tool(tool) && switchboard_tools::is_immediate(tool)
     }
 
     async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {

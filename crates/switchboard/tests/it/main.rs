@@ -15,6 +15,7 @@ mod cli;
 mod crash;
 mod degraded;
 mod disk_full;
+mod faces;
 mod grid;
 mod loops;
 mod mcp;

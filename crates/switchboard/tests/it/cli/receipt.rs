@@ -32,7 +32,7 @@ fn receipt_shows_time_of_each_state() {
     --- stdout
     [msg-1] to codex: acknowledged
       codex by mailbox:codex: queued [time], in_flight [time], delivered [time], seen [time], acknowledged [time]
-        done
+        completed: done
     ");
     let receipt = &sandbox.json(["receipt", &id])[0];
     let times = receipt["deliveries"][0]["times"].as_object().unwrap();

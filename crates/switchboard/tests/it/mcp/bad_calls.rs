@@ -91,7 +91,7 @@ fn bad_calls_get_actionable_errors() {
     send_message {"action":"delegate_task","payload":"text","reciever":"codex","recipient":"codex"}
         There is no argument 'reciever'. Did you mean 'recipient'?
     send_message {"__proto__":{},"action":"delegate_task","payload":"text","recipient":"codex"}
-        There is no argument '__proto__'. The arguments are action, allowUnregistered, expiresInMinutes, idempotencyKey, metadata, payload, recipient, replyTo, sender.
+        There is no argument '__proto__'. The arguments are action, allowUnregistered, claim, expiresInMinutes, idempotencyKey, metadata, payload, recipient, replace, replyTo, sender.
     send_message {"action":"delegate_task","payload":"text","recipient":"codx"}
         no agent is named 'codx'. Did you mean codex?
     send_message {"action":"delegate_task","payload":"text","recipient":"../codex"}
@@ -121,7 +121,7 @@ fn bad_calls_get_actionable_errors() {
     wait_for_message {"timeout":-5}
         -5 is not a number of seconds. timeout is from 0 to 1800.
     get_receipt {"id":"msg_1_no"}
-        no message has the id 'msg_1_no'. check_inbox and search_messages give the ids of messages.
+        You neither sent nor received a message msg_1_no. Use the id that send_message returned.
     get_team_roster {"verbose":true}
         There is no argument 'verbose'. This tool takes none.
     register_terminal {"name":"term","pid":[pid],"purpose":"coding"}
