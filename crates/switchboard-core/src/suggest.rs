@@ -9,12 +9,16 @@ const LONGEST: usize = 256;
 /// Only clearly similar names are returned: a wrong suggestion costs more than none. Texts of more than 256 bytes match
 /// nothing: a caller chooses them, and comparing them would block all other requests.
 pub fn suggest_similar<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    suggest_from(wanted, &mut known.into_iter())
+}
+
+/// Body of [`suggest_similar`], which is compiled once and not for each iterator.
+fn suggest_from(wanted: &str, known: &mut dyn Iterator<Item = &str>) -> Vec<String> {
     if wanted.len() > LONGEST {
         return Vec::new();
     }
     let wanted = wanted.to_ascii_lowercase();
     let mut scored: Vec<(f64, &str)> = known
-        .into_iter()
         .filter(|name| name.len() <= LONGEST)
         .map(|name| {
             let lower = name.to_ascii_lowercase();

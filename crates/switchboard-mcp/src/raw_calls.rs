@@ -2,7 +2,11 @@
 //!
 //! `rmcp` deserializes messages into types and loses fields that its types lack. A pass-through call to a server behind
 //! us must not change, so it is forwarded as raw JSON, and so is its result. That is also faster, and therefore used
-//! for other calls as well.
+//! for other calls as well. Measured beside a build in which `RawBypass::accepts` declines our own tools:
+//!
+//! - one client that waits for each answer: `check_inbox` takes 124 µs beside 171 µs over HTTP and 24 µs beside 30 µs
+//!   over stdio; `send_message` 0.61 ms beside 0.72 ms and 0.50 ms beside 0.50 ms;
+//! - `cargo run --release -p bench -- mcp --quick`, `check_inbox_http_1`: 12,400/s beside 3,400 to 4,900/s.
 //!
 //! Over stdio, all calls that [`RawCallHandler::accepts`] accepts bypass `rmcp`. Over streamable HTTP, only those for
 //! which [`RawCallHandler::is_prompt`] is true: the others need an event stream, which `rmcp` serves. The handler of
