@@ -38,8 +38,7 @@ pub use send_team::{SendTeam, send_team};
 pub use terminal::run_in_terminal;
 pub use wait::{Arrival, Wait, wait};
 pub use workflow::{
-    CompletePhase, StartWorkflow, complete_phase, list_workflows, start_workflow, stop_workflow,
-    workflow_state,
+    complete_phase, list_workflows, start_workflow, stop_workflow, workflow_owner, workflow_state,
 };
 
 #[cfg(test)]

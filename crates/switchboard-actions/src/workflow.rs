@@ -1,7 +1,8 @@
 //! Runs workflows: phases that each complete with evidence.
 
 use door_workspace::{
-    Artifact, PhaseCompleted, WorkflowLibrary, WorkflowStarted, WorkflowStopped, Workspace,
+    CompletePhase, PhaseCompleted, StartWorkflow, WorkflowLibrary, WorkflowStarted, WorkflowStopped,
+    Workspace,
 };
 use serde_json::Value;
 use switchboard_core::Name;
@@ -11,38 +12,6 @@ use crate::error::ActionError;
 /// The name by which callers mean the session instead of an agent.
 const SESSION: &str = "session";
 
-/// A workflow to start.
-#[derive(Debug, Clone, Default)]
-pub struct StartWorkflow {
-    /// Its name.
-    pub name: String,
-    /// Its subject.
-    pub context: Option<String>,
-    /// The agent that it belongs to; the session by default, which means everyone.
-    pub agent: Option<String>,
-    /// True to replace the active workflow and discard its progress.
-    pub force: bool,
-    /// True to suspend the active workflow until this one ends.
-    pub suspend: bool,
-}
-
-/// A phase to complete.
-#[derive(Debug, Clone, Default)]
-pub struct CompletePhase {
-    /// The active workflow.
-    pub workflow: String,
-    /// The phase, counted from 1.
-    pub phase: i64,
-    /// Files of the workspace as evidence.
-    pub artifacts: Vec<Artifact>,
-    /// Notes on the work.
-    pub notes: Option<String>,
-    /// Why earlier phases are skipped.
-    pub skip_reason: Option<String>,
-    /// The agent that the workflow belongs to; the session by default.
-    pub agent: Option<String>,
-}
-
 /// Starts a workflow.
 pub async fn start_workflow(
     workspace: &Workspace,
@@ -51,13 +20,6 @@ pub async fn start_workflow(
     if request.force && request.suspend {
         return Err(ActionError::Conflict { first: "force", second: "suspend" });
     }
-    let request = door_workspace::StartWorkflow {
-        target: target(request.agent.as_deref())?,
-        name: request.name,
-        initial_context: request.context,
-        force: request.force,
-        suspend: request.suspend,
-    };
     Ok(workspace.start_workflow(request).await?)
 }
 
@@ -66,14 +28,6 @@ pub async fn complete_phase(
     workspace: &Workspace,
     request: CompletePhase,
 ) -> Result<PhaseCompleted, ActionError> {
-    let request = door_workspace::CompletePhase {
-        target: target(request.agent.as_deref())?,
-        workflow: request.workflow,
-        phase: request.phase,
-        artifacts: request.artifacts,
-        notes: request.notes,
-        skip_reason: request.skip_reason,
-    };
     Ok(workspace.complete_workflow_phase(request).await?)
 }
 
@@ -81,9 +35,9 @@ pub async fn complete_phase(
 pub async fn stop_workflow(
     workspace: &Workspace,
     reason: Option<String>,
-    agent: Option<&str>,
+    owner: Option<Name>,
 ) -> Result<WorkflowStopped, ActionError> {
-    Ok(workspace.stop_workflow(reason, target(agent)?).await?)
+    Ok(workspace.stop_workflow(reason, owner).await?)
 }
 
 /// Returns the state of the session, its agents and their workflows.
@@ -96,7 +50,7 @@ pub async fn list_workflows(workspace: &Workspace) -> Result<WorkflowLibrary, Ac
     Ok(workspace.workflow_library().await?)
 }
 
-/// Parses the owner of a workflow.
-fn target(agent: Option<&str>) -> Result<Option<Name>, ActionError> {
+/// Parses the owner of a workflow; none or `session` means everyone.
+pub fn workflow_owner(agent: Option<&str>) -> Result<Option<Name>, ActionError> {
     Ok(agent.filter(|agent| *agent != SESSION).map(Name::parse).transpose()?)
 }

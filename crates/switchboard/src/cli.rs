@@ -20,7 +20,7 @@ use crate::commands::{
 /// Let AI coding agents of different vendors exchange messages and share work.
 ///
 /// A message is journaled on disk before it is acknowledged, then delivered to the recipient's mailbox in
-/// `.switchboard/`. Its receipt reports what became of it.
+/// `.switchboard/`. `switchboard receipt` shows its delivery status.
 #[derive(Debug, Parser)]
 #[command(
     name = "switchboard",
@@ -65,7 +65,7 @@ pub(crate) struct Global {
     pub(crate) from: Option<String>,
 
     // Not `env`: a variable that is empty counts as not set.
-    /// Use the workspace in this folder [default: $SWITCHBOARD_WORKSPACE_ROOT, or the nearest folder upward with
+    /// Use the workspace in this folder [default: $SWITCHBOARD_WORKSPACE_ROOT, or the nearest parent folder with
     /// `.switchboard/`]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) workspace: Option<PathBuf>,
@@ -92,9 +92,9 @@ pub(crate) enum Command {
     Receipt(Deferred<receipt::ReceiptOf>),
     /// List, register, rename or remove agents, or set an agent's role or status
     Agents(Deferred<agents::Agents>),
-    /// Create teams, and add or remove members
+    /// Create teams, add or remove members, and message each member
     Team(Deferred<team::Team>),
-    /// Run a workflow: phases that each complete with evidence
+    /// Run a workflow, whose phases each need evidence to complete
     Workflow(Deferred<workflow::Workflow>),
     /// Claim a task so that no other agent takes it, or list claims
     Claim(Deferred<claim::Claim>),
@@ -112,19 +112,19 @@ pub(crate) enum Command {
     Thread(Deferred<thread::Thread>),
     /// Post to channels, read them and archive old messages
     Channel(Deferred<channel::Channel>),
-    /// Let a program answer messages to an agent in a channel
+    /// Run a program that answers the messages to an agent in a channel
     Watch(Deferred<watch::Watch>),
     /// Show which agents are awake
     Who(Deferred<who::Who>),
     /// Search messages by their words
     Search(Deferred<search::Search>),
-    /// List messages stopped by loop limits or budgets, or let them continue
+    /// List messages stopped by loop limits or budgets, or deliver them
     Resume(Deferred<resume::Resume>),
     /// Explain where a message to an address would go, and why
     Route(Deferred<route::RouteTo>),
     /// Run an agent's program in this terminal so that messages can be typed into it
     Run(Deferred<run::Run>),
-    /// Add, trust and use MCP servers, each folded into one tool
+    /// Add, trust and use MCP servers, each exposed as one tool
     Suite(Deferred<suite::Suite>),
     /// Run agents as worker processes, prompt them and follow their output
     Worker(Deferred<worker::Worker>),

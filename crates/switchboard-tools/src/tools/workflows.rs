@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use switchboard_actions as actions;
-use switchboard_core::sanitize_value;
+use switchboard_core::{Name, sanitize_value};
 
 use super::ToolContext;
 use crate::answer::{Answer, Outcome, ToolError};
@@ -33,10 +33,10 @@ pub(super) struct StartWorkflow {
 
 pub(super) async fn start_workflow(ctx: &ToolContext<'_>, given: StartWorkflow) -> Outcome {
     ctx.me()?;
-    let request = actions::StartWorkflow {
+    let request = door_workspace::StartWorkflow {
         name: given.name,
-        context: given.initial_context,
-        agent: given.target_agent,
+        initial_context: given.initial_context,
+        target: owner("start_workflow", given.target_agent.as_deref())?,
         force: given.force.unwrap_or(false),
         suspend: given.suspend.unwrap_or(false),
     };
@@ -153,7 +153,7 @@ struct Artifact {
 pub(super) async fn complete_phase(ctx: &ToolContext<'_>, given: CompleteWorkflowPhase) -> Outcome {
     ctx.me()?;
     let artifacts = given.artifacts.unwrap_or_default().into_iter();
-    let request = actions::CompletePhase {
+    let request = door_workspace::CompletePhase {
         workflow: given.workflow,
         phase: given.phase,
         artifacts: artifacts
@@ -161,7 +161,7 @@ pub(super) async fn complete_phase(ctx: &ToolContext<'_>, given: CompleteWorkflo
             .collect(),
         notes: given.notes,
         skip_reason: given.skip_reason,
-        agent: given.target_agent,
+        target: owner("complete_workflow_phase", given.target_agent.as_deref())?,
     };
     let completed = actions::complete_phase(ctx.workspace, request)
         .await
@@ -188,7 +188,8 @@ pub(super) struct StopWorkflow {
 
 pub(super) async fn stop_workflow(ctx: &ToolContext<'_>, given: StopWorkflow) -> Outcome {
     ctx.me()?;
-    let stopped = actions::stop_workflow(ctx.workspace, given.reason, given.target_agent.as_deref())
+    let owner = owner("stop_workflow", given.target_agent.as_deref())?;
+    let stopped = actions::stop_workflow(ctx.workspace, given.reason, owner)
         .await
         .map_err(|error| ToolError::of("stop_workflow", error))?;
     let mut text = format!("Stopped {}.", stopped.workflow);
@@ -202,4 +203,9 @@ pub(super) async fn stop_workflow(ctx: &ToolContext<'_>, given: StopWorkflow) ->
         text,
         json!({ "workflow": stopped.workflow, "outcome": stopped.outcome, "resumed": resumed }),
     ))
+}
+
+/// Parses the agent that a workflow belongs to.
+fn owner(tool: &str, agent: Option<&str>) -> Result<Option<Name>, ToolError> {
+    actions::workflow_owner(agent).map_err(|error| ToolError::of(tool, error))
 }

@@ -64,7 +64,7 @@ impl Metadata {
 /// The text of a message.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct MessageText {
-    /// The text; `-` or nothing reads it from stdin
+    /// The text; read from stdin if omitted or `-`
     #[arg(allow_hyphen_values = true)]
     pub(crate) text: Option<String>,
 

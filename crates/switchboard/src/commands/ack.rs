@@ -20,7 +20,8 @@ pub(crate) struct Ack {
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 
-    /// Report the outcome: completed, failed, needs_clarification or error
+    /// Report the outcome: completed; failed: it could not be done; needs_clarification: you have a question; error: an
+    /// error prevented it
     #[arg(long, value_name = "STATUS", default_value = "completed", value_parser = status)]
     status: AckStatus,
 

@@ -39,16 +39,16 @@ enum Verb {
     Register {
         /// The agent's name: letters, digits, space, '.', '_' and '-'
         name: String,
-        /// Set its role: lead, coder 1, coder 2, reviewer, tester, researcher, execution …
+        /// Set its role: lead, coder 1, coder 2, reviewer, tester, researcher, execution, planner, analyst …
         #[arg(long)]
         role: Option<String>,
         /// Add it to this team, which is created if it does not exist
         #[arg(long)]
         team: Option<String>,
-        /// Name the program that it runs in, such as codex or cursor
+        /// Set the client program, such as codex or cursor
         #[arg(long, value_name = "PROGRAM")]
         interface: Option<String>,
-        /// Name a capability (repeatable)
+        /// Add a capability (repeatable)
         #[arg(long = "capability", value_name = "NAME", requires = "interface")]
         capabilities: Vec<String>,
         /// Set the name shown to people

@@ -14,9 +14,9 @@ use crate::show;
 
 /// Claim a task so that no other agent takes it, or list claims.
 ///
-/// One claim on a task is in force at a time, and it has a fence number. Pass the number with what you do for the task
-/// (`switchboard send --claim TASK:NUMBER`, `switchboard claim TASK --check NUMBER`): once the claim has ended, it is
-/// refused.
+/// A task has at most one active claim. Each claim has a fence number, which is higher than that of every earlier claim
+/// on the task. Pass the number with your work on the task (`switchboard send --claim TASK:NUMBER`, `switchboard claim
+/// TASK --check NUMBER`): after the claim has ended, that is refused.
 #[derive(Debug, Args)]
 #[command(after_long_help = examples![
     "switchboard claim  # lists all claims",
@@ -27,7 +27,7 @@ pub(crate) struct Claim {
     /// The task: a ticket, a word or a sentence [default: list all claims]
     task: Option<String>,
 
-    /// Set how long the lease lasts unless you renew it [default: 10m; at most 24h]
+    /// Let the claim expire after this long unless you renew it [default: 10m; at most 24h]
     #[arg(long = "for", value_name = "DURATION", requires = "task", value_parser = lifetime)]
     lease: Option<SignedDuration>,
 
@@ -35,7 +35,7 @@ pub(crate) struct Claim {
     #[arg(long, value_name = "TEXT", requires = "task")]
     note: Option<String>,
 
-    /// Claim among all hubs linked over NATS, not only in this workspace; needs a running `switchboard serve`
+    /// Claim the task across all hubs linked over NATS, not only in this workspace; needs a running `switchboard serve`
     #[arg(long, requires = "task", conflicts_with = "check")]
     everywhere: bool,
 

@@ -18,7 +18,7 @@ use crate::show;
 /// How long this process delivers resumed messages. Others remain queued.
 const ARRIVAL: Duration = Duration::from_secs(2);
 
-/// List messages stopped by loop limits or budgets, or let them continue.
+/// List messages stopped by loop limits or budgets, or deliver them.
 ///
 /// A message is stopped when replies go in circles, come too fast, or exceed an agent's budget. A resumed message is
 /// delivered, and its limits start again from zero.

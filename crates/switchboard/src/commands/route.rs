@@ -25,10 +25,10 @@ use crate::show;
     "switchboard --from codex route '#general'",
 ])]
 pub(crate) struct RouteTo {
-    /// codex · team:backend · #general · alice@research · job:7/0 · all · or a role
+    /// The recipient: codex · team:backend · #general · alice@research · job:7/0 · all · or a role
     to: String,
 
-    /// Accept a recipient that is not registered and reads its mailbox as files
+    /// Accept a recipient that is not registered, such as a program that reads its mailbox files
     #[arg(long)]
     allow_unregistered: bool,
 }

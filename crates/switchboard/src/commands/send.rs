@@ -27,29 +27,31 @@ const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// Send a message to an agent, a team, a channel or everyone.
 ///
-/// The command returns when the message is on disk.
+/// The message is on disk when it is accepted. The command then waits up to 10 seconds for its delivery, which is
+/// retried later if it takes longer.
 #[derive(Debug, Args)]
 #[command(after_long_help = examples![
     "switchboard send codex 'Please review src/parser.rs'",
     "switchboard send team:backend --file notes.md --kind request_review",
     "switchboard send codex 'Which port?' --wait --timeout 90s",
     "switchboard --from codex send claude 'done' --reply-to msg_1a2b3c",
+    "switchboard send codex 'Run the nightly build' --idempotency-key nightly-0412",
 ])]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Send {
-    /// codex · team:backend · #general · alice@research · job:7/0 · all · or a role
+    /// The recipient: codex · team:backend · #general · alice@research · job:7/0 · all · or a role
     #[arg(required_unless_present = "routed")]
     to: Option<String>,
 
     #[command(flatten)]
     text: MessageText,
 
-    /// Send to the agent that the active workflow names; leave out TO
+    /// Send to the recipient that the active workflow names; omit TO
     #[arg(long)]
     routed: bool,
 
-    /// Set the kind of message: delegate_task, request_review, submit_result, status_update or execute
-    /// [default: submit_result for a reply, else delegate_task]
+    /// Set the kind of message: delegate_task, request_review, submit_result, status_update, or execute, which is typed
+    /// into the recipient's terminal [default: submit_result for a reply, else delegate_task]
     #[arg(long)]
     kind: Option<String>,
 
@@ -59,22 +61,22 @@ pub(crate) struct Send {
     #[command(flatten)]
     metadata: Metadata,
 
-    /// Send under this claim; refused if the claim is no longer in force
+    /// Send only while your claim on TASK with fence number NUMBER is in force
     #[arg(long, value_name = "TASK:NUMBER")]
     claim: Option<String>,
 
-    /// Let the message expire to the archive after this long
+    /// Let the message expire after this long; it moves to the archive
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     ttl: Option<SignedDuration>,
 
-    /// Replace your earlier tasks for the same recipient that are still waiting
+    /// Replace your delegate_task messages to the same recipient that are still waiting
     #[arg(long)]
     replace: bool,
 
     #[command(flatten)]
     key: IdempotencyKey,
 
-    /// Accept a recipient that is not registered and reads its mailbox as files
+    /// Accept a recipient that is not registered, such as a program that reads its mailbox files
     #[arg(long)]
     allow_unregistered: bool,
 

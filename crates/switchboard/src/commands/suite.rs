@@ -39,7 +39,7 @@ Tokens (o200k)      one by one   suites   introspecting all
   together                8366      255                1277"
 );
 
-/// Add, trust and use MCP servers, each folded into one tool.
+/// Add, trust and use MCP servers, each exposed as one tool.
 ///
 /// Each server becomes one tool of `switchboard mcp`, which lists and calls the server's own tools on demand.
 #[derive(Debug, Args)]

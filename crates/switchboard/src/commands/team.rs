@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Create teams, and add or remove members.
+/// Create teams, add or remove members, and message each member.
 ///
 /// A message to `team:NAME` goes to every member.
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ enum Verb {
         #[arg(required = true)]
         agents: Vec<String>,
     },
-    /// Send a separate message to each member of a team, with the persona of its role
+    /// Send each member of a team its own message, with the persona (role instructions) of its role
     #[command(after_long_help = examples!["switchboard team message backend 'Please rebase' --role 'coder 1'"])]
     Message {
         /// The team
@@ -61,8 +61,8 @@ enum Verb {
         /// Send only to members with this role
         #[arg(long)]
         role: Option<String>,
-        /// Set the kind of message: delegate_task, request_review, submit_result, status_update or execute
-        /// [default: submit_result for a reply, else delegate_task]
+        /// Set the kind of message: delegate_task, request_review, submit_result, status_update, or execute, which is typed
+        /// into the recipient's terminal [default: submit_result for a reply, else delegate_task]
         #[arg(long)]
         kind: Option<String>,
         #[command(flatten)]

@@ -17,7 +17,7 @@ use crate::commands::mcp::stop_at_signals;
 use crate::context::{Context, channel_config, run_channels};
 use crate::failure::{Exit, Failure};
 
-/// Let a program answer messages to an agent in a channel.
+/// Run a program that answers the messages to an agent in a channel.
 ///
 /// The program answers messages addressed to the agent, those that mention it as @agent, and those that start with its
 /// name. Messages that came while no watcher ran are answered first.

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
-use door_workspace::{Artifact, Target, Workspace};
+use door_workspace::{Artifact, CompletePhase, StartWorkflow, Target, Workspace};
 use serde_json::{Value, json};
-use switchboard_actions::{self as actions, CompletePhase, StartWorkflow};
+use switchboard_actions as actions;
+use switchboard_core::Name;
 
 use crate::cli::help::examples;
 use crate::cli::values::number;
@@ -13,7 +14,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
 
-/// Run a workflow: phases that each complete with evidence.
+/// Run a workflow, whose phases each need evidence to complete.
 ///
 /// A workflow belongs to the session, which means to everyone, or to one agent.
 #[derive(Debug, Args)]
@@ -97,7 +98,7 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
         Verb::List => list(&workspace, &context).await?,
         Verb::State => state(&workspace, &context).await?,
         Verb::Start { name, context: initial_context, agent, force, suspend } => {
-            let request = StartWorkflow { name, context: initial_context, agent, force, suspend };
+            let request = StartWorkflow { name, initial_context, target: owner(agent)?, force, suspend };
             let started = actions::start_workflow(&workspace, request)
                 .await
                 .map_err(|error| Failure::of_action("start_workflow", error))?;
@@ -115,7 +116,8 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
         Verb::Complete { workflow, phase, artifacts, note, skip_reason, agent } => {
             let artifacts = artifacts.into_iter().map(|path| artifact(path, &context));
             let artifacts = artifacts.collect::<Result<_, _>>()?;
-            let request = CompletePhase { workflow, phase, artifacts, notes: note, skip_reason, agent };
+            let request =
+                CompletePhase { workflow, phase, artifacts, notes: note, skip_reason, target: owner(agent)? };
             let completed = actions::complete_phase(&workspace, request)
                 .await
                 .map_err(|error| Failure::of_action("complete_phase", error))?;
@@ -131,7 +133,7 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
             });
         }
         Verb::Stop { reason, agent } => {
-            let stopped = actions::stop_workflow(&workspace, reason, agent.as_deref())
+            let stopped = actions::stop_workflow(&workspace, reason, owner(agent)?)
                 .await
                 .map_err(|error| Failure::of_action("stop_workflow", error))?;
             print(&context, &stopped, || {
@@ -146,6 +148,11 @@ pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure>
     }
     workspace.close().await;
     Ok(())
+}
+
+/// Parses the agent that a workflow belongs to.
+fn owner(agent: Option<String>) -> Result<Option<Name>, Failure> {
+    actions::workflow_owner(agent.as_deref()).map_err(|error| Failure::of_action("start_workflow", error))
 }
 
 /// Resolves a file relative to the current folder, or else to the workspace.

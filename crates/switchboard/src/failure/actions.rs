@@ -16,6 +16,7 @@ impl Failure {
                 .hint("say something, or carry data with --metadata"),
             ActionError::Empty { field } => {
                 Self::new("bad_field", Exit::Usage, format!("{} is empty", option(field)))
+                    .hint("give it a value, or leave it out")
             }
             ActionError::Invalid { field, problem } => {
                 Self::new("bad_field", Exit::Usage, format!("{} {problem}", option(field)))

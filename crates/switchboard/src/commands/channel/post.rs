@@ -42,7 +42,7 @@ pub(crate) struct Post {
     #[arg(long, default_value = "all")]
     to: String,
 
-    /// The text; `-` or nothing reads it from stdin
+    /// The text; read from stdin if omitted or `-`
     #[arg(long, allow_hyphen_values = true)]
     text: Option<String>,
 

@@ -28,7 +28,7 @@ use crate::show;
     "switchboard swarm send 'Please review' --to bob --priority high --attach report.md",
 ])]
 pub(crate) struct Send {
-    /// The text; `-` or nothing reads it from stdin
+    /// The text; read from stdin if omitted or `-`
     #[arg(allow_hyphen_values = true)]
     text: Option<String>,
 

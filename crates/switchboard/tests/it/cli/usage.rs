@@ -111,7 +111,7 @@ fn help_groups_verbs_under_headings() {
       search       Search messages by their words
       tail         Show the newest messages of all agents, and follow new ones
       channel      Post to channels, read them and archive old messages
-      watch        Let a program answer messages to an agent in a channel
+      watch        Run a program that answers the messages to an agent in a channel
 
     See:
       who          Show which agents are awake
@@ -124,11 +124,11 @@ fn help_groups_verbs_under_headings() {
       release      Release your claim on a task
       reserve      Reserve files you are editing, or list reservations
       guard        Check that staged files are not reserved by another agent; installs as a Git hook
-      team         Create teams, and add or remove members
-      workflow     Run a workflow: phases that each complete with evidence
+      team         Create teams, add or remove members, and message each member
+      workflow     Run a workflow, whose phases each need evidence to complete
 
     Tools:
-      suite        Add, trust and use MCP servers, each folded into one tool
+      suite        Add, trust and use MCP servers, each exposed as one tool
 
     Run agents:
       run          Run an agent's program in this terminal so that messages can be typed into it
@@ -148,14 +148,14 @@ fn help_groups_verbs_under_headings() {
       doctor       Check files, database, permissions and locks, and repair them with --fix
       audit        Verify the journal's chain of hashes, or export the journal
       adopt        Adopt a database from another machine or a backup, after showing whose messages it holds
-      resume       List messages stopped by loop limits or budgets, or let them continue
+      resume       List messages stopped by loop limits or budgets, or deliver them
       completions  Print a completion script for your shell
 
     Global options:
           --json                Print one JSON object per line on stdout instead of text
           --from <NAME>         Act as this agent [default: $SWITCHBOARD_AGENT_NAME, or `human`]
           --workspace <FOLDER>  Use the workspace in this folder [default: $SWITCHBOARD_WORKSPACE_ROOT,
-                                or the nearest folder upward with `.switchboard/`]
+                                or the nearest parent folder with `.switchboard/`]
       -v, --verbose...          Log more on stderr; twice for debug messages
       -h, --help                Print help (see more with '--help')
       -V, --version             Print version
@@ -182,10 +182,11 @@ fn verb_help_has_examples_and_one_line_of_global_options() {
       [TASK]  The task: a ticket, a word or a sentence [default: list all claims]
 
     Options:
-          --for <DURATION>  Set how long the lease lasts unless you renew it [default: 10m; at most 24h]
+          --for <DURATION>  Let the claim expire after this long unless you renew it [default: 10m; at
+                            most 24h]
           --note <TEXT>     Add a note; other agents see it
-          --everywhere      Claim among all hubs linked over NATS, not only in this workspace; needs a
-                            running `switchboard serve`
+          --everywhere      Claim the task across all hubs linked over NATS, not only in this workspace;
+                            needs a running `switchboard serve`
           --check <NUMBER>  Check whether your claim with this fence number is still in force
       -h, --help            Print help (see more with '--help')
 
@@ -196,9 +197,10 @@ fn verb_help_has_examples_and_one_line_of_global_options() {
     --- stdout
     Claim a task so that no other agent takes it, or list claims.
 
-    One claim on a task is in force at a time, and it has a fence number. Pass the number with what you
-    do for the task (`switchboard send --claim TASK:NUMBER`, `switchboard claim TASK --check NUMBER`):
-    once the claim has ended, it is refused.
+    A task has at most one active claim. Each claim has a fence number, which is higher than that of
+    every earlier claim on the task. Pass the number with your work on the task (`switchboard send
+    --claim TASK:NUMBER`, `switchboard claim TASK --check NUMBER`): after the claim has ended, that is
+    refused.
 
     Usage: switchboard claim [OPTIONS] [TASK]
 
@@ -208,14 +210,14 @@ fn verb_help_has_examples_and_one_line_of_global_options() {
 
     Options:
           --for <DURATION>
-              Set how long the lease lasts unless you renew it [default: 10m; at most 24h]
+              Let the claim expire after this long unless you renew it [default: 10m; at most 24h]
 
           --note <TEXT>
               Add a note; other agents see it
 
           --everywhere
-              Claim among all hubs linked over NATS, not only in this workspace; needs a running
-              `switchboard serve`
+              Claim the task across all hubs linked over NATS, not only in this workspace; needs a
+              running `switchboard serve`
 
           --check <NUMBER>
               Check whether your claim with this fence number is still in force

@@ -37,7 +37,7 @@ fn shown_and_done(test: &str, release: Release) {
     office.sandbox.ok(["--from", "qc-1", "ack", mail["id"].as_str().unwrap(), "--note", "merged"]);
     lab.wait_for_state(sent, "qc-1@office", "acknowledged");
     let receipt = lab.sandbox.json(["receipt", sent]).remove(0);
-    assert_eq!(receipt["deliveries"][0]["note"], "merged", "{receipt}");
+    assert_eq!(receipt["deliveries"][0]["note"], "completed: merged", "{receipt}");
     // An agent that has not read is not reported as a reader.
     let receipt = lab.sandbox.json(["receipt", all]).remove(0);
     let deliveries = receipt["deliveries"].as_array().unwrap();
