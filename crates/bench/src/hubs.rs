@@ -135,15 +135,19 @@ impl Hubs {
     async fn wait_until_known(&self) -> anyhow::Result<()> {
         let expected = (self.members.len() - 1) * AGENTS;
         let began = Instant::now();
-        for one in &self.members {
+        for member in &self.members {
             loop {
-                let directory = one.hub.directory().await?;
+                let directory = member.hub.directory().await?;
                 let reads = |route: &Route| matches!(route, Route::Channel { .. });
                 let known = directory.agents().filter(|agent| agent.hub().is_some());
                 if known.filter(|agent| agent.routes.iter().any(reads)).count() >= expected {
                     break;
                 }
-                ensure!(began.elapsed() < PATIENCE, "hubs do not hear of each other: {}", one.serve.errors());
+                ensure!(
+                    began.elapsed() < PATIENCE,
+                    "hubs do not hear of each other: {}",
+                    member.serve.errors()
+                );
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -169,7 +173,7 @@ impl Hubs {
         // A tick is a hundredth of a second on every relevant Linux.
         let share = |ticks: u64| as_f64(usize::try_from(ticks).unwrap_or_default()) / seconds;
         let memory =
-            self.members.iter().map(|one| resident_mb(one.serve.id())).sum::<anyhow::Result<f64>>()?;
+            self.members.iter().map(|member| resident_mb(member.serve.id())).sum::<anyhow::Result<f64>>()?;
         Ok(vec![
             ("messages/s to a hub", rate("out_msgs")),
             ("kB/s to a hub", rate("out_bytes") / 1e3),
@@ -183,7 +187,7 @@ impl Hubs {
 
     fn usage(&self) -> anyhow::Result<Usage> {
         let hub_ticks =
-            self.members.iter().map(|one| cpu_ticks(one.serve.id())).sum::<anyhow::Result<u64>>()?;
+            self.members.iter().map(|member| cpu_ticks(member.serve.id())).sum::<anyhow::Result<u64>>()?;
         let server_ticks = cpu_ticks(self.server.id().context("the server has ended")?)?;
         Ok(Usage { server: varz(self.monitor)?, server_ticks, hub_ticks, at: Instant::now() })
     }
@@ -225,10 +229,10 @@ impl Hubs {
 
     /// Writes the heartbeats of a hub's agents, as their watchers do.
     fn beat(&self, number: usize, round: usize) -> anyhow::Result<()> {
-        let one = &self.members[number];
-        let folder = one.sandbox.file("signals/presence");
+        let member = &self.members[number];
+        let folder = member.sandbox.file("signals/presence");
         std::fs::create_dir_all(&folder)?;
-        let now = one.hub.now().to_string();
+        let now = member.hub.now().to_string();
         for agent in 0..AGENTS {
             let substate = if ((round + agent) / 6).is_multiple_of(2) { "IDLE" } else { "WORKING" };
             let name = agent_name(number, agent);

@@ -15,13 +15,13 @@ pub(crate) struct RunFolder {
 
 impl RunFolder {
     /// Creates a folder in `asked`, or in the build folder of this program.
-    pub(crate) fn find(asked: Option<&Path>) -> anyhow::Result<Self> {
-        let parent = match asked {
+    pub(crate) fn find(chosen: Option<&Path>) -> anyhow::Result<Self> {
+        let parent = match chosen {
             Some(dir) => dir.to_owned(),
             None => build_folder()?,
         };
         if is_memory(&parent)? {
-            if asked.is_none() {
+            if chosen.is_none() {
                 bail!("{} is kept in memory; name a folder on a disk with --dir", parent.display());
             }
             say!("{} is kept in memory: these figures say nothing about a disk", parent.display());

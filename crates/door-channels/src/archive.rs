@@ -54,15 +54,15 @@ impl Channels {
             }
             let Some(found) = dir.stat(&name)? else { continue };
             let written = Timestamp::from_nanosecond(found.mtime_ns).unwrap_or(now);
-            let said = named.unwrap_or(written);
-            if !is_older(said, age) {
+            let sent_at = named.unwrap_or(written);
+            if !is_older(sent_at, age) {
                 continue;
             }
             if !found.is_regular || !is_older(written, FRESH) || !self.is_known(channel, id) {
                 archived.skipped += 1;
                 continue;
             }
-            let month = create_archive(&dir, &month_of(said))?;
+            let month = create_archive(&dir, &month_of(sent_at))?;
             match dir.move_new(&name, &month, &name)? {
                 Moved::Moved => archived.moved += 1,
                 Moved::AlreadyExists => archived.skipped += 1,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_channels::{TestChannels, file, name, soon, write_carelessly};
+use crate::test_channels::{TestChannels, file, name, with_timeout, write_carelessly};
 
 const MONTH: SignedDuration = SignedDuration::from_hours(24 * 30);
 
@@ -55,10 +55,10 @@ async fn archived_messages_are_not_ingested_again() {
     let mut follower = test.channels.follow(&general, &seen).await.unwrap();
     assert_eq!(test.channels.archive(&general, MONTH).await.unwrap().moved, 2);
     assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
-    assert_eq!(test.another(|_| ()).await.scan().await.unwrap().ingested, 0);
+    assert_eq!(test.open_another(|_| ()).await.scan().await.unwrap().ingested, 0);
     assert_eq!(test.channels.find_tampering().await.unwrap(), [], "moved is not deleted");
     test.post("codex", "all", "next").await;
-    let next = soon(follower.next()).await.unwrap();
+    let next = with_timeout(follower.next()).await.unwrap();
     assert_eq!(next.messages.iter().map(|m| m.content.text.as_str()).collect::<Vec<_>>(), ["next"]);
 }
 

@@ -277,7 +277,7 @@ impl Channels {
         } else {
             let ids: HashSet<_> = leased.iter().map(|handoff| handoff.delivery.id).collect();
             report_outcome(leased, &Outcome::Delivered).await;
-            for delivery in accepted.deliveries.iter_mut().filter(|one| ids.contains(&one.id)) {
+            for delivery in accepted.deliveries.iter_mut().filter(|queued| ids.contains(&queued.id)) {
                 (delivery.state, delivery.note) = (DeliveryState::Delivered, None);
             }
         }
@@ -392,7 +392,7 @@ impl Channels {
             return Ok(Some(id));
         }
         let named = self.hub().native_ids().find(None, id).await?;
-        let here = named.iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
-        Ok(here.or(named.first()).map(|(_, id)| *id))
+        let in_channel = named.iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
+        Ok(in_channel.or(named.first()).map(|(_, id)| *id))
     }
 }

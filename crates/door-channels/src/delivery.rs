@@ -168,9 +168,9 @@ fn create_file(
         if dir.create_new(&name, &file.to_bytes(), Durability::Synced)? == Created::Created {
             return Ok(file.id);
         }
-        let there = dir.read(&name, limit).ok().flatten();
-        let there = there.and_then(|there| ChannelMessage::parse(&there.bytes).ok());
-        if there.is_some_and(|there| is_file_of(&there, message)) {
+        let existing = dir.read(&name, limit).ok().flatten();
+        let existing = existing.and_then(|existing| ChannelMessage::parse(&existing.bytes).ok());
+        if existing.is_some_and(|existing| is_file_of(&existing, message)) {
             return Ok(file.id);
         }
     }

@@ -3,10 +3,10 @@ use switchboard_core::{DeliveryState, Kind, NativeId};
 use switchboard_hub::{Accepted, Draft, Registration};
 
 use super::*;
-use crate::test_channels::{TestChannels, agent, as_from_lab, name, soon};
+use crate::test_channels::{TestChannels, agent, as_from_lab, name, with_timeout};
 
 /// Builds a message from another door.
-fn letter(test: &TestChannels, from: &str, to: &str, body: &str, in_reply_to: Option<MessageId>) -> Draft {
+fn draft_to(test: &TestChannels, from: &str, to: &str, body: &str, in_reply_to: Option<MessageId>) -> Draft {
     let hub = test.channels.hub();
     let id = hub.next_id();
     Draft {
@@ -35,7 +35,7 @@ async fn send(test: &TestChannels, draft: Draft) -> Accepted {
     let outbound = test.outbound().await;
     let accepted = test.channels.hub().submit(draft).await.unwrap();
     let settled = test.channels.hub().deliveries().wait_until_settled(accepted.id);
-    soon(async {
+    with_timeout(async {
         tokio::select! { () = run_deliveries(&test.channels, outbound) => {}, settled = settled => drop(settled.unwrap()) }
     })
     .await;
@@ -48,7 +48,7 @@ async fn channel_message_is_one_file_for_all() {
     for reader in ["codex", "qc-1"] {
         test.channels.join(&agent(reader), &name("general")).await.unwrap();
     }
-    let sent = send(&test, letter(&test, "claude", "#general", "news", None)).await;
+    let sent = send(&test, draft_to(&test, "claude", "#general", "news", None)).await;
     let reading = test.channels.read(&name("general"), None).await.unwrap();
     let [file] = &reading.messages[..] else { panic!("{reading:?}") };
     assert_eq!(
@@ -60,14 +60,14 @@ async fn channel_message_is_one_file_for_all() {
     assert_eq!(states, [DeliveryState::Delivered; 2]);
     assert_eq!(test.channels.find_tampering().await.unwrap(), [], "what was delivered is what was accepted");
     assert_eq!(test.channels.scan().await.unwrap().ingested, 0, "its own file is nothing new");
-    assert_eq!(test.another(|_| ()).await.scan().await.unwrap().ingested, 0);
+    assert_eq!(test.open_another(|_| ()).await.scan().await.unwrap().ingested, 0);
 }
 
 #[tokio::test]
 async fn file_reply_finds_delivered_message_and_sender() {
     let test = TestChannels::new(&["claude"]).await;
     test.channels.join(&agent("codex"), &name("general")).await.unwrap();
-    let sent = send(&test, letter(&test, "claude", "codex", "please look", None)).await;
+    let sent = send(&test, draft_to(&test, "claude", "codex", "please look", None)).await;
     let file = test.channels.read(&name("general"), None).await.unwrap().messages.remove(0);
     let mut reply = crate::test_channels::file("msg-20260111-163316-codex-0001", "codex", "claude", "done");
     reply["metadata"]["in_reply_to"] = file.id.into();
@@ -77,7 +77,7 @@ async fn file_reply_finds_delivered_message_and_sender() {
     assert_eq!((reply.in_reply_to, reply.thread), (Some(sent.id), sent.id));
     assert_eq!(test.deliveries(reply.id).await[0].route.to_string(), "mailbox:claude");
     // The reverse: an answer from another door names the file it answers.
-    send(&test, letter(&test, "claude", "codex", "thanks", Some(reply.id))).await;
+    send(&test, draft_to(&test, "claude", "codex", "thanks", Some(reply.id))).await;
     let last = test.channels.read(&name("general"), None).await.unwrap();
     let thanks = last.messages.iter().find(|message| message.content.text == "thanks").unwrap();
     assert_eq!(thanks.in_reply_to(), Some("msg-20260111-163316-codex-0001"));
@@ -86,7 +86,7 @@ async fn file_reply_finds_delivered_message_and_sender() {
 #[tokio::test]
 async fn repeated_delivery_finds_its_own_file() {
     let test = TestChannels::new(&["claude"]).await;
-    let draft = letter(&test, "claude", "human", "once", None);
+    let draft = draft_to(&test, "claude", "human", "once", None);
     let accepted = test.channels.hub().submit(draft).await.unwrap();
     let stored = test.channels.hub().journal().message(accepted.id).await.unwrap().unwrap();
     let first_choice = name_of(&to_file(&stored.message, stored.seq, &name("general"), None, 0));
@@ -129,8 +129,8 @@ async fn relayed_message_finds_its_file_in_shared_folder() {
     let posted = here.post(crate::channels::Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
     let stored = here.hub().journal().message(posted.accepted.id).await.unwrap().unwrap();
     let taken = there.hub().submit_relayed(vec![as_from_lab(stored.message)]).await.remove(0).unwrap();
-    let passed = there.hub().journal().message(taken.id).await.unwrap().unwrap();
-    there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
+    let relayed = there.hub().journal().message(taken.id).await.unwrap().unwrap();
+    there.write_file(&relayed.message, relayed.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["hi"]);
     let named = there.hub().native_ids().of_message(Door::Channels, "general", taken.id).await.unwrap();
     assert_eq!(named, Some(posted.message.id));
@@ -151,12 +151,12 @@ async fn relayed_message_waits_for_its_file() {
     here.hub().submit(crate::translate::with_folder(draft, here.folder())).await.unwrap();
     let stored = here.hub().journal().message(id).await.unwrap().unwrap();
     there.hub().submit_relayed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
-    let passed = there.hub().journal().message(id).await.unwrap().unwrap();
-    let early = there.write_file(&passed.message, passed.seq, &name("general")).await;
+    let relayed = there.hub().journal().message(id).await.unwrap().unwrap();
+    let early = there.write_file(&relayed.message, relayed.seq, &name("general")).await;
     assert!(matches!(early, Err(ChannelError::FilePending { .. })), "{early:?}");
     // Its hub has died, or this folder is a copy of the one that it wrote into.
     test.clock.advance(POSTING);
-    there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
+    there.write_file(&relayed.message, relayed.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["hi"]);
     // The sending hub recognises it as its own, also when it repairs interrupted posts.
     assert_eq!(here.scan().await.unwrap().ingested, 0);
@@ -170,14 +170,14 @@ async fn message_of_two_hubs_is_one_file() {
     let test = TestChannels::new(&[]).await;
     let (here, there) = linked_twice(&test).await;
     here.hub().agents().register(Registration::mailbox(name("claude"))).await.unwrap();
-    let accepted = here.hub().submit(letter(&test, "claude", "#general", "news", None)).await;
+    let accepted = here.hub().submit(draft_to(&test, "claude", "#general", "news", None)).await;
     assert!(accepted.is_err(), "nobody reads it here");
     here.join(&agent("codex"), &name("general")).await.unwrap();
-    let id = here.hub().submit(letter(&test, "claude", "#general", "news", None)).await.unwrap().id;
+    let id = here.hub().submit(draft_to(&test, "claude", "#general", "news", None)).await.unwrap().id;
     let stored = here.hub().journal().message(id).await.unwrap().unwrap();
     there.hub().submit_relayed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
-    let passed = there.hub().journal().message(id).await.unwrap().unwrap();
-    there.write_file(&passed.message, passed.seq, &name("general")).await.unwrap();
+    let relayed = there.hub().journal().message(id).await.unwrap().unwrap();
+    there.write_file(&relayed.message, relayed.seq, &name("general")).await.unwrap();
     here.write_file(&stored.message, stored.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["news"]);
     for channels in [&here, &there] {
@@ -195,15 +195,15 @@ async fn message_to_all_reaches_mailboxes_after_file() {
         let (lab, office) = linked_twice(&test).await;
         lab.hub().agents().register(Registration::mailbox(name("claude"))).await.unwrap();
         lab.join(&agent("codex"), &name("general")).await.unwrap();
-        let id = lab.hub().submit(letter(&test, "claude", "all", "news", None)).await.unwrap().id;
+        let id = lab.hub().submit(draft_to(&test, "claude", "all", "news", None)).await.unwrap().id;
         let stored = lab.hub().journal().message(id).await.unwrap().unwrap();
         lab.write_file(&stored.message, stored.seq, &name("general")).await.unwrap();
         if is_file_first {
             assert_eq!(office.scan().await.unwrap().ingested, 1);
         }
-        let passed = as_from_lab(stored.message);
+        let relayed = as_from_lab(stored.message);
         for _ in 0..2 {
-            office.hub().submit_relayed(vec![passed.clone()]).await.remove(0).unwrap();
+            office.hub().submit_relayed(vec![relayed.clone()]).await.remove(0).unwrap();
         }
         office.scan().await.unwrap();
         let mut had: Vec<_> =

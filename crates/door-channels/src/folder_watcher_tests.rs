@@ -1,7 +1,7 @@
 use switchboard_sys::file_watcher::PollReason as Unreliable;
 
 use super::*;
-use crate::test_channels::{soon, write_carelessly};
+use crate::test_channels::{with_timeout, write_carelessly};
 
 fn config(detection: Detection) -> Config {
     Config { detection, ..Config::new("/") }
@@ -30,9 +30,9 @@ async fn probe_detects_missing_events() {
     let dir = Dir::open_root(folder.path()).unwrap();
     let events = Arc::<Events>::default();
     let watcher = watch(folder.path(), Depth::Folder, is_message_file, events.clone()).unwrap();
-    assert!(soon(is_reported(&dir, &events)).await);
+    assert!(with_timeout(is_reported(&dir, &events)).await);
     drop(watcher);
-    assert!(!soon(is_reported(&dir, &Events::default())).await, "nobody reports to that one");
+    assert!(!with_timeout(is_reported(&dir, &Events::default())).await, "nobody reports to that one");
     assert_eq!(dir.names().unwrap(), [""; 0], "the probe is gone");
 }
 
@@ -63,12 +63,12 @@ async fn dropped_events_signal_a_change() {
             std::fs::set_permissions(&others[number % 2], mode).unwrap();
         }
         drop(busy);
-        soon(events.changed_signal.notified()).await;
+        with_timeout(events.changed_signal.notified()).await;
         if is_dropped {
-            soon(events.changed_signal.notified()).await;
+            with_timeout(events.changed_signal.notified()).await;
         } else {
             write_carelessly(&folder.path().join(PROBE), "");
-            soon(events.probe.notified()).await;
+            with_timeout(events.probe.notified()).await;
             let again = tokio::time::timeout(Duration::ZERO, events.changed_signal.notified()).await;
             assert!(again.is_err(), "nothing was dropped, and nothing else is a hint");
         }
@@ -98,14 +98,14 @@ async fn change_or_poll_wakes_the_watcher() {
         FolderWatcher::open(&dir, Depth::Folder, is_message_file, &config(Detection::Automatic)).await;
     let message = dir.path().join("msg-20260111-163315-claude-4c78.json");
     write_carelessly(&message, "{}");
-    let changes = soon(watcher.next(false, Duration::from_hours(1))).await;
+    let changes = with_timeout(watcher.next(false, Duration::from_hours(1))).await;
     assert_eq!(changes, Some(Changes::Named(vec![message])));
     let quick = Config { rescan_network: Duration::from_millis(20), ..config(Detection::Polling) };
     let mut watcher = FolderWatcher::open(&dir, Depth::Folder, is_message_file, &quick).await;
-    assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Clock));
+    assert_eq!(with_timeout(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Clock));
     let seldom = Config { rescan_network: Duration::from_hours(1), ..config(Detection::Polling) };
     let mut watcher = FolderWatcher::open(&dir, Depth::Folder, is_message_file, &seldom).await;
-    let early = soon(watcher.next(false, Duration::from_millis(1))).await;
+    let early = with_timeout(watcher.next(false, Duration::from_millis(1))).await;
     assert_eq!(early, None, "it is not time yet");
 }
 
@@ -119,7 +119,7 @@ async fn event_in_polled_folder_causes_a_listing() {
         FolderWatcher::open(&dir, Depth::Folder, is_message_file, &config(Detection::Automatic)).await;
     watcher.mode = WatchMode::Polling(PollReason::Unreliable(Unreliable::Network));
     write_carelessly(&dir.path().join("msg-20260111-163315-claude-4c78.json"), "{}");
-    assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
+    assert_eq!(with_timeout(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn new_channel_is_listed() {
     let mut watcher =
         FolderWatcher::open(&dir, Depth::Tree, is_message_file, &config(Detection::Automatic)).await;
     std::fs::create_dir(folder.path().join("general")).unwrap();
-    assert_eq!(soon(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
+    assert_eq!(with_timeout(watcher.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
 }
 
 #[test]

@@ -61,9 +61,9 @@ impl ScanSummary {
     /// Adds the scan of one channel. An unreadable channel does not block the others.
     fn add(&mut self, channel: &Name, scanned: Result<Self, ChannelError>) -> Result<(), ChannelError> {
         match scanned {
-            Ok(one) => {
-                self.ingested += one.ingested;
-                self.settling += one.settling;
+            Ok(summary) => {
+                self.ingested += summary.ingested;
+                self.settling += summary.settling;
             }
             Err(ChannelError::File(error)) => {
                 tracing::warn!(%channel, error = %error_chain(&error), "cannot read the channel");
@@ -513,9 +513,10 @@ impl Channels {
     /// Returns the ingested messages of a channel that this process knows, sorted by name.
     pub(crate) fn known_ids(&self, channel: &Name) -> Vec<String> {
         let state = self.channel_states().lock();
-        let here = state.iter().filter(|(spelling, _)| spelling.eq_ignore_ascii_case(channel.as_str()));
+        let same_channel =
+            state.iter().filter(|(spelling, _)| spelling.eq_ignore_ascii_case(channel.as_str()));
         let mut ids: Vec<&String> =
-            here.flat_map(|(_, state)| &state.ids).filter(|id| second_of(id).is_some()).collect();
+            same_channel.flat_map(|(_, state)| &state.ids).filter(|id| second_of(id).is_some()).collect();
         ids.sort_unstable();
         ids.dedup();
         ids.into_iter().cloned().collect()

@@ -19,7 +19,7 @@ async fn dropped_files_are_ingested_once_in_order() {
     }
     assert_eq!(test.channels.scan().await.unwrap().ingested, 3);
     assert_eq!(test.channels.scan().await.unwrap().ingested, 0);
-    let another = test.another(|_| ()).await;
+    let another = test.open_another(|_| ()).await;
     assert_eq!(another.scan().await.unwrap().ingested, 0, "another process finds nothing new");
     let page = test.channels.hub().journal().entries(0, 10).await.unwrap();
     let bodies: Vec<_> = page.items.iter().map(|stored| stored.message.body.as_str()).collect();
@@ -84,7 +84,7 @@ async fn answers_join_the_thread() {
 async fn post_is_one_message_over_many_scans() {
     let test = TestChannels::new(&["claude"]).await;
     let posted = test.channels.post(Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
-    let (another, elsewhere) = (test.another(|_| ()).await, test.elsewhere(|_| ()).await);
+    let (another, elsewhere) = (test.open_another(|_| ()).await, test.elsewhere(|_| ()).await);
     assert_eq!(test.channels.scan().await.unwrap().ingested + another.scan().await.unwrap().ingested, 0);
     assert_eq!(elsewhere.scan().await.unwrap().ingested, 1, "for another hub it is new");
     assert_eq!(elsewhere.scan().await.unwrap().ingested, 0);
@@ -162,7 +162,7 @@ async fn expired_messages_are_not_ingested_again() {
     test.post("codex", "all", "the last stays").await;
     let later = test.channels.hub().now() + jiff::SignedDuration::from_secs(1);
     assert_eq!(test.channels.hub().journal().prune(later).await.unwrap(), 2);
-    assert_eq!(test.another(|_| ()).await.scan().await.unwrap().ingested, 0);
+    assert_eq!(test.open_another(|_| ()).await.scan().await.unwrap().ingested, 0);
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn file_of_another_hub_is_not_relayed() {
     assert_eq!(elsewhere.scan().await.unwrap().ingested, 1);
     assert_eq!(hub.relay().outgoing(0, 100).await.unwrap().messages.len(), 1);
     // A hub without a link relays nothing, and uses the same id.
-    let alone = test.another(|_| ()).await;
+    let alone = test.open_another(|_| ()).await;
     assert_eq!(alone.scan().await.unwrap().ingested, 1, "only what came by hand is new there");
 }
 

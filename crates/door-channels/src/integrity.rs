@@ -74,14 +74,14 @@ impl Channels {
         let tree = self.tree().clone();
         let mut channels: BTreeSet<Name> =
             blocking(move || tree.channel_names()).await?.into_iter().collect();
-        let there = channels.clone();
+        let with_folder = channels.clone();
         // Only the journal knows channels whose folder is missing.
         let known = self.hub().native_ids().scopes(Door::Channels).await?;
         channels.extend(known.iter().filter_map(|scope| Name::parse(scope).ok()));
         let mut tampering = Vec::new();
         for channel in channels {
             let found = self.find_tampering_in(&channel).await?;
-            if there.contains(&channel) {
+            if with_folder.contains(&channel) {
                 tampering.extend(found);
             } else if let Some(id) = found.iter().map(Tampering::id).max() {
                 tampering.push(Tampering::Channel { channel, messages: found.len(), id });
@@ -117,13 +117,13 @@ impl Channels {
         let mut tampering = Vec::new();
         for (id, native_ids) in names {
             let Some(stored) = self.readable(id).await? else { continue };
-            let there: Vec<&String> =
+            let present: Vec<&String> =
                 native_ids.iter().filter(|native| files.contains_key(*native)).collect();
-            if there.is_empty() {
+            if present.is_empty() {
                 let first = native_ids.iter().min().map(|native| display_path(channel, native));
                 tampering.extend(first.map(|file| Tampering::Deleted { file, id }));
             }
-            for native in there {
+            for native in present {
                 let Some(dir) = files.get(native) else { continue };
                 if !self.is_intact(channel, dir, native, &stored, &directory).await? {
                     tampering.push(Tampering::Edited { file: display_path(channel, native), id });
@@ -226,8 +226,8 @@ impl Channels {
 
     async fn message_named(&self, channel: &Name, native: &str) -> Result<Option<MessageId>, ChannelError> {
         let named = self.hub().native_ids().find(Some(Door::Channels), native).await?;
-        let here = named.into_iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
-        Ok(here.map(|(_, id)| id))
+        let in_channel = named.into_iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
+        Ok(in_channel.map(|(_, id)| id))
     }
 
     /// Finds the folder that holds a message's file, including the archive.

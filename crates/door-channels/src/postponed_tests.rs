@@ -2,7 +2,7 @@ use switchboard_core::DeliveryState;
 
 use super::*;
 use crate::channels::Post;
-use crate::test_channels::{TestChannels, agent, name, soon, write_carelessly};
+use crate::test_channels::{TestChannels, agent, name, with_timeout, write_carelessly};
 
 /// Replaces the folder of all channels with a plain file, below which no post can be written.
 #[expect(clippy::disallowed_methods, reason = "stands for a disk that cannot be written")]
@@ -46,7 +46,7 @@ async fn unwritten_post_is_delivered_with_its_file() {
             changes.next().await;
         }
     };
-    soon(async {
+    with_timeout(async {
         tokio::select! { () = crate::delivery::run_deliveries(&test.channels, outbound) => {}, () = is_delivered => {} }
     })
     .await;

@@ -74,10 +74,10 @@ impl Channels {
             let names = dir.names()?;
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
             let mut seen: BTreeMap<Name, PresenceEntry> = BTreeMap::new();
-            for one in agents.filter_map(|agent| read_entry(&dir, agent, now, after)) {
+            for entry in agents.filter_map(|agent| read_entry(&dir, agent, now, after)) {
                 // An agent may also have a file under its deprecated id: the later heartbeat counts.
-                if seen.get(&one.agent).is_none_or(|other| other.since < one.since) {
-                    seen.insert(one.agent.clone(), one);
+                if seen.get(&entry.agent).is_none_or(|other| other.since < entry.since) {
+                    seen.insert(entry.agent.clone(), entry);
                 }
             }
             Ok(seen.into_values().collect())

@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_channels::{TestChannels, file, name, soon, write_carelessly};
+use crate::test_channels::{TestChannels, file, name, with_timeout, write_carelessly};
 
 #[tokio::test]
 async fn messages_are_read_by_time_then_id() {
@@ -49,10 +49,10 @@ async fn follower_sees_each_message_once() {
     let seen = test.channels.read(&name("general"), None).await.unwrap();
     let mut follower = test.channels.follow(&name("general"), &seen).await.unwrap();
     test.drop_file(&file("msg-20200101-000000-late-0001", "late", "all", "from the past"));
-    let next = soon(follower.next()).await.unwrap();
+    let next = with_timeout(follower.next()).await.unwrap();
     assert_eq!(next.messages[0].content.text, "from the past");
     test.post("codex", "all", "after").await;
-    let next = soon(follower.next()).await.unwrap();
+    let next = with_timeout(follower.next()).await.unwrap();
     assert_eq!(next.messages.iter().map(|m| m.content.text.as_str()).collect::<Vec<_>>(), ["after"]);
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn write_carelessly(path: &Path, bytes: impl AsRef<[u8]>) {
 }
 
 /// Awaits a future with a timeout.
-pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
+pub(crate) async fn with_timeout<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("it should have happened by now")
 }
 
@@ -68,7 +68,7 @@ impl TestChannels {
     }
 
     /// Opens the same folder as another process of the hub, with other settings.
-    pub(crate) async fn another(&self, configure: impl FnOnce(&mut Config)) -> Channels {
+    pub(crate) async fn open_another(&self, configure: impl FnOnce(&mut Config)) -> Channels {
         open(&self.folder.path().join("hub"), self.folder.path(), &self.clock, configure).await
     }
 
@@ -80,7 +80,7 @@ impl TestChannels {
     /// Opens the folder as two linked hubs, `lab` and `office`.
     pub(crate) async fn lab_and_office(&self) -> (Channels, Channels) {
         let lab = self.elsewhere(|config| config.linked = true).await;
-        let office = self.another(|config| config.linked = true).await;
+        let office = self.open_another(|config| config.linked = true).await;
         lab.hub().relay().set_own_name(name("lab")).await.unwrap();
         office.hub().relay().set_own_name(name("office")).await.unwrap();
         (lab, office)

@@ -73,11 +73,11 @@ impl Tree {
     }
 
     /// Makes the tree read-only, because the hub could not record its identity.
-    pub(crate) fn into_read_only(self, why: ChannelError) -> Self {
+    pub(crate) fn into_read_only(self, reason: ChannelError) -> Self {
         match self.root {
             Root::Own(_) => self,
             Root::Shared { path, .. } => {
-                Self { root: Root::Shared { path, mark: Mark::Missing(Arc::new(why)) } }
+                Self { root: Root::Shared { path, mark: Mark::Missing(Arc::new(reason)) } }
             }
         }
     }
@@ -148,7 +148,7 @@ impl Tree {
     pub(crate) fn create_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
         let channels = self.channels()?;
         match folder_of(&channels, channel)? {
-            Some(there) => Ok(there),
+            Some(existing) => Ok(existing),
             None => Ok(channels.ensure_subdir(channel.as_str())?),
         }
     }
@@ -226,7 +226,7 @@ fn create_identity(root: &Dir) -> Result<String, FileError> {
 /// Opens a channel's folder, if it exists.
 fn folder_of(channels: &Dir, channel: &Name) -> Result<Option<Dir>, FileError> {
     match channels.subdir(channel.as_str())? {
-        Some(there) => Ok(Some(there)),
+        Some(existing) => Ok(Some(existing)),
         None => Ok(folders_of(channels, channel)?.into_iter().next()),
     }
 }

@@ -12,7 +12,7 @@ fn post(text: &str) -> Post {
 #[tokio::test]
 async fn unmounted_root_is_an_error() {
     let test = TestChannels::new(&[]).await;
-    let shared = test.another(|config| config.shared = true).await;
+    let shared = test.open_another(|config| config.shared = true).await;
     shared.post(post("before")).await.unwrap();
     test.unmount();
     let refused = [
@@ -36,7 +36,7 @@ async fn unmounted_root_is_an_error() {
 #[tokio::test]
 async fn another_disk_counts_once_it_is_accepted() {
     let test = TestChannels::new(&[]).await;
-    let shared = test.another(|config| config.shared = true).await;
+    let shared = test.open_another(|config| config.shared = true).await;
     let identity = std::fs::read(test.path("signals/folder")).unwrap();
     test.unmount();
     let other = Tree::open(&test.path(""), true, None).unwrap();
@@ -67,7 +67,7 @@ async fn root_without_identity_is_only_read() {
     test.post("codex", "all", "before").await;
     // An identity cannot be created on a read-only disk, nor beside this file.
     write_carelessly(&test.path("signals"), b"");
-    let shared = test.another(|config| config.shared = true).await;
+    let shared = test.open_another(|config| config.shared = true).await;
     assert_eq!(shared.read(&name("general"), None).await.unwrap().messages.len(), 1);
     let is_unmarked = |error: &ChannelError| matches!(error, ChannelError::NoIdentity { .. });
     let refused = shared.post(post("lost")).await.unwrap_err();

@@ -40,7 +40,7 @@ pub struct WatcherConfig {
     /// Agent that answers.
     pub agent: Name,
     /// Configured id of the agent, which may be deprecated.
-    given: Name,
+    typed_name: Name,
     /// Channel it watches.
     pub channel: Name,
     /// Program and arguments. Never passed to a shell.
@@ -152,10 +152,10 @@ impl WatcherConfig {
     ///
     /// A deprecated agent id is replaced by the current one.
     pub fn new(agent: Name, channel: Name, command: Vec<String>) -> Self {
-        let given = agent;
+        let typed_name = agent;
         Self {
-            agent: Name::parse(current_id(given.as_str())).unwrap_or_else(|_| given.clone()),
-            given,
+            agent: Name::parse(current_id(typed_name.as_str())).unwrap_or_else(|_| typed_name.clone()),
+            typed_name,
             channel,
             command,
             prompt_input: PromptInput::Stdin,
@@ -225,9 +225,9 @@ impl WatcherConfig {
 pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
     let mut by_agent: BTreeMap<Name, Vec<WatcherConfig>> = BTreeMap::new();
     for watcher in &channels.config().watchers {
-        let WatcherConfig { agent, given, .. } = watcher;
-        if agent != given {
-            tracing::warn!("the agent id '{given}' is deprecated; watching as '{agent}'");
+        let WatcherConfig { agent, typed_name, .. } = watcher;
+        if agent != typed_name {
+            tracing::warn!("the agent id '{typed_name}' is deprecated; watching as '{agent}'");
         }
         for missing in watcher.missing_files() {
             tracing::warn!(agent = %watcher.agent, file = %missing.display(), "the file does not exist; the prompt is sent without it");

@@ -108,7 +108,7 @@ async fn post_after_clock_set_back_sorts_last() {
     let test = crate::test_channels::TestChannels::new(&[]).await;
     let first = test.post("codex", "all", "first").await;
     test.clock.advance(-SignedDuration::from_hours(1));
-    let another = test.another(|_| ()).await;
+    let another = test.open_another(|_| ()).await;
     let post = crate::channels::Post::new("codex".parse().unwrap(), "general".parse().unwrap(), "second");
     let second = another.post(post).await.unwrap().message;
     assert!(

@@ -50,10 +50,10 @@ impl Connection {
     /// Connects to one of these servers of a cluster.
     pub(crate) async fn open(config: &Config, servers: Vec<String>) -> Result<Self, NatsError> {
         let (lost, is_connected) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
-        let (told, was_connected) = (lost.clone(), is_connected.clone());
+        let (lost_events, was_connected) = (lost.clone(), is_connected.clone());
         let events = move |event| {
             match event {
-                Event::Disconnected | Event::Closed => told.cancel(),
+                Event::Disconnected | Event::Closed => lost_events.cancel(),
                 Event::ServerError(error) => tracing::warn!(error = %error, "NATS reported an error"),
                 other => tracing::debug!(event = %other, "NATS"),
             }

@@ -217,9 +217,9 @@ async fn prepare_page(session: &Session, after: i64) -> Result<Page, HubError> {
         let subject = subject(message, &deliveries, &session.subjects, &session.me, now)?;
         let group = group(message);
         let copy_to = copy_to(message, &deliveries, &session.subjects, &session.me);
-        let heard = peer_readers(message, &deliveries);
+        let readers = peer_readers(message, &deliveries);
         let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
-        let wire = HubMessage { heard, ..to_wire(message, &deliveries, &session.me, &directory) };
+        let wire = HubMessage { heard: readers, ..to_wire(message, &deliveries, &session.me, &directory) };
         let payload = to_bytes_of(&wire, message.body.len());
         Some(Outgoing {
             id: message.id,
@@ -276,20 +276,20 @@ fn is_elsewhere(delivery: &Delivery) -> bool {
 
 /// Returns this hub's message ids in the stream after a sequence. Few, because the cursor is recent.
 async fn published_since(session: &Session, sequence: u64) -> Result<HashSet<String>, NatsError> {
-    let mut there = HashSet::new();
+    let mut ids = HashSet::new();
     let info = session.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
     if info.state.last_sequence <= sequence {
-        return Ok(there);
+        return Ok(ids);
     }
     for filter_subject in session.subjects.messages_of(&session.me) {
         let deliver_policy = DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 };
         let part = replay::StreamRange { filter_subject, deliver_policy, headers_only: true };
         for (_, message) in replay::read_range(&session.stream, part, session.config.timeout).await? {
             let id = message.headers.as_ref().and_then(|headers| headers.get(NATS_MESSAGE_ID));
-            there.extend(id.map(|id| id.as_str().to_owned()));
+            ids.extend(id.map(|id| id.as_str().to_owned()));
         }
     }
-    Ok(there)
+    Ok(ids)
 }
 
 #[cfg(test)]

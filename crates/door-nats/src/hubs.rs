@@ -168,15 +168,15 @@ impl RemoteHubs {
         }
         let filter = format!("$KV.{}.", self.session.subjects.presence());
         let listing = self.session.presence.stream.info_with_subjects(format!("{filter}>")).await;
-        let there: Vec<(String, usize)> = listing
+        let keys: Vec<(String, usize)> = listing
             .map_err(NatsError::server(ACTION))?
             .try_collect()
             .await
             .map_err(NatsError::server(ACTION))?;
-        let there: HashSet<&str> =
-            there.iter().filter_map(|(subject, _)| subject.strip_prefix(filter.as_str())).collect();
+        let keys: HashSet<&str> =
+            keys.iter().filter_map(|(subject, _)| subject.strip_prefix(filter.as_str())).collect();
         for key in self.others.keys().cloned().collect::<Vec<_>>() {
-            if there.contains(key.as_str()) { self.mark_alive(&key) } else { self.mark_away(&key) }
+            if keys.contains(key.as_str()) { self.mark_alive(&key) } else { self.mark_away(&key) }
         }
         self.refresh();
         Ok(())

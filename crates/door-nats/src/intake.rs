@@ -175,12 +175,12 @@ impl Intake<'_> {
         if !batch.receipts.is_empty() {
             self.session.hub.relay().apply_receipts(batch.receipts).await?;
         }
-        let told: Vec<_> = batch.messages.iter().map(|passed| origin(&passed.draft)).collect();
+        let origins: Vec<_> = batch.messages.iter().map(|relayed| origin(&relayed.draft)).collect();
         let for_the_channel: Vec<bool> =
-            batch.messages.iter().map(|passed| passed.draft.restored.is_some()).collect();
+            batch.messages.iter().map(|relayed| relayed.draft.restored.is_some()).collect();
         let answers = self.session.hub.submit_relayed(batch.messages).await;
         for (((id, hub, to), is_for_the_channel), answer) in
-            told.into_iter().zip(for_the_channel).zip(answers)
+            origins.into_iter().zip(for_the_channel).zip(answers)
         {
             let outcomes = outcome(self.session, id, &to, answer)?;
             // A post that is only shown in the channel has no recipient here, so no receipt is sent.
@@ -260,8 +260,8 @@ async fn decode_batch(session: &Session, interest: &Interest, chunk: &[Message])
         let sorted = envelope.and_then(|envelope| match envelope {
             Envelope::Message(wire) => {
                 let channel = wire.posted_in.clone();
-                let passed = from_wire(*wire, &session.me, is_hub)?;
-                batch.messages.extend(filter_for_hub(passed, channel.as_ref(), &directory));
+                let relayed = from_wire(*wire, &session.me, is_hub)?;
+                batch.messages.extend(filter_for_hub(relayed, channel.as_ref(), &directory));
                 Ok(())
             }
             Envelope::Receipt(reply) => {
@@ -357,6 +357,6 @@ fn by_outcome(to: &Address, deliveries: &[Delivery]) -> Vec<RecipientOutcome> {
     let names = |d: Vec<&Delivery>| d.into_iter().map(name).collect::<Vec<_>>();
     let (refused, taken): (Vec<_>, Vec<_>) = deliveries.iter().partition(is_refused);
     let reason = refused.first().map(|d| d.note.clone().unwrap_or_else(|| d.state.to_string()));
-    let told = [(names(taken), None), (names(refused), reason)];
-    told.into_iter().filter(|(names, _)| !names.is_empty()).collect()
+    let outcomes = [(names(taken), None), (names(refused), reason)];
+    outcomes.into_iter().filter(|(names, _)| !names.is_empty()).collect()
 }

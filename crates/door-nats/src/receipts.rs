@@ -40,7 +40,7 @@ async fn send_batch(session: &Session, publisher: &mut Publisher<()>) -> Result<
         return Ok(false);
     }
     let mut by_hub: BTreeMap<&Name, Vec<_>> = BTreeMap::new();
-    for update in pending.iter().filter_map(|one| one.update.as_ref()) {
+    for update in pending.iter().filter_map(|receipt| receipt.update.as_ref()) {
         if let Some(word) = to_receipt(update) {
             by_hub.entry(&update.hub).or_default().push(serde_json::to_value(word).unwrap_or_default());
         }

@@ -77,7 +77,7 @@ mod tests {
             });
         }
         let received = Interest::of(&directory);
-        let told = parse_roster(build_roster(&name("lab"), &directory, &received, 1 << 20));
+        let parsed = parse_roster(build_roster(&name("lab"), &directory, &received, 1 << 20));
         let person = RemoteAgent { name: Name::human(), role: None, team: None, channels: vec![] };
         let codex = RemoteAgent {
             name: name("codex"),
@@ -85,10 +85,10 @@ mod tests {
             team: Some(name("backend")),
             channels: vec![name("general")],
         };
-        assert_eq!(told, [person.clone(), codex.clone()]);
+        assert_eq!(parsed, [person.clone(), codex.clone()]);
         // Channels and teams that the hub does not receive yet are omitted.
-        let told = parse_roster(build_roster(&name("lab"), &directory, &Interest::default(), 1 << 20));
-        assert_eq!(told, [person, RemoteAgent { team: None, channels: vec![], ..codex }]);
+        let parsed = parse_roster(build_roster(&name("lab"), &directory, &Interest::default(), 1 << 20));
+        assert_eq!(parsed, [person, RemoteAgent { team: None, channels: vec![], ..codex }]);
     }
 
     #[test]
@@ -106,8 +106,8 @@ mod tests {
         }
         let roster = build_roster(&Name::parse("lab").unwrap(), &directory, &Interest::default(), LIMIT);
         assert!(crate::wire::to_bytes(&roster).len() <= LIMIT);
-        let told = parse_roster(roster);
-        assert!(told.len() > 100, "{}", told.len());
-        assert_eq!(told[1].role.as_ref().map(|role| role.chars().count()), Some(200));
+        let parsed = parse_roster(roster);
+        assert!(parsed.len() > 100, "{}", parsed.len());
+        assert_eq!(parsed[1].role.as_ref().map(|role| role.chars().count()), Some(200));
     }
 }

@@ -9,8 +9,8 @@ fn name(text: &str) -> Name {
 #[test]
 fn tokens_have_no_special_characters() {
     let table = [("qc-1", "qc-1"), ("Office", "office"), ("a.b c", "a=2eb=20c"), ("x_Y", "x_y")];
-    for (given, expected) in table {
-        assert_eq!(token(&name(given)), expected);
+    for (input, expected) in table {
+        assert_eq!(token(&name(input)), expected);
     }
 }
 

@@ -170,12 +170,12 @@ pub(crate) fn from_wire(
 ///
 /// Returns `None` if no agent here is a recipient or reads the channel.
 pub(crate) fn filter_for_hub(
-    passed: RelayedMessage,
+    relayed: RelayedMessage,
     channel: Option<&Name>,
     directory: &Directory,
 ) -> Option<RelayedMessage> {
-    let Some(channel) = channel else { return Some(passed) };
-    let Draft { to, from, restored, .. } = &passed.draft;
+    let Some(channel) = channel else { return Some(relayed) };
+    let Draft { to, from, restored, .. } = &relayed.draft;
     let reads_it =
         |is_reader: &dyn Fn(&AgentId) -> bool| directory.channel(channel).any(|one| is_reader(&one.id));
     let is_for_somebody = match to {
@@ -187,7 +187,7 @@ pub(crate) fn filter_for_hub(
     let is_read = reads_it(&|one| one.realm.is_none());
     let restored = if is_for_somebody { None } else { Some(Vec::new()) };
     (is_for_somebody || is_read)
-        .then_some(RelayedMessage { draft: Draft { restored, ..passed.draft }, ..passed })
+        .then_some(RelayedMessage { draft: Draft { restored, ..relayed.draft }, ..relayed })
 }
 
 /// Qualifies an agent's name with its hub, as every hub understands it.

@@ -83,9 +83,9 @@ fn message_round_trips_with_local_names() {
 #[test]
 fn person_restarts_the_hop_chain() {
     for to in ["#general", "team:backend", "all"] {
-        let passed = arrived(&message("human", to)).expect("taken");
-        assert_eq!((passed.draft.to.to_string().as_str(), passed.via), (to, vec![]));
-        assert_eq!(passed.draft.from.to_string(), "human@lab", "not the person of this hub");
+        let relayed = arrived(&message("human", to)).expect("taken");
+        assert_eq!((relayed.draft.to.to_string().as_str(), relayed.via), (to, vec![]));
+        assert_eq!(relayed.draft.from.to_string(), "human@lab", "not the person of this hub");
     }
 }
 
@@ -156,8 +156,10 @@ fn post_is_delivered_by_recipients_hub_only() {
 #[test]
 fn post_to_unknown_agent_finds_channel_reader() {
     let at_office = |to: &str, agents: &[(&str, Route)]| {
-        let passed = from_wire(post(to, &[]), &name("office"), |realm| *realm == name("lab")).expect("taken");
-        filter_for_hub(passed, Some(&name("general")), &directory(agents)).map(|passed| passed.draft.restored)
+        let relayed =
+            from_wire(post(to, &[]), &name("office"), |realm| *realm == name("lab")).expect("taken");
+        filter_for_hub(relayed, Some(&name("general")), &directory(agents))
+            .map(|relayed| relayed.draft.restored)
     };
     let bob = [("bob", general())];
     assert_eq!(at_office("bob", &bob), Some(None), "it is for him");

@@ -247,7 +247,7 @@ pub(crate) fn first_fitting<T: Serialize>(
     /// Size of the fields around the list, with the overhead of JSON and NATS.
     const AROUND: usize = 4 << 10;
     let mut left = max_payload.saturating_sub(AROUND);
-    let value = |one: T| serde_json::to_value(one).unwrap_or_default();
+    let value = |entry: T| serde_json::to_value(entry).unwrap_or_default();
     let fits = |value: &Value| match left.checked_sub(value.to_string().len() + 1) {
         Some(less) => {
             left = less;
@@ -265,7 +265,7 @@ pub(crate) fn check_version(version: u32) -> Result<(), Malformed> {
 
 /// Parses the valid entries among the first [`MAX_AGENTS`].
 pub(crate) fn parse_entries<T: serde::de::DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
-    list.into_iter().take(MAX_AGENTS).filter_map(|one| serde_json::from_value(one).ok()).collect()
+    list.into_iter().take(MAX_AGENTS).filter_map(|entry| serde_json::from_value(entry).ok()).collect()
 }
 
 /// Serializes a value of this module.

@@ -31,14 +31,14 @@ fn receipt_round_trips() {
 #[test]
 fn receipt_batch_skips_invalid_entries() {
     let id = MessageId::from_parts(1, 2);
-    let said = json!({
+    let batch = json!({
         "v": 1, "type": "words", "hub": "office", "said": [
             { "id": id.to_string(), "agent": "qc-1", "became": "seen" },
             { "id": id.to_string(), "agent": "qc-1", "became": "eaten" },
             { "id": id.to_string(), "agent": "qc-2", "became": "acknowledged", "note": "merged" },
         ],
     });
-    let Ok(Envelope::ReceiptBatch(words)) = Envelope::parse(said.to_string().as_bytes()) else {
+    let Ok(Envelope::ReceiptBatch(words)) = Envelope::parse(batch.to_string().as_bytes()) else {
         panic!("words")
     };
     assert_eq!(words.hub, Name::parse("office").unwrap());
@@ -53,7 +53,7 @@ fn receipt_batch_skips_invalid_entries() {
         },
     ];
     assert_eq!(parse_entries::<ReaderReceipt>(words.said), expected);
-    assert_eq!(serde_json::to_value(&expected[1]).unwrap(), said["said"][2], "written as it is read");
+    assert_eq!(serde_json::to_value(&expected[1]).unwrap(), batch["said"][2], "written as it is read");
 }
 
 #[test]

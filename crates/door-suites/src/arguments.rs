@@ -42,10 +42,10 @@ pub(crate) struct Call<'a> {
 }
 
 /// Parses the arguments of a suite's tool. The error is a text for the model.
-pub(crate) fn parse<'a>(given: Option<&'a RawValue>, suite: &str) -> Result<SuiteRequest<'a>, String> {
-    let object = match given.filter(|given| !is_null(given)) {
+pub(crate) fn parse<'a>(arguments: Option<&'a RawValue>, suite: &str) -> Result<SuiteRequest<'a>, String> {
+    let object = match arguments.filter(|arguments| !is_null(arguments)) {
         None => RawObject::default(),
-        Some(given) => RawObject::parse(given).ok_or("The arguments must be an object.")?,
+        Some(arguments) => RawObject::parse(arguments).ok_or("The arguments must be an object.")?,
     };
     let action = object.text("action").map(|action| action.trim().to_ascii_lowercase());
     match action.as_deref() {

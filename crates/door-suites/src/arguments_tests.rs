@@ -10,12 +10,12 @@ fn raw(text: &str) -> Box<RawValue> {
 }
 
 /// Parses a call and returns its tool and arguments.
-fn called(text: &str, properties: &[&str]) -> Result<(String, String), String> {
+fn parse_call(text: &str, properties: &[&str]) -> Result<(String, String), String> {
     let members: serde_json::Map<_, _> =
         properties.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
     let schema = raw(&json!({ "type": "object", "properties": members }).to_string());
-    let given = raw(text);
-    match parse(Some(&given), "x_suite")? {
+    let arguments = raw(text);
+    match parse(Some(&arguments), "x_suite")? {
         SuiteRequest::Call(call) => call
             .arguments(&Checker::new(Some(&schema)))
             .map(|args| (call.subtool.clone(), args.get().to_owned())),
@@ -23,9 +23,9 @@ fn called(text: &str, properties: &[&str]) -> Result<(String, String), String> {
     }
 }
 
-fn asked(text: &str) -> IntrospectQuery {
-    let given = raw(text);
-    match parse(Some(&given), "x_suite").unwrap() {
+fn parse_query(text: &str) -> IntrospectQuery {
+    let arguments = raw(text);
+    match parse(Some(&arguments), "x_suite").unwrap() {
         SuiteRequest::Introspect(question) => question,
         SuiteRequest::Call(_) => panic!("understood as a call"),
     }
@@ -33,7 +33,7 @@ fn asked(text: &str) -> IntrospectQuery {
 
 #[test]
 fn every_argument_shape_is_parsed() {
-    for (given, understood) in [
+    for (input, understood) in [
         (r#"{"action":"call","subtool":"echo","args":{"message":"hi"}}"#, r#"{"message":"hi"}"#),
         (r#"{"action":"CALL ","subtool":" echo ","args":"{\"message\":\"hi\"}"}"#, r#"{"message":"hi"}"#),
         (r#"{"action":"call","subtool":"echo","args":null}"#, "{}"),
@@ -57,11 +57,15 @@ fn every_argument_shape_is_parsed() {
             r#"{"z":12345678901234567890123,"a":1.50}"#,
         ),
     ] {
-        assert_eq!(called(given, &["message"]), Ok(("echo".to_owned(), understood.to_owned())), "{given}");
+        assert_eq!(
+            parse_call(input, &["message"]),
+            Ok(("echo".to_owned(), understood.to_owned())),
+            "{input}"
+        );
     }
     let own = r#"{"action":"call","subtool":"run","input":{"a":1}}"#;
     assert_eq!(
-        called(own, &["input"]).unwrap().1,
+        parse_call(own, &["input"]).unwrap().1,
         r#"{"input":{"a":1}}"#,
         "the tool's own argument is meant"
     );
@@ -69,7 +73,7 @@ fn every_argument_shape_is_parsed() {
 
 #[test]
 fn unparsable_request_error_names_next_step() {
-    for (given, expected) in [
+    for (input, expected) in [
         (r#"{"action":"call","subtool":"echo","args":[1]}"#, "'args' must be an object"),
         (r#"{"action":"call","subtool":"echo","args":"not json"}"#, "'args' must be an object"),
         (r#"{"action":"call"}"#, "'subtool' is missing"),
@@ -82,8 +86,8 @@ fn unparsable_request_error_names_next_step() {
             "There is no action 'calls'. Did you mean 'call'? To use a tool",
         ),
     ] {
-        let error = called(given, &[]).unwrap_err();
-        assert!(error.contains(expected), "{given}: {error}");
+        let error = parse_call(input, &[]).unwrap_err();
+        assert!(error.contains(expected), "{input}: {error}");
     }
 }
 
@@ -91,12 +95,15 @@ fn unparsable_request_error_names_next_step() {
 fn introspection_parses_top_level_or_args() {
     let expected =
         IntrospectQuery { query: Some("read file".to_owned()), limit: Some(3), ..IntrospectQuery::default() };
-    assert_eq!(asked(r#"{"action":"introspect","query":"read file","limit":3}"#), expected);
-    assert_eq!(asked(r#"{"action":"introspect","args":{"query":"read file","limit":"3"}}"#), expected);
-    assert_eq!(asked(r#"{"action":"introspect","args":"{\"query\":\"read file\",\"limit\":3}"}"#), expected);
-    assert_eq!(asked(r#"{"action":"introspect","args":null,"query":""}"#), IntrospectQuery::default());
+    assert_eq!(parse_query(r#"{"action":"introspect","query":"read file","limit":3}"#), expected);
+    assert_eq!(parse_query(r#"{"action":"introspect","args":{"query":"read file","limit":"3"}}"#), expected);
     assert_eq!(
-        asked(r#"{"action":"introspect","subtool":"echo","mode":"FULL"}"#).mode.as_deref(),
+        parse_query(r#"{"action":"introspect","args":"{\"query\":\"read file\",\"limit\":3}"}"#),
+        expected
+    );
+    assert_eq!(parse_query(r#"{"action":"introspect","args":null,"query":""}"#), IntrospectQuery::default());
+    assert_eq!(
+        parse_query(r#"{"action":"introspect","subtool":"echo","mode":"FULL"}"#).mode.as_deref(),
         Some("full")
     );
 }
@@ -105,8 +112,8 @@ proptest! {
     #[test]
     fn arbitrary_arguments_never_panic(text in "\\PC{0,80}") {
         for text in [text.clone(), format!(r#"{{"action":"call","subtool":"x","args":{text}}}"#)] {
-            if let Ok(given) = serde_json::from_str::<Box<RawValue>>(&text)
-                && let Ok(SuiteRequest::Call(call)) = parse(Some(&given), "x_suite")
+            if let Ok(input) = serde_json::from_str::<Box<RawValue>>(&text)
+                && let Ok(SuiteRequest::Call(call)) = parse(Some(&input), "x_suite")
                 && let Ok(arguments) = call.arguments(&Checker::new(None))
             {
                 prop_assert!(serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments.get()).is_ok());

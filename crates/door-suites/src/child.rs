@@ -145,18 +145,18 @@ impl Child {
     }
 
     /// Lists items as [`list_all`](Self::list_all) does, without the truncation flag.
-    pub async fn list(&self, what: ListKind, caller: &Caller) -> Result<Vec<Box<RawValue>>, ChildError> {
-        self.list_all(what, caller).await.map(|listing| listing.items)
+    pub async fn list(&self, kind: ListKind, caller: &Caller) -> Result<Vec<Box<RawValue>>, ChildError> {
+        self.list_all(kind, caller).await.map(|listing| listing.items)
     }
 
     /// Lists all items of a kind, page by page, up to the limits. Empty if the child does not declare the capability.
     /// Starts the child if needed, but does not restart it if it ends in between.
-    pub async fn list_all(&self, what: ListKind, caller: &Caller) -> Result<Listing, ChildError> {
+    pub async fn list_all(&self, kind: ListKind, caller: &Caller) -> Result<Listing, ChildError> {
         let used = self.connection(caller).await?;
-        match self.read_pages(&used, what, caller).await {
+        match self.read_pages(&used, kind, caller).await {
             Err(ChildError::SessionEnded { .. }) => {
                 let used = self.reconnect(used, caller).await?;
-                self.read_pages(&used, what, caller).await
+                self.read_pages(&used, kind, caller).await
             }
             listed => listed,
         }
@@ -165,12 +165,12 @@ impl Child {
     async fn read_pages(
         &self,
         used: &ConnectionGuard,
-        what: ListKind,
+        kind: ListKind,
         caller: &Caller,
     ) -> Result<Listing, ChildError> {
         let opened = used.0.initialized().ok_or_else(|| used.0.disconnected_error())?;
         // Tools are always requested: some servers have tools without declaring the capability.
-        if what != ListKind::Tools && opened.capabilities.get(what.capability()).is_none() {
+        if kind != ListKind::Tools && opened.capabilities.get(kind.capability()).is_none() {
             return Ok(Listing::default());
         }
         let mut items: Vec<Box<RawValue>> = Vec::new();
@@ -181,7 +181,7 @@ impl Child {
             let params = cursor.as_ref().map(|cursor| to_raw(&serde_json::json!({ "cursor": cursor })));
             let slot = self.0.acquire_slot(caller).await?;
             let page =
-                used.0.exchange(what.method(), params.as_deref(), caller, self.spec().limits.rpc).await;
+                used.0.exchange(kind.method(), params.as_deref(), caller, self.spec().limits.rpc).await;
             drop(slot);
             let page = match page {
                 Err(ChildError::Rpc(error)) if error.code == envelope::code::METHOD_NOT_FOUND => {
@@ -189,8 +189,8 @@ impl Child {
                 }
                 page => page?,
             };
-            let Some((page, next)) = handshake::parse_page(&page, what.member()) else {
-                let (method, member) = (what.method(), what.member());
+            let Some((page, next)) = handshake::parse_page(&page, kind.member()) else {
+                let (method, member) = (kind.method(), kind.member());
                 let message =
                     format!("`{}` answered `{method}` without a list of `{member}`", self.spec().name);
                 let error =
@@ -202,7 +202,7 @@ impl Child {
             if next.is_none() || next == cursor {
                 let is_cut = items.len() > LIST_CAP;
                 items.truncate(LIST_CAP);
-                return Ok(self.warn_if_cut(what, Listing { items, is_cut }));
+                return Ok(self.warn_if_cut(kind, Listing { items, is_cut }));
             }
             if items.len() >= LIST_CAP || room == 0 {
                 break;
@@ -210,13 +210,13 @@ impl Child {
             cursor = next;
         }
         items.truncate(LIST_CAP);
-        Ok(self.warn_if_cut(what, Listing { items, is_cut: true }))
+        Ok(self.warn_if_cut(kind, Listing { items, is_cut: true }))
     }
 
-    fn warn_if_cut(&self, what: ListKind, listing: Listing) -> Listing {
+    fn warn_if_cut(&self, kind: ListKind, listing: Listing) -> Listing {
         if listing.is_cut {
             let (child, read) = (&self.spec().name, listing.items.len());
-            tracing::warn!(child, list = what.member(), read, "truncated a list that is too long");
+            tracing::warn!(child, list = kind.member(), read, "truncated a list that is too long");
         }
         listing
     }

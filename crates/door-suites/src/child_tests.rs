@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-use super::test_child::{TestHost, call, child, child_with, params, text, until, within};
+use super::test_child::{TestHost, call, child, child_with, params, text, until, with_timeout};
 use super::*;
 
 #[tokio::test]
@@ -10,14 +10,14 @@ async fn child_starts_at_first_request() {
     let child = child("echo.py", &[]);
     assert_eq!(child.status().state, ChildState::NotStarted);
     assert!(child.initialized().is_none());
-    let opened = within(child.open(&Caller::default())).await.expect("it opens");
+    let opened = with_timeout(child.open(&Caller::default())).await.expect("it opens");
     assert_eq!(opened.protocol_version, "2025-11-25");
     assert_eq!(opened.server_info, json!({"name": "echo", "version": "1"}));
     assert_eq!(opened.instructions.as_deref(), Some("A child for tests."));
     let ChildState::Running { pid: Some(pid), in_flight: 0, .. } = child.status().state else {
         panic!("{:?}", child.status());
     };
-    within(child.stop()).await;
+    with_timeout(child.stop()).await;
     assert_eq!(child.status().state, ChildState::NotStarted);
     assert_eq!(switchboard_sys::platform::process_started(pid), None);
 }
@@ -26,8 +26,9 @@ async fn child_starts_at_first_request() {
 async fn answer_bytes_are_preserved() {
     let child = child("echo.py", &[]);
     let request = params(json!({"name": "echo", "arguments": {"z": 1, "a": [true, null]}}));
-    let answer =
-        within(child.request("tools/call", Some(request), &Caller::default())).await.expect("an answer");
+    let answer = with_timeout(child.request("tools/call", Some(request), &Caller::default()))
+        .await
+        .expect("an answer");
     assert_eq!(
         answer.get(),
         r#"{"content": [], "structuredContent": {"a": [true, null], "z": 1}, "unknown": {"z": 1, "a": 12345678901234567890}}"#
@@ -41,8 +42,9 @@ async fn multiline_parameters_are_sent_on_one_line() {
     let child = child("echo.py", &[]);
     let pretty = "{\n \"name\": \"echo\",\r\n \"arguments\": {\"text\": \"a\\nb\"}\n}".to_owned();
     let request = RawValue::from_string(pretty).expect("it is JSON");
-    let answer =
-        within(child.request("tools/call", Some(request), &Caller::default())).await.expect("an answer");
+    let answer = with_timeout(child.request("tools/call", Some(request), &Caller::default()))
+        .await
+        .expect("an answer");
     assert!(answer.get().contains(r#""text": "a\nb""#), "{answer}");
 }
 
@@ -75,8 +77,9 @@ async fn progress_precedes_answer_under_callers_token() {
 async fn clients_progress_token_never_reaches_child() {
     let child = child("echo.py", &[]);
     let request = params(json!({"name": "parameters", "_meta": {"progressToken": 7, "kept": true}}));
-    let answer =
-        within(child.request("tools/call", Some(request), &Caller::default())).await.expect("an answer");
+    let answer = with_timeout(child.request("tools/call", Some(request), &Caller::default()))
+        .await
+        .expect("an answer");
     let answer: serde_json::Value = serde_json::from_str(answer.get()).expect("it is JSON");
     assert_eq!(answer["params"]["_meta"], json!({"kept": true}));
 }
@@ -84,7 +87,7 @@ async fn clients_progress_token_never_reaches_child() {
 #[tokio::test]
 async fn list_reads_all_pages() {
     let child = child("many.py", &[]);
-    let tools = within(child.list(ListKind::Tools, &Caller::default())).await.expect("a list");
+    let tools = with_timeout(child.list(ListKind::Tools, &Caller::default())).await.expect("a list");
     let names: Vec<String> = tools
         .iter()
         .map(|tool| {
@@ -93,17 +96,17 @@ async fn list_reads_all_pages() {
         .collect();
     assert_eq!(names.len(), 1000);
     assert!(names.is_sorted());
-    let none = within(child.list(ListKind::Prompts, &Caller::default())).await.expect("a list");
+    let none = with_timeout(child.list(ListKind::Prompts, &Caller::default())).await.expect("a list");
     assert!(none.is_empty());
 }
 
 #[tokio::test]
 async fn endless_list_is_truncated() {
     let empty = child("many.py", &["empty"]);
-    let tools = within(empty.list(ListKind::Tools, &Caller::default())).await.expect("a list");
+    let tools = with_timeout(empty.list(ListKind::Tools, &Caller::default())).await.expect("a list");
     assert!(tools.is_empty());
     let heavy = child_with("many.py", &["heavy"], |_, options| options.message_cap = 1024 * 1024);
-    let listing = within(heavy.list_all(ListKind::Tools, &Caller::default())).await.expect("a list");
+    let listing = with_timeout(heavy.list_all(ListKind::Tools, &Caller::default())).await.expect("a list");
     assert_eq!(listing.items.len(), 11, "as many as fit into one message");
     assert!(listing.is_cut, "there are more");
 }
@@ -169,7 +172,7 @@ async fn list_change_events_are_debounced() {
     let mut seen = HashSet::new();
     let started = Instant::now();
     while seen.len() < 2 {
-        match within(events.recv()).await.expect("nothing is missed") {
+        match with_timeout(events.recv()).await.expect("nothing is missed") {
             ChildEvent::ListChanged(ListKind::Tools) => changes += 1,
             ChildEvent::ResourceUpdated(params) => {
                 seen.insert(params.get().to_owned());
@@ -209,7 +212,7 @@ async fn concurrent_hosts_get_their_own_answers() {
             futures_util::future::join_all(calls).await;
         })
     });
-    for done in within(futures_util::future::join_all(hosts)).await {
+    for done in with_timeout(futures_util::future::join_all(hosts)).await {
         done.expect("all answers were right");
     }
     assert_eq!(child.status().counts.starts, 1);
@@ -227,7 +230,7 @@ async fn large_messages_flow_in_both_directions() {
             assert_eq!(got["structuredContent"], sent);
         }
     });
-    within(futures_util::future::join_all(calls)).await;
+    with_timeout(futures_util::future::join_all(calls)).await;
 }
 
 #[tokio::test]
@@ -262,7 +265,7 @@ async fn child_works_on_multiple_threads() {
             assert_eq!(got["structuredContent"], json!({ "n": number }));
         })
     });
-    for done in within(futures_util::future::join_all(calls)).await {
+    for done in with_timeout(futures_util::future::join_all(calls)).await {
         done.expect("the answer was right");
     }
 }

@@ -152,8 +152,8 @@ impl Discovery {
         };
         let folder_name =
             found_file.folder.path().file_name().map(|name| name.to_string_lossy().into_owned());
-        let given = file.name.clone().or(folder_name).unwrap_or_default();
-        let name = match child_name(&given) {
+        let raw_name = file.name.clone().or(folder_name).unwrap_or_default();
+        let name = match child_name(&raw_name) {
             Ok(name) => name,
             Err(error) => return self.report_issue(path.clone(), None, format!("the field 'name': {error}")),
         };

@@ -30,7 +30,7 @@ impl Site {
         self.put(&format!(".switchboard/mcps/{name}/.mcp.json"), text);
     }
 
-    fn look(&self, config: serde_json::Value) -> Discovery {
+    fn discover(&self, config: serde_json::Value) -> Discovery {
         let path = |name: &str| self.path().join(name);
         let paths =
             SuitePaths { workspace: self.path().to_owned(), config: path("config"), cache: path("cache") };
@@ -59,14 +59,14 @@ fn children_are_sorted_and_named() {
     site.put(".switchboard/mcps/README.md", "not a folder");
     site.put(".switchboard/mcps/empty/other.json", "{}");
     site.put(".switchboard/mcps/b/original/.mcp.json", r#"{"command": "hidden"}"#);
-    let found = site.look(json!({}));
+    let found = site.discover(json!({}));
     assert_eq!(names(&found), ["b", "scope-a"]);
     assert_eq!((found.issues, found.warnings), (vec![], vec![]));
 }
 
 #[test]
 fn empty_workspace_has_no_issues() {
-    assert_eq!(Site::new().look(json!({})), Discovery::default());
+    assert_eq!(Site::new().discover(json!({})), Discovery::default());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn invalid_file_never_hides_another() {
     site.child("path", r#"{"name": "../../etc", "command": "x"}"#);
     site.child("unset", r#"{"command": "x", "args": ["${NOPE}"]}"#);
     std::fs::create_dir_all(site.path().join(".switchboard/mcps/folder/.mcp.json")).unwrap();
-    let found = site.look(json!({}));
+    let found = site.discover(json!({}));
     assert_eq!(names(&found), ["good", "unset"]);
     let messages = messages(&found.issues);
     assert_eq!(messages.len(), 4, "{messages:#?}");
@@ -103,7 +103,7 @@ fn symbolic_links_are_not_followed() {
     std::fs::create_dir_all(site.path().join(".switchboard/mcps/file")).unwrap();
     symlink(elsewhere.path().join("x/.mcp.json"), site.path().join(".switchboard/mcps/file/.mcp.json"))
         .unwrap();
-    let found = site.look(json!({}));
+    let found = site.discover(json!({}));
     assert_eq!(names(&found), ["good"]);
     let messages = messages(&found.issues);
     assert!(
@@ -121,7 +121,7 @@ fn patterns_stay_below_the_workspace() {
     site.put("tools/deep/er/two/mcp.json", r#"{"command": "x"}"#);
     site.put("node_modules/three/mcp.json", r#"{"command": "x"}"#);
     let globs = ["tools/**/mcp.json", "./tools/*/mcp.json", "../*/.mcp.json", "/etc/*.json", "**", "a[/b"];
-    let found = site.look(json!({ "discoverGlobs": globs }));
+    let found = site.discover(json!({ "discoverGlobs": globs }));
     assert_eq!(names(&found), ["one", "two"]);
     let messages: Vec<&str> = found.issues.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(
@@ -134,7 +134,7 @@ fn patterns_stay_below_the_workspace() {
     );
     assert_eq!(messages[2], "the key 'discoverGlobs[4]' is '**', but must end with the name of a file");
     assert!(messages[3].starts_with("the key 'discoverGlobs[5]' is 'a[/b': "), "{}", messages[3]);
-    assert_eq!(names(&site.look(json!({ "discoverGlobs": ["**/mcp.json"] }))), ["one", "two"]);
+    assert_eq!(names(&site.discover(json!({ "discoverGlobs": ["**/mcp.json"] }))), ["one", "two"]);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn first_path_wins_name_collision() {
     site.child("c", r#"{"name": "a_suite", "command": "y"}"#);
     site.child("d", r#"{"command": "y"}"#);
     site.child("e", r#"{"name": "switchboard_tools", "command": "y"}"#);
-    let found = site.look(json!({ "suites": { "d": { "suiteName": "a_suite" } } }));
+    let found = site.discover(json!({ "suites": { "d": { "suiteName": "a_suite" } } }));
     assert_eq!(names(&found), ["a"]);
     let messages = messages(&found.issues);
     assert_eq!(messages.len(), 4, "{messages:#?}");
@@ -168,7 +168,7 @@ fn settings_disable_children_and_unknown_names_warn() {
     let site = Site::new();
     site.child("memory", r#"{"command": "x", "comand": 1}"#);
     site.child("off", r#"{"command": "x"}"#);
-    let found = site.look(json!({ "suites": { "off": { "enabled": false }, "memmory": {} } }));
+    let found = site.discover(json!({ "suites": { "off": { "enabled": false }, "memmory": {} } }));
     assert_eq!((names(&found), found.disabled.as_slice()), (vec!["memory"], ["off".to_owned()].as_slice()));
     let warnings = messages(&found.warnings);
     assert_eq!(warnings[0], "memory/.mcp.json: the key 'comand' is not known; did you mean 'command'?");
@@ -184,7 +184,7 @@ fn lookup_returns_child_or_similar_names() {
     let site = Site::new();
     site.child("memory", r#"{"command": "x"}"#);
     site.child("c", r#"{"name": "@up/ctx", "command": "x"}"#);
-    let found = site.look(json!({}));
+    let found = site.discover(json!({}));
     assert_eq!(found.find_child("MEMORY").unwrap().name, "memory");
     assert_eq!(found.find_child("@up/ctx").unwrap().name, "up-ctx");
     assert_eq!(
@@ -204,7 +204,7 @@ fn twenty_children_are_discovered_quickly() {
     }
     let once = || {
         let start = std::time::Instant::now();
-        assert_eq!(site.look(json!({})).children.len(), 20);
+        assert_eq!(site.discover(json!({})).children.len(), 20);
         start.elapsed()
     };
     let quickest = (0..20).map(|_| once()).min().unwrap();

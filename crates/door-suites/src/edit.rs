@@ -50,9 +50,9 @@ pub fn add_child(
     match folder.create_new(CHILD_FILE, text.as_bytes(), Durability::Synced)? {
         Created::Created => Ok(AddOutcome::Added),
         Created::AlreadyExists => {
-            let there = folder.read(CHILD_FILE, FILE_LIMIT)?;
-            let is_same = there.is_some_and(|there| match McpFile::parse(&there.bytes) {
-                Ok((there, _)) => there.to_json() == text,
+            let existing = folder.read(CHILD_FILE, FILE_LIMIT)?;
+            let is_same = existing.is_some_and(|existing| match McpFile::parse(&existing.bytes) {
+                Ok((existing, _)) => existing.to_json() == text,
                 Err(_) => false,
             });
             let file = folder.path().join(CHILD_FILE);

@@ -200,7 +200,7 @@ fn root(text: &str) -> (Site, RootFile) {
     (site, root)
 }
 
-fn take(site: &Site, root: &RootFile) -> Vec<String> {
+fn import_site(site: &Site, root: &RootFile) -> Vec<String> {
     let names = root.servers.candidates.iter().map(|candidate| {
         assert_eq!(import(&site.paths, candidate).unwrap(), AddOutcome::Added);
         candidate.name.clone()
@@ -214,7 +214,7 @@ fn root_file_import_reverts_byte_for_byte() {
         \"@scope/pkg\": {\"type\": \"sse\", \"url\": \"http://a/sse\"}},\n \"mcps\": {\"t\": {\"command\": \"uvx\"}}, \"other\": 1 }";
     let (site, root) = root(text);
     files::chmod(site.file(), 0o640);
-    let children = take(&site, &root);
+    let children = import_site(&site, &root);
     assert_eq!(children, ["fs", "scope-pkg", "t"]);
     let imported = root.replace(&site.paths, &children, Path::new("/opt/switchboard"), now()).unwrap();
     assert_eq!(std::fs::read(&imported.backup).unwrap(), text.as_bytes());
@@ -242,7 +242,7 @@ fn root_file_import_reverts_byte_for_byte() {
 #[test]
 fn revert_refuses_edited_file_unless_forced() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
-    let children = take(&site, &root);
+    let children = import_site(&site, &root);
     root.replace(&site.paths, &children, Path::new("/sb"), now()).unwrap();
     files::put(site.file(), "{\"mine\": true}");
     assert!(matches!(revert(&site.paths, false), Err(SuiteError::Edited { .. })));
@@ -257,7 +257,7 @@ fn skipped_servers_stay_in_root_file() {
         r#"{"mcpServers": {"good": {"command": "x"}, "odd": {"type": "grpc", "url": "http://a"}, "nul": {"command": "x\u0000"}, "n": 5}}"#,
     );
     assert_eq!(root.servers.skipped.keys().collect::<Vec<_>>(), ["n", "nul", "odd"]);
-    let children = take(&site, &root);
+    let children = import_site(&site, &root);
     root.replace(&site.paths, &children, Path::new("/sb"), now()).unwrap();
     let written: Value = serde_json::from_slice(&std::fs::read(site.file()).unwrap()).unwrap();
     let names: Vec<&String> = written["mcpServers"].as_object().unwrap().keys().collect();
@@ -307,7 +307,7 @@ fn symbolic_link_folder_is_not_written() {
 #[test]
 fn concurrently_edited_root_file_is_not_overwritten() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
-    let children = take(&site, &root);
+    let children = import_site(&site, &root);
     let edited = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}"#;
     files::put(site.file(), edited);
     let refused = root.replace(&site.paths, &children, Path::new("/sb"), now());
@@ -319,7 +319,7 @@ fn concurrently_edited_root_file_is_not_overwritten() {
 fn duplicate_under_both_keys_retains_skipped() {
     let text = r#"{"mcpServers": {"a": {"command": "x"}}, "mcps": {"a": {"command": "y"}}}"#;
     let (site, root) = root(text);
-    let children = take(&site, &root);
+    let children = import_site(&site, &root);
     assert_eq!((children.as_slice(), root.servers.skipped.len()), (&["a".to_owned()][..], 1));
     root.replace(&site.paths, &children, Path::new("/sb"), now()).unwrap();
     let now: Value = serde_json::from_slice(&std::fs::read(site.file()).unwrap()).unwrap();
@@ -334,8 +334,8 @@ fn client_limits_are_imported_or_noted() {
     let servers = site.client(Client::Codex, ".codex/config.toml", text).unwrap();
     let [a] = servers.candidates.as_slice() else { panic!("{servers:?}") };
     assert_eq!((a.file.rpc_timeout_ms, a.file.spawn_timeout_ms), (Some(1500), Some(20_000)));
-    for told in ["expose.allow in switchboard.config.json to [\"read\"]", "expose.deny"] {
-        assert!(a.notes.iter().any(|note| note.contains(told)), "{told}: {:?}", a.notes);
+    for expected in ["expose.allow in switchboard.config.json to [\"read\"]", "expose.deny"] {
+        assert!(a.notes.iter().any(|note| note.contains(expected)), "{expected}: {:?}", a.notes);
     }
     let text = r#"{"servers": {"b": {"command": "x", "envFile": "${workspaceFolder}/.env"}}}"#;
     let servers = site.client(Client::VsCode, ".config/Code/User/mcp.json", text).unwrap();

@@ -35,7 +35,7 @@ fn path_like_names_are_rejected() {
 
 #[test]
 fn imported_name_is_sanitized() {
-    for (given, expected) in [
+    for (input, expected) in [
         ("@scope/pkg", Some("scope-pkg")),
         ("a/b c:d", Some("a-b c-d")),
         ("../../etc", Some("etc")),
@@ -43,8 +43,8 @@ fn imported_name_is_sanitized() {
         ("nul", Some("mcp-nul")),
         ("日本", None),
     ] {
-        assert_eq!(sanitize_name(given).as_deref(), expected, "{given}");
-        if let Some(name) = sanitize_name(given) {
+        assert_eq!(sanitize_name(input).as_deref(), expected, "{input}");
+        if let Some(name) = sanitize_name(input) {
             assert_eq!(child_name(&name).unwrap(), name);
         }
     }

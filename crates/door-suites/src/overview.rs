@@ -22,12 +22,12 @@ impl Suites {
     /// Returns cached facts about all children, sorted by name.
     pub fn overview(&self) -> Vec<Overview> {
         let table = self.table();
-        let one = |suite: &std::sync::Arc<crate::suite::Suite>| Overview {
+        let describe_suite = |suite: &std::sync::Arc<crate::suite::Suite>| Overview {
             name: suite.spec.name.clone(),
             tool: (!suite.is_flat()).then(|| suite.rules.tool_name.clone()),
             description: describe(suite, &table.config, &table.descriptions),
             tools: suite.cached().map(|catalogue| (suite.offered(&catalogue).len(), catalogue.taken_at)),
         };
-        table.suites.iter().map(one).collect()
+        table.suites.iter().map(describe_suite).collect()
     }
 }

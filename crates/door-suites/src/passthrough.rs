@@ -42,26 +42,27 @@ impl Passthrough {
     pub(crate) async fn list(
         &self,
         flat: &[Arc<Suite>],
-        what: ListKind,
+        list_kind: ListKind,
         caller: &Caller,
     ) -> Vec<Box<RawValue>> {
-        let lists = join_all(flat.iter().map(|suite| list_one(suite, what, caller))).await;
+        let lists = join_all(flat.iter().map(|suite| list_one(suite, list_kind, caller))).await;
         let mut owners = self.owners.lock();
-        owners.by_key.retain(|(kind, _), _| *kind != what);
-        owners.is_listed.insert(what);
+        owners.by_key.retain(|(kind, _), _| *kind != list_kind);
+        owners.is_listed.insert(list_kind);
         let mut listed = Vec::new();
         for (suite, items) in flat.iter().zip(lists) {
             for item in items {
-                let Some(key) = RawObject::parse(&item).and_then(|object| object.text(key_of(what))) else {
+                let Some(key) = RawObject::parse(&item).and_then(|object| object.text(key_of(list_kind)))
+                else {
                     continue;
                 };
                 // A key that cannot be shown unchanged cannot be used in a request either.
                 if !sanitize_description(&key).flags.is_empty() {
                     continue;
                 }
-                let owner = owners.by_key.entry((what, key)).or_insert_with(|| suite.spec.name.clone());
+                let owner = owners.by_key.entry((list_kind, key)).or_insert_with(|| suite.spec.name.clone());
                 if *owner == suite.spec.name {
-                    listed.push(sanitize_item(&item, key_of(what)));
+                    listed.push(sanitize_item(&item, key_of(list_kind)));
                 }
             }
         }
@@ -104,13 +105,13 @@ impl Passthrough {
     async fn owner<'a>(
         &self,
         flat: &'a [Arc<Suite>],
-        what: ListKind,
+        list_kind: ListKind,
         key: &str,
         caller: &Caller,
     ) -> Option<&'a Arc<Suite>> {
         let named = |name: &str| flat.iter().find(|suite| suite.spec.name == name);
-        for kind in [what, ListKind::ResourceTemplates] {
-            if kind == ListKind::ResourceTemplates && what == ListKind::Prompts {
+        for kind in [list_kind, ListKind::ResourceTemplates] {
+            if kind == ListKind::ResourceTemplates && list_kind == ListKind::Prompts {
                 continue;
             }
             if !self.owners.lock().is_listed.contains(&kind) {
@@ -126,7 +127,7 @@ impl Passthrough {
                 return named(&owner);
             }
         }
-        let mut able = flat.iter().filter(|suite| has(suite, what));
+        let mut able = flat.iter().filter(|suite| has(suite, list_kind));
         able.next().filter(|_| able.next().is_none())
     }
 
@@ -150,38 +151,38 @@ impl Owners {
     }
 }
 
-async fn list_one(suite: &Arc<Suite>, what: ListKind, caller: &Caller) -> Vec<Box<RawValue>> {
+async fn list_one(suite: &Arc<Suite>, kind: ListKind, caller: &Caller) -> Vec<Box<RawValue>> {
     if suite.check_trust().is_err() {
         return Vec::new();
     }
     suite.subscribe();
     let Ok(opened) = tokio::time::timeout(LIST_TIMEOUT, suite.child.open(caller)).await else {
-        announce_later(suite, what, caller);
+        announce_later(suite, kind, caller);
         return Vec::new();
     };
     let listed = match opened {
-        Ok(_) if !has(suite, what) => return Vec::new(),
-        Ok(_) => suite.child.list(what, caller).await,
+        Ok(_) if !has(suite, kind) => return Vec::new(),
+        Ok(_) => suite.child.list(kind, caller).await,
         Err(error) => Err(error),
     };
     listed
-        .inspect_err(|error| tracing::debug!(child = suite.spec.name, %error, ?what, "nothing can be listed"))
+        .inspect_err(|error| tracing::debug!(child = suite.spec.name, %error, ?kind, "nothing can be listed"))
         .unwrap_or_default()
 }
 
 /// Notifies hosts of a slow child's items once it runs, so that a listing need not wait for it.
-fn announce_later(suite: &Arc<Suite>, what: ListKind, caller: &Caller) {
+fn announce_later(suite: &Arc<Suite>, kind: ListKind, caller: &Caller) {
     let (suite, caller) = (suite.clone(), Caller { host: caller.host.clone(), ..Caller::default() });
     tokio::spawn(async move {
-        if suite.child.open(&caller).await.is_ok() && has(&suite, what) {
-            suite.list_changed(what);
+        if suite.child.open(&caller).await.is_ok() && has(&suite, kind) {
+            suite.list_changed(kind);
         }
     });
 }
 
 /// True if a running child declares the capability.
-fn has(suite: &Suite, what: ListKind) -> bool {
-    let capability = match what {
+fn has(suite: &Suite, kind: ListKind) -> bool {
+    let capability = match kind {
         ListKind::Tools => "tools",
         ListKind::Resources | ListKind::ResourceTemplates => "resources",
         ListKind::Prompts => "prompts",
@@ -224,8 +225,8 @@ pub(crate) async fn set_level(
     }
 }
 
-fn key_of(what: ListKind) -> &'static str {
-    match what {
+fn key_of(kind: ListKind) -> &'static str {
+    match kind {
         ListKind::Resources => "uri",
         ListKind::ResourceTemplates => "uriTemplate",
         ListKind::Tools | ListKind::Prompts => "name",

@@ -23,8 +23,8 @@ impl ProxyChain {
         let ancestors: Vec<&str> = inherited.split(',').filter(|hash| !hash.is_empty()).collect();
         let is_loop = ancestors.contains(&own);
         let refusal = (is_loop || ancestors.len() >= MAX_CHAIN).then(|| {
-            let why = if is_loop { "a child of this workspace is the same workspace again" } else { "too many Switchboards are nested" };
-            format!("No child is started here, because {why}. Remove Switchboard from .switchboard/mcps of the outer workspace.")
+            let reason = if is_loop { "a child of this workspace is the same workspace again" } else { "too many Switchboards are nested" };
+            format!("No child is started here, because {reason}. Remove Switchboard from .switchboard/mcps of the outer workspace.")
         });
         let chain = ancestors.iter().copied().chain([own]).collect::<Vec<_>>().join(",");
         Self { chain, refusal }

@@ -50,8 +50,8 @@ impl SignatureWriter<'_> {
 
     fn push(&mut self, text: &mut String, word: &str) {
         let mut letters = word.chars();
-        for letter in letters.by_ref().take(WORD) {
-            text.push(letter);
+        for character in letters.by_ref().take(WORD) {
+            text.push(character);
             self.room = self.room.saturating_sub(1);
         }
         if letters.next().is_some() {
@@ -70,13 +70,13 @@ impl SignatureWriter<'_> {
             .filter_map(Value::as_str)
             .collect();
         let is_required: HashSet<&str> = required.iter().copied().collect();
-        let given =
+        let required_members =
             required.iter().filter_map(|name| properties.get_key_value(*name)).map(|member| (member, ""));
         let others = properties
             .iter()
             .filter(|(name, _)| !is_required.contains(name.as_str()))
             .map(|member| (member, "?"));
-        for (position, ((name, property), mark)) in given.chain(others).enumerate() {
+        for (position, ((name, property), mark)) in required_members.chain(others).enumerate() {
             text.push_str(if position == 0 { "" } else { ", " });
             if !self.claim_part() {
                 text.push('…');
@@ -116,10 +116,10 @@ impl SignatureWriter<'_> {
                 if self.parts == 0 {
                     break;
                 }
-                let mut one = String::new();
-                self.kind(&mut one, choice, depth, levels - 1);
-                if one != "null" && !seen.contains(&one) {
-                    seen.push(one);
+                let mut variant = String::new();
+                self.kind(&mut variant, choice, depth, levels - 1);
+                if variant != "null" && !seen.contains(&variant) {
+                    seen.push(variant);
                 }
             }
             text.push_str(&seen.join("|"));

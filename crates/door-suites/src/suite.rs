@@ -385,17 +385,20 @@ impl Suite {
     pub(crate) async fn call(
         self: &Arc<Self>,
         subtool: &str,
-        given: CallArguments<'_>,
+        call_arguments: CallArguments<'_>,
         caller: &Caller,
     ) -> CallOutcome {
         let span = tracing::info_span!("suite_call", suite = self.spec.name, tool = subtool);
-        self.try_call(subtool, given, caller).instrument(span).await.unwrap_or_else(|refused| refused)
+        self.try_call(subtool, call_arguments, caller)
+            .instrument(span)
+            .await
+            .unwrap_or_else(|refused| refused)
     }
 
     async fn try_call(
         self: &Arc<Self>,
         subtool: &str,
-        given: CallArguments<'_>,
+        call_arguments: CallArguments<'_>,
         caller: &Caller,
     ) -> Result<CallOutcome, CallOutcome> {
         self.check_trust().map_err(|text| CallOutcome::refused(&text, false))?;
@@ -410,7 +413,7 @@ impl Suite {
         };
         self.check_pin(tool, &catalogue).await.map_err(|text| CallOutcome::refused(&text, true))?;
         self.pin_first_use(&tool.name, &catalogue).await;
-        let arguments = match given {
+        let arguments = match call_arguments {
             CallArguments::Suite(call) => {
                 check_arguments(tool, call).map_err(|text| CallOutcome::refused(&text, true))?
             }
@@ -480,8 +483,8 @@ impl Suite {
         let (paths, name, kept) = (self.shared.paths.clone(), self.spec.name.clone(), catalogue.clone());
         let compared = tokio::task::spawn_blocking(move || compare_with_pins(&paths, &name, &kept)).await;
         let failed = |error: &dyn std::fmt::Display| {
-            let why = format!("the pins of {} cannot be compared: {error}", self.spec.name);
-            catalogue.tools.iter().map(|tool| (tool.name.clone(), why.clone())).collect()
+            let reason = format!("the pins of {} cannot be compared: {error}", self.spec.name);
+            catalogue.tools.iter().map(|tool| (tool.name.clone(), reason.clone())).collect()
         };
         Arc::new(compared.unwrap_or_else(|error| failed(&error)))
     }
@@ -572,8 +575,8 @@ impl Suite {
     }
 
     /// Publishes that one of the child's lists has changed.
-    pub(crate) fn list_changed(&self, what: ListKind) {
-        let published = match what {
+    pub(crate) fn list_changed(&self, kind: ListKind) {
+        let published = match kind {
             ListKind::Tools => SuitesEvent::ToolsChanged,
             ListKind::Resources | ListKind::ResourceTemplates => SuitesEvent::ResourcesChanged,
             ListKind::Prompts => SuitesEvent::PromptsChanged,
@@ -590,12 +593,12 @@ fn compare_with_pins(paths: &SuitePaths, child: &str, catalogue: &Catalogue) -> 
     let pins = Pins::load(paths, child);
     match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {
         Ok(changed) => {
-            let why = || "it differs from the tool that was approved".to_owned();
-            changed.into_iter().map(|tool| (tool, why())).collect()
+            let reason = || "it differs from the tool that was approved".to_owned();
+            changed.into_iter().map(|tool| (tool, reason())).collect()
         }
         Err(error) => {
-            let why = format!("the pins of {child} cannot be read: {error}");
-            catalogue.tools.iter().map(|tool| (tool.name.clone(), why.clone())).collect()
+            let reason = format!("the pins of {child} cannot be read: {error}");
+            catalogue.tools.iter().map(|tool| (tool.name.clone(), reason.clone())).collect()
         }
     }
 }

@@ -280,8 +280,8 @@ impl Suites {
     }
 
     /// Lists resources, templates or prompts of the flat children.
-    pub async fn list(&self, what: ListKind, caller: &Caller) -> Vec<Box<RawValue>> {
-        self.inner.passthrough.list(&self.flat(), what, caller).await
+    pub async fn list(&self, kind: ListKind, caller: &Caller) -> Vec<Box<RawValue>> {
+        self.inner.passthrough.list(&self.flat(), kind, caller).await
     }
 
     /// Forwards a request about resources, prompts, completion or logging. `None` if it concerns none of the children.

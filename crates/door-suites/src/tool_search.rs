@@ -116,6 +116,8 @@ fn find_tools(
         lines.push(format!("No tool matches \"{}\".", summarise(query, 80)));
     }
     let missing = suites.iter().zip(known).filter_map(|(suite, known)| Some((suite, known.as_ref().err()?)));
-    lines.extend(missing.map(|(suite, why)| format!("({} was not searched: {why})", suite.rules.tool_name)));
+    lines.extend(
+        missing.map(|(suite, reason)| format!("({} was not searched: {reason})", suite.rules.tool_name)),
+    );
     lines.join("\n")
 }

@@ -209,8 +209,8 @@ impl Swarm {
     fn check_bans(&self, candidate: &Candidate) -> Result<(), AdmissionError> {
         // The token counts whole seconds; the stored creation time is exact.
         let recorded = self.invites.get(&candidate.digest).map(|invite| invite.made_at);
-        let told = || Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
-        let invited_at = recorded.unwrap_or_else(told);
+        let issued_at = || Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
+        let invited_at = recorded.unwrap_or_else(issued_at);
         let is_banned = |(id, ban): (&PeerId, &Ban)| {
             // A provisional member may have named the key of another agent; that agent proves it.
             let by_key = ban.public_key.as_ref() == Some(&candidate.public_key)

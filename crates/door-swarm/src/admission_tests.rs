@@ -83,8 +83,8 @@ fn full_swarm_and_pending_list_refuse() {
     let mut closed = swarm();
     closed.settings.require_approval = true;
     for n in 0..100_u8 {
-        let asked = closed.admit(&candidate(&format!("agent-{n}"), n + 10, None), at(1));
-        assert_eq!(asked, Ok(Admission::Pending));
+        let outcome = closed.admit(&candidate(&format!("agent-{n}"), n + 10, None), at(1));
+        assert_eq!(outcome, Ok(Admission::Pending));
     }
     assert_eq!(closed.admit(&candidate("late", 200, None), at(1)), Err(AdmissionError::TooManyPending));
     assert_eq!(
@@ -111,8 +111,8 @@ fn kick_revokes_used_invite() {
 #[test]
 fn joins_continue_during_transfer() {
     let mut swarm = swarm();
-    let (to, asked) = (PeerId::parse("bob").unwrap(), Uuid::nil());
-    swarm.handover = Some(crate::model::Handover { to, asked, asked_at: at(0) });
+    let (to, request_id) = (PeerId::parse("bob").unwrap(), Uuid::nil());
+    swarm.handover = Some(crate::model::Handover { to, asked: request_id, asked_at: at(0) });
     assert_eq!(swarm.admit(&candidate("dave", 10, None), at(1)), Ok(Admission::Joined));
     assert_eq!(swarm.epoch, 4);
     // A removed member cannot become master.
@@ -226,13 +226,13 @@ fn squatter_yields_to_key_owner() {
     assert_eq!(known.admit(&signed(candidate("dave", 10, None), 2), at(2)), Ok(Admission::Joined));
     assert!(!known.members.contains_key(&mallory) && !known.members[&bob].provisional);
     assert!(known.banned.is_empty());
-    let told: Vec<bool> = ["member_joined", "member_left", "member_joined"]
+    let is_mentioned: Vec<bool> = ["member_joined", "member_left", "member_joined"]
         .map(str::to_owned)
         .iter()
         .zip(&known.announcements)
         .map(|(action, announcement)| announcement.content.contains(action))
         .collect();
-    assert_eq!(told, [true; 3], "{:?}", known.announcements);
+    assert_eq!(is_mentioned, [true; 3], "{:?}", known.announcements);
     // Once proved, it stays, even against an agent that signs with the same key under another id.
     assert_eq!(known.admit(&signed(candidate("erin", 10, None), 9), at(9)), Err(AdmissionError::Exhausted));
 
@@ -390,9 +390,9 @@ mod arbitrary_requests {
     fn request(step: &Step) -> Option<Candidate> {
         let Step::Ask { agent, key, host, has_left, invite, signed_at, whole } = step else { return None };
         let max_uses = [None, Some(1), Some(2)][*invite];
-        let asked = at_host(candidate(NAMES[*agent], *key, max_uses), NAMES[*host]);
+        let join_request = at_host(candidate(NAMES[*agent], *key, max_uses), NAMES[*host]);
         let proof = signed_at.map(|second| Proof { at: at(second), is_whole: *whole });
-        Some(Candidate { has_left: *has_left, digest: format!("invite-{invite}"), proof, ..asked })
+        Some(Candidate { has_left: *has_left, digest: format!("invite-{invite}"), proof, ..join_request })
     }
 
     proptest! {
@@ -414,26 +414,26 @@ mod arbitrary_requests {
                         if let Some(invite) = swarm.invites.get_mut(&format!("invite-{n}")) { invite.revoked = true; }
                     }
                     Step::Ask { .. } => {
-                        let asked = request(step).unwrap();
+                        let join_request = request(step).unwrap();
                         let mut admitting = swarm.clone();
-                        let Ok(admission) = admitting.admit(&asked, at(now)) else { continue };
+                        let Ok(admission) = admitting.admit(&join_request, at(now)) else { continue };
                         swarm = admitting;
-                        let record = before.invites.get(&asked.digest);
+                        let record = before.invites.get(&join_request.digest);
                         prop_assert!(!record.is_some_and(|record| record.revoked), "{admission:?} by a revoked invite");
                         for record in swarm.invites.values() {
                             let uses = record.used_by.len() + record.reused as usize;
                             prop_assert!(record.max_uses.is_none_or(|most| uses <= most as usize), "{record:?}");
                         }
                         for (id, member) in &before.members {
-                            let is_own = asked.proof.is_some() && member.public_key == asked.public_key;
+                            let is_own = join_request.proof.is_some() && member.public_key == join_request.public_key;
                             let Some(after) = swarm.members.get(id) else {
-                                prop_assert!(is_own && member.provisional, "{id} was removed by {asked:?}");
+                                prop_assert!(is_own && member.provisional, "{id} was removed by {join_request:?}");
                                 continue;
                             };
                             prop_assert_eq!(&after.public_key, &member.public_key);
                             if after.endpoint != member.endpoint {
-                                prop_assert!(is_own && *id != before.master, "{id} was moved by {asked:?}");
-                                let newer = member.signed_at.is_none_or(|last| asked.proof.unwrap().at > last);
+                                prop_assert!(is_own && *id != before.master, "{id} was moved by {join_request:?}");
+                                let newer = member.signed_at.is_none_or(|last| join_request.proof.unwrap().at > last);
                                 prop_assert!(newer, "{id} was moved by a replay");
                             }
                         }

@@ -10,14 +10,14 @@ fn contested() -> Swarm {
     let mut swarm = swarm();
     swarm.joined_at = at(0);
     for (second, name) in [(5, "mallory"), (6, "dave")] {
-        let told = RosterEntry {
+        let entry = RosterEntry {
             id: id(name),
             endpoint: endpoint(name),
             public_key: key(10).public(),
             joined_at: at(second),
             provisional: true,
         };
-        assert!(swarm.insert_entry(told), "{name}");
+        assert!(swarm.insert_entry(entry), "{name}");
     }
     swarm
 }

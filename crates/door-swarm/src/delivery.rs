@@ -316,11 +316,11 @@ impl Swarms {
         }
         if action == Some("master_transfer") {
             outcome = classify_transfer_answer(&answer, outcome);
-            let asked = &message.origin.native.id;
+            let native_id = &message.origin.native.id;
             match &outcome {
-                Outcome::Delivered => self.complete_transfer(agent, swarm.swarm_id, asked).await?,
+                Outcome::Delivered => self.complete_transfer(agent, swarm.swarm_id, native_id).await?,
                 Outcome::Refused { reason } => {
-                    self.end_transfer(agent, swarm.swarm_id, asked, reason).await?;
+                    self.end_transfer(agent, swarm.swarm_id, native_id, reason).await?;
                 }
                 Outcome::Unreachable { .. }
                 | Outcome::Blocked { .. }
@@ -345,8 +345,8 @@ impl Swarms {
         let PeerRoute { agent, swarm, .. } = route;
         let current = self.key(agent).await?;
         let is_news = content.is_some_and(|content| content.action == "key_rotated");
-        let told = content.filter(|_| is_news).and_then(|content| content.old_key.as_deref());
-        let mut former = told.and_then(|text| PublicKey::parse(text).ok());
+        let announced_key = content.filter(|_| is_news).and_then(|content| content.old_key.as_deref());
+        let mut former = announced_key.and_then(|text| PublicKey::parse(text).ok());
         for rotation in swarm.rotations.iter().take_while(|_| !is_news) {
             if self.seq_of(rotation.news, swarm).await?.is_some_and(|news| seq < news) {
                 former = Some(rotation.old_key.clone());
@@ -364,9 +364,9 @@ impl Swarms {
     }
 
     /// Returns the journal sequence number of an announcement.
-    async fn seq_of(&self, said: Uuid, swarm: &Swarm) -> Result<Option<i64>, SwarmError> {
+    async fn seq_of(&self, wire_id: Uuid, swarm: &Swarm) -> Result<Option<i64>, SwarmError> {
         let scope = swarm.swarm_id.to_string();
-        let known = self.hub().native_ids().find(Some(Door::Swarm), &said.to_string()).await?;
+        let known = self.hub().native_ids().find(Some(Door::Swarm), &wire_id.to_string()).await?;
         let Some((_, id)) = known.into_iter().find(|(known, _)| *known == scope) else { return Ok(None) };
         Ok(self.hub().journal().message(id).await?.map(|stored| stored.seq))
     }
@@ -472,12 +472,12 @@ fn parse_retry_after(answer: &Response, now: Timestamp) -> Option<Timestamp> {
     // Three years of seconds, and March 1973 as a Unix time: no peer means either.
     const MAX_SECONDS: i64 = 100_000_000;
     let is_busy = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let told =
+    let seconds =
         answer.headers.get(RETRY_AFTER).filter(|_| is_busy)?.to_str().ok()?.trim().parse::<i64>().ok()?;
-    let until = if told > MAX_SECONDS {
-        Timestamp::from_second(told).ok()?
+    let until = if seconds > MAX_SECONDS {
+        Timestamp::from_second(seconds).ok()?
     } else {
-        now.saturating_add(SignedDuration::from_secs(told.max(0))).ok()?
+        now.saturating_add(SignedDuration::from_secs(seconds.max(0))).ok()?
     };
     // A peer cannot request more than the maximum backoff of the outbox.
     Some(until.min(now.saturating_add(MAX_RETRY_AFTER).ok()?)).filter(|until| *until > now)

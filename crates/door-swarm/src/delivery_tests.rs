@@ -54,7 +54,7 @@ fn peer_error_text_is_quoted() {
 #[test]
 fn retry_after_accepts_seconds_and_unix_time() {
     let now = Timestamp::from_second(1_794_767_000).unwrap();
-    let told = |status: u16, value: &str| {
+    let retry_after = |status: u16, value: &str| {
         let mut answer = answer(status, "");
         answer.headers.insert(RETRY_AFTER, HeaderValue::from_str(value).unwrap());
         parse_retry_after(&answer, now).map(|until| until.duration_since(now).as_secs())
@@ -72,7 +72,7 @@ fn retry_after_accepts_seconds_and_unix_time() {
         (200, "7", None),
     ];
     for (status, value, expected) in table {
-        assert_eq!(told(status, value), expected, "{status} {value}");
+        assert_eq!(retry_after(status, value), expected, "{status} {value}");
     }
     assert_eq!(parse_retry_after(&answer(429, ""), now), None);
 }

@@ -107,15 +107,15 @@ impl Swarm {
         if !is_counted && millis(context.at) <= millis(last.max(member.joined_at)) {
             return Ok(unchanged);
         }
-        let told = endpoint.to_string();
+        let notice = endpoint.to_string();
         member.move_to(endpoint, context.at);
         if id == *context.sender {
-            let told = SystemContent {
+            let notice = SystemContent {
                 agent_id: Some(id.to_string()),
-                endpoint: Some(told),
+                endpoint: Some(notice),
                 ..SystemContent::new(ENDPOINT_CHANGED)
             };
-            self.announce_as_master(context, told);
+            self.announce_as_master(context, notice);
         }
         Ok(step)
     }

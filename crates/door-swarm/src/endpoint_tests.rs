@@ -101,9 +101,9 @@ proptest::proptest! {
             let written = endpoint.to_string();
             proptest::prop_assert!(text.starts_with("https://"));
             proptest::prop_assert_eq!(&Endpoint::parse(&written).unwrap(), &endpoint);
-            let given = text.trim_end_matches('/').to_ascii_lowercase();
-            let without_port = given.replacen(":443", "", 1);
-            let same = [given, without_port].contains(&written.to_ascii_lowercase());
+            let spelling = text.trim_end_matches('/').to_ascii_lowercase();
+            let without_port = spelling.replacen(":443", "", 1);
+            let same = [spelling, without_port].contains(&written.to_ascii_lowercase());
             proptest::prop_assert!(same, "{} became {}", text, written);
         }
     }

@@ -256,7 +256,8 @@ impl Server {
             return Ok(false);
         };
         let me = AgentId::local(name);
-        let has_it = stored.message.from == me || receipt.deliveries.iter().any(|one| one.agent == me);
+        let has_it =
+            stored.message.from == me || receipt.deliveries.iter().any(|delivery| delivery.agent == me);
         Ok(has_it && stored.message.body == incoming.envelope.content)
     }
 

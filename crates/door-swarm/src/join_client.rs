@@ -220,9 +220,9 @@ impl Swarms {
     ) -> Result<(), SwarmError> {
         let (id, link, now) = (link.swarm_id, link.reveal(), self.hub().now());
         self.edit_identity(agent, move |identity| {
-            let asked = identity.joining.get(&id).map_or(0, |known| known.asked) + 1;
-            let ask_at = now.saturating_add(retry_delay(asked)).unwrap_or(now);
-            identity.joining.insert(id, OutgoingJoin { link, realm, asked, ask_at });
+            let attempts = identity.joining.get(&id).map_or(0, |known| known.asked) + 1;
+            let ask_at = now.saturating_add(retry_delay(attempts)).unwrap_or(now);
+            identity.joining.insert(id, OutgoingJoin { link, realm, asked: attempts, ask_at });
             Ok(())
         })
         .await
@@ -248,8 +248,8 @@ impl Swarms {
     /// Retries the request to join a swarm whose master has to approve.
     pub(crate) async fn retry_join(&self, identity: &Identity, id: Uuid, joining: &OutgoingJoin) {
         let Ok(link) = InviteLink::parse(&joining.link) else { return };
-        let asked = self.join(Some(identity.agent.as_str()), &link, joining.realm.as_ref()).await;
-        match asked {
+        let joined = self.join(Some(identity.agent.as_str()), &link, joining.realm.as_ref()).await;
+        match joined {
             Ok(JoinOutcome::Joined(swarm)) => {
                 tracing::info!(swarm = %swarm.realm, "joined");
                 self.notify_approved(&identity.agent, &swarm).await;
@@ -269,8 +269,8 @@ impl Swarms {
 }
 
 /// Returns the retry delay: it stays below the limit of ten join requests per hour.
-fn retry_delay(asked: u32) -> SignedDuration {
-    SignedDuration::from_mins(if asked < 3 { 1 } else { 10 })
+fn retry_delay(attempts: u32) -> SignedDuration {
+    SignedDuration::from_mins(if attempts < 3 { 1 } else { 10 })
 }
 
 /// Builds the headers of every request (§6.2).

@@ -57,13 +57,13 @@ impl Server {
         if candidate.proof.is_none() {
             self.confirm_endpoint(identity, &candidate).await?;
         }
-        let asked = candidate.clone();
+        let requester = candidate.clone();
         let admitted = self
             .swarms
             .edit_swarm(&identity.agent, id, move |swarm| {
                 // On a copy: a refused request must not use up the invite.
                 let mut admitting = swarm.clone();
-                let admitted = admitting.admit(&asked, now);
+                let admitted = admitting.admit(&requester, now);
                 if admitted.is_ok() {
                     *swarm = admitting;
                 }
@@ -113,12 +113,12 @@ impl Server {
 
     /// Checks that the endpoint of an unsigned request names its id and key. This does not prove the key.
     async fn confirm_endpoint(&self, identity: &Identity, candidate: &Candidate) -> Result<(), Refusal> {
-        let asked = self.swarms.fetch_info(&identity.agent, &candidate.endpoint).await;
-        let told = asked.map_err(|error| {
+        let result = self.swarms.fetch_info(&identity.agent, &candidate.endpoint).await;
+        let fetched = result.map_err(|error| {
             tracing::info!(endpoint = %candidate.endpoint, "an unsigned join was not confirmed: {error}");
             Refusal::not_authorized("the request is not signed, and its endpoint did not confirm the key")
         })?;
-        if told.0 == candidate.agent && told.1 == candidate.public_key {
+        if fetched.0 == candidate.agent && fetched.1 == candidate.public_key {
             return Ok(());
         }
         Err(Refusal::not_authorized("the endpoint names another agent or another key"))

@@ -32,7 +32,7 @@ fn ids() -> impl Strategy<Value = String> {
     ]
 }
 
-fn told(name: &str, seed: u8) -> RosterEntry {
+fn roster_entry(name: &str, seed: u8) -> RosterEntry {
     RosterEntry {
         id: id(name),
         endpoint: endpoint("host"),
@@ -93,11 +93,11 @@ proptest! {
     /// A filtered roster can always be built, and contains our agent and the master.
     #[test]
     fn filtered_rosters_can_be_built(names in proptest::collection::btree_set(ids(), 2..12)) {
-        let told: Vec<RosterEntry> = names.iter().zip(10..).map(|(name, seed)| told(name, seed)).collect();
-        let (me, master) = (told[0].id.clone(), told[1].id.clone());
+        let entries: Vec<RosterEntry> = names.iter().zip(10..).map(|(name, seed)| roster_entry(name, seed)).collect();
+        let (me, master) = (entries[0].id.clone(), entries[1].id.clone());
         prop_assume!(me.check_member().is_ok());
-        let count = told.len();
-        let Ok((kept, left_out)) = filter_roster(&me, &master, told) else { return Ok(()) };
+        let count = entries.len();
+        let Ok((kept, left_out)) = filter_roster(&me, &master, entries) else { return Ok(()) };
         prop_assert_eq!(kept.len() + left_out.len(), count);
         let mut swarm = swarm();
         swarm.members = Members::default();
@@ -109,7 +109,7 @@ proptest! {
 }
 
 fn filtered(me: &str, names: &[&str]) -> Result<(Vec<String>, Vec<String>), MemberConflict> {
-    let all = names.iter().zip(10..).map(|(name, seed)| told(name, seed)).collect();
+    let all = names.iter().zip(10..).map(|(name, seed)| roster_entry(name, seed)).collect();
     let (kept, left_out) = filter_roster(&id(me), &id("alice"), all)?;
     Ok((kept.iter().map(|member| member.id.to_string()).collect(), left_out.into_keys().collect()))
 }
@@ -135,8 +135,8 @@ fn rosters_ambiguous_with_us_are_refused() {
         let refused = filtered(me, &["alice", me, other]).unwrap_err();
         assert_eq!(refused, MemberConflict::Ids { id: id(other), other: id(me) });
     }
-    let told = vec![told("bob", 1), told("admin", 2)];
-    assert!(matches!(filter_roster(&id("bob"), &id("admin"), told), Err(MemberConflict::Id(_))));
+    let entries = vec![roster_entry("bob", 1), roster_entry("admin", 2)];
+    assert!(matches!(filter_roster(&id("bob"), &id("admin"), entries), Err(MemberConflict::Id(_))));
 }
 
 /// A roster that was stored by a program without the check: the later one is excluded.
@@ -153,7 +153,8 @@ fn stored_ambiguous_ids_are_excluded() {
 /// In a roster of a master that checks no proofs, only our agent and the master have proved their keys.
 #[test]
 fn provisional_members_may_share_a_key() {
-    let member = |name: &str, seed: u8, provisional: bool| RosterEntry { provisional, ..told(name, seed) };
+    let member =
+        |name: &str, seed: u8, provisional: bool| RosterEntry { provisional, ..roster_entry(name, seed) };
     let roster = [
         member("mallory", 5, true),
         member("dave", 5, true),
@@ -171,6 +172,11 @@ fn provisional_members_may_share_a_key() {
     assert_eq!(kept, expected);
     assert_eq!(left_out.keys().collect::<Vec<_>>(), ["copy", "late", "other"]);
     assert!(left_out["copy"].contains("public_key of 'copy' belongs to 'bob' as well"), "{left_out:?}");
-    let twice = vec![told("bob", 2), told("alice", 1), told("dave", 5), told("erin", 5)];
+    let twice = vec![
+        roster_entry("bob", 2),
+        roster_entry("alice", 1),
+        roster_entry("dave", 5),
+        roster_entry("erin", 5),
+    ];
     assert!(matches!(filter_roster(&id("bob"), &id("alice"), twice), Err(MemberConflict::Key { .. })));
 }

@@ -369,8 +369,8 @@ impl Swarm {
     }
 
     /// Adds or replaces a member; a known member keeps its local name. Returns false if it conflicts with another.
-    pub(crate) fn insert_entry(&mut self, told: RosterEntry) -> bool {
-        let RosterEntry { id, endpoint, public_key, joined_at, provisional } = told;
+    pub(crate) fn insert_entry(&mut self, entry: RosterEntry) -> bool {
+        let RosterEntry { id, endpoint, public_key, joined_at, provisional } = entry;
         let id = &id;
         let known = self.members.get(id).or_else(|| self.former.get(id));
         let name = known.map_or_else(|| self.choose_name(id), |known| known.name.clone());

@@ -101,10 +101,10 @@ impl Swarms {
         if id == agent {
             return Err(SwarmError::MasterCannotLeave { swarm: swarm.realm.clone() });
         }
-        let (gone, why, now) = (id.clone(), reason.map(str::to_owned), self.hub().now());
+        let (gone, detail, now) = (id.clone(), reason.map(str::to_owned), self.hub().now());
         let by = agent.clone();
         self.edit_swarm(&agent, swarm.swarm_id, move |swarm| {
-            swarm.kick(&gone, why.as_deref(), &by, now);
+            swarm.kick(&gone, detail.as_deref(), &by, now);
             Ok(())
         })
         .await?;

@@ -102,7 +102,7 @@ impl Swarm {
         let pause = KEY_REQUEST_BACKOFF.saturating_mul(1 << announced.asked.min(6));
         announced.asked = announced.asked.saturating_add(1);
         announced.ask_at = now.saturating_add(pause).unwrap_or(now);
-        let (announced, asked) = (announced.clone(), announced.asked);
+        let (announced, attempts) = (announced.clone(), announced.asked);
         if let Some(key) = key {
             let KeylessMember { endpoint, joined_at, .. } = announced;
             // An endpoint does not prove the key that it returns. Refused if the key or the id belongs to another
@@ -115,7 +115,7 @@ impl Swarm {
                 provisional: true,
             });
         }
-        if asked >= MAX_KEY_REQUESTS {
+        if attempts >= MAX_KEY_REQUESTS {
             self.announced.remove(id);
         }
     }
@@ -188,15 +188,15 @@ impl Swarms {
         let known = snapshot.swarms.get(&(agent.clone(), swarm)).filter(|swarm| swarm.is_active());
         let announced = known.and_then(|swarm| swarm.announced.get(member));
         let Some(announced) = announced.cloned() else { return Ok(()) };
-        let told = match self.fetch_info(agent, &announced.endpoint).await {
+        let fetched = match self.fetch_info(agent, &announced.endpoint).await {
             Ok((id, _)) if id != *member => Err(SwarmError::BadAnswer {
                 endpoint: announced.endpoint.to_string(),
                 problem: format!("it says that it is '{id}' and not '{member}'"),
             }),
-            told => told,
+            fetched => fetched,
         };
         let (now, id) = (self.hub().now(), member.clone());
-        let (key, failed) = match told {
+        let (key, failed) = match fetched {
             Ok((_, key)) => (Some(key), Ok(())),
             Err(error) => (None, Err(error)),
         };
@@ -223,12 +223,12 @@ impl Swarms {
     }
 
     /// Runs a task that a request has deferred.
-    pub(crate) async fn run_task(&self, task: Task, asked: &mut RequestThrottle) {
+    pub(crate) async fn run_task(&self, task: Task, throttle: &mut RequestThrottle) {
         let now = self.hub().now();
         let done = match task {
-            Task::PeerReachable { peer } => self.retry_peer(peer, asked, now).await,
+            Task::PeerReachable { peer } => self.retry_peer(peer, throttle, now).await,
             Task::SignatureFailed { agent, swarm, member } => {
-                if asked.allow_key_check((agent.clone(), swarm, member.clone()), now) {
+                if throttle.allow_key_check((agent.clone(), swarm, member.clone()), now) {
                     self.confirm_key(&agent, swarm, &member).await
                 } else {
                     Ok(())
@@ -236,20 +236,22 @@ impl Swarms {
             }
             Task::KeyMissing { agent, swarm, member } => self.fetch_member_key(&agent, swarm, &member).await,
             Task::Approved { agent, swarm } => {
-                if asked.allow_roster_request((agent.clone(), swarm), now) {
+                if throttle.allow_roster_request((agent.clone(), swarm), now) {
                     self.retry_approved_join(&agent, swarm).await;
                 }
                 Ok(())
             }
             Task::Behind { agent, swarm } => match self.snapshot().swarms.get(&(agent.clone(), swarm)) {
-                Some(known) if asked.allow_roster_request((agent.clone(), swarm), now) => {
+                Some(known) if throttle.allow_roster_request((agent.clone(), swarm), now) => {
                     self.request_roster(&agent, known).await
                 }
                 _ => Ok(()),
             },
             Task::RosterRequested { agent, swarm, member } => {
                 match self.snapshot().swarms.get(&(agent.clone(), swarm)) {
-                    Some(known) if asked.allow_roster_send((agent.clone(), swarm, member.clone()), now) => {
+                    Some(known)
+                        if throttle.allow_roster_send((agent.clone(), swarm, member.clone()), now) =>
+                    {
                         self.send_roster(&agent, known, &member).await
                     }
                     _ => Ok(()),
@@ -282,10 +284,10 @@ impl Swarms {
     async fn retry_peer(
         &self,
         peer: AgentId,
-        asked: &mut RequestThrottle,
+        throttle: &mut RequestThrottle,
         now: Timestamp,
     ) -> Result<(), SwarmError> {
-        if self.last_failure(&peer).is_some() && asked.allow_retry(&peer, now) {
+        if self.last_failure(&peer).is_some() && throttle.allow_retry(&peer, now) {
             self.hub().deliveries().retry_peer_now(peer).await?;
         }
         Ok(())

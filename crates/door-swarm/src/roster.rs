@@ -241,8 +241,9 @@ impl Swarm {
         id: &PeerId,
         endpoint: Endpoint,
     ) -> Result<UpdateOutcome, UpdateError> {
-        let told = content.full_member().map(|member| PublicKey::parse(&member.public_key)).transpose();
-        let key = told.map_err(|_| UpdateError::Field { field: "public_key" })?;
+        let announced_key =
+            content.full_member().map(|member| PublicKey::parse(&member.public_key)).transpose();
+        let key = announced_key.map_err(|_| UpdateError::Field { field: "public_key" })?;
         let provisional = is_provisional(context, content, id);
         if let Some(key) = &key {
             self.members.check(id, key, provisional).map_err(|_| UpdateError::Taken)?;
@@ -299,8 +300,8 @@ impl Swarm {
             return Ok(UpdateOutcome::Nothing);
         }
         self.orders.record_departure(context, &id);
-        let told = SystemContent { agent_id: Some(id.to_string()), ..SystemContent::new("member_left") };
-        self.announce_as_master(context, told);
+        let notice = SystemContent { agent_id: Some(id.to_string()), ..SystemContent::new("member_left") };
+        self.announce_as_master(context, notice);
         Ok(UpdateOutcome::Changed)
     }
 
@@ -314,8 +315,8 @@ impl Swarm {
         id: &PeerId,
     ) -> bool {
         let Some(since) = self.members.get(id).map(|member| member.joined_at) else { return false };
-        let meant = content.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(context.at);
-        millis(meant) < millis(since)
+        let departed_at = content.joined_at.as_deref().and_then(timestamp::parse).unwrap_or(context.at);
+        millis(departed_at) < millis(since)
     }
 
     /// Counts a member's own change and announces it to the others, some of which may have missed it. For the master.
@@ -397,10 +398,10 @@ impl Swarm {
         self.require_master(context, "master_transfer")?;
         if let Some(banned) = &content.banned {
             let banned = banned.iter().filter_map(|id| PeerId::parse(id).ok()).take(MAX_MEMBERS);
-            let told: BTreeSet<PeerId> = banned.collect();
+            let banned_ids: BTreeSet<PeerId> = banned.collect();
             // Bans that are newer than the request stay.
-            self.banned.retain(|id, ban| told.contains(id) || ban.at >= context.at);
-            for id in told {
+            self.banned.retain(|id, ban| banned_ids.contains(id) || ban.at >= context.at);
+            for id in banned_ids {
                 self.banned.entry(id).or_insert(Ban::of(None, context.now));
             }
         }
@@ -488,8 +489,8 @@ impl Swarm {
             epoch: Some(self.epoch),
             ..SystemContent::default()
         };
-        let told = SystemContent { action: "kicked".to_owned(), ..base.clone() };
-        self.announce(Uuid::new_v4(), Some(id.clone()), told.to_text());
+        let notice = SystemContent { action: "kicked".to_owned(), ..base.clone() };
+        self.announce(Uuid::new_v4(), Some(id.clone()), notice.to_text());
         let others = SystemContent {
             action: "member_kicked".to_owned(),
             member: Some(MemberField::Id(id.to_string())),

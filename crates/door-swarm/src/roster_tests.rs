@@ -85,9 +85,9 @@ fn master_without_epochs_is_accepted() {
 
 #[test]
 fn flat_and_nested_member_must_agree() {
-    let mut told = joined("dave", 4, 4);
-    told["agent_id"] = "eve".into();
-    assert_eq!(context(&mut swarm(), "alice", false, told), Err(UpdateError::Field { field: "member" }));
+    let mut entry = joined("dave", 4, 4);
+    entry["agent_id"] = "eve".into();
+    assert_eq!(context(&mut swarm(), "alice", false, entry), Err(UpdateError::Field { field: "member" }));
     let clash = joined("bobmessage", 4, 4);
     assert_eq!(context(&mut swarm(), "alice", false, clash), Err(UpdateError::Taken));
     let same_key = joined("dave", 3, 4);
@@ -195,9 +195,9 @@ fn departure_ends_only_its_membership() {
         "signed before"
     );
     assert_eq!(known, swarm());
-    let told = json!({ "action": "member_left", "joined_at": timestamp::render(at(0)) });
+    let update = json!({ "action": "member_left", "joined_at": timestamp::render(at(0)) });
     assert_eq!(
-        deliver_at(&mut known, "bob", "carol", -1, told),
+        deliver_at(&mut known, "bob", "carol", -1, update),
         Ok(UpdateOutcome::Changed),
         "by a clock that is behind"
     );
@@ -316,9 +316,9 @@ fn members_revoke_their_own_invites() {
 #[test]
 fn announced_members_share_provisional_keys() {
     let named = |name: &str, epoch: Option<u64>| {
-        let mut told = joined(name, 10, 4);
-        (told["epoch"], told["member"]["provisional"]) = (json!(epoch), json!(epoch.map(|_| true)));
-        told
+        let mut entry = joined(name, 10, 4);
+        (entry["epoch"], entry["member"]["provisional"]) = (json!(epoch), json!(epoch.map(|_| true)));
+        entry
     };
     for epochs in [[Some(4), Some(5)], [None, None]] {
         let mut known = swarm();
@@ -341,9 +341,9 @@ fn announced_members_share_provisional_keys() {
         assert!(!known.members.contains_key(&id("mallory")));
     }
     for seed in [1, 2] {
-        let mut told = named("mallory", None);
-        told["member"]["public_key"] = json!(key(seed).public());
-        assert_eq!(context(&mut swarm(), "alice", false, told), Err(UpdateError::Taken), "{seed}");
+        let mut entry = named("mallory", None);
+        entry["member"]["public_key"] = json!(key(seed).public());
+        assert_eq!(context(&mut swarm(), "alice", false, entry), Err(UpdateError::Taken), "{seed}");
     }
 }
 

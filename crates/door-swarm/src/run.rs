@@ -152,9 +152,9 @@ async fn follow_changes(swarms: &Swarms) -> Result<(), SwarmError> {
 
 /// Runs the tasks that requests have deferred.
 async fn run_tasks(swarms: &Swarms, mut queue: mpsc::Receiver<Task>) {
-    let mut asked = RequestThrottle::default();
+    let mut throttle = RequestThrottle::default();
     while let Some(task) = queue.recv().await {
-        swarms.run_task(task, &mut asked).await;
+        swarms.run_task(task, &mut throttle).await;
     }
     // Without a listener there are no tasks, which must not end the door.
     std::future::pending::<()>().await;

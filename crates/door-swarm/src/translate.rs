@@ -123,15 +123,16 @@ impl IncomingMessage<'_> {
     /// Returns the message kind. The peer's value counts only if it is signed, and never for `execute`, which would be
     /// typed into a terminal.
     fn kind(&self) -> Option<Kind> {
-        let told = self
+        let bridged_kind = self
             .envelope
             .metadata
             .as_ref()
             .and_then(|metadata| metadata.get(extra::KIND))
             .and_then(Value::as_str);
-        let told = told.filter(|kind| self.is_whole && Kind::ACTIONS.contains(kind) && *kind != "execute");
+        let bridged_kind =
+            bridged_kind.filter(|kind| self.is_whole && Kind::ACTIONS.contains(kind) && *kind != "execute");
         let is_message = self.envelope.kind == MessageType::Message;
-        Kind::parse(told.filter(|_| is_message).unwrap_or(self.envelope.kind.as_str())).ok()
+        Kind::parse(bridged_kind.filter(|_| is_message).unwrap_or(self.envelope.kind.as_str())).ok()
     }
 
     fn metadata(&self) -> Map<String, Value> {
@@ -150,11 +151,11 @@ impl IncomingMessage<'_> {
         set_field("expires_at", envelope.expires_at.clone().map(Value::from));
         set_field("references", value(envelope.references.as_ref().map(serde_json::to_value)));
         set_field("attachments", value(envelope.attachments.as_ref().map(serde_json::to_value)));
-        let mut told = envelope.metadata.clone().unwrap_or_default();
-        told.remove(ENVELOPE_SIGNATURE);
+        let mut bridged = envelope.metadata.clone().unwrap_or_default();
+        bridged.remove(ENVELOPE_SIGNATURE);
         // A retry after a roster change is still the same message.
-        told.remove(extra::EPOCH);
-        set_field("metadata", (!told.is_empty()).then_some(Value::Object(told)));
+        bridged.remove(extra::EPOCH);
+        set_field("metadata", (!bridged.is_empty()).then_some(Value::Object(bridged)));
         let mut metadata = Map::new();
         metadata.insert(key::TYPE.to_owned(), envelope.kind.as_str().into());
         metadata.insert(key::SENDER.to_owned(), self.sender.as_str().into());
@@ -244,14 +245,15 @@ impl OutgoingEnvelope<'_> {
         let message = self.message;
         let is_fresh = self.now.duration_since(message.sent_at).abs() < FRESH_WITHIN;
         let signed_at = if is_fresh { message.sent_at } else { self.now };
-        let (mut more, told) = (self.extra(), &message.metadata);
-        if let Some(Value::Object(given)) = told.get(key::METADATA) {
+        let (mut more, fields) = (self.extra(), &message.metadata);
+        if let Some(Value::Object(given)) = fields.get(key::METADATA) {
             for (name, value) in given {
                 more.entry(name.clone()).or_insert_with(|| value.clone());
             }
         }
-        let own_thread = || told.get(key::THREAD).and_then(Value::as_str).map(str::to_owned);
-        let priority = told.get(key::PRIORITY).cloned().and_then(|value| serde_json::from_value(value).ok());
+        let own_thread = || fields.get(key::THREAD).and_then(Value::as_str).map(str::to_owned);
+        let priority =
+            fields.get(key::PRIORITY).cloned().and_then(|value| serde_json::from_value(value).ok());
         Envelope {
             protocol_version: PROTOCOL_VERSION.to_owned(),
             message_id: wire_id(message, self.swarm.swarm_id),
@@ -269,8 +271,8 @@ impl OutgoingEnvelope<'_> {
             thread_id: own_thread().or_else(|| self.thread.clone()),
             priority: priority.filter(|priority| *priority != Priority::Normal),
             expires_at: message.expires_at.map(timestamp::render),
-            attachments: read(told, key::ATTACHMENTS),
-            references: read(told, key::REFERENCES),
+            attachments: read(fields, key::ATTACHMENTS),
+            references: read(fields, key::REFERENCES),
             metadata: (!more.is_empty()).then_some(more),
         }
     }

@@ -71,8 +71,8 @@ async fn ten_thousand_injections_from_ten_clients() {
         let node = event.data["node_id"].as_u64().unwrap_or_default();
         match event.event.as_str() {
             "inject_ack" => {
-                let asked = format!("{}/{}", event.data["client"], event.data["request_id"]);
-                assert!(acks.insert(asked, id.clone()).is_none(), "acknowledged twice: {}", event.line);
+                let injection = format!("{}/{}", event.data["client"], event.data["request_id"]);
+                assert!(acks.insert(injection, id.clone()).is_none(), "acknowledged twice: {}", event.line);
                 accepted.entry(node).or_default().push(id);
             }
             "turn_started" => ran.entry(node).or_default().push(id),

@@ -170,8 +170,8 @@ fn build_injection(message: &Message, node: &NodeId, injection_id: String) -> In
     let at = InjectionRef { job_id: node.job.to_string(), node_id: node.node, injection_id };
     let native = &message.origin.native;
     if native.door == Door::Workers {
-        let asked = message.metadata.get(METADATA);
-        let text = |key: &str| asked.and_then(|asked| asked.get(key)).and_then(Value::as_str);
+        let request = message.metadata.get(METADATA);
+        let text = |key: &str| request.and_then(|request| request.get(key)).and_then(Value::as_str);
         if let (Some(request_id), Some(client)) = (text("request_id"), text("client")) {
             return Injection { request_id: request_id.to_owned(), client: client.to_owned(), at };
         }
@@ -204,9 +204,9 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: FinishedTur
             None => return,
         },
         (status, answer) => {
-            let why = ended.error.map(|error| format!(": {error}")).unwrap_or_default();
+            let reason = ended.error.map(|error| format!(": {error}")).unwrap_or_default();
             let so_far = answer.map(|answer| format!("\n\nSo far:\n{answer}")).unwrap_or_default();
-            (format!("{}{why}.{so_far}", describe_status(status)), "status_update")
+            (format!("{}{reason}.{so_far}", describe_status(status)), "status_update")
         }
     };
     let limit = router.hub().config().body_limit;

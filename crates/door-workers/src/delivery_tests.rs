@@ -19,10 +19,10 @@ async fn injection_ends_if_job_ended_first() {
     // From here on, the router accepts no deliveries.
     rig.stop_deliveries().await;
     let requester = Requester { client: "me".into(), agent: "human".parse().unwrap(), owner: None };
-    let asked = RequestContext { requester: &requester, request_id: "r" };
+    let context = RequestContext { requester: &requester, request_id: "r" };
     let (node_id, content) = (Some(NodeNumber(0)), "x".to_owned());
     let inject = Inject { job_id: job.clone(), node_id, nodes: None, content };
-    let drafts = rig.router.build_drafts(asked, inject).await.unwrap();
+    let drafts = rig.router.build_drafts(context, inject).await.unwrap();
     rig.router.submit(drafts).await.remove(0).unwrap();
     let seq = rig.router.log().newest();
     assert!(rig.router.terminate(&rig.router.job(&job).unwrap(), "t").await);

@@ -107,8 +107,8 @@ pub(crate) fn merge_aliases(command: &str, payload: &mut Map<String, Value>) -> 
         if !payload.contains_key(*ours) {
             continue;
         }
-        if let Some(said) = payload.remove(*theirs)
-            && payload.get(*ours) != Some(&said)
+        if let Some(value) = payload.remove(*theirs)
+            && payload.get(*ours) != Some(&value)
         {
             return Err(bad_field(format!("payload.{theirs}"), &format!("it differs from {ours}")));
         }
@@ -225,8 +225,8 @@ fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRe
         ("abort", "cancel"),
     ];
     let mut approve = payload.clone();
-    let said = payload.get("decision").and_then(Value::as_str);
-    let known = DECISIONS.iter().find(|(theirs, _)| said == Some(*theirs)).map(|(_, ours)| *ours);
+    let text = payload.get("decision").and_then(Value::as_str);
+    let known = DECISIONS.iter().find(|(theirs, _)| text == Some(*theirs)).map(|(_, ours)| *ours);
     let approved = payload.get("approved");
     let decision = match (known, approved.and_then(Value::as_bool)) {
         (Some(known), _) => known,

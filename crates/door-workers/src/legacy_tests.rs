@@ -218,8 +218,8 @@ async fn legacy_client_may_start_with_project_list() {
         client.send_line(&ask(command, command)).await;
         let rejected = client.next_of("command_rejected").await;
         let expected = (&json!(command), &json!("unknown_command"), &json!("unknown command"));
-        let told = (&rejected.data["request_id"], &rejected.data["code"], &rejected.data["reason"]);
-        assert_eq!(told, expected);
+        let rejection = (&rejected.data["request_id"], &rejected.data["code"], &rejected.data["reason"]);
+        assert_eq!(rejection, expected);
     }
     // A command that exists in both dialects.
     client.send_line(&ask("queue_list", "2")).await;

@@ -124,10 +124,10 @@ fn endless_deltas_do_not_fill_disk() {
         log.publish(&delta("j", "x"));
     }
     assert!(size() < 15_000, "{}", size());
-    let mut told = Vec::new();
-    log.scan(|head| told.push(head.event)).unwrap();
-    assert_eq!(told.iter().filter(|event| *event == "agent_error").count(), 1);
-    assert_eq!(told.last().unwrap(), "agent_error");
+    let mut events = Vec::new();
+    log.scan(|head| events.push(head.event)).unwrap();
+    assert_eq!(events.iter().filter(|event| *event == "agent_error").count(), 1);
+    assert_eq!(events.last().unwrap(), "agent_error");
     // The event at the end of a turn is always written.
     let last = log.publish(&EventBody::Heartbeat(Heartbeat { jobs: 0, busy: 0 }));
     assert_eq!(read(&log, 0, &All), (1..=last).collect::<Vec<_>>());

@@ -315,7 +315,7 @@ impl Node {
         let was_ready = std::mem::take(&mut self.is_ready);
         self.ready_by = None;
         self.failures += 1;
-        let said = self.shared.log.drain_last_line();
+        let last_line = self.shared.log.drain_last_line();
         let is_last = self.failures > self.router.config().restarts;
         let is_wanted = self.running.is_some() || !self.shared.is_idle() || self.unconfirmed.is_some();
         // A worker that was ready and is not needed now starts with the next injection.
@@ -325,13 +325,13 @@ impl Node {
         self.router.log().append(&EventBody::WorkerExited(WorkerExited {
             node: self.shared.at(),
             reason: reason.clone(),
-            said: said.clone(),
+            said: last_line.clone(),
             restart_in_ms: restart.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
         }));
         self.shared.state.lock().pid = None;
         self.end_own_turn(TurnStatus::WorkerLost, Some(reason.clone()));
-        let why = match said {
-            Some(said) => format!("the worker ended: {reason}; it said: {said}"),
+        let detail = match last_line {
+            Some(last_line) => format!("the worker ended: {reason}; it said: {last_line}"),
             None => format!("the worker ended: {reason}"),
         };
         if let Some(running) = self.running.take() {
@@ -341,7 +341,7 @@ impl Node {
                 None if !running.turn.is_delivered() && self.can_reconcile() && !is_last => {
                     self.unconfirmed = Some(running);
                 }
-                None => self.finish_injection(running, TurnStatus::WorkerLost, Some(why.clone())),
+                None => self.finish_injection(running, TurnStatus::WorkerLost, Some(detail.clone())),
                 Some((status, error, _)) => {
                     let (status, error) = (*status, error.clone());
                     self.finish_injection(running, status, Some(error));
@@ -349,7 +349,7 @@ impl Node {
             }
         }
         if is_last {
-            self.fail_queue(&why);
+            self.fail_queue(&detail);
         } else {
             self.publish_state(NodeState::Down, Some(reason));
         }
@@ -386,10 +386,10 @@ impl Node {
     }
 
     /// Asks the agent to stop, once.
-    fn stop_turn(&mut self, status: TurnStatus, why: String) {
+    fn stop_turn(&mut self, status: TurnStatus, reason: String) {
         let Some(running) = &mut self.running else { return };
         if running.stopping.is_none() {
-            running.stopping = Some((status, why, Instant::now() + STOP_TIMEOUT));
+            running.stopping = Some((status, reason, Instant::now() + STOP_TIMEOUT));
             self.order(Order::Interrupt);
         }
     }
@@ -425,13 +425,13 @@ impl Node {
         }
         let Some(running) = &mut self.running else { return };
         match &running.stopping {
-            Some((status, why, until)) if *until <= now => {
-                let (status, why) = (*status, why.clone());
-                self.kill_worker(status, why).await;
+            Some((status, reason, until)) if *until <= now => {
+                let (status, reason) = (*status, reason.clone());
+                self.kill_worker(status, reason).await;
             }
             None if !running.turn.is_delivered() && running.accept_by <= now => {
-                let why = "the agent did not accept the prompt in time".to_owned();
-                self.kill_worker(TurnStatus::Timeout, why).await;
+                let reason = "the agent did not accept the prompt in time".to_owned();
+                self.kill_worker(TurnStatus::Timeout, reason).await;
             }
             None if running.end_by <= now => {
                 let limit = turn_limit(self.job.launch.limits);
@@ -442,11 +442,11 @@ impl Node {
     }
 
     /// Kills a worker that does not respond, and ends its turn.
-    async fn kill_worker(&mut self, status: TurnStatus, why: String) {
-        self.end_own_turn(status, Some(why.clone()));
+    async fn kill_worker(&mut self, status: TurnStatus, reason: String) {
+        self.end_own_turn(status, Some(reason.clone()));
         if let Some(running) = self.running.take() {
             self.close_approvals(running.turn.at());
-            self.finish_injection(running, status, Some(why));
+            self.finish_injection(running, status, Some(reason));
         }
         if let Some(worker) = self.worker.take() {
             worker.stop().await;

@@ -232,7 +232,7 @@ impl Router {
                     .lock()
                     .queue
                     .iter()
-                    .filter_map(|one| one.handoff.as_ref())
+                    .filter_map(|queued| queued.handoff.as_ref())
                     .for_each(Handoff::renew_lease);
             }
         }

@@ -314,8 +314,8 @@ async fn budget_exceeded_rejects_and_notifies_person() {
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "limits": { "total_tokens": 3 } })).await;
     client.injected(&job, 0, "one two three four").await;
-    let told = client.next_of("budget_exceeded").await;
-    assert_eq!((&told.data["total_tokens"], &told.data["limit"]), (&json!(4), &json!(3)));
+    let event = client.next_of("budget_exceeded").await;
+    assert_eq!((&event.data["total_tokens"], &event.data["limit"]), (&json!(4), &json!(3)));
     let more = json!({ "job_id": job, "node_id": 0, "content": "x" });
     assert_eq!(client.rejected("inject", more).await, "over_budget");
     let mut changes = rig.hub.changes();

@@ -300,8 +300,8 @@ impl Session {
         let Request { request_id, command, is_legacy } = request;
         match command {
             Command::Inject(inject) => {
-                let asked = RequestContext { requester: &self.requester, request_id: &request_id };
-                let drafts = self.router.build_drafts(asked, inject).await?;
+                let context = RequestContext { requester: &self.requester, request_id: &request_id };
+                let drafts = self.router.build_drafts(context, inject).await?;
                 injections.add(&request_id, drafts);
                 return Ok(());
             }
@@ -313,7 +313,7 @@ impl Session {
         }
         match command {
             Command::Hello(hello) => self.hello(hello, request_id).await,
-            Command::Subscribe(asked) => self.subscribe(asked, request_id).await,
+            Command::Subscribe(context) => self.subscribe(context, request_id).await,
             Command::ProvidersList(_) => {
                 self.answer(EventBody::ProvidersList(legacy::providers(request_id))).await;
                 Ok(())
@@ -429,8 +429,8 @@ impl Session {
         for (accepted, SubmittedInjection { request_id, node }) in accepted.into_iter().zip(submitted) {
             let answer = match accepted {
                 Ok(accepted) if accepted.duplicate => {
-                    let asked = RequestContext { requester: &self.requester, request_id: &request_id };
-                    duplicate_ack(asked, &node, accepted.id.to_string())
+                    let context = RequestContext { requester: &self.requester, request_id: &request_id };
+                    duplicate_ack(context, &node, accepted.id.to_string())
                 }
                 Ok(Accepted { stopped: None, .. }) => continue,
                 Ok(Accepted { stopped: Some(stop), .. }) => rejecting(request_id, reject_stopped(&stop)),
@@ -442,8 +442,8 @@ impl Session {
 
     async fn hello(&mut self, hello: Hello, request_id: String) -> Result<(), CommandRejected> {
         if !self.is_admitted || self.is_restricted {
-            let given = hello.token.as_deref().unwrap_or_default();
-            let is = |known: &&AccessToken| bool::from(known.token.as_bytes().ct_eq(given.as_bytes()));
+            let presented = hello.token.as_deref().unwrap_or_default();
+            let is = |known: &&AccessToken| bool::from(known.token.as_bytes().ct_eq(presented.as_bytes()));
             let Some(token) = self.access.tokens.iter().find(is) else {
                 let reason = "payload.token: it is not the router's".to_owned();
                 return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
@@ -498,8 +498,8 @@ impl Session {
 
     /// Refuses an action of the person to a client that is an agent's process.
     async fn refuse_agent(&self, field: &str, action: &str) -> Result<(), CommandRejected> {
-        let refuse = |why: String| {
-            let reason = format!("{field}: only a person may {action}, and {why}");
+        let refuse = |detail: String| {
+            let reason = format!("{field}: only a person may {action}, and {detail}");
             Err(reject(RejectCode::NotAllowed, Some(field), reason))
         };
         let (pid, peer) = (self.access.client_pid, self.access.peer);
@@ -521,10 +521,10 @@ impl Session {
         }
     }
 
-    async fn subscribe(&mut self, asked: Subscribe, request_id: String) -> Result<(), CommandRejected> {
+    async fn subscribe(&mut self, command: Subscribe, request_id: String) -> Result<(), CommandRejected> {
         let log = self.router.log();
         let newest = log.newest();
-        let from_seq = asked.from_seq.unwrap_or(newest);
+        let from_seq = command.from_seq.unwrap_or(newest);
         if from_seq > newest {
             let reason =
                 format!("payload.from_seq: there is no event {from_seq} yet; the newest is {newest}");
@@ -539,9 +539,9 @@ impl Session {
             return Err(reject(RejectCode::CursorExpired, Some("payload.from_seq"), reason));
         }
         self.has_started = true;
-        self.jobs = asked.jobs.clone().map(|jobs| Arc::new(Mutex::new(jobs)));
+        self.jobs = command.jobs.clone().map(|jobs| Arc::new(Mutex::new(jobs)));
         let subscription = Subscription { jobs: self.jobs.clone(), requester: self.requester.clone() };
-        let answer = Subscribed { request_id, from_seq, jobs: asked.jobs };
+        let answer = Subscribed { request_id, from_seq, jobs: command.jobs };
         let _ = self.answers.send(Outgoing::Subscribe { from_seq, subscription, answer }).await;
         Ok(())
     }

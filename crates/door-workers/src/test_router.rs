@@ -126,17 +126,17 @@ impl TestClient {
 
     /// Returns the next event with this name; skips others.
     pub(crate) async fn next_of(&mut self, event: &str) -> Received {
-        let mut passed = Vec::new();
+        let mut skipped = Vec::new();
         let looking = async {
             loop {
                 let received = self.next().await;
                 if received.event == event {
                     return received;
                 }
-                passed.push(received.event);
+                skipped.push(received.event);
             }
         };
-        timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("no {event}, but {passed:?}"))
+        timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("no {event}, but {skipped:?}"))
     }
 
     /// Returns all events up to the end of an injection: this one, or the next to end.

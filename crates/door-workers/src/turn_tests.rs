@@ -7,7 +7,7 @@ fn injection() -> Injection {
 
 /// Encodes events as one letter each, so that a pattern can check their order.
 fn letters(events: &[EventBody]) -> String {
-    let letter = |event: &EventBody| match event {
+    let code = |event: &EventBody| match event {
         EventBody::InjectDelivered(_) => 'd',
         EventBody::InjectFailed(_) => 'f',
         EventBody::TurnStarted(_) => 's',
@@ -18,7 +18,7 @@ fn letters(events: &[EventBody]) -> String {
         EventBody::TurnComplete(_) => 'c',
         other => panic!("{other:?}"),
     };
-    events.iter().map(letter).collect()
+    events.iter().map(code).collect()
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn is_ordered(letters: &str) -> bool {
     let rest = rest.strip_suffix('u').unwrap_or(rest);
     match rest.strip_prefix('s') {
         None => rest.is_empty(),
-        Some(rest) => rest.strip_suffix('a').unwrap_or(rest).chars().all(|letter| "ph".contains(letter)),
+        Some(rest) => rest.strip_suffix('a').unwrap_or(rest).chars().all(|code| "ph".contains(code)),
     }
 }
 

@@ -95,7 +95,7 @@ async fn delivery_in_flight_is_not_ingested() {
         Outcome::Delivered
     );
     // Another process scans the mailbox between the write and the report.
-    assert_eq!(t.another().await.scan().await.unwrap(), crate::ScanSummary::default());
+    assert_eq!(t.open_another().await.scan().await.unwrap(), crate::ScanSummary::default());
     assert_eq!(t.states(accepted.id).await, ["in_flight"]);
     assert_eq!((t.rejected_files().await, t.names("inbox/codex").len()), (vec![], 1));
     let written = write_all(&t.workspace, vec![handoff]).await.unwrap();

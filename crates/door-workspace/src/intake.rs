@@ -164,8 +164,8 @@ impl Workspace {
     pub(crate) async fn mailbox_folders(&self) -> Result<BTreeSet<String>, WorkspaceError> {
         self.tree().check_not_moved()?;
         let tree = self.tree().clone();
-        let there = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
-        let mut folders: BTreeSet<String> = there.into_iter().collect();
+        let listed = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
+        let mut folders: BTreeSet<String> = listed.into_iter().collect();
         self.clear_rejected(|path| {
             let folder = path.strip_prefix("inbox/").and_then(|rest| rest.split('/').next());
             folder.is_some_and(|folder| !folders.contains(folder))

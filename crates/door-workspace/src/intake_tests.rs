@@ -526,12 +526,12 @@ async fn dangling_and_circular_replies_form_threads() {
 #[tokio::test]
 async fn reply_joins_its_parents_thread() {
     let t = TestWorkspace::new(&["codex", "claude"]).await;
-    let asked = t.send(outgoing("claude", "codex", "ask")).await;
+    let question = t.send(outgoing("claude", "codex", "ask")).await;
     let answer =
-        with(message("msg_1_a", "codex", "claude", "answer"), json!({ "replyTo": ids::to_native(asked) }));
+        with(message("msg_1_a", "codex", "claude", "answer"), json!({ "replyTo": ids::to_native(question) }));
     t.put("claude", &answer);
     t.workspace.scan().await.unwrap();
-    let thread = t.workspace.hub().journal().thread(asked, 10).await.unwrap();
+    let thread = t.workspace.hub().journal().thread(question, 10).await.unwrap();
     assert_eq!(thread.items.iter().map(|s| s.message.body.as_str()).collect::<Vec<_>>(), ["ask", "answer"]);
     assert_eq!(
         t.workspace.verify_mailboxes().await.unwrap(),
@@ -586,7 +586,7 @@ async fn sender_order_holds_within_a_millisecond() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_processes_ingest_each_file_once() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let other = t.another().await;
+    let other = t.open_another().await;
     for number in 0..100 {
         t.put("codex", &message(&format!("msg_1_{number:03}"), "claude", "codex", &format!("{number:03}")));
     }

@@ -111,17 +111,17 @@ impl Workspace {
         let (mail, hold) = self.lease_unseen(agent, 0, MAX_PUSHED, showing).await?;
         let (mut shown_ids, mut announced, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let mut max_bytes = policy.max_bytes.saturating_sub(HEADING_BYTES);
-        for one in &mail {
+        for mail_message in &mail {
             let extent = |most| BodyLimit { from: 0, most, everything: true };
-            let shown = render_mail(self, agent, one, extent(max_bytes)).await?;
-            let id = one.stored.message.id;
+            let shown = render_mail(self, agent, mail_message, extent(max_bytes)).await?;
+            let id = mail_message.stored.message.id;
             if shown.whole && shown.text.len() <= max_bytes {
                 shown_ids.push(id);
                 max_bytes -= shown.text.len();
                 parts.push(shown.text);
                 continue;
             }
-            let preview = render_mail(self, agent, one, extent(PREVIEW)).await?;
+            let preview = render_mail(self, agent, mail_message, extent(PREVIEW)).await?;
             if preview.text.len() <= max_bytes {
                 announced.push(id);
                 max_bytes -= preview.text.len();

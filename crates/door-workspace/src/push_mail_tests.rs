@@ -21,7 +21,7 @@ async fn new_mail_is_shown_once_with_receipt() {
     assert!(digest.text.contains("first") && digest.text.contains("second"));
     // Until it is shown, it is unseen, and no other adapter shows it.
     assert_eq!(test.states(ids[0]).await, ["delivered"]);
-    assert!(test.another().await.digest(&codex, OCCASION).await.unwrap().is_none());
+    assert!(test.open_another().await.digest(&codex, OCCASION).await.unwrap().is_none());
     test.workspace.finish_digest(digest).await.unwrap();
     assert_eq!(test.states(ids[1]).await, ["seen"]);
     let receipt = format!("outbox/claude/{}.receipt.json", crate::ids::to_native(ids[1]));

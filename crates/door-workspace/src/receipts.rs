@@ -61,8 +61,9 @@ fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, Fi
     if found.bytes.iter().all(|byte| *byte == 0) {
         return Ok(true);
     }
-    let there = serde_json::from_slice::<ReceiptFile>(&found.bytes).ok();
-    Ok(there.is_some_and(|there| there.id == newer.id && rank(&there.status) < rank(&newer.status)))
+    let existing = serde_json::from_slice::<ReceiptFile>(&found.bytes).ok();
+    Ok(existing
+        .is_some_and(|existing| existing.id == newer.id && rank(&existing.status) < rank(&newer.status)))
 }
 
 /// Largest receipt that is compared; a longer file is not ours.
@@ -106,8 +107,8 @@ pub(crate) fn of_single_delivery(
     Some(Receipt::of(message.id, message.to.clone(), vec![delivery]))
 }
 
-fn status(standing: OverallState) -> Option<&'static str> {
-    match standing {
+fn status(state: OverallState) -> Option<&'static str> {
+    match state {
         OverallState::Pending => None,
         OverallState::Failed => Some("failed"),
         OverallState::Expired => Some("expired"),

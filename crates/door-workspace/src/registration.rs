@@ -186,8 +186,8 @@ impl Workspace {
 }
 
 /// Parses a role into its canonical spelling, so that it can be found as a recipient.
-pub(crate) fn parse_role(given: Option<&str>) -> Result<Option<String>, WorkspaceError> {
-    let role = given.map(Role::parse).transpose()?.flatten();
+pub(crate) fn parse_role(text: Option<&str>) -> Result<Option<String>, WorkspaceError> {
+    let role = text.map(Role::parse).transpose()?.flatten();
     Ok(role.map(|role| role.to_string()))
 }
 
@@ -341,9 +341,9 @@ fn object(value: Option<Value>) -> Map<String, Value> {
 }
 
 /// Sets the given value; otherwise sets the default if the key is missing.
-fn set(record: &mut Map<String, Value>, key: &str, given: Option<&str>, default: &str) {
-    match given {
-        Some(given) => drop(record.insert(key.to_owned(), given.into())),
+fn set(record: &mut Map<String, Value>, key: &str, value: Option<&str>, default: &str) {
+    match value {
+        Some(value) => drop(record.insert(key.to_owned(), value.into())),
         None => fill_in(record, json!({ key: default })),
     }
 }

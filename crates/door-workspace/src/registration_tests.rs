@@ -192,12 +192,12 @@ async fn agent_returning_from_offline_is_awake() {
     test.workspace.register_terminal(terminal("codex", "coding")).await.unwrap();
     for who in ["codex", "claude"] {
         test.workspace.set_status(&agent(who), "offline", Some("gone")).await.unwrap();
-        let other = test.another().await;
+        let other = test.open_another().await;
         assert_eq!(other.hub().agents().presence(&agent(who)).state.as_str(), "offline");
         assert_eq!(other.hub().agents().presence(&agent(who)).message.as_deref(), Some("gone"));
         other.record_heartbeat(&agent(who)).await;
         other.close().await;
-        let other = test.another().await;
+        let other = test.open_another().await;
         assert_eq!(other.hub().agents().presence(&agent(who)).state.as_str(), "awake");
         other.close().await;
     }

@@ -196,7 +196,7 @@ fn part(text: &str, extent: BodyLimit) -> (String, bool) {
 
 /// Builds the JSON of a message's deliveries.
 pub fn deliveries(deliveries: &[Delivery]) -> Value {
-    let one = |delivery: &Delivery| {
+    let render = |delivery: &Delivery| {
         let times = delivery.milestones;
         let ended = if delivery.state == DeliveryState::Expired { "expiredAt" } else { "refusedAt" };
         let mut object = json!({
@@ -220,7 +220,7 @@ pub fn deliveries(deliveries: &[Delivery]) -> Value {
         }
         object
     };
-    deliveries.iter().map(one).collect()
+    deliveries.iter().map(render).collect()
 }
 
 /// Returns the protocol id of a message that was just accepted.

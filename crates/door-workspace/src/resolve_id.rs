@@ -34,7 +34,8 @@ impl Workspace {
         let named = self.find_by_native(text).await?;
         for id in &named {
             if let Some((stored, receipt)) = self.hub().journal().receipt(*id).await?
-                && (stored.message.from == agent || receipt.deliveries.iter().any(|one| one.agent == agent))
+                && (stored.message.from == agent
+                    || receipt.deliveries.iter().any(|delivery| delivery.agent == agent))
             {
                 return Ok(*id);
             }

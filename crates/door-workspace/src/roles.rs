@@ -127,8 +127,8 @@ impl Role {
     }
 
     /// True if an agent with this role matches `asked`: both numbered coders are coders.
-    pub fn matches(self, asked: Self) -> bool {
-        self == asked || (asked == Self::Coder && matches!(self, Self::Coder1 | Self::Coder2))
+    pub fn matches(self, wanted: Self) -> bool {
+        self == wanted || (wanted == Self::Coder && matches!(self, Self::Coder1 | Self::Coder2))
     }
 
     /// Returns the role's persona file in `.agent/personas/`.
@@ -219,7 +219,7 @@ pub(crate) fn recipient(
 ) -> Result<Address, WorkspaceError> {
     let text = text.trim();
     let address = text.parse::<Address>();
-    let asked = match &address {
+    let target = match &address {
         Ok(Address::Agent(agent)) if agent.is_human() => return Ok(AgentId::human().into()),
         Ok(Address::Agent(agent)) if agent.realm.is_none() => match directory.agent(agent) {
             Some(record) => return Ok(record.id.clone().into()),
@@ -259,10 +259,10 @@ pub(crate) fn recipient(
         return Ok(address);
     }
     // No local agent matches; one of another hub may.
-    if let Some(record) = asked.as_ref().and_then(|agent| directory.find_remote(&agent.name)) {
+    if let Some(record) = target.as_ref().and_then(|agent| directory.find_remote(&agent.name)) {
         return Ok(record.id.clone().into());
     }
-    match (role, asked) {
+    match (role, target) {
         (Some(role), _) => Err(RoleError::Unfilled { role, present: assigned_roles(local(), state) }.into()),
         (None, Some(agent)) => {
             let known: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
@@ -275,13 +275,13 @@ pub(crate) fn recipient(
     }
 }
 
-fn require_unique(given: &str, found: Vec<AgentId>) -> Result<Option<Address>, RoleError> {
+fn require_unique(role: &str, found: Vec<AgentId>) -> Result<Option<Address>, RoleError> {
     match found.as_slice() {
         [] => Ok(None),
         [agent] => Ok(Some(agent.clone().into())),
         several => {
             let candidates = several.iter().map(ToString::to_string).collect();
-            Err(RoleError::Ambiguous { given: given.to_owned(), candidates })
+            Err(RoleError::Ambiguous { given: role.to_owned(), candidates })
         }
     }
 }

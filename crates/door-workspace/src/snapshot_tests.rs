@@ -6,7 +6,7 @@ use crate::test_workspace::{TestWorkspace, agent, message, name, outgoing};
 #[tokio::test]
 async fn snapshot_shows_only_earlier_changes() {
     let t = TestWorkspace::new(&["codex"]).await;
-    let other = t.another().await;
+    let other = t.open_another().await;
     let before = t.workspace.snapshot().await.unwrap();
     other
         .register(Registration { role: Some("reviewer".into()), ..Registration::mailbox(name("claude")) })

@@ -372,9 +372,9 @@ fn fill_in(state: &mut Map<String, Value>) {
     });
     if let Value::Object(first) = first {
         for (key, value) in first {
-            let there = state.entry(key).or_insert(Value::Null);
-            if there.is_null() {
-                *there = value;
+            let member = state.entry(key).or_insert(Value::Null);
+            if member.is_null() {
+                *member = value;
             }
         }
     }

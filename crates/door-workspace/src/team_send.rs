@@ -140,13 +140,13 @@ impl Workspace {
         let fits = |member: &&&AgentRecord| {
             role.is_none_or(|role| role_of(member, &state).is_some_and(|has| has.matches(role)))
         };
-        let meant: Vec<&AgentRecord> = others.iter().filter(fits).copied().collect();
-        if let (true, Some(role)) = (meant.is_empty(), role) {
+        let recipients: Vec<&AgentRecord> = others.iter().filter(fits).copied().collect();
+        if let (true, Some(role)) = (recipients.is_empty(), role) {
             let present = roles::assigned_roles(others.into_iter(), &state);
             return Err(TeamSendError::NoneWithRole { team: team.id.clone(), role, present }.into());
         }
-        let mut members = Vec::with_capacity(meant.len());
-        for member in meant {
+        let mut members = Vec::with_capacity(recipients.len());
+        for member in recipients {
             let role = role_for(&member.id.name, role_of(member, &state), &outgoing.metadata);
             members.push(self.send_copy(&outgoing, &team.id, &member.id, role).await);
         }

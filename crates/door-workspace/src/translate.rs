@@ -56,13 +56,13 @@ pub(crate) fn to_draft(
             field("createdAt", format!("is not an ISO 8601 time: '{}'", text.escape_debug()))
         })?,
     };
-    let given = file.metadata.unwrap_or_default();
-    let expires_at = dispatch_expiry(&given, sent_at);
+    let fields = file.metadata.unwrap_or_default();
+    let expires_at = dispatch_expiry(&fields, sent_at);
     // If a writer uses our key prefix for its own data, its metadata is nested, so that it gets back exactly that.
-    let mut metadata = if given.keys().any(|key| key.starts_with(key::PREFIX)) {
-        Map::from_iter([(key::GIVEN.to_owned(), Value::Object(given))])
+    let mut metadata = if fields.keys().any(|key| key.starts_with(key::PREFIX)) {
+        Map::from_iter([(key::GIVEN.to_owned(), Value::Object(fields))])
     } else {
-        given
+        fields
     };
     let mut keep = |key: &str, value: Option<Value>| {
         if let Some(value) = value {

@@ -47,9 +47,9 @@ fn object(value: Value) -> Map<String, Value> {
 #[test]
 fn file_round_trips_through_a_message() {
     for (text, mailbox) in [(ALL, "coder 1"), (SIGNED, "execution")] {
-        let given = file(text);
-        let message = accepted(to_draft(given.clone(), &found(mailbox), None).unwrap());
-        assert_eq!(to_file(&message, &agent(mailbox), None), given);
+        let message_file = file(text);
+        let message = accepted(to_draft(message_file.clone(), &found(mailbox), None).unwrap());
+        assert_eq!(to_file(&message, &agent(mailbox), None), message_file);
     }
 }
 
@@ -87,11 +87,11 @@ fn reply_refers_to_a_known_parent() {
 fn writer_may_use_our_key_prefix() {
     let metadata =
         object(json!({ "workspace.team": "x", "workspace.owner": 5, "workspace.extra": [1], "a": 1 }));
-    let given = MessageFile { metadata: Some(metadata), ..file(ALL) };
-    let draft = to_draft(given.clone(), &found("coder 1"), None).unwrap();
+    let message_file = MessageFile { metadata: Some(metadata), ..file(ALL) };
+    let draft = to_draft(message_file.clone(), &found("coder 1"), None).unwrap();
     let message = accepted(draft);
     assert!(!is_foreign(&message));
-    assert_eq!(to_file(&message, &agent("coder 1"), None), given);
+    assert_eq!(to_file(&message, &agent("coder 1"), None), message_file);
 }
 
 #[test]

@@ -276,11 +276,11 @@ impl Workspace {
     /// Two processes may replace a receipt at the same time. Each checks afterwards whether the states have advanced,
     /// so the last write has the latest state.
     pub(crate) async fn write_receipt(&self, id: MessageId) -> Result<(), WorkspaceError> {
-        let mut told = None;
+        let mut last_state = None;
         loop {
             let Some((stored, receipt)) = self.hub.journal().receipt(id).await? else { return Ok(()) };
-            let standing = receipt.overall_state();
-            if told.replace(standing) == Some(standing) {
+            let state = receipt.overall_state();
+            if last_state.replace(state) == Some(state) {
                 return Ok(());
             }
             let (tree, now) = (self.tree.clone(), self.hub.now());

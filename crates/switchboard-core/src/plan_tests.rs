@@ -412,13 +412,13 @@ fn rule_for_unknown_swarm_is_error() {
     let planned = deliveries(&message("claude", "retired", None), &directory);
     assert_eq!(planned, [sent("alice@research", peer("alice@research"))]);
     let broken: Vec<String> = crate::find_broken_rules(&directory).iter().map(ToString::to_string).collect();
-    let told = |link: &str, realm: &str| {
+    let problem = |link: &str, realm: &str| {
         format!("{link} points to '{realm}', but no swarm or hub of that name is known")
     };
     let expected = [
-        told("links.forwards.gemini", "nowhere"),
-        told("links.teams.review", "resaerch"),
-        told("links.channels.general", "elsewhere"),
+        problem("links.forwards.gemini", "nowhere"),
+        problem("links.teams.review", "resaerch"),
+        problem("links.channels.general", "elsewhere"),
     ];
     assert_eq!(broken, expected);
 }

@@ -40,18 +40,21 @@ impl Receipt {
     pub fn overall_state(&self) -> OverallState {
         self.deliveries
             .iter()
-            .map(|delivery| standing(delivery.state))
+            .map(|delivery| overall_state_of(delivery.state))
             .min()
             .unwrap_or(OverallState::Delivered)
     }
 
     /// Returns the number of recipients that have the message.
     pub fn reached_count(&self) -> usize {
-        self.deliveries.iter().filter(|delivery| standing(delivery.state) >= OverallState::Delivered).count()
+        self.deliveries
+            .iter()
+            .filter(|delivery| overall_state_of(delivery.state) >= OverallState::Delivered)
+            .count()
     }
 }
 
-fn standing(state: DeliveryState) -> OverallState {
+fn overall_state_of(state: DeliveryState) -> OverallState {
     match state {
         DeliveryState::Queued | DeliveryState::InFlight | DeliveryState::Failed { .. } => {
             OverallState::Pending

@@ -42,9 +42,9 @@ fn receipt_reports_weakest_state() {
         (&[Acknowledged, Acknowledged], OverallState::Acknowledged, 2),
         (&[], OverallState::Delivered, 0),
     ];
-    for (states, standing, reached) in table {
+    for (states, overall, reached) in table {
         let receipt = receipt(states);
-        assert_eq!((receipt.overall_state(), receipt.reached_count()), (standing, reached), "{states:?}");
+        assert_eq!((receipt.overall_state(), receipt.reached_count()), (overall, reached), "{states:?}");
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::render::hostile_text;
 
-fn found(text: &str) -> (String, Vec<Flag>) {
+fn sanitize_with_flags(text: &str) -> (String, Vec<Flag>) {
     let Sanitized { text, flags } = sanitize_description(text);
     (text, flags)
 }
@@ -18,7 +18,7 @@ fn harmless_description_is_unchanged() {
         "👩‍👩‍👧 family, ❤️ heart, 1️⃣, ❤️‍🔥",
         "a < b and c > d, Vec<String>, <path>, <div class=\"x\">, [context]",
     ] {
-        assert_eq!(found(text), (text.to_owned(), vec![]), "{text}");
+        assert_eq!(sanitize_with_flags(text), (text.to_owned(), vec![]), "{text}");
     }
 }
 
@@ -46,11 +46,11 @@ fn hidden_characters_are_removed() {
         ("a\u{1b}(Bb\u{1b}cc", "abc", Flag::Escape),
         ("a\u{1b}\nb", "a\nb", Flag::Escape),
     ] {
-        let (text_found, flags) = found(text);
+        let (text_found, flags) = sanitize_with_flags(text);
         assert_eq!(text_found, expected, "{text:?}");
         assert!(flags.contains(&flag), "{text:?} {flags:?}");
     }
-    assert_eq!(found("a\r\nb\u{a0}c\u{3000}d"), ("a\nb c d".to_owned(), vec![]));
+    assert_eq!(sanitize_with_flags("a\r\nb\u{a0}c\u{3000}d"), ("a\nb c d".to_owned(), vec![]));
 }
 
 #[test]
@@ -82,14 +82,17 @@ fn instruction_markup_is_disarmed() {
         ("<\u{24d8}mportant>", "&lt;\u{24d8}mportant>"),
         ("<s\u{301}ystem>", "&lt;s\u{301}ystem>"),
     ] {
-        let (disarmed, flags) = found(text);
+        let (disarmed, flags) = sanitize_with_flags(text);
         assert_eq!(flags, vec![Flag::Markup], "{text}");
         assert_eq!(disarmed, expected, "{text}");
     }
     let long = format!("<important why=\"{}\">", "x".repeat(1000));
-    assert_eq!(found(&long).0, long.replace('<', "&lt;"), "attributes of any length");
+    assert_eq!(sanitize_with_flags(&long).0, long.replace('<', "&lt;"), "attributes of any length");
     // Hidden characters cannot keep a tag from being seen.
-    assert_eq!(found("<IMP\u{200b}ORTANT>"), ("&lt;IMPORTANT>".to_owned(), vec![Flag::Hidden, Flag::Markup]));
+    assert_eq!(
+        sanitize_with_flags("<IMP\u{200b}ORTANT>"),
+        ("&lt;IMPORTANT>".to_owned(), vec![Flag::Hidden, Flag::Markup])
+    );
 }
 
 #[test]
@@ -153,7 +156,7 @@ proptest! {
     #[test]
     fn sanitizing_twice_changes_nothing(text in hostile_text()) {
         let description = sanitize_description(&text);
-        prop_assert_eq!(found(&description.text), (description.text, vec![]));
+        prop_assert_eq!(sanitize_with_flags(&description.text), (description.text, vec![]));
         let once = sanitize(&text).into_owned();
         prop_assert_eq!(sanitize(&once).into_owned(), once);
         let line = sanitize_inline(&text);
@@ -166,7 +169,7 @@ proptest! {
         prop_assert!(!once.contains('<'), "{once:?}");
         prop_assert_eq!(sanitize(&once).into_owned(), once);
         let description = sanitize_description(&text);
-        prop_assert_eq!(found(&description.text), (description.text, vec![]));
+        prop_assert_eq!(sanitize_with_flags(&description.text), (description.text, vec![]));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) struct CurrentCertificate {
 
 impl CurrentCertificate {
     /// Creates an empty slot: handshakes fail until there is a certificate.
-    pub(crate) fn none() -> Arc<Self> {
+    pub(crate) fn empty() -> Arc<Self> {
         Arc::new(Self { key: RwLock::default(), info: watch::Sender::new(None) })
     }
 

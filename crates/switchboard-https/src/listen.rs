@@ -58,7 +58,7 @@ pub async fn listen(
     shutdown: CancellationToken,
 ) -> Result<ListenerHandle, Error> {
     let limits = &settings.limits;
-    let current = CurrentCertificate::none();
+    let current = CurrentCertificate::empty();
     // Everything is validated and bound first, so that no task runs after an error.
     let source = CertificateSource::prepare(&settings, &current).await?;
     let proxy_header = source.proxy_header();

@@ -9,4 +9,4 @@ mod rig;
 mod shutdown;
 mod tls;
 
-pub(crate) use self::rig::{PATIENCE, Rig, within};
+pub(crate) use self::rig::{PATIENCE, Rig, with_timeout};

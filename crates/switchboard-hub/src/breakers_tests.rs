@@ -52,9 +52,12 @@ async fn message_budget_stops_sender_for_an_hour() {
     // Others are not affected, and neither are messages to the person.
     assert_eq!(send(&hub, "b", "a", "mine").await.stopped, None);
     assert_eq!(send(&hub, "a", "human", "help").await.stopped, None);
-    let told = notices(&hub).await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].0 == "human" && told[0].1.contains("wrote 4 messages within an hour"), "{told:?}");
+    let received = notices(&hub).await;
+    assert_eq!(received.len(), 1, "{received:?}");
+    assert!(
+        received[0].0 == "human" && received[0].1.contains("wrote 4 messages within an hour"),
+        "{received:?}"
+    );
     test.clock.advance(seconds(3700));
     for _ in 0..3 {
         assert_eq!(send(&hub, "a", "b", "task").await.stopped, None);
@@ -73,9 +76,12 @@ async fn person_is_notified_of_budget_every_hour() {
         test.clock.advance(seconds(6 * 60));
     }
     assert!(stopped > 20, "{stopped}");
-    let told = notices(&hub).await;
-    assert!((2..=4).contains(&told.len()), "{told:?}");
-    assert!(told.iter().all(|(_, text)| !text.contains("thread")), "a word does not lift a budget: {told:?}");
+    let received = notices(&hub).await;
+    assert!((2..=4).contains(&received.len()), "{received:?}");
+    assert!(
+        received.iter().all(|(_, text)| !text.contains("thread")),
+        "a word does not lift a budget: {received:?}"
+    );
 }
 
 #[tokio::test]
@@ -196,9 +202,9 @@ async fn sender_without_answer_gets_stop_notice() {
         parent = sent.id;
     }
     assert_eq!(stops, 1);
-    let told = notices(&hub.hub).await;
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[2].0 == "a" && told[2].1.contains("Your message to b was stopped"), "{told:?}");
+    let received = notices(&hub.hub).await;
+    assert_eq!(received.len(), 3, "{received:?}");
+    assert!(received[2].0 == "a" && received[2].1.contains("Your message to b was stopped"), "{received:?}");
 }
 
 #[tokio::test]
@@ -212,8 +218,8 @@ async fn message_of_person_resets_pair_limit() {
     let stopped = hub.reply("b", "a", last.id).await.stopped;
     assert!(matches!(stopped, Some(TripReason::Pair { count: 11, limit: 10, .. })), "{stopped:?}");
     let person = Draft { verified: true, ..hub.draft("human", "b", "ask a") };
-    let asked = hub.hub.submit(person).await.expect("accepted");
-    assert_eq!(hub.reply("b", "a", asked.id).await.stopped, None);
+    let question = hub.hub.submit(person).await.expect("accepted");
+    assert_eq!(hub.reply("b", "a", question.id).await.stopped, None);
 }
 
 /// The reset applies whichever message the agents reply to: the person's message may not have reached both of
@@ -248,7 +254,7 @@ async fn sender_without_answer_gets_later_stop_notices() {
     for _ in 0..3 {
         assert!(by_file(last.id).await.expect("accepted").stopped.is_some());
     }
-    let to = |told: Vec<(String, String)>| told.into_iter().map(|(to, _)| to).collect::<Vec<_>>();
+    let to = |received: Vec<(String, String)>| received.into_iter().map(|(to, _)| to).collect::<Vec<_>>();
     assert_eq!(to(notices(&hub.hub).await), ["human", "a"], "one for those of a minute");
     hub.clock.advance(seconds(61));
     assert!(by_file(last.id).await.expect("accepted").stopped.is_some());

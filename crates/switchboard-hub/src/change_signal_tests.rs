@@ -1,5 +1,5 @@
 use super::*;
-use crate::test_hub::soon;
+use crate::test_hub::with_timeout;
 
 /// Two signals of one folder, in the same slot or not.
 fn signals(folder: &tempfile::TempDir, share_a_slot: bool) -> [ChangeSignal; 2] {
@@ -18,7 +18,7 @@ fn rings(rung: &watch::Receiver<u64>) -> u64 {
 }
 
 async fn until(rung: &mut watch::Receiver<u64>, count: u64) {
-    soon(rung.wait_for(|rings| *rings >= count)).await.unwrap();
+    with_timeout(rung.wait_for(|rings| *rings >= count)).await.unwrap();
     assert_eq!(rings(rung), count);
 }
 
@@ -51,7 +51,7 @@ async fn shared_slot_hides_no_notification() {
     for count in 1..=3 {
         signal.notify();
         other.notify();
-        soon(others.wait_for(|rings| *rings >= count)).await.unwrap();
+        with_timeout(others.wait_for(|rings| *rings >= count)).await.unwrap();
     }
 }
 

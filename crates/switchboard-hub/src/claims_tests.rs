@@ -23,7 +23,7 @@ fn is_stale<T>(result: &Result<T, HubError>) -> bool {
 async fn concurrent_claims_have_one_winner() {
     let hub = TestHub::with(&[]).await;
     // Like two processes: each has its own writer on the same database.
-    let hubs = [hub.hub.clone(), hub.another().await];
+    let hubs = [hub.hub.clone(), hub.open_another().await];
     for round in 0..1000 {
         let mut asking = JoinSet::new();
         for number in 0..64 {
@@ -145,9 +145,9 @@ async fn claim_survives_rename_and_restart() {
     for own in ["old", "new"] {
         hub.claims().renew(task("T"), agent_id(own), 1, Some(CLAIM_LEASE)).await.expect("renewed");
     }
-    let told: Vec<_> = hub.agents().activity(0, 0, 100).await.expect("read");
-    let told: Vec<_> = told.iter().map(|one| (one.what.as_str(), one.thing.as_str())).collect();
-    assert_eq!(told, [("claimed", "T"), ("renewed", "T"), ("renewed", "T")]);
+    let activity: Vec<_> = hub.agents().activity(0, 0, 100).await.expect("read");
+    let activity: Vec<_> = activity.iter().map(|one| (one.what.as_str(), one.thing.as_str())).collect();
+    assert_eq!(activity, [("claimed", "T"), ("renewed", "T"), ("renewed", "T")]);
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ fn fake_link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
 #[tokio::test]
 async fn global_claim_follows_answer_of_link() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let far = fake_link(&hub.another().await, true);
+    let far = fake_link(&hub.open_another().await, true);
     let lease = CLAIM_LEASE;
     let lost =
         hub.hub.claims().claim_globally(task("T"), agent_id("a"), lease, None).await.expect_err("held");
@@ -197,7 +197,7 @@ async fn global_claim_follows_answer_of_link() {
     assert_eq!(hub.hub.claims().list().await.expect("read"), []);
     far.abort();
 
-    let near = fake_link(&hub.another().await, false);
+    let near = fake_link(&hub.open_another().await, false);
     let won = hub
         .hub
         .claims()

@@ -111,7 +111,8 @@ impl Hub {
             move |source| switchboard_sys::files::FileError::Io { action, path, source }
         };
         let key = config.key.as_ref();
-        let opened = recover::lock_and_open(&folder, key).or_else(|why| degraded::open(&folder, key, why));
+        let opened =
+            recover::lock_and_open(&folder, key).or_else(|reason| degraded::open(&folder, key, reason));
         let (lock, Opened { connection, moved_aside, quarantined, planted }) = opened?;
         let signal = ChangeSignal::open(&folder)?;
         let (doors, events) = (Doors::new(config.clock.clone()), Events::new());

@@ -9,7 +9,9 @@ use switchboard_sys::files::FileError;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, noon, open, seconds, soon};
+use crate::test_hub::{
+    TestHub, agent_id, bodies, config, draft, journal, name, noon, open, seconds, with_timeout,
+};
 use crate::{Accepted, Draft, HubEvent, MailboxQuery, Part, Registration};
 
 fn role(agent: &str, role: &str, team: Option<&str>) -> Registration {
@@ -17,7 +19,7 @@ fn role(agent: &str, role: &str, team: Option<&str>) -> Registration {
     Registration { role, team, ..Registration::mailbox(name(agent)) }
 }
 
-async fn found(hub: &Hub, words: &str) -> Vec<String> {
+async fn search(hub: &Hub, words: &str) -> Vec<String> {
     let page = hub.journal().search(words, None, 1000).await.expect("searched");
     page.items.into_iter().map(|stored| stored.message.body).collect()
 }
@@ -57,7 +59,7 @@ async fn submit_together(hub: &Hub, drafts: Vec<Draft>) -> Vec<Result<Accepted, 
     drop(gate);
     let mut answers = Vec::new();
     for task in tasks {
-        answers.push(soon(task).await.expect("it ends"));
+        answers.push(with_timeout(task).await.expect("it ends"));
     }
     answers
 }
@@ -75,7 +77,7 @@ async fn concurrent_submits_share_a_transaction() {
     assert!((1..=3).contains(&commits), "{commits} commits for 64 messages");
     let seqs: Vec<_> = answers.iter().map(|answer| answer.as_ref().expect("accepted").seq).collect();
     assert!(seqs.is_sorted_by(|one, next| one + 1 == *next), "in the order they came: {seqs:?}");
-    assert_eq!(hub.another().await.journal().entries(0, 100).await.expect("read").items.len(), 64);
+    assert_eq!(hub.open_another().await.journal().entries(0, 100).await.expect("read").items.len(), 64);
 }
 
 #[tokio::test]
@@ -95,7 +97,7 @@ async fn failed_job_does_not_roll_back_neighbours() {
         Err::<(), _>(HubError::Closed)
     });
     let sent = hub.hub.submit(hub.draft("a", "b", "beside"));
-    let (failed, sent) = soon(async { tokio::join!(failed, sent) }).await;
+    let (failed, sent) = with_timeout(async { tokio::join!(failed, sent) }).await;
     assert!(failed.is_err());
     sent.expect("accepted");
     assert_eq!(journal(&hub.hub).await.len(), 21);
@@ -121,7 +123,7 @@ async fn lost_transaction_fails_all_its_jobs() {
         drop(gate);
     };
     let (before, rollback, after, ()) =
-        soon(Box::pin(async { tokio::join!(before, rollback, after, open_gate) })).await;
+        with_timeout(Box::pin(async { tokio::join!(before, rollback, after, open_gate) })).await;
     assert!(matches!(before, Err(HubError::NoSpace { .. })), "{before:?}");
     assert!(matches!(rollback, Err(HubError::NoSpace { .. })), "{rollback:?}");
     assert!(matches!(after, Err(HubError::NoSpace { .. })), "{after:?}");
@@ -137,14 +139,15 @@ async fn shutdown_writes_queued_jobs_and_refuses_later() {
     sent.expect("accepted");
     let late = hub.hub.submit(hub.draft("a", "b", "late")).await;
     assert!(matches!(late, Err(HubError::Closed)), "{late:?}");
-    assert_eq!(bodies(&hub.another().await).await, ["before"]);
-    soon(hub.hub.shut_down()).await;
+    assert_eq!(bodies(&hub.open_another().await).await, ["before"]);
+    with_timeout(hub.hub.shut_down()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn four_hubs_preserve_order_of_each_sender() {
     let hub = TestHub::with(&["b"]).await;
-    let hubs = [hub.hub.clone(), hub.another().await, hub.another().await, hub.another().await];
+    let hubs =
+        [hub.hub.clone(), hub.open_another().await, hub.open_another().await, hub.open_another().await];
     let mut tasks = JoinSet::new();
     for (h, hub) in hubs.into_iter().enumerate() {
         for sender in 0..4 {
@@ -158,7 +161,7 @@ async fn four_hubs_preserve_order_of_each_sender() {
             });
         }
     }
-    soon(tasks.join_all()).await;
+    with_timeout(tasks.join_all()).await;
     let all = journal(&hub.hub).await;
     assert_eq!(all.len(), 800);
     assert_eq!(all.iter().map(|stored| stored.message.id).collect::<HashSet<_>>().len(), 800);
@@ -172,7 +175,7 @@ async fn four_hubs_preserve_order_of_each_sender() {
 #[tokio::test]
 async fn directory_change_reaches_next_submit_elsewhere() {
     let hub = TestHub::with(&["a"]).await;
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     let unknown = other.submit(draft(&other, "a", "late", "hi")).await;
     assert!(matches!(unknown, Err(HubError::Unresolved(_))), "{unknown:?}");
     hub.hub.agents().register(Registration::mailbox(name("late"))).await.expect("registered");
@@ -195,13 +198,13 @@ async fn idle_hub_sends_no_notification() {
     quiet().await;
     assert!(!notifications.has_changed().expect("open"), "nothing was written");
     hub.send("a", "b", "hi").await;
-    soon(notifications.changed()).await.expect("open");
+    with_timeout(notifications.changed()).await.expect("open");
 }
 
 #[tokio::test]
 async fn subscribers_get_every_message_in_order() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     hub.send("a", "b", "before").await;
     let mut events = other.subscribe().await.expect("subscribed");
     let mut sent = Vec::new();
@@ -211,7 +214,7 @@ async fn subscribers_get_every_message_in_order() {
     }
     let mut heard = Vec::new();
     while heard.len() < 6 {
-        if let HubEvent::Accepted { seq, id } = soon(events.recv()).await.expect("an event") {
+        if let HubEvent::Accepted { seq, id } = with_timeout(events.recv()).await.expect("an event") {
             heard.push((seq, id));
         }
     }
@@ -230,7 +233,7 @@ async fn registration_adds_routes_and_ignores_case() {
     assert_eq!(again, AgentRecord { routes, ..first.clone() });
     assert_eq!(again.id.to_string(), "Codex", "the first spelling stays");
     assert_eq!(again.registered_at, noon());
-    let directory = hub.another().await.directory().await.expect("read");
+    let directory = hub.open_another().await.directory().await.expect("read");
     assert_eq!(directory.agents().collect::<Vec<_>>(), [&again]);
     assert!(directory.team(&name("Crew")).is_some(), "the team was made");
     hub.hub.agents().remove_route(name("codex"), session).await.expect("removed");
@@ -367,12 +370,12 @@ async fn search_finds_messages_that_hold_all_words_newest_first() {
     for body in ["The quick brown fox", "quick silver", "a brown study", "Ünïcode näme", "don't panic"] {
         hub.send("a", "b", body).await;
     }
-    assert_eq!(found(&hub.hub, "quick").await, ["quick silver", "The quick brown fox"]);
-    assert_eq!(found(&hub.hub, "BROWN quick").await, ["The quick brown fox"]);
-    assert_eq!(found(&hub.hub, "ünïcode").await, ["Ünïcode näme"]);
-    assert_eq!(found(&hub.hub, "don't").await, ["don't panic"]);
-    assert_eq!(found(&hub.hub, "nothing").await, Vec::<String>::new());
-    assert_eq!(found(&hub.hub, "  ").await, Vec::<String>::new());
+    assert_eq!(search(&hub.hub, "quick").await, ["quick silver", "The quick brown fox"]);
+    assert_eq!(search(&hub.hub, "BROWN quick").await, ["The quick brown fox"]);
+    assert_eq!(search(&hub.hub, "ünïcode").await, ["Ünïcode näme"]);
+    assert_eq!(search(&hub.hub, "don't").await, ["don't panic"]);
+    assert_eq!(search(&hub.hub, "nothing").await, Vec::<String>::new());
+    assert_eq!(search(&hub.hub, "  ").await, Vec::<String>::new());
     let first = hub.hub.journal().search("quick", None, 1).await.expect("searched");
     assert!(first.more);
     let next = hub.hub.journal().search("quick", Some(first.items[0].seq), 1).await.expect("searched");
@@ -401,19 +404,19 @@ async fn query_operators_are_searched_as_text() {
         "{",
         "'",
     ] {
-        let page = soon(hub.hub.journal().search(inert, None, 10)).await;
+        let page = with_timeout(hub.hub.journal().search(inert, None, 10)).await;
         let page = page.unwrap_or_else(|error| panic!("{inert:?}: {error:?}"));
         assert!(page.items.iter().all(|stored| stored.message.body != "plain"), "{inert:?}");
     }
-    assert_eq!(found(&hub.hub, "plain OR either").await, Vec::<String>::new(), "OR must be in it as well");
-    assert_eq!(found(&hub.hub, "\"quoted\"").await.len(), 1);
-    assert_eq!(found(&hub.hub, "pla*").await, Vec::<String>::new(), "no prefixes");
+    assert_eq!(search(&hub.hub, "plain OR either").await, Vec::<String>::new(), "OR must be in it as well");
+    assert_eq!(search(&hub.hub, "\"quoted\"").await.len(), 1);
+    assert_eq!(search(&hub.hub, "pla*").await, Vec::<String>::new(), "no prefixes");
 }
 
 #[tokio::test]
 async fn search_catches_up_with_many_messages_of_several_hubs() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     let mut tasks = JoinSet::new();
     for n in 0..1203 {
         let hub = if n % 2 == 0 { hub.hub.clone() } else { other.clone() };
@@ -421,14 +424,14 @@ async fn search_catches_up_with_many_messages_of_several_hubs() {
             hub.submit(draft(&hub, "a", "b", &format!("needle {n}"))).await.expect("accepted");
         });
     }
-    soon(tasks.join_all()).await;
+    with_timeout(tasks.join_all()).await;
     let (one, two) = tokio::join!(
         hub.hub.journal().search("needle", None, 2000),
         other.journal().search("needle", None, 2000)
     );
     assert_eq!(one.expect("searched").items.len(), 1203);
     assert_eq!(two.expect("searched").items.len(), 1203);
-    assert_eq!(found(&other, "1202").await, ["needle 1202"]);
+    assert_eq!(search(&other, "1202").await, ["needle 1202"]);
 }
 
 #[tokio::test]
@@ -482,7 +485,7 @@ async fn symbolic_link_or_pipe_as_file_is_refused() {
                 }
             }
             let clock = switchboard_sys::clock::Clock::manual(noon());
-            let Err(error) = soon(Hub::open(config(folder.path(), &clock))).await else {
+            let Err(error) = with_timeout(Hub::open(config(folder.path(), &clock))).await else {
                 panic!("{file} as {trap:?} was opened")
             };
             assert!(
@@ -508,7 +511,7 @@ async fn symbolic_link_or_pipe_as_database_is_refused() {
         let _ = fs::rename(&place, elsewhere.path().join("original"));
         fs::write(&victim, "").expect("written");
         std::os::unix::fs::symlink(&victim, &place).expect("linked");
-        let opened = soon(Hub::open(config(folder.path(), &clock))).await;
+        let opened = with_timeout(Hub::open(config(folder.path(), &clock))).await;
         if let Ok(hub) = opened {
             let _ = hub.submit(draft(&hub, "a", "human", "secret")).await;
             hub.shut_down().await;
@@ -520,7 +523,7 @@ async fn symbolic_link_or_pipe_as_database_is_refused() {
     let place = folder.path().join("hub.db");
     rustix::fs::mknodat(rustix::fs::CWD, &place, rustix::fs::FileType::Fifo, mode, 0).expect("made");
     let clock = switchboard_sys::clock::Clock::manual(noon());
-    assert!(soon(Hub::open(config(folder.path(), &clock))).await.is_err());
+    assert!(with_timeout(Hub::open(config(folder.path(), &clock))).await.is_err());
 }
 
 #[tokio::test]
@@ -568,15 +571,17 @@ fn directory_and_count_are_read_inline() {
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async {
         let test = TestHub::with(&["codex"]).await;
-        let other = test.another().await;
+        let other = test.open_another().await;
         test.hub.directory().await.expect("read, by a connection that stays");
         other.agents().register(Registration::mailbox(name("claude"))).await.expect("registered");
         let (release, held) = std::sync::mpsc::sync_channel::<()>(0);
         let busy = tokio::task::spawn_blocking(move || held.recv().is_ok());
-        let directory = soon(test.hub.directory()).await.expect("read");
+        let directory = with_timeout(test.hub.directory()).await.expect("read");
         assert!(directory.agent(&agent_id("claude")).is_some(), "also what another process just wrote");
         assert_eq!(
-            soon(test.hub.mailboxes().count(agent_id("claude"), Part::Unseen, 100)).await.expect("counted"),
+            with_timeout(test.hub.mailboxes().count(agent_id("claude"), Part::Unseen, 100))
+                .await
+                .expect("counted"),
             0
         );
         drop(release);

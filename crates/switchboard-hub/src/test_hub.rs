@@ -40,7 +40,7 @@ impl TestHub {
     }
 
     /// Another hub on the same folder, by the same clock: what a second process would open.
-    pub(crate) async fn another(&self) -> Hub {
+    pub(crate) async fn open_another(&self) -> Hub {
         open(self.path(), &self.clock).await
     }
 
@@ -78,7 +78,7 @@ impl TestHub {
         // Expired messages are not handed over and need not wait for the next poll.
         self.hub.deliveries().expire_due().await.expect("looked");
         while self.sql().query_row(pending, [], |row| row.get::<_, i64>(0)).expect("counted") > 0 {
-            for handoff in soon(door.next(256)).await {
+            for handoff in with_timeout(door.next(256)).await {
                 handoff.report(switchboard_core::Outcome::Delivered).await.expect("reported");
             }
         }
@@ -140,7 +140,7 @@ pub(crate) async fn bodies(hub: &Hub) -> Vec<String> {
 }
 
 /// Waits for a future that must complete; far longer than needed, so that only a hang fails.
-pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
+pub(crate) async fn with_timeout<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_mins(1), future).await.expect("it happens soon")
 }
 

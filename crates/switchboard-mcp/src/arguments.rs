@@ -22,8 +22,8 @@ pub struct ArgumentError {
 
 /// Validates arguments against a tool's schema. Integers written as `20.0` are normalized, because JSON Schema counts
 /// them as integers.
-pub fn validate_arguments(schema: &JsonObject, given: &mut JsonObject) -> Result<(), ArgumentError> {
-    check_members(schema, given, "")
+pub fn validate_arguments(schema: &JsonObject, arguments: &mut JsonObject) -> Result<(), ArgumentError> {
+    check_members(schema, arguments, "")
 }
 
 /// Describes a number of the right type that is out of range.
@@ -34,11 +34,11 @@ pub fn out_of_range(schema: &JsonObject, name: &str, value: &Value) -> ArgumentE
 }
 
 /// Checks the members of an object: none unknown, none missing, each of the right type.
-fn check_members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Result<(), ArgumentError> {
+fn check_members(schema: &JsonObject, arguments: &mut JsonObject, path: &str) -> Result<(), ArgumentError> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
     let known: Vec<&str> = properties.keys().map(String::as_str).collect();
     if schema.get("additionalProperties") == Some(&Value::Bool(false))
-        && let Some(unknown) = given.keys().find(|key| !known.contains(&key.as_str()))
+        && let Some(unknown) = arguments.keys().find(|key| !known.contains(&key.as_str()))
     {
         return Err(ArgumentError {
             problem: format!("There is no argument '{}'", join_path(path, unknown).escape_debug()),
@@ -50,7 +50,7 @@ fn check_members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Res
         });
     }
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-    let is_missing = |key: &&str| given.get(*key).is_none_or(Value::is_null);
+    let is_missing = |key: &&str| arguments.get(*key).is_none_or(Value::is_null);
     if let Some(missing) = required.filter_map(Value::as_str).find(is_missing) {
         let property = properties.get(missing).unwrap_or(&Value::Null);
         let meaning = match enum_values(property).as_slice() {
@@ -60,7 +60,7 @@ fn check_members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Res
         let problem = format!("The argument '{}' is missing", join_path(path, missing));
         return Err(ArgumentError { problem, next: meaning });
     }
-    for (key, value) in given {
+    for (key, value) in arguments {
         // `null` counts as missing.
         if let Some(property) = properties.get(key).filter(|_| !value.is_null()) {
             check(property, value, &join_path(path, key))?;
@@ -176,12 +176,12 @@ fn describe_value(value: &Value) -> String {
 }
 
 /// Returns a valid example, derived from the wrong value where possible.
-fn example(schema: &Value, given: &Value) -> Value {
+fn example(schema: &Value, argument: &Value) -> Value {
     if let Some(first) = enum_values(schema).first() {
         return json!(first);
     }
     // Models often write values as strings, and strings as values.
-    let read = given.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let read = argument.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let as_read = |is_it: fn(&Value) -> bool| read.clone().filter(is_it);
     match schema_type(schema) {
         Some("boolean") => as_read(Value::is_boolean).unwrap_or(json!(true)),
@@ -189,12 +189,13 @@ fn example(schema: &Value, given: &Value) -> Value {
         Some("number") => as_read(|value| value.as_f64() >= Some(0.0)).unwrap_or(json!(20)),
         Some("array") => {
             let items = schema.get("items").unwrap_or(&Value::Null);
-            let fits = check(items, &mut given.clone(), "").is_ok();
-            let one = if fits && !given.is_array() { given.clone() } else { example(items, given) };
-            as_read(Value::is_array).unwrap_or_else(|| json!([one]))
+            let fits = check(items, &mut argument.clone(), "").is_ok();
+            let element =
+                if fits && !argument.is_array() { argument.clone() } else { example(items, argument) };
+            as_read(Value::is_array).unwrap_or_else(|| json!([element]))
         }
         Some("object") => as_read(Value::is_object).unwrap_or_else(|| example_object(schema)),
-        _ if given.is_number() || given.is_boolean() => json!(given.to_string()),
+        _ if argument.is_number() || argument.is_boolean() => json!(argument.to_string()),
         _ => json!("text"),
     }
 }

@@ -29,9 +29,9 @@ fn schema() -> JsonObject {
 }
 
 /// Returns the error for invalid arguments.
-fn validation_error(given: Value) -> String {
-    let Value::Object(mut given) = given else { panic!("an object") };
-    let type_error = validate_arguments(&schema(), &mut given).expect_err("these do not fit");
+fn validation_error(arguments: Value) -> String {
+    let Value::Object(mut arguments) = arguments else { panic!("an object") };
+    let type_error = validate_arguments(&schema(), &mut arguments).expect_err("these do not fit");
     format!("{}. {}", type_error.problem, type_error.next)
 }
 
@@ -115,34 +115,34 @@ fn errors_name_argument_and_json_type() {
             r#"files[0].path: expected a text, got an object. Give e.g. "text"."#,
         ),
     ];
-    for (given, expected) in table {
-        assert_eq!(validation_error(given), expected);
+    for (input, expected) in table {
+        assert_eq!(validation_error(input), expected);
     }
 }
 
 #[test]
 fn valid_arguments_pass_and_integers_normalize() {
-    let given = json!({
+    let arguments = json!({
         "to": "a", "limit": 20.0, "seconds": 2, "force": null, "action": "execute", "extra": {"x": [1.5]},
         "files": [{"path": "a"}],
     });
-    let Value::Object(mut given) = given else { panic!("an object") };
-    validate_arguments(&schema(), &mut given).expect("they fit");
-    assert_eq!((&given["limit"], &given["extra"]), (&json!(20), &json!({"x": [1.5]})));
+    let Value::Object(mut arguments) = arguments else { panic!("an object") };
+    validate_arguments(&schema(), &mut arguments).expect("they fit");
+    assert_eq!((&arguments["limit"], &arguments["extra"]), (&json!(20), &json!({"x": [1.5]})));
 }
 
 #[test]
 fn out_of_range_number_is_described() {
-    let said = |number: Value| out_of_range(&schema(), "limit", &number).problem;
-    assert_eq!(said(json!(-1)), "limit: expected a number from 0, got the number -1");
+    let problem = |number: Value| out_of_range(&schema(), "limit", &number).problem;
+    assert_eq!(problem(json!(-1)), "limit: expected a number from 0, got the number -1");
     assert_eq!(
-        said(json!(u64::MAX)),
+        problem(json!(u64::MAX)),
         "limit: expected a smaller number, got the number 18446744073709551615"
     );
 }
 
 #[test]
 fn long_value_is_truncated() {
-    let said = validation_error(json!({"to": "a", "limit": "x".repeat(100_000)}));
-    assert!(said.len() < 300, "{said}");
+    let refusal = validation_error(json!({"to": "a", "limit": "x".repeat(100_000)}));
+    assert!(refusal.len() < 300, "{refusal}");
 }

@@ -287,7 +287,7 @@ async fn relay_lines<S: AsyncRead + AsyncWrite>(
     let is_over = CancellationToken::new();
     let to_server = async {
         while let Some(line) = lines.recv().await {
-            let said = match line {
+            let recorded = match line {
                 Line::Whole(line) => session.lock().record_line(line),
                 Line::TooLong => {
                     let refusal = Refusal::too_long(LINE_LIMIT).to_json();
@@ -297,7 +297,7 @@ async fn relay_lines<S: AsyncRead + AsyncWrite>(
                     continue;
                 }
             };
-            for line in said {
+            for line in recorded {
                 if write_line(to, line).await.is_err() {
                     // Answers that the server wrote before are still read, up to the end of the stream.
                     return std::future::pending().await;

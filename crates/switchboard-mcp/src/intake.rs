@@ -250,9 +250,9 @@ impl<'de> Deserialize<'de> for BatchParts<'de> {
                 f.write_str("a batch")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut given: A) -> Result<Self::Value, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
                 let (mut parts, mut count) = (Vec::new(), 0);
-                while let Some(part) = given.next_element()? {
+                while let Some(part) = elements.next_element()? {
                     count += 1;
                     if parts.len() < MAX_BATCH {
                         parts.push(part);
@@ -328,8 +328,8 @@ fn first_mismatch(
         ("properties".to_owned(), Value::Object(properties)),
         ("required".to_owned(), json!(required)),
     ]);
-    let mut given = params.and_then(Value::as_object).cloned().unwrap_or_default();
-    validate_arguments(&schema, &mut given).err().map(|mismatch| mismatch.problem)
+    let mut arguments = params.and_then(Value::as_object).cloned().unwrap_or_default();
+    validate_arguments(&schema, &mut arguments).err().map(|mismatch| mismatch.problem)
 }
 
 fn decode_error<T: DeserializeOwned>(params: Option<&Value>) -> String {

@@ -76,16 +76,16 @@ fn batch_is_split_within_bounds() {
         (r#"[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]"#.to_owned(), -32600, "on its own"),
     ];
     for (text, code, problem) in table {
-        let (said, message) = refused(text);
-        assert!(said == code && message.contains(problem), "{said} {message}");
+        let (reply, message) = refused(text);
+        assert!(reply == code && message.contains(problem), "{reply} {message}");
     }
 }
 
 #[test]
 fn invalid_message_is_answered_with_its_id() {
     assert_eq!(code_and_id("7"), (-32600, Value::Null));
-    let said = refusal("7")["error"]["message"].as_str().unwrap().to_owned();
-    assert!(said.contains("must be an object"), "{said}");
+    let problem = refusal("7")["error"]["message"].as_str().unwrap().to_owned();
+    assert!(problem.contains("must be an object"), "{problem}");
     assert_eq!(code_and_id("{}"), (-32600, Value::Null));
     assert_eq!(code_and_id(r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#), (-32600, json!(3)));
     assert_eq!(code_and_id(r#"{"jsonrpc":"2.0","id":3}"#), (-32600, json!(3)));

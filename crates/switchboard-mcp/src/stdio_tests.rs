@@ -327,9 +327,9 @@ async fn files_are_served() {
     let output = std::fs::OpenOptions::new().append(true).open(home.path().join("out")).unwrap();
     let child = Spawn::new(server()).args(["--stdio"]).stdin(input.into()).stdout(output.into());
     assert!(timeout(PATIENCE, child.spawn().unwrap().wait()).await.unwrap().unwrap().success());
-    let said = std::fs::read_to_string(home.path().join("out")).unwrap();
-    assert_eq!(said.lines().count(), 2, "{said}");
-    assert!(said.ends_with('\n') && said.contains("simple text response"), "{said}");
+    let printed = std::fs::read_to_string(home.path().join("out")).unwrap();
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    assert!(printed.ends_with('\n') && printed.contains("simple text response"), "{printed}");
 }
 
 #[tokio::test]

@@ -135,8 +135,8 @@ impl Dir {
     /// permissions.
     pub fn ensure_subdir(&self, name: &str) -> Result<Self, FileError> {
         // It usually exists, and opening it is cheaper than a failed `mkdir`.
-        if let Some(there) = self.subdir(name)? {
-            return Ok(there);
+        if let Some(folder) = self.subdir(name)? {
+            return Ok(folder);
         }
         let is_new = match rustix::fs::mkdirat(&self.handle, name, self.access.of_dir()) {
             Ok(()) => true,

@@ -200,11 +200,11 @@ impl Spawn {
         let env = self.environment();
         let Self { program, args, cwd, .. } = self;
         let started = async {
-            let here = match &cwd {
+            let folder = match &cwd {
                 Some(dir) => dir.clone(),
                 None => std::env::current_dir()?,
             };
-            let request = Request { program: program.clone(), cwd: std::path::absolute(here)?, args, env };
+            let request = Request { program: program.clone(), cwd: std::path::absolute(folder)?, args, env };
             let (started, pipes) = reaper.start(&request).await?;
             Reaped::new(started, Some(pipes))
         };

@@ -84,7 +84,7 @@ impl FromStr for ProcessIdentity {
 /// It is constant while this process runs, even on a machine that is renamed with every network that it joins.
 pub fn this_host() -> &'static str {
     static HOST: LazyLock<String> = LazyLock::new(|| {
-        let name: String = platform::host_name().chars().filter(|&letter| is_plain(letter)).collect();
+        let name: String = platform::host_name().chars().filter(|&character| is_plain(character)).collect();
         match platform::pid_namespace() {
             Some(number) => format!("{name}+{number}"),
             None => name,
@@ -106,8 +106,8 @@ fn parse(text: &str) -> Option<ProcessIdentity> {
 }
 
 /// True for a character that is allowed in a part of an identity: the text is one line, split at slashes.
-fn is_plain(letter: char) -> bool {
-    letter != '/' && !letter.is_whitespace() && !letter.is_control()
+fn is_plain(character: char) -> bool {
+    character != '/' && !character.is_whitespace() && !character.is_control()
 }
 
 #[cfg(test)]

@@ -88,18 +88,18 @@ fn strip_schema(value: &mut Value) {
 
 /// Parses the arguments of a call.
 pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
-    given: Option<JsonObject>,
+    arguments: Option<JsonObject>,
 ) -> Result<T, ToolError> {
-    let mut given = given.unwrap_or_default();
+    let mut arguments = arguments.unwrap_or_default();
     let schema = schema::<T>();
     // Models fill in fields that they do not use. No optional field has a meaning when it is empty.
     let needed: Vec<&str> = required(&schema).collect();
-    given.retain(|key, value| value.as_str() != Some("") || needed.contains(&key.as_str()));
-    validate_arguments(&schema, &mut given)?;
+    arguments.retain(|key, value| value.as_str() != Some("") || needed.contains(&key.as_str()));
+    validate_arguments(&schema, &mut arguments)?;
     // Only a number can match the schema and still fail: the schema has no limits of numbers.
-    let numbers = given.iter().filter(|(_, value)| value.is_number());
+    let numbers = arguments.iter().filter(|(_, value)| value.is_number());
     let numbers: Map<String, Value> = numbers.map(|(key, value)| (key.clone(), value.clone())).collect();
-    serde_path_to_error::deserialize(Value::Object(given)).map_err(|error| {
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();
         match numbers.get(&path) {
             Some(number) => out_of_range(&schema, &path, number).into(),

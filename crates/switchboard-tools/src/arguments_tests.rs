@@ -55,9 +55,9 @@ fn schema_has_only_parts_for_models() {
 
 #[test]
 fn invalid_arguments_are_named_with_next_step() {
-    let refused = |given: Value| {
-        let Value::Object(given) = given else { panic!("an object") };
-        read::<Example>(Some(given)).expect_err("refused").into_text()
+    let refused = |arguments: Value| {
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        read::<Example>(Some(arguments)).expect_err("refused").into_text()
     };
     let table = [
         (json!({}), "The argument 'recipient' is missing. recipient: The recipient."),
@@ -91,8 +91,8 @@ fn invalid_arguments_are_named_with_next_step() {
             r#"nested[0].path: expected a text, got the number 1. Give e.g. "1"."#,
         ),
     ];
-    for (given, expected) in table {
-        assert_eq!(refused(given), expected);
+    for (arguments, expected) in table {
+        assert_eq!(refused(arguments), expected);
     }
 }
 

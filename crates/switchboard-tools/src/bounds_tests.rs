@@ -39,10 +39,10 @@ async fn workflow_state_is_truncated_to_its_limit() {
     let noted = json!({ "phase": 1, "notes": "n".repeat(30_000) });
     state["session"]["completedPhases"] = json!({ "chat": vec![noted; 30] });
     tools.workspace.write("state.json", state.to_string());
-    let told = ann.call("get_workflow_state", json!({})).await;
-    let data = told.structured_content.clone().expect("data");
+    let answer = ann.call("get_workflow_state", json!({})).await;
+    let data = answer.structured_content.clone().expect("data");
     assert!(
-        text(&told).len() < MAX_BYTES && data.to_string().len() < MAX_BYTES,
+        text(&answer).len() < MAX_BYTES && data.to_string().len() < MAX_BYTES,
         "{}",
         data.to_string().len()
     );
@@ -96,8 +96,8 @@ async fn failed_registration_leaves_session_unbound() {
         ("register_terminal", json!({ "name": "carl", "pid": 1, "purpose": long })),
     ] {
         client.refused(tool, arguments).await;
-        let said = client.refused("check_inbox", json!({})).await;
-        assert!(said.contains("speaks for no agent"), "{said}");
+        let refusal = client.refused("check_inbox", json!({})).await;
+        assert!(refusal.contains("speaks for no agent"), "{refusal}");
     }
     tools.agent("carl").await;
     client.ok("register_chat_agent", json!({ "name": "dora", "role": "Coder_1" })).await;
@@ -120,11 +120,11 @@ async fn prohibited_tool_has_no_alias() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     let execute = json!({ "recipient": "ann", "action": "execute", "payload": "ls" });
-    let said = ann.refused("send_message", execute.clone()).await;
-    assert!(said.contains("no terminal of 'ann' runs"), "{said}");
+    let refusal = ann.refused("send_message", execute.clone()).await;
+    assert!(refusal.contains("no terminal of 'ann' runs"), "{refusal}");
     ann.ok("start_workflow", json!({ "name": "chat" })).await;
-    let said = ann.refused("send_message", execute).await;
-    assert!(said.contains("run_in_terminal"), "{said}");
+    let refusal = ann.refused("send_message", execute).await;
+    assert!(refusal.contains("run_in_terminal"), "{refusal}");
     ann.ok("send_message", json!({ "recipient": "ann", "action": "delegate_task", "payload": "mail" })).await;
 }
 
@@ -134,8 +134,8 @@ async fn expiry_must_be_at_least_a_minute() {
     let ann = tools.agent("ann").await;
     let outgoing =
         json!({ "recipient": "ann", "action": "status_update", "payload": "x", "expiresInMinutes": 0 });
-    let said = ann.refused("send_message", outgoing).await;
-    assert!(said.contains("expiresInMinutes"), "{said}");
+    let refusal = ann.refused("send_message", outgoing).await;
+    assert!(refusal.contains("expiresInMinutes"), "{refusal}");
 }
 
 #[tokio::test]
@@ -156,20 +156,20 @@ async fn execute_without_running_terminal_is_refused() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     tools.agent("bob").await;
-    let said = ann.refused("run_in_terminal", json!({ "name": "bob", "input": "ls" })).await;
-    assert!(said.contains("will not be typed") && said.contains("switchboard run"), "{said}");
+    let refusal = ann.refused("run_in_terminal", json!({ "name": "bob", "input": "ls" })).await;
+    assert!(refusal.contains("will not be typed") && refusal.contains("switchboard run"), "{refusal}");
 }
 
 #[tokio::test]
 async fn zero_minutes_are_refused() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
-    let said = ann.refused("claim_task", json!({ "task": "t", "minutes": 0 })).await;
-    assert!(said.contains("'minutes' is 0") && said.contains("at least 1"), "{said}");
+    let refusal = ann.refused("claim_task", json!({ "task": "t", "minutes": 0 })).await;
+    assert!(refusal.contains("'minutes' is 0") && refusal.contains("at least 1"), "{refusal}");
     let claim = ann.ok("claim_task", json!({ "task": "t", "minutes": 1 })).await;
     let renewal = json!({ "task": "t", "fence": claim["fence"], "minutes": 0 });
-    let said = ann.refused("renew_claim", renewal).await;
-    assert!(said.contains("'minutes' is 0"), "{said}");
+    let refusal = ann.refused("renew_claim", renewal).await;
+    assert!(refusal.contains("'minutes' is 0"), "{refusal}");
 }
 
 #[tokio::test]

@@ -93,8 +93,8 @@ async fn resolve_uri(
     }
 }
 
-fn not_found(uri: &str, why: &str) -> ErrorData {
-    ErrorData::new(ErrorCode::RESOURCE_NOT_FOUND, format!("{uri}: {why}"), Some(json!({ "uri": uri })))
+fn not_found(uri: &str, reason: &str) -> ErrorData {
+    ErrorData::new(ErrorCode::RESOURCE_NOT_FOUND, format!("{uri}: {reason}"), Some(json!({ "uri": uri })))
 }
 
 fn internal(error: impl Into<ToolError>) -> ErrorData {

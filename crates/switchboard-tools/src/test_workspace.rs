@@ -50,7 +50,7 @@ impl TestWorkspace {
     }
 
     /// Opens a second handle on the workspace, like another process.
-    pub(crate) async fn another(&self) -> Workspace {
+    pub(crate) async fn open_another(&self) -> Workspace {
         open(self.folder.path(), &self.clock).await
     }
 

@@ -267,10 +267,10 @@ impl ToolContext<'_> {
     }
 
     /// Checks that an argument with the caller's identity matches the session.
-    pub(super) fn require_self(&self, said: Option<&str>, argument: &str) -> Result<AgentId, ToolError> {
+    pub(super) fn require_self(&self, sender: Option<&str>, argument: &str) -> Result<AgentId, ToolError> {
         let me = self.me()?.clone();
-        let Some(said) = said else { return Ok(me) };
-        let named: AgentId = said.parse()?;
+        let Some(sender) = sender else { return Ok(me) };
+        let named: AgentId = sender.parse()?;
         let directory = &self.now.directory;
         if directory.canonical(&named) == directory.canonical(&me) {
             return Ok(me);

@@ -87,8 +87,8 @@ async fn tool_of_another_profile_is_unknown() {
     let client = tools.client().await;
     let listed = client.peer().list_tools(None).await.expect("listed").tools;
     assert_eq!(listed.len(), 6);
-    let said = client.refused("start_workflow", json!({"name": "chat"})).await;
-    assert!(said.contains("disabled") && said.contains("tools.profile"), "{said}");
+    let refusal = client.refused("start_workflow", json!({"name": "chat"})).await;
+    assert!(refusal.contains("disabled") && refusal.contains("tools.profile"), "{refusal}");
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn session_without_agent_cannot_read_or_send() {
         ("ack_message", json!({"ids": ["msg_1_a"]})),
         ("create_team", json!({"id": "t"})),
     ] {
-        let said = nobody.refused(tool, arguments).await;
-        assert!(said.contains("register_chat_agent"), "{tool}: {said}");
+        let refusal = nobody.refused(tool, arguments).await;
+        assert!(refusal.contains("register_chat_agent"), "{tool}: {refusal}");
     }
     nobody.ok("get_team_roster", json!({})).await;
 }
@@ -114,25 +114,25 @@ async fn session_without_agent_cannot_read_or_send() {
 async fn agent_belongs_to_one_session() {
     let tools = TestTools::new().await;
     let codex = tools.agent("Codex").await;
-    let said = codex.refused("register_chat_agent", json!({"name": "claude"})).await;
-    assert!(said.contains("speaks for 'Codex'"), "{said}");
+    let refusal = codex.refused("register_chat_agent", json!({"name": "claude"})).await;
+    assert!(refusal.contains("speaks for 'Codex'"), "{refusal}");
     codex.ok("register_chat_agent", json!({"name": "codex", "role": "reviewer"})).await;
-    let said = codex.refused("check_inbox", json!({"agent": "claude"})).await;
-    assert!(said.contains("not for 'claude'"), "{said}");
-    let said = codex
+    let refusal = codex.refused("check_inbox", json!({"agent": "claude"})).await;
+    assert!(refusal.contains("not for 'claude'"), "{refusal}");
+    let refusal = codex
         .refused(
             "send_message",
             json!({"recipient": "all", "action": "execute", "payload": "x", "sender": "claude"}),
         )
         .await;
-    assert!(said.contains("not for 'claude'"), "{said}");
+    assert!(refusal.contains("not for 'claude'"), "{refusal}");
     let thief = tools.client().await;
-    let said = thief.refused("register_chat_agent", json!({"name": "CODEX"})).await;
-    assert!(said.contains("in use by another session"), "{said}");
-    let said = thief.refused("set_agent_status", json!({"name": "codex", "status": "active"})).await;
-    assert!(said.contains("in use"), "{said}");
+    let refusal = thief.refused("register_chat_agent", json!({"name": "CODEX"})).await;
+    assert!(refusal.contains("in use by another session"), "{refusal}");
+    let refusal = thief.refused("set_agent_status", json!({"name": "codex", "status": "active"})).await;
+    assert!(refusal.contains("in use"), "{refusal}");
     // As another process would see it.
-    let other = ToolServer::new(tools.workspace.another().await, ToolConfig::default());
+    let other = ToolServer::new(tools.workspace.open_another().await, ToolConfig::default());
     assert!(other.has_owner("codex"));
     codex.close().await;
     tools
@@ -145,8 +145,8 @@ async fn agent_belongs_to_one_session() {
 #[tokio::test]
 async fn session_cannot_register_as_human() {
     let tools = TestTools::new().await;
-    let said = tools.client().await.refused("register_chat_agent", json!({"name": "human"})).await;
-    assert!(said.contains("the person"), "{said}");
+    let refusal = tools.client().await.refused("register_chat_agent", json!({"name": "human"})).await;
+    assert!(refusal.contains("the person"), "{refusal}");
 }
 
 #[tokio::test]
@@ -332,14 +332,14 @@ async fn team_message_reports_each_member() {
     let sent = lead.ok("send_team_message", message(json!("Reviewer"))).await;
     assert_eq!(sent["members"][0]["member"], "two");
     lead.refused("send_team_message", message(json!("tester"))).await;
-    let said = lead
+    let refusal = lead
         .refused("send_team_message", json!({"team": "backent", "action": "execute", "payload": "x"}))
         .await;
-    assert!(said.contains("backend"), "{said}");
+    assert!(refusal.contains("backend"), "{refusal}");
     let roster = lead.ok("get_team_roster", json!({})).await;
     assert_eq!(roster["teams"]["backend"]["members"], json!(["one", "two"]));
-    let said = lead.refused("assign_role", json!({"agent": "one", "role": "reviwer"})).await;
-    assert!(said.contains("reviewer"), "{said}");
+    let refusal = lead.refused("assign_role", json!({"agent": "one", "role": "reviwer"})).await;
+    assert!(refusal.contains("reviewer"), "{refusal}");
 }
 
 #[tokio::test]
@@ -348,14 +348,14 @@ async fn workflow_restricts_and_records_tools() {
     let lead = tools.agent("lead").await;
     lead.ok("start_workflow", json!({"name": "chat", "targetAgent": "session"})).await;
     assert!(lead.refused("run_in_terminal", json!({"name": "lead", "input": "ls"})).await.contains("chat"));
-    let said = lead.refused("start_workflow", json!({"name": "handoff"})).await;
-    assert!(said.contains("WORKFLOW LOCK"), "{said}");
+    let refusal = lead.refused("start_workflow", json!({"name": "handoff"})).await;
+    assert!(refusal.contains("WORKFLOW LOCK"), "{refusal}");
     lead.ok("stop_workflow", json!({"reason": "enough"})).await;
     lead.ok("start_workflow", json!({"name": "handoff"})).await;
     let state = lead.ok("get_workflow_state", json!({})).await;
     assert_eq!(state["session"]["activeWorkflow"], "handoff");
-    let said = lead.refused("send_message", json!({"action": "request_review", "payload": "x"})).await;
-    assert!(said.contains("delegate_task"), "{said}");
+    let refusal = lead.refused("send_message", json!({"action": "request_review", "payload": "x"})).await;
+    assert!(refusal.contains("delegate_task"), "{refusal}");
     let phase = json!({"workflow": "handoff", "phase": 1, "artifacts": [{"path": "../outside"}]});
     assert!(lead.refused("complete_workflow_phase", phase).await.contains("PHASE 1 INCOMPLETE"));
 }
@@ -365,8 +365,8 @@ async fn only_workspace_files_are_copied_to_clipboard() {
     let tools = TestTools::new().await;
     let lead = tools.agent("lead").await;
     for file in ["/etc/passwd", "../../etc/passwd", "nowhere.md", ""] {
-        let said = lead.refused("handoff_clipboard", json!({"file": file})).await;
-        assert!(said.contains("cannot be handed over"), "{said}");
+        let refusal = lead.refused("handoff_clipboard", json!({"file": file})).await;
+        assert!(refusal.contains("cannot be handed over"), "{refusal}");
     }
 }
 
@@ -374,7 +374,7 @@ async fn only_workspace_files_are_copied_to_clipboard() {
 async fn check_inbox_shows_earlier_changes_of_others() {
     let tools = TestTools::new().await;
     let (t, codex) = (&tools.workspace, tools.agent("codex").await);
-    let other = t.another().await;
+    let other = t.open_another().await;
     let inbox = async || {
         // A folder that has just changed may change again without a new timestamp.
         t.clock.advance(jiff::SignedDuration::from_mins(1));

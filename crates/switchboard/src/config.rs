@@ -251,10 +251,10 @@ fn parse(value: &Value) -> Result<ConfigFile, String> {
 /// Logs a warning once per process, which may read the settings many times.
 fn warn_once(text: String) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut told = TOLD.lock();
-    if !told.contains(&text) {
+    let mut warned = TOLD.lock();
+    if !warned.contains(&text) {
         tracing::warn!("{text}");
-        told.insert(text);
+        warned.insert(text);
     }
 }
 

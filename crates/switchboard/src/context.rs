@@ -146,12 +146,12 @@ impl Context {
             }
             return Ok(folder.clone());
         }
-        let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-        self.workspace_at(&here)?.ok_or_else(|| {
+        let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
+        self.workspace_at(&current_folder)?.ok_or_else(|| {
             Failure::new(
                 "no_workspace",
                 Exit::NotFound,
-                format!("no workspace in {} or above it", here.display()),
+                format!("no workspace in {} or above it", current_folder.display()),
             )
             .hint("create one with `switchboard init`")
         })
@@ -185,8 +185,8 @@ impl Context {
 
     /// Returns the current folder, and the working tree that contains it.
     pub(crate) fn working_tree(&self) -> Result<(PathBuf, WorkTree), Failure> {
-        let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-        Ok(WorkTree::locate(&here, &self.workspace_folder()?)?)
+        let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
+        Ok(WorkTree::locate(&current_folder, &self.workspace_folder()?)?)
     }
 
     /// Returns this context at the workspace of a folder: the requested one, or else the folder's. `None` if there
@@ -217,9 +217,13 @@ impl Context {
                 Ok(folder.clone())
             }
             None => {
-                let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-                let asked = self.environment_root.is_some();
-                let folder = if asked { self.workspace_at(&here)?.unwrap_or(here) } else { here };
+                let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
+                let is_named = self.environment_root.is_some();
+                let folder = if is_named {
+                    self.workspace_at(&current_folder)?.unwrap_or(current_folder)
+                } else {
+                    current_folder
+                };
                 ownership::check(&folder)?;
                 Ok(folder)
             }

@@ -104,7 +104,7 @@ impl Front {
     }
 
     /// Creates a handler for another session of the same process.
-    pub(crate) fn another(&self) -> Self {
+    pub(crate) fn for_new_session(&self) -> Self {
         let (workspace, swarm) = (self.workspace.new_session(), self.swarm.clone());
         Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
     }
@@ -199,7 +199,7 @@ impl Front {
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> RunningCall {
-        let (host, asked) = StatelessHost::new(context);
+        let (host, requests) = StatelessHost::new(context);
         let cancelled = CancellationToken::new();
         let caller = Caller {
             host: Some(Arc::new(host)),
@@ -215,13 +215,13 @@ impl Front {
             let arguments = request.arguments.as_ref().and_then(|arguments| to_raw_value(arguments).ok());
             suites.call(&request.name, arguments.as_deref(), &caller).await
         });
-        RunningCall::new(work, asked, cancelled)
+        RunningCall::new(work, requests, cancelled)
     }
 
     /// Notifies the client of changes in the suites, until its session ends.
     fn notify_changes(&self, peer: Peer<RoleServer>) {
         let (mut events, session) = (self.suites.events(), self.session.clone());
-        let told = async move {
+        let relay = async move {
             loop {
                 let event = match events.recv().await {
                     Ok(event) => event,
@@ -235,7 +235,7 @@ impl Front {
             }
         };
         let ended = self.ended.token().clone();
-        tokio::spawn(async move { ended.run_until_cancelled(told).await });
+        tokio::spawn(async move { ended.run_until_cancelled(relay).await });
     }
 }
 
@@ -267,10 +267,10 @@ async fn notify_client(
 /// Returns the client's `_meta` of a request, for the server behind us.
 fn request_meta(context: &RequestContext<RoleServer>) -> Option<Box<RawValue>> {
     let mut meta = serde_json::to_value(&context.meta).ok()?;
-    let said = meta.as_object_mut()?;
+    let fields = meta.as_object_mut()?;
     // Progress towards the server has a token of its own.
-    said.remove("progressToken");
-    if said.is_empty() { None } else { to_raw_value(said).ok() }
+    fields.remove("progressToken");
+    if fields.is_empty() { None } else { to_raw_value(fields).ok() }
 }
 
 fn updated(params: &RawValue) -> Option<ResourceUpdatedNotificationParam> {

@@ -24,8 +24,8 @@ impl Holdings {
 
     /// Returns the files that an agent has reserved.
     pub(crate) fn files(&self, agent: &AgentId) -> Vec<String> {
-        let own = self.reservations.iter().filter(|one| one.holder == *agent);
-        own.map(|one| one.pattern.clone()).collect()
+        let own = self.reservations.iter().filter(|reservation| reservation.holder == *agent);
+        own.map(|reservation| reservation.pattern.clone()).collect()
     }
 
     /// Describes both as text; `None` if there are none.

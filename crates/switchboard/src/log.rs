@@ -23,14 +23,14 @@ pub(crate) fn writer() -> Line {
 
 impl Hold {
     pub(crate) fn start() -> Self {
-        *held() = Some(Vec::new());
+        *lock_held() = Some(Vec::new());
         Self(())
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(lines) = held().take() {
+        if let Some(lines) = lock_held().take() {
             let _ = io::stderr().write_all(&lines);
         }
     }
@@ -38,7 +38,7 @@ impl Drop for Hold {
 
 impl Write for Line {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match held().as_mut() {
+        match lock_held().as_mut() {
             Some(lines) if lines.len() + bytes.len() <= MOST => lines.extend_from_slice(bytes),
             Some(_) => {}
             None => io::stderr().write_all(bytes)?,
@@ -52,6 +52,6 @@ impl Write for Line {
 }
 
 /// A panic elsewhere leaves whole lines behind.
-fn held() -> MutexGuard<'static, Option<Vec<u8>>> {
+fn lock_held() -> MutexGuard<'static, Option<Vec<u8>>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -57,7 +57,7 @@ impl NotifyConfig {
 
 /// Notifies the person of mail until `shutdown`.
 pub(crate) async fn run(config: NotifyConfig, workspace: Workspace, shutdown: CancellationToken) {
-    let told = async {
+    let notify = async {
         let mut changes = workspace.hub().changes();
         loop {
             match notify_new(&config, workspace.hub()).await {
@@ -70,7 +70,7 @@ pub(crate) async fn run(config: NotifyConfig, workspace: Workspace, shutdown: Ca
             }
         }
     };
-    shutdown.run_until_cancelled(told).await;
+    shutdown.run_until_cancelled(notify).await;
 }
 
 /// Notifies of new messages; returns false if there are none.
@@ -141,7 +141,7 @@ async fn start(method: &NotifyMethod, mail: &[MailboxMessage], unread: usize) ->
 
 /// Renders the JSON for the program. Scripts rely on these names.
 fn object(mail: &[MailboxMessage], unread: usize) -> Value {
-    let one = |mail: &MailboxMessage| {
+    let render = |mail: &MailboxMessage| {
         let message = &mail.stored.message;
         let body: String = message.body.chars().take(PREVIEW_CHARS).collect();
         json!({
@@ -155,7 +155,7 @@ fn object(mail: &[MailboxMessage], unread: usize) -> Value {
             "trust": message.trust().label(),
         })
     };
-    json!({ "summary": summary(mail), "unread": unread, "messages": mail.iter().map(one).collect::<Vec<_>>() })
+    json!({ "summary": summary(mail), "unread": unread, "messages": mail.iter().map(render).collect::<Vec<_>>() })
 }
 
 /// Summarizes the messages in one line.

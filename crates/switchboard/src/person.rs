@@ -100,6 +100,6 @@ pub(crate) fn ask(question: &str) -> bool {
 /// Formats an action as a question.
 fn question(action: &str) -> String {
     let mut letters = action.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    let first = letters.next().map(|character| character.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}?", letters.as_str())
 }

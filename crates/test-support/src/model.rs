@@ -125,7 +125,7 @@ impl Model {
     }
 
     /// Number of `HOLD` answers so far that wait or have waited for [`Self::release`].
-    pub fn held(&self) -> usize {
+    pub fn held_answers(&self) -> usize {
         self.state.gate.counts.lock().unwrap().arrived
     }
 

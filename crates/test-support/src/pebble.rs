@@ -81,12 +81,12 @@ impl Pebble {
 
     /// Returns its output so far.
     pub fn output(&self) -> String {
-        let mut said = self.running.errors();
+        let mut printed = self.running.errors();
         while let Some(line) = self.running.line_within(Duration::ZERO) {
-            said.push_str(&line);
-            said.push('\n');
+            printed.push_str(&line);
+            printed.push('\n');
         }
-        said
+        printed
     }
 }
 

@@ -66,11 +66,11 @@ impl Running {
             }
         });
         let errors = Arc::new(Mutex::new(String::new()));
-        let heard = errors.clone();
+        let captured = errors.clone();
         let listener = thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(read @ 1..) = stderr.read(&mut piece) {
-                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..read]));
+                captured.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..read]));
             }
         });
         Self { child, input, lines, errors, listener: Some(listener), ended: None }

@@ -30,8 +30,8 @@ impl TestServer {
 
     /// A server that was started with `--json`, once it says where it is.
     pub fn of(sandbox: &Sandbox, running: Running) -> Self {
-        let said: Value = serde_json::from_str(&running.line()).unwrap();
-        let port = said["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap();
+        let answer: Value = serde_json::from_str(&running.line()).unwrap();
+        let port = answer["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap();
         let token = std::fs::read_to_string(sandbox.file("auth_token")).unwrap();
         Self { running, port, token }
     }

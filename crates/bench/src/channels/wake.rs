@@ -140,8 +140,8 @@ impl Folder {
 }
 
 async fn expect(output: &mut (impl tokio::io::AsyncRead + Unpin), expected: u8) -> anyhow::Result<()> {
-    let said = timeout(TOO_LONG, output.read_u8()).await.context("the reader sleeps on")??;
-    ensure!(said == expected, "the reader said {said} instead of {expected}");
+    let reply = timeout(TOO_LONG, output.read_u8()).await.context("the reader sleeps on")??;
+    ensure!(reply == expected, "the reader said {reply} instead of {expected}");
     Ok(())
 }
 

@@ -39,10 +39,10 @@ async fn busy_seconds(pid: &str) -> anyhow::Result<f64> {
         return Ok((ticks(11)? + ticks(12)?) / 100.0);
     }
     let mut child = Spawn::new("ps").args(["-o", "time=", "-p", pid]).stdout(Stdio::piped()).spawn()?;
-    let mut said = String::new();
-    child.stdout_reader().context("no stdout")?.read_to_string(&mut said).await?;
+    let mut printed = String::new();
+    child.stdout_reader().context("no stdout")?.read_to_string(&mut printed).await?;
     child.wait().await?;
-    let seconds = said
+    let seconds = printed
         .trim()
         .split([':', '-'])
         .try_fold(0.0, |sum, part| -> anyhow::Result<f64> { Ok(sum * 60.0 + part.parse::<f64>()?) })?;

@@ -63,10 +63,10 @@ impl Held {
 /// Returns the resident memory of a process, in MiB.
 pub(crate) async fn resident(pid: &str) -> anyhow::Result<f64> {
     let mut child = Spawn::new("ps").args(["-o", "rss=", "-p", pid]).stdout(Stdio::piped()).spawn()?;
-    let mut said = String::new();
-    child.stdout_reader().context("no stdout")?.read_to_string(&mut said).await?;
+    let mut printed = String::new();
+    child.stdout_reader().context("no stdout")?.read_to_string(&mut printed).await?;
     ensure!(child.wait().await?.success(), "ps failed");
-    let kibibytes: f64 = said.trim().parse()?;
+    let kibibytes: f64 = printed.trim().parse()?;
     Ok(kibibytes / 1024.0)
 }
 

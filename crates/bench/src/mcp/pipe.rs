@@ -126,12 +126,12 @@ impl Client {
     ) -> anyhow::Result<Duration> {
         let params = json!({ "name": tool, "arguments": arguments });
         let began = Instant::now();
-        let mut asked = 0;
+        let mut next_id = 0;
         for answered in 0..count {
-            while asked < count && asked - answered < in_flight {
+            while next_id < count && next_id - answered < in_flight {
                 let line = self.next_request("tools/call", &params);
                 self.write(&line).await?;
-                asked += 1;
+                next_id += 1;
             }
             self.read_answer().await?;
         }

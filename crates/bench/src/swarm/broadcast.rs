@@ -98,20 +98,20 @@ impl Peers {
         count: usize,
     ) -> anyhow::Result<Duration> {
         let began = Instant::now();
-        let heard = async {
+        let received = async {
             let mut last = began;
-            let mut who = HashSet::new();
-            while who.len() < count {
+            let mut recipients = HashSet::new();
+            while recipients.len() < count {
                 let (host, at) = self.answers.recv().await.context("the peers are gone")?;
-                ensure!(who.insert(host), "a peer was told twice");
+                ensure!(recipients.insert(host), "a peer was told twice");
                 last = at;
             }
             anyhow::Ok(last - began)
         };
-        let (_, heard) = tokio::try_join!(stage.run(args), async {
-            timeout(TOO_LONG, heard).await.context("some peers were not told")?
+        let (_, received) = tokio::try_join!(stage.run(args), async {
+            timeout(TOO_LONG, received).await.context("some peers were not told")?
         })?;
-        Ok(heard)
+        Ok(received)
     }
 }
 

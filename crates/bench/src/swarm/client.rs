@@ -49,20 +49,20 @@ impl Client {
             if let Some(end) = self.unread.windows(4).position(|part| part == b"\r\n\r\n") {
                 break end + 4;
             }
-            self.more().await?;
+            self.read_more().await?;
         };
         let head = std::str::from_utf8(&self.unread[..end])?.to_ascii_lowercase();
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length: usize = length.context("no length")?.parse()?;
         while self.unread.len() < end + length {
-            self.more().await?;
+            self.read_more().await?;
         }
         self.unread.drain(..end + length);
         Ok(status)
     }
 
-    async fn more(&mut self) -> anyhow::Result<()> {
+    async fn read_more(&mut self) -> anyhow::Result<()> {
         let read = self.stream.read_buf(&mut self.unread).await?;
         ensure!(read > 0, "the connection was closed");
         ensure!(self.unread.len() <= ANSWER, "the answer does not end");

@@ -54,8 +54,9 @@ impl Stage {
         folder.replace("config.json", settings.to_string().as_bytes(), 0o600)?;
         stage.run(&["init"]).await?;
         let endpoint = format!("https://127.0.0.1:{port}/swarm");
-        let told = stage.run(&["--json", "swarm", "init", "--agent", AGENT, "--endpoint", &endpoint]).await?;
-        let own: Value = serde_json::from_str(&told)?;
+        let printed =
+            stage.run(&["--json", "swarm", "init", "--agent", AGENT, "--endpoint", &endpoint]).await?;
+        let own: Value = serde_json::from_str(&printed)?;
         let own = own["public_key"].as_str().context("the agent has no key")?;
         let me = Peer { id: AGENT.to_owned(), endpoint, public_key: own.to_owned() };
         let state = stage.state(peers.iter().chain([&me])).to_string();
@@ -91,10 +92,10 @@ impl Stage {
     pub(super) async fn run(&self, args: &[&str]) -> anyhow::Result<String> {
         let spawn = Spawn::new(shipped()?).args(args).cwd(&self.workspace).env("HOME", &self.home);
         let mut child = spawn.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
-        let mut said = String::new();
-        child.stdout_reader().context("no stdout")?.read_to_string(&mut said).await?;
+        let mut printed = String::new();
+        child.stdout_reader().context("no stdout")?.read_to_string(&mut printed).await?;
         let status = child.wait().await?;
         ensure!(status.success(), "switchboard {args:?} ended with {status}");
-        Ok(said)
+        Ok(printed)
     }
 }

@@ -24,13 +24,13 @@ fn take_as(dir: &Dir, now: Timestamp, watcher: &str) -> Acquisition {
 #[test]
 fn watcher_takes_over_its_lost_lease() {
     let (_folder, dir) = folder();
-    let mut lost = ours(take_as(&dir, noon(), "one"));
+    let mut lost = expect_acquired(take_as(&dir, noon(), "one"));
     assert!(lost.store_answer(reply()).unwrap());
     assert!(matches!(take_as(&dir, noon(), "other"), Acquisition::Busy));
-    assert_eq!(ours(take_as(&dir, noon(), "one")).reply(), Some(&reply()));
+    assert_eq!(expect_acquired(take_as(&dir, noon(), "one")).reply(), Some(&reply()));
 }
 
-fn ours(acquisition: Acquisition) -> AnswerLease {
+fn expect_acquired(acquisition: Acquisition) -> AnswerLease {
     let Acquisition::Acquired(lease) = acquisition else { panic!("{acquisition:?}") };
     lease
 }
@@ -42,7 +42,7 @@ fn reply() -> ChannelMessage {
 #[test]
 fn lease_is_exclusive_until_done() {
     let (_folder, dir) = folder();
-    let lease = ours(acquire(&dir, noon()));
+    let lease = expect_acquired(acquire(&dir, noon()));
     assert!(matches!(acquire(&dir, noon()), Acquisition::Busy));
     lease.complete().unwrap();
     assert!(matches!(acquire(&dir, noon()), Acquisition::Done));
@@ -51,17 +51,17 @@ fn lease_is_exclusive_until_done() {
 #[test]
 fn released_lease_can_be_acquired() {
     let (_folder, dir) = folder();
-    ours(acquire(&dir, noon())).release().unwrap();
-    ours(acquire(&dir, noon()));
+    expect_acquired(acquire(&dir, noon())).release().unwrap();
+    expect_acquired(acquire(&dir, noon()));
 }
 
 #[test]
 fn successor_finds_the_stored_answer() {
     let (_folder, dir) = folder();
-    let mut late = ours(acquire(&dir, noon()));
+    let mut late = expect_acquired(acquire(&dir, noon()));
     assert!(late.store_answer(reply()).unwrap());
     assert!(matches!(acquire(&dir, noon() + LEASE - SignedDuration::from_secs(1)), Acquisition::Busy));
-    let next = ours(acquire(&dir, noon() + LEASE));
+    let next = expect_acquired(acquire(&dir, noon() + LEASE));
     assert_eq!(next.reply(), Some(&reply()));
     assert!(!late.store_answer(reply()).unwrap(), "it slept for too long");
     late.release().unwrap();
@@ -72,21 +72,21 @@ fn successor_finds_the_stored_answer() {
 #[test]
 fn dead_or_unreadable_lease_is_free() {
     let (folder, dir) = folder();
-    ours(acquire(&dir, noon()));
+    expect_acquired(acquire(&dir, noon()));
     let path = folder.path().join("general.msg-1.json");
     let mut lease: LeaseFile = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     // A pid that no process has: the kernel's highest is 2^22.
     lease.owner = format!("{}/4194999/1", ProcessIdentity::this_process().host());
     write_carelessly(&path, pretty(&lease));
-    ours(acquire(&dir, noon()));
+    expect_acquired(acquire(&dir, noon()));
     write_carelessly(&path, "{");
-    ours(acquire(&dir, noon()));
+    expect_acquired(acquire(&dir, noon()));
 }
 
 #[test]
 fn concurrent_takeover_has_one_winner() {
     let (_folder, dir) = folder();
-    ours(acquire(&dir, noon()));
+    expect_acquired(acquire(&dir, noon()));
     let threads: Vec<_> = (0..8)
         .map(|_| {
             let dir = dir.clone();
@@ -100,7 +100,7 @@ fn concurrent_takeover_has_one_winner() {
 #[test]
 fn old_leases_are_removed() {
     let (_folder, dir) = folder();
-    ours(acquire(&dir, noon())).complete().unwrap();
+    expect_acquired(acquire(&dir, noon())).complete().unwrap();
     let now = switchboard_sys::clock::Clock::system().now();
     clear_old(&dir, now).unwrap();
     assert_eq!(dir.names().unwrap().len(), 1);

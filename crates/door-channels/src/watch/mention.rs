@@ -15,16 +15,16 @@ pub fn is_mentioned(text: &str, agent: &str) -> bool {
 fn mentions(text: &str, agent: &str) -> bool {
     let mut fence: Option<Fence<'_>> = None;
     text.lines().any(|line| {
-        let here = Fence::at(line.trim());
-        match (&fence, here) {
-            (Some(opened), here) => {
-                if here.is_some_and(|here| here.closes(opened)) {
+        let marker = Fence::at(line.trim());
+        match (&fence, marker) {
+            (Some(opened), marker) => {
+                if marker.is_some_and(|marker| marker.closes(opened)) {
                     fence = None;
                 }
                 false
             }
-            (None, Some(here)) if here.opens() => {
-                fence = Some(here);
+            (None, Some(marker)) if marker.opens() => {
+                fence = Some(marker);
                 false
             }
             (None, _) => {

@@ -187,11 +187,12 @@ impl Watcher {
                 if dir.create_new(&name, &ours.to_bytes(), Durability::Synced)? == Created::Created {
                     return Ok(true);
                 }
-                let there = dir.read(&name, this.config().file_limit).ok().flatten();
-                let there = there.and_then(|there| ChannelMessage::parse(&there.bytes).ok());
+                let existing = dir.read(&name, this.config().file_limit).ok().flatten();
+                let existing = existing.and_then(|existing| ChannelMessage::parse(&existing.bytes).ok());
                 // An earlier run may have posted it before it died.
-                Ok(there
-                    .is_some_and(|there| hub_id(&there) == hub_id(&ours) && there.content == ours.content))
+                Ok(existing.is_some_and(|existing| {
+                    hub_id(&existing) == hub_id(&ours) && existing.content == ours.content
+                }))
             });
             if is_there.await? {
                 return Ok(Some((lease, reply)));

@@ -80,7 +80,7 @@ pub(super) async fn run_program(
     let stdin = child.stdin_writer().filter(|_| watcher.prompt_input == PromptInput::Stdin);
     let (stdout, stderr) = (child.stdout_reader(), child.stderr_reader());
     let work = async {
-        let told = async {
+        let write_prompt = async {
             if let Some(mut stdin) = stdin {
                 // A program may close stdin without reading it.
                 let _ = stdin.write_all(prompt.as_bytes()).await;
@@ -100,7 +100,7 @@ pub(super) async fn run_program(
                 None => Ok(String::new()),
             }
         };
-        let ((), output, complaints) = tokio::try_join!(told, hear, complaints)?;
+        let ((), output, complaints) = tokio::try_join!(write_prompt, hear, complaints)?;
         let status = child.wait().await?;
         if status.success() { Ok(output) } else { Err(ProgramError::Exit { status, complaints }) }
     };

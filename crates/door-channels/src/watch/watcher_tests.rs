@@ -5,7 +5,9 @@ use super::*;
 use crate::channels::Post;
 use crate::config::Config;
 use crate::run::run_channels;
-use crate::test_channels::{TestChannels, agent, file, name, post_from_lab, soon, stored, write_carelessly};
+use crate::test_channels::{
+    TestChannels, agent, file, name, post_from_lab, stored, with_timeout, write_carelessly,
+};
 use crate::translate::{set_id, to_own_draft, with_folder};
 
 /// Builds a watcher of `codex` in `general` that runs a shell script; each run adds a line to `runs`.
@@ -31,7 +33,7 @@ async fn start(test: &TestChannels, watchers: Vec<WatcherConfig>) -> AtWork {
 }
 
 async fn start_with(test: &TestChannels, configure: impl FnOnce(&mut Config)) -> AtWork {
-    let channels = test.another(configure).await;
+    let channels = test.open_another(configure).await;
     let (stop, outbound) =
         (CancellationToken::new(), channels.hub().deliveries().open_door(Door::Channels).await.unwrap());
     let task = tokio::spawn(run_channels(channels.clone(), outbound, stop.clone()));
@@ -41,7 +43,7 @@ async fn start_with(test: &TestChannels, configure: impl FnOnce(&mut Config)) ->
 impl AtWork {
     async fn end(self) {
         self.stop.cancel();
-        soon(self.task).await.unwrap().unwrap();
+        with_timeout(self.task).await.unwrap().unwrap();
     }
 }
 
@@ -49,7 +51,7 @@ impl AtWork {
 async fn answer_to(test: &TestChannels, id: &str) -> ChannelMessage {
     let mut seen = crate::reading::Transcript::default();
     let mut follower = test.channels.follow(&name("general"), &seen).await.unwrap();
-    soon(async {
+    with_timeout(async {
         loop {
             seen.messages.extend(follower.next().await.unwrap().messages);
             if let Some(answer) = seen.messages.iter().find(|message| message.in_reply_to() == Some(id)) {
@@ -63,7 +65,7 @@ async fn answer_to(test: &TestChannels, id: &str) -> ChannelMessage {
 /// Waits until the agent has handled a message; returns the note.
 async fn done_with(work: &AtWork, id: &str) -> String {
     let mut changes = work.channels.hub().changes();
-    soon(async {
+    with_timeout(async {
         loop {
             if let Some(stored) = stored(&work.channels, id).await {
                 let (_, receipt) =
@@ -83,7 +85,7 @@ async fn done_with(work: &AtWork, id: &str) -> String {
 async fn only_messages_for_the_agent_are_answered() {
     let test = TestChannels::new(&["claude"]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
-    let mut asked = Vec::new();
+    let mut questions = Vec::new();
     for (to, text, is_answered) in [
         ("codex", "to you", true),
         ("all", "@codex please", true),
@@ -95,14 +97,14 @@ async fn only_messages_for_the_agent_are_answered() {
         ("qc-1", "to another", false),
     ] {
         test.channels.join(&agent("codex"), &name("general")).await.unwrap();
-        asked.push((test.post("qc-9", to, text).await.id, is_answered, to));
+        questions.push((test.post("qc-9", to, text).await.id, is_answered, to));
     }
-    for (id, is_answered, to) in &asked {
+    for (id, is_answered, to) in &questions {
         if *to != "qc-1" {
             assert_eq!(done_with(&work, id).await, if *is_answered { "answered" } else { "read" }, "{id}");
         }
     }
-    let reply = answer_to(&test, &asked[0].0).await;
+    let reply = answer_to(&test, &questions[0].0).await;
     assert_eq!((reply.from.as_str(), reply.to.as_str(), reply.content.text.as_str()), ("codex", "all", "42"));
     assert_eq!(reply.metadata.as_ref().unwrap()["mode"], "watcher");
     assert_eq!(runs(&test), 3);
@@ -115,9 +117,9 @@ async fn only_messages_for_the_agent_are_answered() {
 async fn absent_asker_is_answered_by_name() {
     let test = TestChannels::new(&["claude"]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
-    let asked = test.post("human", "codex", "what is it?").await;
-    assert_eq!(answer_to(&test, &asked.id).await.to, "human");
-    assert_eq!(done_with(&work, &asked.id).await, "answered");
+    let question = test.post("human", "codex", "what is it?").await;
+    assert_eq!(answer_to(&test, &question.id).await.to, "human");
+    assert_eq!(done_with(&work, &question.id).await, "answered");
     work.end().await;
 }
 
@@ -147,7 +149,7 @@ async fn messages_before_first_start_are_answered_once() {
     let old = test.post("human", "all", "@codex long ago").await;
     test.clock.advance(SignedDuration::from_hours(25));
     // codex is not known as a reader yet.
-    let asked = [
+    let questions = [
         test.post("human", "codex", "to you").await,
         test.post("human", "all", "@codex please").await,
         test.post("human", "qc-1", "ask @codex").await,
@@ -156,12 +158,12 @@ async fn messages_before_first_start_are_answered_once() {
     test.clock.advance(SignedDuration::from_hours(1));
     for start_number in 1..=2 {
         let work = start(&test, vec![watcher(&test, "echo 42")]).await;
-        for one in &asked {
+        for one in &questions {
             assert_eq!(answer_to(&test, &one.id).await.content.text, "42", "{}", one.content.text);
         }
         let next = test.post("human", "codex", "and now?").await;
         assert_eq!(done_with(&work, &next.id).await, "answered");
-        assert_eq!(runs(&test), asked.len() + start_number);
+        assert_eq!(runs(&test), questions.len() + start_number);
         work.end().await;
     }
     let all = test.channels.read(&name("general"), None).await.unwrap().messages;
@@ -286,11 +288,11 @@ async fn stored_answer_of_dead_watcher_is_posted() {
     for posted_before in [false, true] {
         let test = TestChannels::new(&[]).await;
         test.channels.join(&agent("codex"), &name("general")).await.unwrap();
-        let asked = test.post("human", "codex", "what is it?").await;
+        let question = test.post("human", "codex", "what is it?").await;
         // The state after a watcher was killed between its answer and the post, or after the post.
         let mut reply = Post {
             to: "human".into(),
-            in_reply_to: Some(asked.id.clone()),
+            in_reply_to: Some(question.id.clone()),
             ..Post::new(agent("codex"), name("general"), "found before")
         }
         .into_message();
@@ -300,7 +302,7 @@ async fn stored_answer_of_dead_watcher_is_posted() {
         let leases = test.channels.tree().lease_folder(&name("codex")).unwrap();
         let acquisition = AnswerLease::acquire(
             &leases,
-            &format!("general.{}", asked.id),
+            &format!("general.{}", question.id),
             test.channels.hub().now(),
             GRACE,
             "dead",
@@ -316,7 +318,7 @@ async fn stored_answer_of_dead_watcher_is_posted() {
         }
         test.clock.advance(GRACE);
         let work = start(&test, vec![watcher(&test, "echo another answer")]).await;
-        assert_eq!(done_with(&work, &asked.id).await, "answered");
+        assert_eq!(done_with(&work, &question.id).await, "answered");
         work.end().await;
         assert_eq!(test.texts().await, ["found before", "what is it?"], "posted before: {posted_before}");
         assert_eq!(runs(&test), 0);
@@ -328,11 +330,11 @@ async fn failure_is_reported_or_retried() {
     let reported = TestChannels::new(&[]).await;
     let incidents = WatcherConfig { incidents: true, ..watcher(&reported, "echo it broke >&2; exit 1") };
     let work = start(&reported, vec![incidents]).await;
-    let asked = reported.post("human", "codex", "what is it?").await;
-    let reply = answer_to(&reported, &asked.id).await;
+    let question = reported.post("human", "codex", "what is it?").await;
+    let reply = answer_to(&reported, &question.id).await;
     assert_eq!(reply.kind, "incident");
     assert_eq!(reply.content.text, "codex cannot answer: the program ended with exit status: 1: it broke");
-    assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
+    assert!(done_with(&work, &question.id).await.starts_with("no answer: "));
     let seen = reported.channels.presence_entries().await.unwrap().remove(0);
     assert_eq!(seen.substate.as_deref(), Some("IDLE"));
     assert!(seen.error.unwrap().contains("it broke"));
@@ -340,8 +342,8 @@ async fn failure_is_reported_or_retried() {
 
     let silent = TestChannels::new(&[]).await;
     let work = start(&silent, vec![watcher(&silent, "exit 1")]).await;
-    let asked = silent.post("human", "codex", "what is it?").await;
-    let note = done_with(&work, &asked.id).await;
+    let question = silent.post("human", "codex", "what is it?").await;
+    let note = done_with(&work, &question.id).await;
     assert_eq!(note, "no answer: the program ended with exit status: 1");
     work.end().await;
     assert_eq!(silent.texts().await, ["what is it?"]);
@@ -349,8 +351,8 @@ async fn failure_is_reported_or_retried() {
     let again = TestChannels::new(&[]).await;
     let script = format!("test $(wc -l < {}) -gt 1 && echo 42", again.folder.path().join("runs").display());
     let work = start(&again, vec![WatcherConfig { retries: 1, ..watcher(&again, &script) }]).await;
-    let asked = again.post("human", "codex", "what is it?").await;
-    assert_eq!(answer_to(&again, &asked.id).await.content.text, "42");
+    let question = again.post("human", "codex", "what is it?").await;
+    assert_eq!(answer_to(&again, &question.id).await.content.text, "42");
     assert_eq!(runs(&again), 2);
     work.end().await;
 }
@@ -363,7 +365,7 @@ async fn mutual_mentions_are_stopped() {
     test.post("human", "codex", "begin").await;
     let mut changes = work.channels.hub().changes();
     // The hub notifies the person once, when it stops the loop.
-    soon(async {
+    with_timeout(async {
         loop {
             let page = work.channels.hub().journal().newest(50).await.unwrap();
             if page.items.iter().any(|stored| stored.message.body.starts_with("Stopped a message")) {
@@ -388,11 +390,11 @@ async fn invalid_answer_is_reported_to_sender() {
         let test = TestChannels::new(&[]).await;
         let watchers = vec![WatcherConfig { incidents: true, ..watcher(&test, script) }];
         let work = start(&test, watchers).await;
-        let asked = test.post("human", "codex", "what is it?").await;
-        let reply = answer_to(&test, &asked.id).await;
+        let question = test.post("human", "codex", "what is it?").await;
+        let reply = answer_to(&test, &question.id).await;
         assert_eq!(reply.kind, "incident");
         assert_eq!(reply.content.text, format!("codex cannot answer: {reason}"));
-        assert_eq!(done_with(&work, &asked.id).await, format!("no answer: {reason}"));
+        assert_eq!(done_with(&work, &question.id).await, format!("no answer: {reason}"));
         work.end().await;
         assert_eq!(runs(&test), 1);
     }
@@ -414,9 +416,9 @@ async fn unreachable_asker_is_answered_in_channel() {
 async fn answer_file_has_its_journal_sequence() {
     let test = TestChannels::new(&[]).await;
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
-    let asked = test.post("human", "codex", "what is it?").await;
-    let reply = answer_to(&test, &asked.id).await;
-    done_with(&work, &asked.id).await;
+    let question = test.post("human", "codex", "what is it?").await;
+    let reply = answer_to(&test, &question.id).await;
+    done_with(&work, &question.id).await;
     let seq = stored(&work.channels, &reply.id).await.unwrap().seq;
     assert_eq!(reply.metadata.unwrap()["switchboard"]["seq"], seq);
     work.end().await;
@@ -462,7 +464,7 @@ async fn rate_limited_reply_waits_for_person() {
             tokio::task::yield_now().await;
         }
     };
-    soon(log()).await;
+    with_timeout(log()).await;
     assert_eq!(runs(&test), usize::try_from(limit).unwrap());
     test.post("human", "all", "go on").await;
     assert_eq!(done_with(&work, &last).await, "answered");
@@ -474,13 +476,13 @@ async fn open_breaker_is_shown_and_reported() {
     let test = TestChannels::new(&[]).await;
     let broken = watcher(&test, "echo it broke >&2; exit 1");
     let work = start(&test, vec![WatcherConfig { incidents: true, ..broken }]).await;
-    let mut asked = Vec::new();
+    let mut questions = Vec::new();
     for number in 0..3 {
-        asked.push(test.post("human", "codex", &format!("{number}")).await.id);
+        questions.push(test.post("human", "codex", &format!("{number}")).await.id);
     }
-    let reply = answer_to(&test, &asked[2]).await;
+    let reply = answer_to(&test, &questions[2]).await;
     assert!(reply.content.text.contains("is not started before"), "{}", reply.content.text);
-    assert!(done_with(&work, &asked[2]).await.contains("is not started before"));
+    assert!(done_with(&work, &questions[2]).await.contains("is not started before"));
     let seen = test.channels.presence_entries().await.unwrap().remove(0);
     let error = seen.error.unwrap();
     assert!(error.contains("is not started before") && error.contains("it broke"), "{error}");
@@ -513,7 +515,7 @@ async fn watcher_answers_for_name_in_shared_folder() {
         };
         let question = if is_file_first {
             let (question, mut changes) = (native().await, office.hub().changes());
-            soon(async {
+            with_timeout(async {
                 while stored(&office, &question).await.is_none() {
                     changes.next().await;
                 }
@@ -544,11 +546,11 @@ async fn sender_is_informed_before_breaker_opens() {
     let broken = watcher(&test, "echo it broke >&2; exit 1");
     let watchers = vec![WatcherConfig { retries: 9, incidents: true, ..broken }];
     let work = start(&test, watchers).await;
-    let asked = test.post("human", "codex", "what is it?").await;
-    let reply = answer_to(&test, &asked.id).await;
+    let question = test.post("human", "codex", "what is it?").await;
+    let reply = answer_to(&test, &question.id).await;
     assert_eq!(reply.kind, "incident");
     assert!(reply.content.text.contains("it broke") && reply.content.text.contains("is not started before"));
-    assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
+    assert!(done_with(&work, &question.id).await.starts_with("no answer: "));
     assert_eq!((runs(&test), test.texts().await.len()), (3, 2));
     work.end().await;
 }
@@ -565,19 +567,20 @@ async fn watcher_answers_after_its_folder_was_unmounted() {
         config.shared = true;
     })
     .await;
-    let asked = work.channels.post(Post::new(agent("human"), name("general"), "@codex why?")).await.unwrap();
+    let question =
+        work.channels.post(Post::new(agent("human"), name("general"), "@codex why?")).await.unwrap();
     let is_there = async |name: &str| {
         while !test.folder.path().join(name).exists() {
             tokio::task::yield_now().await;
         }
     };
-    soon(is_there("runs")).await;
+    with_timeout(is_there("runs")).await;
     test.unmount();
     write_carelessly(&test.folder.path().join("go"), "");
-    soon(is_there("done")).await;
+    with_timeout(is_there("done")).await;
     assert!(work.channels.read(&name("general"), None).await.unwrap_err().is_unmounted());
     test.mount();
-    assert_eq!(answer_to(&test, &asked.message.id).await.content.text, "42");
+    assert_eq!(answer_to(&test, &question.message.id).await.content.text, "42");
     let next = test.post("human", "codex", "and now?").await;
     assert_eq!(answer_to(&test, &next.id).await.content.text, "42");
     assert_eq!(runs(&test), 2, "once for each");
@@ -591,8 +594,8 @@ async fn watcher_without_its_program_is_not_started() {
     assert!(missing.program_error().is_some());
     let other = WatcherConfig { agent: name("qc-1"), ..watcher(&test, "echo 42") };
     let work = start(&test, vec![missing, other]).await;
-    let asked = test.post("human", "qc-1", "what is it?").await;
-    answer_to(&test, &asked.id).await;
+    let question = test.post("human", "qc-1", "what is it?").await;
+    answer_to(&test, &question.id).await;
     let seen: Vec<_> =
         test.channels.presence_entries().await.unwrap().into_iter().map(|one| one.agent).collect();
     assert_eq!(seen, [name("qc-1")]);

@@ -182,7 +182,7 @@ impl Connection {
                     }
                 }
                 () = sleep_until(deadline) => {
-                    if self.server_requests.any() && started.elapsed() < limit * MAX_EXTENSION {
+                    if self.server_requests.has_open() && started.elapsed() < limit * MAX_EXTENSION {
                         deadline = Instant::now() + limit;
                         continue;
                     }

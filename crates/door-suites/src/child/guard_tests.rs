@@ -8,7 +8,7 @@ use switchboard_sys::platform::processes_with_variable;
 use switchboard_sys::process::Spawn;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::test_child::{until, within};
+use super::test_child::{until, with_timeout};
 
 /// Path of the example binary, which Cargo builds together with the tests.
 fn host() -> PathBuf {
@@ -27,7 +27,7 @@ async fn killed_host_leaves_no_child() {
         let mut host = spawn.spawn().expect("the host starts");
         let mut lines = BufReader::new(host.stdout_reader().expect("stdout is piped")).lines();
         let run = format!("RUN={run}");
-        let ready = within(lines.next_line());
+        let ready = with_timeout(lines.next_line());
         if round % 2 == 0 {
             // Printed once all children run.
             assert_eq!(ready.await.expect("stdout is readable").as_deref(), Some("ready"));

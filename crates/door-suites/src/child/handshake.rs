@@ -92,7 +92,8 @@ fn supported_version(error: &RpcError) -> Option<&'static str> {
     }
     let data: Value = serde_json::from_str(error.data.as_ref()?.get()).ok()?;
     let supported = data.get("supported")?.as_array()?;
-    let is_supported = |version: &&&str| supported.iter().any(|one| one.as_str() == Some(**version));
+    let is_supported =
+        |version: &&&str| supported.iter().any(|candidate| candidate.as_str() == Some(**version));
     LEGACY_KNOWN
         .iter()
         .find(is_supported)

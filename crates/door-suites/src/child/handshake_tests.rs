@@ -1,13 +1,13 @@
 use serde_json::json;
 
 use crate::child::ChildError;
-use crate::child::test_child::{TestHost, call, child, within};
+use crate::child::test_child::{TestHost, call, child, with_timeout};
 use crate::host::Caller;
 
 #[tokio::test]
 async fn older_revision_is_negotiated() {
     let child = child("old.py", &["2024-11-05"]);
-    let opened = within(child.open(&Caller::default())).await.expect("it opens");
+    let opened = with_timeout(child.open(&Caller::default())).await.expect("it opens");
     assert_eq!(opened.protocol_version, "2024-11-05");
 }
 
@@ -27,8 +27,8 @@ async fn input_required_is_answered_and_retried() {
     let child = child("old.py", &["2026-07-28"]);
     let host = TestHost::new("host", json!({"elicitation": {}}));
     let answer = call(&child, "ask", json!({"kept": 1}), &host.caller()).await.expect("an answer");
-    let told = json!({"by": "host", "method": "elicitation/create", "params": {"message": "who?"}});
-    assert_eq!(answer["params"]["inputResponses"], json!({ "who": told }));
+    let expected = json!({"by": "host", "method": "elicitation/create", "params": {"message": "who?"}});
+    assert_eq!(answer["params"]["inputResponses"], json!({ "who": expected }));
     assert_eq!(answer["params"]["requestState"], "s1");
     assert_eq!(answer["params"]["arguments"], json!({"kept": 1}));
     let nobody = call(&child, "ask", json!({}), &Caller::default()).await;
@@ -42,6 +42,6 @@ async fn input_required_is_answered_and_retried() {
 #[tokio::test]
 async fn unsupported_revision_is_an_error() {
     let child = child("old.py", &["2099-01-01"]);
-    let error = within(child.open(&Caller::default())).await.expect_err("it does not open").to_string();
+    let error = with_timeout(child.open(&Caller::default())).await.expect_err("it does not open").to_string();
     assert!(error.contains("it refused `initialize`: unsupported version (-32022)"), "{error}");
 }

@@ -295,8 +295,8 @@ impl HttpTransport {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; set its `headers` in its file",
             _ => "",
         };
-        let said = if quote.is_empty() { String::new() } else { format!(": {quote}") };
-        refused(connection, status, format!("it answered with the status {status}{said}{advice}"))
+        let detail = if quote.is_empty() { String::new() } else { format!(": {quote}") };
+        refused(connection, status, format!("it answered with the status {status}{detail}{advice}"))
     }
 
     /// Ends the session when the connection ends.

@@ -105,11 +105,11 @@ impl Connection {
         let tool =
             params.and_then(RawObject::parse).and_then(|params| params.text("name")).unwrap_or_default();
         if http.is_invalid(&tool) {
-            let why = format!(
+            let reason = format!(
                 "the tool `{tool}` of `{}` has an `x-mcp-header` that MCP does not allow; report it to its authors",
                 self.shared.name()
             );
-            return Err(refusal(code::INVALID_PARAMS, why));
+            return Err(refusal(code::INVALID_PARAMS, reason));
         }
         Ok(())
     }
@@ -153,8 +153,8 @@ impl Connection {
             ));
         };
         let Some(host) = &caller.host else {
-            let why = format!("`{name}` requests `{method}`, but no client is connected that can answer");
-            return Err(refusal(code::MISSING_CAPABILITY, why));
+            let reason = format!("`{name}` requests `{method}`, but no client is connected that can answer");
+            return Err(refusal(code::MISSING_CAPABILITY, reason));
         };
         check_capability(host, &method, needed)?;
         let params = request.get("params").map(RawValue::to_owned);

@@ -4,7 +4,7 @@ use serde_json::json;
 use switchboard_sys::files::Dir;
 use switchboard_sys::platform::process_started;
 
-use super::test_child::{DEADLINE, call, child, child_with, text, until, within};
+use super::test_child::{DEADLINE, call, child, child_with, text, until, with_timeout};
 use super::*;
 use crate::spec::{Framing, Launch};
 
@@ -41,7 +41,7 @@ async fn crash_fails_calls_then_child_restarts() {
         "{error}"
     );
     assert!(error.contains("its last output was \"I am dying\""), "{error}");
-    let Ok(ChildEvent::Stopped { reason }) = within(events.recv()).await else { panic!("it stopped") };
+    let Ok(ChildEvent::Stopped { reason }) = with_timeout(events.recv()).await else { panic!("it stopped") };
     assert_eq!(reason, "it ended (exit status: 3)");
     let second = text(&child, "pid").await.expect("an answer");
     assert_ne!(first, second);
@@ -171,7 +171,7 @@ async fn idle_child_stops_and_restarts() {
     let child = child_with("mortal.py", &[], |spec, _| spec.limits.idle = Some(Duration::from_millis(50)));
     let mut events = child.events();
     let first = text(&child, "pid").await.expect("an answer");
-    let Ok(ChildEvent::Stopped { reason }) = within(events.recv()).await else { panic!("it stopped") };
+    let Ok(ChildEvent::Stopped { reason }) = with_timeout(events.recv()).await else { panic!("it stopped") };
     assert_eq!(reason, "it was idle");
     let second = text(&child, "pid").await.expect("an answer");
     assert_ne!(first, second);
@@ -296,7 +296,7 @@ async fn stop_kills_unresponsive_descendants() {
     assert_eq!(text(&child, "any").await.expect("an answer"), "here");
     let pids = pids(&file);
     assert_eq!(pids.len(), 2);
-    within(child.stop()).await;
+    with_timeout(child.stop()).await;
     for pid in pids {
         assert_eq!(process_started(pid), None);
     }

@@ -13,7 +13,7 @@ use tokio::process::ChildStdout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 
-use super::test_child::{TestHost, call, params, quick, spec, until, within};
+use super::test_child::{TestHost, call, params, quick, spec, until, with_timeout};
 use super::*;
 use crate::spec::Launch;
 
@@ -31,7 +31,7 @@ impl Server {
         let spawn = spawn.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut process = spawn.spawn().expect("the server starts");
         let mut lines = BufReader::new(process.stdout_reader().expect("stdout is piped")).lines();
-        let port = within(lines.next_line()).await.expect("stdout is readable").expect("a port");
+        let port = with_timeout(lines.next_line()).await.expect("stdout is readable").expect("a port");
         Self { _process: process, lines, url: format!("http://127.0.0.1:{port}/mcp") }
     }
 
@@ -61,7 +61,7 @@ async fn anyone(child: &Child, tool: &str) -> Result<Value, ChildError> {
 async fn wait_for_change(events: &mut broadcast::Receiver<ChildEvent>) {
     loop {
         if let ChildEvent::ListChanged(ListKind::Tools) =
-            within(events.recv()).await.expect("nothing is missed")
+            with_timeout(events.recv()).await.expect("nothing is missed")
         {
             return;
         }
@@ -90,8 +90,11 @@ async fn session_opens_notifies_and_ends() {
         of("tools/call"),
         json!({"MCP-Protocol-Version": "2025-11-25", "Mcp-Session-Id": answer["session"]})
     );
-    within(child.stop()).await;
-    assert_eq!(within(server.lines.next_line()).await.expect("it is readable").as_deref(), Some("deleted"));
+    with_timeout(child.stop()).await;
+    assert_eq!(
+        with_timeout(server.lines.next_line()).await.expect("it is readable").as_deref(),
+        Some("deleted")
+    );
 }
 
 #[tokio::test]
@@ -113,7 +116,7 @@ async fn broken_stream_is_resumed() {
     let host = TestHost::new("host", json!({}));
     let answer = call(&child, "any", json!({"kept": 1}), &host.caller()).await.expect("an answer");
     assert_eq!(answer["params"]["arguments"], json!({"kept": 1}));
-    let Ok(ChildEvent::Notification { params, .. }) = within(events.recv()).await else {
+    let Ok(ChildEvent::Notification { params, .. }) = with_timeout(events.recv()).await else {
         panic!("it said something first")
     };
     assert_eq!(params.get(), r#"{"data": "soon"}"#);
@@ -124,7 +127,7 @@ async fn request_on_call_stream_reaches_its_caller() {
     let server = Server::start(&["events"]).await;
     let child = server.http();
     let other = TestHost::new("other", json!({"roots": {}}));
-    within(child.open(&other.caller())).await.expect("it opens");
+    with_timeout(child.open(&other.caller())).await.expect("it opens");
     let host = TestHost::new("host", json!({"roots": {}}));
     let answer = call(&child, "roots", json!({}), &host.caller()).await.expect("an answer");
     assert_eq!(answer["told"]["result"]["by"], "host");
@@ -136,7 +139,7 @@ async fn sessionless_server_gets_headers_and_subscription() {
     let server = Server::start(&["modern"]).await;
     let child = server.http();
     let mut events = child.events();
-    let opened = within(child.open(&Caller::default())).await.expect("it opens");
+    let opened = with_timeout(child.open(&Caller::default())).await.expect("it opens");
     assert_eq!(
         (opened.protocol_version.as_str(), &opened.server_info),
         ("2026-07-28", &json!({"name": "modern"}))
@@ -152,7 +155,7 @@ async fn sessionless_server_gets_headers_and_subscription() {
         caller.cancelled.cancel();
     });
     assert!(matches!(hung, Err(ChildError::Cancelled)), "{hung:?}");
-    let seen = within(async {
+    let seen = with_timeout(async {
         loop {
             let seen = anyone(&child, "seen").await.expect("an answer");
             let seen = seen["seen"].as_array().expect("a list").clone();
@@ -193,7 +196,7 @@ async fn sse_transport_works() {
     assert_eq!(answer["params"]["arguments"], json!({"kept": 1}));
     let mut events = child.events();
     drop(server);
-    let stopped = within(events.recv()).await;
+    let stopped = with_timeout(events.recv()).await;
     assert!(matches!(stopped, Ok(ChildEvent::Stopped { .. })), "{stopped:?}");
 }
 
@@ -317,10 +320,11 @@ async fn websocket_transport_works() {
     let server = tokio::spawn(serve_socket(listener));
     let child = remote(Launch::Ws { url, headers: BTreeMap::new() });
     let request = params(json!({"name": "any", "arguments": {"z": 1, "a": 2}}));
-    let answer =
-        within(child.request("tools/call", Some(request), &Caller::default())).await.expect("an answer");
+    let answer = with_timeout(child.request("tools/call", Some(request), &Caller::default()))
+        .await
+        .expect("an answer");
     assert!(answer.get().starts_with(r#"{"params":"#), "{answer}");
     assert_eq!(child.initialized().expect("it is open").protocol_version, "2025-06-18");
-    within(child.stop()).await;
-    assert_eq!(within(server).await.expect("it ended").as_deref(), Some("mcp"));
+    with_timeout(child.stop()).await;
+    assert_eq!(with_timeout(server).await.expect("it ended").as_deref(), Some("mcp"));
 }

@@ -22,7 +22,7 @@ pub(super) struct ServerRequests(Mutex<HashMap<String, CancellationToken>>);
 
 impl ServerRequests {
     /// True if a request is open.
-    pub(super) fn any(&self) -> bool {
+    pub(super) fn has_open(&self) -> bool {
         !self.0.lock().is_empty()
     }
 
@@ -64,8 +64,8 @@ impl Connection {
             let mut open = self.server_requests.0.lock();
             if open.len() >= OPEN {
                 drop(open);
-                let why = format!("{OPEN} requests are open already; wait until some are answered");
-                return self.refuse(id, refusal(code::INTERNAL, why));
+                let reason = format!("{OPEN} requests are open already; wait until some are answered");
+                return self.refuse(id, refusal(code::INTERNAL, reason));
             }
             open.insert(id.get().to_owned(), cancel.clone());
         }
@@ -98,12 +98,12 @@ impl Connection {
         };
         let host = self.host_for(via).map_err(|count| {
             if count == 0 {
-                let why = format!("no client is connected that can answer `{method}`");
-                return refusal(code::METHOD_NOT_FOUND, why);
+                let reason = format!("no client is connected that can answer `{method}`");
+                return refusal(code::METHOD_NOT_FOUND, reason);
             }
-            let why =
+            let reason =
                 format!("{count} clients use this server, and `{method}` does not say which one it is for");
-            refusal(code::INTERNAL, why)
+            refusal(code::INTERNAL, reason)
         })?;
         check_capability(&host, method, capability)?;
         Ok(host)
@@ -130,8 +130,8 @@ pub(super) fn check_capability(host: &Arc<dyn Host>, method: &str, capability: &
     if host.capabilities().get(capability).is_some_and(|declared| !declared.is_null()) {
         return Ok(());
     }
-    let why = format!("the client did not declare `{capability}`, which `{method}` needs");
-    Err(refusal(code::METHOD_NOT_FOUND, why))
+    let reason = format!("the client did not declare `{capability}`, which `{method}` needs");
+    Err(refusal(code::METHOD_NOT_FOUND, reason))
 }
 
 fn refusal(code: i64, message: String) -> RpcError {

@@ -62,8 +62,8 @@ async fn ambiguous_request_is_refused() {
         answer
     });
     assert!(waiting.is_err());
-    let why = answer["told"]["error"]["message"].as_str().expect("text").to_owned();
-    assert!(why.contains("2 clients use this server"), "{why}");
+    let reason = answer["told"]["error"]["message"].as_str().expect("text").to_owned();
+    assert!(reason.contains("2 clients use this server"), "{reason}");
     assert!(second.asked.lock().is_empty());
 }
 

@@ -153,27 +153,27 @@ impl Shared {
     }
 
     /// Publishes a list change, debounced.
-    pub(super) fn list_changed(self: &Arc<Self>, what: ListKind) {
-        if what == ListKind::Tools {
+    pub(super) fn list_changed(self: &Arc<Self>, kind: ListKind) {
+        if kind == ListKind::Tools {
             self.tool_changes.fetch_add(1, Ordering::Relaxed);
         }
         let now = Instant::now();
         let mut changes = self.list_changes.lock();
-        match changes.get(&what).copied() {
+        match changes.get(&kind).copied() {
             Some(ListChangeState { is_due: true, .. }) => {}
             Some(ListChangeState { sent, .. }) if now < sent + Debounce::ANNOUNCED_LISTS.delay => {
-                changes.insert(what, ListChangeState { sent, is_due: true });
+                changes.insert(kind, ListChangeState { sent, is_due: true });
                 let shared = Arc::clone(self);
                 tokio::spawn(async move {
                     tokio::time::sleep_until(sent + Debounce::ANNOUNCED_LISTS.delay).await;
                     let change = ListChangeState { sent: Instant::now(), is_due: false };
-                    shared.list_changes.lock().insert(what, change);
-                    shared.publish(ChildEvent::ListChanged(what));
+                    shared.list_changes.lock().insert(kind, change);
+                    shared.publish(ChildEvent::ListChanged(kind));
                 });
             }
             _ => {
-                changes.insert(what, ListChangeState { sent: now, is_due: false });
-                self.publish(ChildEvent::ListChanged(what));
+                changes.insert(kind, ListChangeState { sent: now, is_due: false });
+                self.publish(ChildEvent::ListChanged(kind));
             }
         }
     }

@@ -85,8 +85,8 @@ fn endpoint(url: &Url, data: &[u8]) -> Result<Url, String> {
         .join(text.trim())
         .map_err(|error| format!("the endpoint that it announced is not a valid URL: {error}"))?;
     if endpoint.origin() != url.origin() {
-        let (there, here) = (endpoint.origin().ascii_serialization(), url.origin().ascii_serialization());
-        return Err(format!("it names {there} for messages, which is not {here}"));
+        let (announced, own) = (endpoint.origin().ascii_serialization(), url.origin().ascii_serialization());
+        return Err(format!("it names {announced} for messages, which is not {own}"));
     }
     Ok(endpoint)
 }

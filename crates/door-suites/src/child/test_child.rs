@@ -19,13 +19,13 @@ use crate::spec::{ChildSpec, Expose, Framing, Launch, Limits};
 /// Far longer than any step takes, so that only a hang reaches it.
 pub(super) const DEADLINE: Duration = Duration::from_mins(1);
 
-pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(super) async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future).await.expect("it takes no longer than the deadline")
 }
 
 /// Polls until a condition holds.
 pub(super) async fn until(mut holds: impl FnMut() -> bool) {
-    within(async {
+    with_timeout(async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -102,7 +102,7 @@ pub(super) async fn call(
     caller: &Caller,
 ) -> Result<Value, ChildError> {
     let params = params(json!({"name": tool, "arguments": arguments}));
-    let answer = within(child.request("tools/call", Some(params), caller)).await?;
+    let answer = with_timeout(child.request("tools/call", Some(params), caller)).await?;
     Ok(serde_json::from_str(answer.get()).expect("the answer is JSON"))
 }
 
@@ -133,8 +133,8 @@ impl TestHost {
     }
 
     fn build(name: &'static str, capabilities: Value, is_silent: bool) -> Self {
-        let (told, asked) = (Mutex::default(), Mutex::default());
-        Self { name, capabilities, told, is_silent, asked, dropped: Arc::default() }
+        let (notified, requests) = (Mutex::default(), Mutex::default());
+        Self { name, capabilities, told: notified, is_silent, asked: requests, dropped: Arc::default() }
     }
 
     pub(super) fn caller(self: &Arc<Self>) -> Caller {

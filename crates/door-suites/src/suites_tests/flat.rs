@@ -152,8 +152,8 @@ async fn truncated_list_is_noted_in_first_description() {
     let suites = rig.open_trusted();
     let list = suites.list_tools(&Caller::default()).await;
     let first: Value = serde_json::from_str(list[0].get()).unwrap();
-    let told = "(box lists too many tools; only the first 10000 can be used)";
-    assert_eq!((list.len(), &first["description"]), (10_000, &json!(told)));
+    let expected = "(box lists too many tools; only the first 10000 can be used)";
+    assert_eq!((list.len(), &first["description"]), (10_000, &json!(expected)));
     assert!(!list[1].get().contains("only the first"), "{}", list[1].get());
     suites.close().await;
 }

@@ -13,8 +13,8 @@ async fn untrusted_child_is_listed_and_refuses() {
     rig.child("box", &tools());
     let suites = rig.open();
     assert!(suites.has_tool("box_suite"));
-    for asked in [json!({ "action": "introspect" }), json!({ "action": "call", "subtool": "count" })] {
-        let (text, failed) = call_text(&suites, "box_suite", asked).await;
+    for arguments in [json!({ "action": "introspect" }), json!({ "action": "call", "subtool": "count" })] {
+        let (text, failed) = call_text(&suites, "box_suite", arguments).await;
         assert!(failed && text.contains("switchboard suite trust box"), "{text}");
     }
     assert!(suites.table().suites[0].child.initialized().is_none());
@@ -49,11 +49,11 @@ async fn denied_tool_is_invisible_and_uncallable() {
     let (text, _) = call_text(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert_eq!(text.lines().count(), 1, "{text}");
     for subtool in ["count", "Echo", "echo\u{200b}", "write", "x/../count", "count/../echo", " count"] {
-        for asked in [
+        for arguments in [
             json!({ "action": "call", "subtool": subtool }),
             json!({ "action": "introspect", "subtool": subtool }),
         ] {
-            let (text, failed) = call_text(&suites, "box_suite", asked).await;
+            let (text, failed) = call_text(&suites, "box_suite", arguments).await;
             assert!(failed && text.contains("is not available"), "{subtool:?}: {text}");
             let hint = text.split("Did you mean").nth(1).unwrap_or_default();
             assert!(!hint.contains("count"), "{text}");

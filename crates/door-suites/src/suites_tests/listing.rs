@@ -63,8 +63,8 @@ async fn owner_descriptions_are_complete_or_reported() {
     let suites = rig.open();
     assert!(suites.tools()[0].get().len() < 2_400);
     let issues: Vec<String> = suites.issues().into_iter().map(|problem| problem.message).collect();
-    let told = "only: its description has 4999 characters; only 2000 are shown. Shorten it.";
-    assert_eq!(issues, [told]);
+    let expected = "only: its description has 4999 characters; only 2000 are shown. Shorten it.";
+    assert_eq!(issues, [expected]);
 }
 
 #[tokio::test]
@@ -83,8 +83,8 @@ async fn truncated_list_is_reported_to_everyone() {
         let mut arguments = beyond.clone();
         arguments["action"] = json!(action);
         let (refused, failed) = call_text(&suites, "box_suite", arguments).await;
-        let told = "(box lists too many tools; only the first 10000 can be used)";
-        assert!(failed && refused.contains("is not available") && refused.ends_with(told), "{refused}");
+        let expected = "(box lists too many tools; only the first 10000 can be used)";
+        assert!(failed && refused.contains("is not available") && refused.ends_with(expected), "{refused}");
     }
     suites.close().await;
 
@@ -166,9 +166,9 @@ async fn warm_reports_each_child() {
     rig.child("stranger", &tools());
     let suites = rig.open();
     let warmed = suites.warm(&Caller::default()).await;
-    let told: Vec<_> =
+    let report: Vec<_> =
         warmed.iter().map(|warmed| (warmed.child.as_str(), warmed.tools.clone().ok())).collect();
-    assert_eq!(told, [("box", Some(8)), ("broken", None), ("stranger", None)]);
+    assert_eq!(report, [("box", Some(8)), ("broken", None), ("stranger", None)]);
     assert!(warmed[1].tools.as_ref().unwrap_err().contains("broken"), "{warmed:?}");
     suites.close().await;
 }
@@ -254,9 +254,9 @@ async fn unlisted_tool_call_suggests_its_suite() {
     // A child that was never listed is not started for a suggestion.
     assert_eq!(suites.suggest_tool("echo"), None);
     suites.warm(&Caller::default()).await;
-    let told = "It is a tool of box_suite: call box_suite with {\"action\":\"call\",\"subtool\":\"echo\",\"args\":{…}}.";
+    let expected = "It is a tool of box_suite: call box_suite with {\"action\":\"call\",\"subtool\":\"echo\",\"args\":{…}}.";
     for name in ["echo", "box__echo", "mcp__box__echo"] {
-        assert_eq!(suites.suggest_tool(name), Some(format!("There is no tool '{name}'. {told}")));
+        assert_eq!(suites.suggest_tool(name), Some(format!("There is no tool '{name}'. {expected}")));
     }
     assert_eq!(
         suites.suggest_tool("notes").as_deref(),

@@ -85,8 +85,8 @@ impl Rig {
         self.open_via("")
     }
 
-    pub(super) fn open_via(&self, told: &str) -> Suites {
-        Suites::open_via(self.config.clone(), self.paths(), None, told, self.clock.clone()).unwrap()
+    pub(super) fn open_via(&self, path: &str) -> Suites {
+        Suites::open_via(self.config.clone(), self.paths(), None, path, self.clock.clone()).unwrap()
     }
 
     /// Opens the suites with every child trusted.

@@ -143,7 +143,7 @@ impl Anthropic {
             match (kind.as_str(), words, id, name) {
                 ("text", Some(more), ..) => text.push_str(&more),
                 ("tool_use", _, Some(id), Some(tool)) => {
-                    calls.push(ToolCall { id, tool, args: Ok(input.unwrap_or_else(nothing)) });
+                    calls.push(ToolCall { id, tool, args: Ok(input.unwrap_or_else(empty_object)) });
                 }
                 _ => {}
             }
@@ -174,6 +174,6 @@ fn block(block: &OurBlock<'_>) -> Box<RawValue> {
     to_raw(block)
 }
 
-fn nothing() -> Box<RawValue> {
+fn empty_object() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).unwrap_or_default()
 }

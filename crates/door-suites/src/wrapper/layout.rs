@@ -209,8 +209,8 @@ fn read_child(folder: &Dir, child: &ChildSpec) -> Result<Vec<u8>, WrapperError> 
 fn save_original(folder: &Dir, bytes: &[u8]) -> Result<Dir, WrapperError> {
     let original = folder.ensure_subdir(ORIGINAL)?;
     if original.create_new(CHILD_FILE, bytes, Durability::Synced)? == Created::AlreadyExists {
-        let there = original.read(CHILD_FILE, FILE_LIMIT)?;
-        if there.is_none_or(|there| there.bytes != bytes) {
+        let existing = original.read(CHILD_FILE, FILE_LIMIT)?;
+        if existing.is_none_or(|existing| existing.bytes != bytes) {
             return Err(WrapperError::OtherOriginal { file: original.path().join(CHILD_FILE) });
         }
     }

@@ -160,8 +160,8 @@ fn wrapper_gets_variables_of_its_original() {
     let Launch::Stdio { env, cwd, .. } = &found.find_child("notes").expect("the wrapper").launch else {
         panic!("a wrapper is a program")
     };
-    let given = |name: &str| env.get(name).map(String::as_str);
-    assert_eq!((given("TOKEN"), given("PLACE"), given("HOST")), (Some("t"), Some("here"), Some("")));
+    let variable = |name: &str| env.get(name).map(String::as_str);
+    assert_eq!((variable("TOKEN"), variable("PLACE"), variable("HOST")), (Some("t"), Some("here"), Some("")));
     assert_eq!(*cwd, rig.folder());
     let written = read(&rig.folder().join(".mcp.json"));
     assert_eq!(written["command"]["env"]["TOKEN"], json!("${TOKEN}"));

@@ -70,7 +70,7 @@ impl Toolbox {
                 continue;
             }
             let effect = tool.annotations.unwrap_or_default();
-            let why = if allowed.changed.contains(&tool.name) {
+            let reason = if allowed.changed.contains(&tool.name) {
                 Some("it changed since its first use; a person must check it with `switchboard suite pins`")
             } else if !allowed.destructive && is_destructive(&tool.name, effect) {
                 Some("it is destructive, and allowDestructive is not set")
@@ -79,8 +79,8 @@ impl Toolbox {
             } else {
                 None
             };
-            if let Some(why) = why {
-                withheld.push(Withheld { tool: tool.name, why });
+            if let Some(reason) = reason {
+                withheld.push(Withheld { tool: tool.name, why: reason });
                 continue;
             }
             let description = sanitize_description(tool.description.as_deref().unwrap_or_default()).text;

@@ -34,9 +34,9 @@ impl Swarms {
                 banned: Some(swarm.banned.keys().map(PeerId::to_string).collect()),
                 ..SystemContent::new("master_transfer")
             };
-            let asked = Uuid::new_v4();
-            swarm.handover = Some(Handover { to: new.clone(), asked, asked_at });
-            swarm.announce(asked, Some(new), content.to_text());
+            let request_id = Uuid::new_v4();
+            swarm.handover = Some(Handover { to: new.clone(), asked: request_id, asked_at });
+            swarm.announce(request_id, Some(new), content.to_text());
             Ok(())
         })
         .await?;
@@ -48,8 +48,8 @@ impl Swarms {
         let (agent, swarm) = self.find_led_swarm(swarm)?;
         let realm = swarm.realm.clone();
         self.edit_swarm(&agent, swarm.swarm_id, move |swarm| {
-            let asked = swarm.handover.take().map(|handover| handover.to);
-            asked.ok_or(SwarmError::NoOpenTransfer { swarm: realm })
+            let successor = swarm.handover.take().map(|handover| handover.to);
+            successor.ok_or(SwarmError::NoOpenTransfer { swarm: realm })
         })
         .await
     }
@@ -59,18 +59,18 @@ impl Swarms {
         &self,
         agent: &PeerId,
         swarm: Uuid,
-        asked: &str,
-        why: &str,
+        request_id: &str,
+        reason: &str,
     ) -> Result<(), SwarmError> {
-        let asked = asked.to_owned();
+        let request_id = request_id.to_owned();
         let refused = self
             .edit_swarm(agent, swarm, move |swarm| {
-                let is_it = |handover: &mut Handover| handover.asked.to_string() == asked;
+                let is_it = |handover: &mut Handover| handover.asked.to_string() == request_id;
                 Ok(swarm.handover.take_if(is_it))
             })
             .await?;
         if let Some(handover) = refused {
-            self.notify_transfer_ended(agent, swarm, &handover.to, why).await;
+            self.notify_transfer_ended(agent, swarm, &handover.to, reason).await;
         }
         Ok(())
     }
@@ -81,11 +81,11 @@ impl Swarms {
         &self,
         agent: &PeerId,
         swarm: Uuid,
-        asked: &str,
+        request_id: &str,
     ) -> Result<(), SwarmError> {
-        let (old, asked) = (agent.clone(), asked.to_owned());
+        let (old, request_id) = (agent.clone(), request_id.to_owned());
         self.edit_swarm(agent, swarm, move |swarm| {
-            let is_it = |handover: &mut Handover| handover.asked.to_string() == asked;
+            let is_it = |handover: &mut Handover| handover.asked.to_string() == request_id;
             if let Some(handover) = swarm.handover.take_if(is_it) {
                 swarm.change_master(&old, handover.to);
             }
@@ -97,13 +97,14 @@ impl Swarms {
     /// Ends transfer requests that were not answered in time.
     pub(crate) async fn expire_transfers(&self, now: Timestamp) {
         for (agent, swarm) in self.swarms() {
-            let asked = swarm.handover.as_ref();
-            let Some(asked) = asked.filter(|asked| now.duration_since(asked.asked_at) >= TRANSFER_TIMEOUT)
+            let handover = swarm.handover.as_ref();
+            let Some(handover) =
+                handover.filter(|handover| now.duration_since(handover.asked_at) >= TRANSFER_TIMEOUT)
             else {
                 continue;
             };
-            let why = "it has not answered within a day";
-            let ended = self.end_transfer(&agent, swarm.swarm_id, &asked.asked.to_string(), why).await;
+            let reason = "it has not answered within a day";
+            let ended = self.end_transfer(&agent, swarm.swarm_id, &handover.asked.to_string(), reason).await;
             if let Err(error) = ended {
                 tracing::warn!(swarm = %swarm.realm, error = %error_chain(&error), "a transfer request could not be cancelled");
             }
@@ -111,13 +112,13 @@ impl Swarms {
     }
 
     /// Notifies our own agent that it remains master.
-    async fn notify_transfer_ended(&self, agent: &PeerId, swarm: Uuid, to: &PeerId, why: &str) {
+    async fn notify_transfer_ended(&self, agent: &PeerId, swarm: Uuid, to: &PeerId, detail: &str) {
         let snapshot = self.snapshot();
         let Some(swarm) = snapshot.swarms.get(&(agent.clone(), swarm)) else { return };
         let content = SystemContent {
             swarm_id: Some(swarm.swarm_id.to_string()),
             agent_id: Some(to.to_string()),
-            reason: Some(format!("'{to}' did not become master: {why}")),
+            reason: Some(format!("'{to}' did not become master: {detail}")),
             ..SystemContent::new("transfer_ended")
         };
         self.notify(agent, swarm, &content).await;

@@ -186,9 +186,9 @@ impl Swarms {
         let (agent, swarm) = self.find_active_swarm(swarm)?;
         let id = resolve_member(&swarm, member)?;
         let unusable = |error: KeyError| SwarmError::field("key", format!("cannot be used: {error}"));
-        let given = key.map(PublicKey::parse).transpose().map_err(unusable)?;
+        let accepted_key = key.map(PublicKey::parse).transpose().map_err(unusable)?;
         let offered = swarm.members.get(&id).and_then(|member| member.offered_key.clone());
-        let key = given.or(offered).ok_or_else(|| {
+        let key = accepted_key.or(offered).ok_or_else(|| {
             SwarmError::field(
                 "key",
                 format!("is missing: the endpoint of '{id}' has returned no other key; set it with --key"),

@@ -84,13 +84,13 @@ impl Swarm {
         self.settle_key(context.me, &id, KeyProof::Signature);
         if id == *context.sender {
             self.revoke_invites_of(&id);
-            let told = SystemContent {
+            let notice = SystemContent {
                 agent_id: Some(id.to_string()),
                 public_key: Some(wire),
                 proof: content.proof.clone(),
                 ..SystemContent::new("key_rotated")
             };
-            self.announce_as_master(context, told);
+            self.announce_as_master(context, notice);
         }
         Ok(step)
     }

@@ -60,12 +60,12 @@ impl Swarm {
         let (from, until) = (end(&roster.from, "from")?, end(&roster.until, "until")?);
         let span = Span { from: from.as_ref(), until: until.as_ref() };
         let master = PeerId::parse(&roster.master).map_err(|_| wrong("master"))?;
-        let mut told = self.read_roster(context, roster, span)?;
-        for member in &mut told {
+        let mut entries = self.read_roster(context, roster, span)?;
+        for member in &mut entries {
             // A proof that this hub has seen counts even if the master has not seen it.
             member.provisional &= !self.has_signed(&member.id, &member.public_key);
         }
-        let ids: BTreeSet<PeerId> = told.iter().map(|member| member.id.clone()).collect();
+        let ids: BTreeSet<PeerId> = entries.iter().map(|member| member.id.clone()).collect();
         let is_last = until.is_none();
         if is_last && !ids.contains(&master) && (span.has(&master) || !self.members.contains_key(&master)) {
             return Err(UpdateError::NotAMember);
@@ -81,7 +81,7 @@ impl Swarm {
             joined_at: member.joined_at,
             provisional: member.provisional,
         });
-        let (members, left_out) = filter_roster(context.me, &master, others.chain(told).collect())?;
+        let (members, left_out) = filter_roster(context.me, &master, others.chain(entries).collect())?;
         let gone: Vec<PeerId> =
             self.members.keys().filter(|id| span.has(id) && !ids.contains(id)).cloned().collect();
         let unfit = left_out.keys().filter_map(|id| PeerId::parse(id).ok());
@@ -112,15 +112,15 @@ impl Swarm {
             return Err(UpdateError::Field { field: "members" });
         }
         let read = roster.members.iter().map(|member| parse_member(member, context.now));
-        let told = read.collect::<Result<Vec<RosterEntry>, UpdateError>>()?;
-        if !told.iter().all(|member| span.has(&member.id)) {
+        let entries = read.collect::<Result<Vec<RosterEntry>, UpdateError>>()?;
+        if !entries.iter().all(|member| span.has(&member.id)) {
             return Err(UpdateError::Field { field: "members" });
         }
-        let ids: BTreeSet<&PeerId> = told.iter().map(|member| &member.id).collect();
-        if ids.len() < told.len() {
+        let ids: BTreeSet<&PeerId> = entries.iter().map(|member| &member.id).collect();
+        if ids.len() < entries.len() {
             return Err(UpdateError::Taken);
         }
-        Ok(told)
+        Ok(entries)
     }
 
     /// True if a member signs whole envelopes with this key.
@@ -129,9 +129,9 @@ impl Swarm {
     }
 
     /// Replaces the members in the range of a part. A member's own later message takes precedence over the roster.
-    fn apply_entries(&mut self, context: &UpdateContext<'_>, told: Vec<RosterEntry>) {
+    fn apply_entries(&mut self, context: &UpdateContext<'_>, entries: Vec<RosterEntry>) {
         let mut fresh = Vec::new();
-        for RosterEntry { id, endpoint, public_key, joined_at, provisional } in told {
+        for RosterEntry { id, endpoint, public_key, joined_at, provisional } in entries {
             let is_earlier = self.orders.rekeyed_at(&id).is_some_and(|rekeyed| context.at <= rekeyed);
             let has_left = self.orders.departed_at(&id).is_some_and(|left| context.at <= left)
                 && self.former.get(&id).is_some_and(|former| joined_at <= former.joined_at);

@@ -77,7 +77,7 @@ fn part_changes_only_its_range() {
     let (me, alice) = (id("bob"), id("alice"));
     let context = UpdateContext { me: &me, sender: &alice, to_me: true, at: at(1), now: at(1) };
     let parts = fresh.roster_parts();
-    let told = |change: &dyn Fn(&mut Roster)| {
+    let outcome = |change: &dyn Fn(&mut Roster)| {
         let mut part = parts[0].clone();
         change(&mut part);
         let mut known = swarm();
@@ -88,13 +88,13 @@ fn part_changes_only_its_range() {
         answer
     };
     let members = Err(UpdateError::Field { field: "members" });
-    assert_eq!(told(&|_| ()), Ok(true));
-    assert_eq!(told(&|part| part.members.push(parts[1].members[0].clone())), members, "of another part");
+    assert_eq!(outcome(&|_| ()), Ok(true));
+    assert_eq!(outcome(&|part| part.members.push(parts[1].members[0].clone())), members, "of another part");
     let others_key = key(3).public().to_wire();
-    let twice = told(&|part| part.members[0].public_key.clone_from(&others_key));
+    let twice = outcome(&|part| part.members[0].public_key.clone_from(&others_key));
     assert!(matches!(twice, Err(UpdateError::Conflict(MemberConflict::Key { .. }))), "{twice:?}");
     assert_eq!(
-        told(&|part| part.until = Some("no id".to_owned())),
+        outcome(&|part| part.until = Some("no id".to_owned())),
         Err(UpdateError::Field { field: "until" })
     );
     // The last part alone does not set the epoch, because earlier ones are missing.
@@ -117,14 +117,14 @@ fn part_changes_only_its_range() {
 fn roster_contains_contested_keys() {
     let mut fresh = swarm();
     for name in ["mallory", "dave"] {
-        let told = RosterEntry {
+        let entry = RosterEntry {
             id: id(name),
             endpoint: endpoint(name),
             public_key: key(10).public(),
             joined_at: at(0),
             provisional: true,
         };
-        assert!(fresh.insert_entry(told));
+        assert!(fresh.insert_entry(entry));
     }
     fresh.epoch = 5;
     let (me, alice, dave) = (id("bob"), id("alice"), id("dave"));

@@ -19,8 +19,8 @@ async fn approval_reaches_candidate_at_once() {
     let swarm = alice.swarms.create(None, "Closed", None, settings).await.unwrap().swarm_id;
     let link = alice.invite().await;
     bob.swarms.join(None, &link, None).await.unwrap();
-    let asked = || bob.swarms.identities()[0].joining[&swarm].asked;
-    assert_eq!(asked(), 1);
+    let attempts = || bob.swarms.identities()[0].joining[&swarm].asked;
+    assert_eq!(attempts(), 1);
 
     let content = json!({ "action": "join_approved", "agent_id": "bob" });
     let approved =
@@ -37,7 +37,7 @@ async fn approval_reaches_candidate_at_once() {
     }
     let old = approved("alice").with("timestamp", "2026-01-01T00:00:00.000Z").signed(&alice.key());
     assert_eq!(world.post(&bob, "message", &old.value).await.0, StatusCode::BAD_REQUEST);
-    assert_eq!(asked(), 1);
+    assert_eq!(attempts(), 1);
 
     alice.swarms.decide_join(None, "bob", true).await.unwrap();
     bob.wait_until("bob has joined", || !bob.swarms.swarms().is_empty()).await;

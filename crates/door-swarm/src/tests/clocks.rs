@@ -26,9 +26,9 @@ async fn clock_skew_is_reported_and_retried() {
     assert!(note.contains("timestamp is too old") && note.contains("set the clock"), "{note}");
     assert!(refused.state.is_pending(), "{:?}", refused.state);
     assert_eq!(bob.count("what time is it?").await, 0);
-    let told = alice.swarms.health_issues().await.unwrap();
-    assert!(told[0].message.contains("away from that of 'bob'"), "{told:?}");
-    assert!(told[0].hint.contains("NTP"), "{told:?}");
+    let issues = alice.swarms.health_issues().await.unwrap();
+    assert!(issues[0].message.contains("away from that of 'bob'"), "{issues:?}");
+    assert!(issues[0].hint.contains("NTP"), "{issues:?}");
 
     clock.advance(SignedDuration::from_hours(1) + SignedDuration::from_mins(1));
     bob.wait_for_text("what time is it?").await;

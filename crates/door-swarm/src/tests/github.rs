@@ -73,9 +73,9 @@ async fn signed_webhook_notifies_swarm_once() {
     // GitHub redelivers a webhook without an answer.
     let again = post(&world, port, hook, &headers, &body).await;
     assert_eq!(again.1["id"], first.1["id"]);
-    let told = bob.wait_for_text("New issue: #7 It breaks").await.message;
-    assert_eq!(told.kind.as_str(), "notification");
-    let signed_part = &told.metadata["swarm.signed"];
+    let notice = bob.wait_for_text("New issue: #7 It breaks").await.message;
+    assert_eq!(notice.kind.as_str(), "notification");
+    let signed_part = &notice.metadata["swarm.signed"];
     assert_eq!(signed_part["references"][0]["repo"], "acme/parser");
     assert_eq!(signed_part["metadata"]["github_url"], "https://github.com/acme/parser/issues/7");
     assert_eq!(signed_part["metadata"]["action"], "issue_created");

@@ -86,8 +86,8 @@ async fn signatures_and_keys_have_one_encoding() {
     let der = STANDARD.encode([&SPKI[..], &raw].concat());
     let answer = world.post(&alice, "join", &ask(&der)).await;
     assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
-    let told = answer.1["members"].as_array().unwrap().iter().find(|member| member["agent_id"] == "bob");
-    assert_eq!(told.unwrap()["public_key"], *wire);
+    let listed = answer.1["members"].as_array().unwrap().iter().find(|member| member["agent_id"] == "bob");
+    assert_eq!(listed.unwrap()["public_key"], *wire);
 }
 
 /// Each of many message ids is accepted once, even across a restart: ids are in the journal and not in memory.

@@ -84,8 +84,8 @@ async fn interrupted_key_rotation_is_finished() {
             Ok(())
         };
         bob.swarms.edit_swarm(&bob.id.clone(), alice.swarm().swarm_id, tell).await.unwrap();
-        let told = bob.swarms.health_issues().await.unwrap();
-        assert!(told.iter().any(|ailment| ailment.message.contains("was interrupted")), "{told:?}");
+        let issues = bob.swarms.health_issues().await.unwrap();
+        assert!(issues.iter().any(|ailment| ailment.message.contains("was interrupted")), "{issues:?}");
         let bob = bob.restart().await;
         assert_eq!(bob.swarms.identity(None).unwrap().public_key, new.public());
         assert_eq!(bob.swarms.health_issues().await.unwrap(), []);

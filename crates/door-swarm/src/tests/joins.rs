@@ -25,8 +25,8 @@ async fn single_use_invite_admits_one_concurrently() {
         asking.push(tokio::spawn(async move { world.post_url(&url, &request).await }));
     }
     let mut answers = Vec::new();
-    for asked in asking {
-        answers.push(asked.await.unwrap());
+    for join in asking {
+        answers.push(join.await.unwrap());
     }
     let accepted: Vec<_> = answers.iter().filter(|(status, _)| *status == StatusCode::OK).collect();
     assert_eq!(accepted.len(), 1, "{answers:?}");
@@ -182,8 +182,8 @@ async fn candidate_waits_for_approval() {
     let settings = crate::SwarmSettings { require_approval: true, ..<_>::default() };
     alice.swarms.create(None, "Closed", None, settings).await.unwrap();
     let link = alice.invite().await;
-    let asked = bob.swarms.join(None, &link, None).await.unwrap();
-    assert!(matches!(asked, crate::JoinOutcome::Pending { .. }), "{asked:?}");
+    let joined = bob.swarms.join(None, &link, None).await.unwrap();
+    assert!(matches!(joined, crate::JoinOutcome::Pending { .. }), "{joined:?}");
     assert_eq!(alice.members(), ["alice"]);
     // The owner who decides is notified once.
     let is_told = |message: &switchboard_core::Message| message.body.contains("swarm approve bob");

@@ -32,8 +32,8 @@ async fn swarm_life_cycle_of_three_hubs() {
 
     // A direct message, and a reply to the agent of the other hub that sent it.
     let id = alice.send("codex", "bob@research", "can you look?", None).await;
-    let asked = bob.wait_for_text("can you look?").await.message;
-    let reply = bob.send("bob", "alice@research", "I looked", Some(asked.id)).await;
+    let question = bob.wait_for_text("can you look?").await.message;
+    let reply = bob.send("bob", "alice@research", "I looked", Some(question.id)).await;
     assert_eq!(bob.wait_for_deliveries(reply).await[0].state, DeliveryState::Delivered);
     let answer = alice.wait_for_text("I looked").await.message;
     assert_eq!((answer.to.clone(), answer.in_reply_to), (agent("codex").into(), Some(id)));

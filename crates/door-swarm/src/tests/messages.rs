@@ -352,11 +352,11 @@ async fn swarm_has_its_own_limit() {
     }
     let (n, answer) = refused.expect("a limit");
     assert!((100..104).contains(&n), "{n}");
-    let told: Value = serde_json::from_slice(&answer.body).unwrap();
-    assert!(told["error"]["message"].as_str().unwrap().contains("of this swarm"), "{told}");
+    let reply: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert!(reply["error"]["message"].as_str().unwrap().contains("of this swarm"), "{reply}");
     let seconds: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=60).contains(&seconds), "{seconds}");
-    assert_eq!(told["error"]["details"]["retry_after"], seconds);
+    assert_eq!(reply["error"]["details"]["retry_after"], seconds);
 }
 
 /// Serde reads an array by position, past checks by name.

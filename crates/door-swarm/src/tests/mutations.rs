@@ -148,8 +148,8 @@ fn post_changed(
             if parse_json(&body).is_ok_and(|same| same == *valid) {
                 return Ok(());
             }
-            let asked = world.post_bytes(peer, resource, body, HeaderMap::new());
-            let (status, answer) = runtime.block_on(asked);
+            let posting = world.post_bytes(peer, resource, body, HeaderMap::new());
+            let (status, answer) = runtime.block_on(posting);
             prop_assert!(!status.is_server_error(), "{status}: {answer}");
             prop_assert!(status.is_success() || answer["error"]["message"].is_string(), "{status}: {answer}");
             check(status, &answer)

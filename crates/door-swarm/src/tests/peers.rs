@@ -259,8 +259,8 @@ async fn unknown_new_member_is_retried() {
     carol.serve().await;
     dave.hub().deliveries().retry_peer_now(to.parse().unwrap()).await.unwrap();
     let unknown = |note: &String| note.contains("the sender is not a member");
-    let told = dave.delivery(id, "an answer", |d| d.note.as_ref().is_some_and(unknown)).await;
-    assert!(told.state.is_pending(), "{:?}", told.state);
+    let delivery = dave.delivery(id, "an answer", |d| d.note.as_ref().is_some_and(unknown)).await;
+    assert!(delivery.state.is_pending(), "{:?}", delivery.state);
     alice.serve().await;
     alice.hub().deliveries().retry_peer_now(to.parse().unwrap()).await.unwrap();
     carol.wait_for_members(&["alice", "bob", "carol", "dave"]).await;
@@ -284,8 +284,8 @@ async fn missing_key_is_requested_until_answered() {
         "endpoint": dave.url("").trim_end_matches('/') });
     let message = Forged::new(swarm, "mallory", "", alice.now()).system(&content).signed(&key);
     assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
-    let asked = || alice.swarm().announced.get(&dave.id).is_some_and(|dave| dave.asked == 1);
-    alice.wait_until("dave was asked in vain", asked).await;
+    let is_requested = || alice.swarm().announced.get(&dave.id).is_some_and(|dave| dave.asked == 1);
+    alice.wait_until("dave was asked in vain", is_requested).await;
     dave.serve().await;
     alice.swarms.fetch_missing_keys(8, alice.now()).await;
     assert_eq!(alice.members(), ["alice", "mallory"], "not so soon");

@@ -169,7 +169,7 @@ async fn transfer_request_expires_after_a_day() {
     bob.join(&alice.invite().await).await;
     bob.stop().await;
     alice.swarms.transfer(None, "bob").await.unwrap();
-    let asked = alice.swarm().handover.unwrap().asked.to_string();
+    let request_id = alice.swarm().handover.unwrap().asked.to_string();
     alice.swarms.expire_transfers(alice.now()).await;
     assert!(alice.swarm().handover.is_some(), "not before");
     let later = alice.now().checked_add(SignedDuration::from_hours(24)).unwrap();
@@ -178,7 +178,7 @@ async fn transfer_request_expires_after_a_day() {
     alice
         .wait_for_message("a word of it", |message| message.body.contains("has not answered within a day"))
         .await;
-    alice.swarms.complete_transfer(&alice.id, alice.swarm().swarm_id, &asked).await.unwrap();
+    alice.swarms.complete_transfer(&alice.id, alice.swarm().swarm_id, &request_id).await.unwrap();
     assert_eq!(alice.swarm().master.as_str(), "alice");
 }
 

@@ -90,16 +90,16 @@ impl Node {
                 for event in unconfirmed.turn.apply(Report::Accepted) {
                     self.router.log().append(&event);
                 }
-                let why = "the router or the worker was killed while the turn ran".to_owned();
-                self.finish_injection(unconfirmed, TurnStatus::WorkerLost, Some(why));
+                let reason = "the router or the worker was killed while the turn ran".to_owned();
+                self.finish_injection(unconfirmed, TurnStatus::WorkerLost, Some(reason));
             }
             PromptOutcome::Unknown => {
-                let why = if unconfirmed.turn.is_delivered() {
+                let reason = if unconfirmed.turn.is_delivered() {
                     "the router or the worker was killed while the turn ran"
                 } else {
                     "the router was killed; whether the agent received the prompt is unknown"
                 };
-                self.finish_injection(unconfirmed, TurnStatus::WorkerLost, Some(why.to_owned()));
+                self.finish_injection(unconfirmed, TurnStatus::WorkerLost, Some(reason.to_owned()));
             }
         }
     }
@@ -117,35 +117,35 @@ impl Node {
     }
 
     /// Fails everything that waits, because the worker cannot start.
-    pub(super) fn fail_queue(&mut self, why: &str) {
+    pub(super) fn fail_queue(&mut self, reason: &str) {
         self.reconcile_unconfirmed(PromptOutcome::Unknown);
-        self.drain_queue(TurnStatus::Failed, why);
+        self.drain_queue(TurnStatus::Failed, reason);
         // The next injection is one more attempt.
         self.failures = self.router.config().restarts;
-        self.publish_state(NodeState::Failed, Some(why.to_owned()));
+        self.publish_state(NodeState::Failed, Some(reason.to_owned()));
     }
 
-    fn drain_queue(&mut self, status: TurnStatus, why: &str) {
+    fn drain_queue(&mut self, status: TurnStatus, reason: &str) {
         loop {
             let Some(waiting) = self.shared.state.lock().queue.pop_front() else { return };
             let QueuedInjection { injection, content, handoff, pin } = waiting;
             let turn = Turn::new(injection);
             let running = Running::new(turn, content, handoff, pin, &self.job.launch);
-            self.finish_injection(running, status, Some(why.to_owned()));
+            self.finish_injection(running, status, Some(reason.to_owned()));
         }
     }
 
     /// Terminates the node with its job.
-    pub(super) async fn terminate(&mut self, why: &str) {
-        self.end_own_turn(TurnStatus::Interrupted, Some(why.to_owned()));
+    pub(super) async fn terminate(&mut self, reason: &str) {
+        self.end_own_turn(TurnStatus::Interrupted, Some(reason.to_owned()));
         if let Some(running) = self.running.take() {
             self.close_approvals(running.turn.at());
-            self.finish_injection(running, TurnStatus::Interrupted, Some(why.to_owned()));
+            self.finish_injection(running, TurnStatus::Interrupted, Some(reason.to_owned()));
         }
         self.reconcile_unconfirmed(PromptOutcome::Unknown);
         // The router refuses later handoffs on arrival.
         self.shared.state.lock().is_closed = true;
-        self.drain_queue(TurnStatus::Interrupted, why);
+        self.drain_queue(TurnStatus::Interrupted, reason);
         if let Some(worker) = self.worker.take() {
             worker.stop().await;
         }

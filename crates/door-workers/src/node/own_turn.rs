@@ -77,8 +77,8 @@ impl Node {
         match own.stop_by {
             None => drop(self.interrupt_own_turn()),
             Some(stop_by) if stop_by <= now => {
-                let why = "a turn that the agent started itself did not stop".to_owned();
-                self.kill_worker(TurnStatus::Interrupted, why).await;
+                let reason = "a turn that the agent started itself did not stop".to_owned();
+                self.kill_worker(TurnStatus::Interrupted, reason).await;
             }
             Some(_) => {}
         }

@@ -116,9 +116,9 @@ impl Router {
         let job = self.launch(launch, &request_id, &requester.client, requester.owner_name()).await?;
         let mut answers = Vec::new();
         if let Some(prompt) = prompt {
-            let asked = RequestContext { requester, request_id: &request_id };
+            let context = RequestContext { requester, request_id: &request_id };
             let draft = |node: &Arc<NodeShared>| {
-                (self.build_draft(asked, node, prompt.clone()), QueueSlot::unreserved(node))
+                (self.build_draft(context, node, prompt.clone()), QueueSlot::unreserved(node))
             };
             let drafts = job.nodes.iter().map(draft);
             for answer in self.submit(drafts.collect()).await {
@@ -138,16 +138,16 @@ impl Router {
     /// all are rejected.
     pub(crate) async fn build_drafts(
         &self,
-        asked: RequestContext<'_>,
+        context: RequestContext<'_>,
         inject: Inject,
     ) -> Result<Vec<(Draft, QueueSlot)>, CommandRejected> {
-        let job = self.find_job(asked.requester, &inject.job_id)?;
+        let job = self.find_job(context.requester, &inject.job_id)?;
         let nodes = nodes_of(&job, inject.node_id, inject.nodes)?;
         let (slots, refusal) = match self.reserve_slots(&job, &nodes) {
             Ok(slots) => (slots, None),
             Err(refusal) => (nodes.iter().map(QueueSlot::unreserved).collect(), Some(refusal)),
         };
-        let draft = |node| self.build_draft(asked, node, inject.content.clone());
+        let draft = |node| self.build_draft(context, node, inject.content.clone());
         let drafts: Vec<_> = nodes.iter().map(|node| draft(node)).zip(slots).collect();
         match refusal {
             // A retry of an accepted injection stays accepted, in any state of the job.
@@ -184,11 +184,16 @@ impl Router {
         true
     }
 
-    pub(super) fn build_draft(&self, asked: RequestContext<'_>, node: &NodeShared, content: String) -> Draft {
-        let RequestContext { requester, request_id } = asked;
-        let asked = json!({ "request_id": request_id, "client": requester.client });
+    pub(super) fn build_draft(
+        &self,
+        context: RequestContext<'_>,
+        node: &NodeShared,
+        content: String,
+    ) -> Draft {
+        let RequestContext { requester, request_id } = context;
+        let context = json!({ "request_id": request_id, "client": requester.client });
         let mut metadata = Map::new();
-        metadata.insert(METADATA.to_owned(), asked);
+        metadata.insert(METADATA.to_owned(), context);
         let (from, to) = (requester.agent.clone(), Address::Node(node.id.clone()));
         Draft {
             metadata,
@@ -197,9 +202,9 @@ impl Router {
         }
     }
 
-    async fn approve(&self, requester: &Requester, asked: Approve, request_id: String) -> Handled {
+    async fn approve(&self, requester: &Requester, command: Approve, request_id: String) -> Handled {
         let unknown = || {
-            let id = asked.approval_id.escape_debug();
+            let id = command.approval_id.escape_debug();
             let reason =
                 format!("payload.approval_id: no approval '{id}' is open; it may have been answered");
             reject(RejectCode::UnknownApproval, Some("payload.approval_id"), reason)
@@ -208,11 +213,11 @@ impl Router {
             .jobs()
             .iter()
             .filter(|job| requester.can_access(job))
-            .find_map(|job| job.approval_node(&asked.approval_id))
+            .find_map(|job| job.approval_node(&command.approval_id))
             .ok_or_else(unknown)?;
         let (answer, reply) = oneshot::channel();
-        let (approval, by) = (asked.approval_id.clone(), requester.client.clone());
-        send_order(&node, NodeOrder::Decide { approval, decision: asked.decision, by, request_id, answer })
+        let (approval, by) = (command.approval_id.clone(), requester.client.clone());
+        send_order(&node, NodeOrder::Decide { approval, decision: command.decision, by, request_id, answer })
             .await?;
         // The log has the decision, with the request id.
         if reply.await.unwrap_or(false) { Ok(Vec::new()) } else { Err(unknown()) }
@@ -267,9 +272,9 @@ impl Router {
 }
 
 /// Builds the acknowledgement for the retry of an accepted injection.
-pub(crate) fn duplicate_ack(asked: RequestContext<'_>, node: &NodeId, id: String) -> EventBody {
+pub(crate) fn duplicate_ack(context: RequestContext<'_>, node: &NodeId, id: String) -> EventBody {
     let at = InjectionRef { job_id: node.job.to_string(), node_id: node.node, injection_id: id };
-    let (request_id, client) = (asked.request_id.to_owned(), asked.requester.client.clone());
+    let (request_id, client) = (context.request_id.to_owned(), context.requester.client.clone());
     EventBody::InjectAck(Injection { request_id, client, at })
 }
 
@@ -313,8 +318,8 @@ pub(crate) fn terminated(job: &Job, request_id: String) -> JobTerminated {
 }
 
 async fn send_order(node: &NodeShared, order: NodeOrder) -> Result<(), CommandRejected> {
-    let told = node.orders.send(order).await;
-    told.map_err(|_| reject_job_over("the job has ended".to_owned()))
+    let sent = node.orders.send(order).await;
+    sent.map_err(|_| reject_job_over("the job has ended".to_owned()))
 }
 
 pub(super) fn reject_not_now(reason: String) -> CommandRejected {

@@ -127,8 +127,8 @@ impl Router {
             let agent = launch.agent.as_str();
             return Err(reject_field(setting, format!("agent '{agent}' has no such setting; remove it")));
         }
-        let Some(asked) = &launch.job_id else { return Ok(self.free_id()) };
-        let id = JobId::parse(asked).ok_or_else(|| {
+        let Some(wanted) = &launch.job_id else { return Ok(self.free_id()) };
+        let id = JobId::parse(wanted).ok_or_else(|| {
             reject_field("job_id", "must have 1 to 64 letters, digits, '_' or '-'".to_owned())
         })?;
         if self.inner.jobs.lock().contains_key(&id) { Err(reject_taken_id(&id)) } else { Ok(id) }
@@ -346,14 +346,14 @@ fn unsupported_setting(launch: &Launch) -> Option<&'static str> {
         AgentKind::Command => &["input"],
         AgentKind::Echo => &[],
     };
-    let given = [
+    let settings = [
         ("model", launch.model.is_some()),
         ("sandbox", launch.sandbox.is_some()),
         ("approval_policy", launch.approval_policy.is_some()),
         ("instructions", launch.instructions.is_some()),
         ("input", launch.input != Input::default()),
     ];
-    let foreign = given.into_iter().find(|(name, is_given)| *is_given && !known.contains(name));
+    let foreign = settings.into_iter().find(|(name, is_given)| *is_given && !known.contains(name));
     foreign.map(|(name, _)| name)
 }
 
@@ -417,13 +417,13 @@ async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
-    let (mut printed, mut said) = (String::new(), String::new());
+    let (mut printed, mut errors) = (String::new(), String::new());
     if let (Some(mut stdout), Some(mut stderr)) = (child.stdout_reader(), child.stderr_reader()) {
-        let _ = tokio::join!(stdout.read_to_string(&mut printed), stderr.read_to_string(&mut said));
+        let _ = tokio::join!(stdout.read_to_string(&mut printed), stderr.read_to_string(&mut errors));
     }
     match child.wait().await {
         Ok(status) if status.success() => Ok(printed),
-        Ok(_) => Err(said.trim().to_owned()),
+        Ok(_) => Err(errors.trim().to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

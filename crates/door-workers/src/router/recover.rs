@@ -156,9 +156,9 @@ impl Router {
                 continue;
             };
             let is_over = record.terminated_at.is_some();
-            let asked = std::mem::take(&mut record.approvals);
-            let was_asked = !asked.is_empty();
-            for required in asked.into_values() {
+            let approvals = std::mem::take(&mut record.approvals);
+            let was_asked = !approvals.is_empty();
+            for required in approvals.into_values() {
                 if !answered.contains(&required.approval_id) {
                     self.log().append(&EventBody::ApprovalResolved(required.into_cancelled()));
                 }
@@ -181,8 +181,8 @@ impl Router {
         for (_, trace) in unconfirmed {
             self.log().unpin(trace.pin);
             let mut turn = restore_turn(trace);
-            let why = "the record of the job is gone".to_owned();
-            for event in turn.end(TurnStatus::WorkerLost, Some(why), 0) {
+            let reason = "the record of the job is gone".to_owned();
+            for event in turn.end(TurnStatus::WorkerLost, Some(reason), 0) {
                 self.log().append(&event);
             }
             self.history().lock().finish(&turn.at().injection_id);

@@ -21,11 +21,11 @@ fn injection(job: &str, id: MessageId, client: &str) -> Injection {
 }
 
 /// Logs the events of a turn from the acknowledgement of its injection to its end.
-fn log_turn(rig: &Rig, injection: Injection, said: Option<&str>, status: TurnStatus, error: Option<&str>) {
+fn log_turn(rig: &Rig, injection: Injection, text: Option<&str>, status: TurnStatus, error: Option<&str>) {
     let mut turn = Turn::new(injection.clone());
     let reports = [Report::Accepted, Report::Started].into_iter();
     let mut events = vec![EventBody::InjectAck(injection)];
-    for report in reports.chain(said.map(|said| Report::Answer(said.to_owned()))) {
+    for report in reports.chain(text.map(|text| Report::Answer(text.to_owned()))) {
         events.extend(turn.apply(report));
     }
     events.extend(turn.end(status, error.map(str::to_owned), 0));

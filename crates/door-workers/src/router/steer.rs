@@ -24,19 +24,19 @@ pub(super) type SteerResult = Result<InjectionRef, String>;
 
 /// True for a steering message.
 pub(crate) fn is_steering(message: &Message) -> bool {
-    message.metadata.get(METADATA).is_some_and(|asked| asked.get(STEER).is_some())
+    message.metadata.get(METADATA).is_some_and(|metadata| metadata.get(STEER).is_some())
 }
 
 impl Router {
     /// Journals text for the running turn of a node, and waits until the agent has accepted it. The log has the
     /// confirmation, with the request id.
-    pub(super) async fn steer(&self, requester: &Requester, asked: Steer, request_id: String) -> Handled {
-        let (_, node) = self.find_node(requester, &asked.job_id, asked.node_id)?;
+    pub(super) async fn steer(&self, requester: &Requester, command: Steer, request_id: String) -> Handled {
+        let (_, node) = self.find_node(requester, &command.job_id, command.node_id)?;
         if node.state.lock().injection.is_none() {
             return Err(reject_not_now("no turn runs there".to_owned()));
         }
         let by = RequestContext { requester, request_id: &request_id };
-        let mut draft = self.build_draft(by, &node, asked.content);
+        let mut draft = self.build_draft(by, &node, command.content);
         if let Some(noted) = draft.metadata.get_mut(METADATA) {
             noted[STEER] = json!(true);
         }
@@ -79,7 +79,8 @@ impl Router {
             return self.hold_redelivery(message, handoff);
         };
         let (router, node) = (self.clone(), self.node(id).map(|(_, node)| node));
-        let request_id = handoff.message.metadata.get(METADATA).and_then(|asked| asked.get("request_id"));
+        let request_id =
+            handoff.message.metadata.get(METADATA).and_then(|metadata| metadata.get("request_id"));
         let request_id = request_id.and_then(|id| id.as_str()).unwrap_or_default().to_owned();
         self.spawn(async move {
             let steered = send_steer(node, handoff.message.body.clone()).await;

@@ -145,7 +145,7 @@ pub struct Launch {
     /// The agent to run on each node.
     pub agent: AgentKind,
     /// How many nodes, 1 to 64.
-    #[serde(default = "one")]
+    #[serde(default = "default_count")]
     pub nodes: u32,
     /// The job id; default: a random one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,7 +219,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-fn one() -> u32 {
+fn default_count() -> u32 {
     1
 }
 
@@ -343,7 +343,7 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Echo {
     /// Number of deltas per turn.
-    #[serde(default = "one")]
+    #[serde(default = "default_count")]
     pub deltas: u32,
     /// Duration of a turn in milliseconds.
     #[serde(default)]

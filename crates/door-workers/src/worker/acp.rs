@@ -120,8 +120,8 @@ impl Acp {
             }
             Order::Steer { answer, .. } => {
                 // The agent would abort the running prompt for a second one.
-                let why = "the Agent Client Protocol cannot add to a running turn; inject instead";
-                let _ = answer.send(Err(why.to_owned()));
+                let reason = "the Agent Client Protocol cannot add to a running turn; inject instead";
+                let _ = answer.send(Err(reason.to_owned()));
                 Ok(())
             }
             Order::Interrupt => {

@@ -50,12 +50,12 @@ fn answer(events: &[Received]) -> &Value {
 
 /// Waits until the model has received a request that it does not answer.
 async fn hangs(model: &Model) {
-    let asked = async {
+    let requested = async {
         while model.hanging() == 0 {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(TIMEOUT, asked).await.expect("a request");
+    tokio::time::timeout(TIMEOUT, requested).await.expect("a request");
 }
 
 fn end(events: &[Received]) -> (&Value, &Value) {
@@ -93,11 +93,15 @@ async fn codex_requests_approval_for_command() {
     for (decision, status) in [("accept", "completed"), ("decline", "declined")] {
         let marker = bench.home.path().join(format!("made-{decision}"));
         bench.client.inject(&bench.job, 0, &format!("RUN touch {}", marker.display())).await;
-        let asked = bench.client.next_of("approval_required").await;
-        assert!(asked.data["command"].as_str().unwrap().contains("touch"), "{}", asked.data);
+        let approval_request = bench.client.next_of("approval_required").await;
+        assert!(
+            approval_request.data["command"].as_str().unwrap().contains("touch"),
+            "{}",
+            approval_request.data
+        );
         let waiting = bench.client.request("approvals_list", json!({})).await;
         assert_eq!(waiting.data["approvals"].as_array().unwrap().len(), 1);
-        let approve = json!({ "approval_id": asked.data["approval_id"], "decision": decision });
+        let approve = json!({ "approval_id": approval_request.data["approval_id"], "decision": decision });
         assert_eq!(bench.client.request("approve", approve.clone()).await.event, "approval_resolved");
         assert_eq!(bench.client.rejected("approve", approve).await, "unknown_approval");
         let events = bench.client.until_complete(None).await;
@@ -115,12 +119,12 @@ async fn codex_requests_approval_for_file_change() {
     let policy = json!({ "approval_policy": "untrusted", "sandbox": "read-only" });
     let mut bench = bench(program, "codex", policy).await;
     bench.client.inject(&bench.job, 0, "WRITE new.txt").await;
-    let asked = bench.client.next_of("approval_required").await;
-    assert_eq!(asked.data["kind"], "file_change", "{}", asked.data);
-    let change = &asked.data["changes"][0];
+    let approval_request = bench.client.next_of("approval_required").await;
+    assert_eq!(approval_request.data["kind"], "file_change", "{}", approval_request.data);
+    let change = &approval_request.data["changes"][0];
     assert!(change["path"].as_str().unwrap().ends_with("new.txt") && change["kind"] == "add", "{change}");
     assert!(change["diff"].as_str().unwrap().contains("hello"));
-    let approve = json!({ "approval_id": asked.data["approval_id"], "decision": "accept" });
+    let approve = json!({ "approval_id": approval_request.data["approval_id"], "decision": "accept" });
     bench.client.request("approve", approve).await;
     let events = bench.client.until_complete(None).await;
     assert_eq!(answer(&events), "wrote");
@@ -265,8 +269,8 @@ async fn acp_agent_answers_and_requests_approval() {
     assert_eq!(end(&client.until_complete(None).await).0, "interrupted");
     assert!(answer(&client.until_complete(None).await).as_str().unwrap().ends_with("after"));
     client.inject(&job, 0, "WRITE made.txt").await;
-    let asked = client.next_of("approval_required").await;
-    let approve = json!({ "approval_id": asked.data["approval_id"], "decision": "accept" });
+    let approval_request = client.next_of("approval_required").await;
+    let approve = json!({ "approval_id": approval_request.data["approval_id"], "decision": "accept" });
     client.request("approve", approve).await;
     assert!(answer(&client.until_complete(None).await).as_str().unwrap().ends_with("wrote"));
     assert!(rig.folder.path().join("made.txt").exists());

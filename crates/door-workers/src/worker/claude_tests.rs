@@ -60,9 +60,12 @@ async fn claude_answers_requests_approval_and_resumes() {
     assert_eq!((&usage["total_tokens"], &usage["cached_input_tokens"]), (&json!(12), &json!(4)));
     for (decision, expected) in [("accept", "allowed"), ("decline", "denied")] {
         client.inject(&job, 0, "ASK").await;
-        let asked = client.next_of("approval_required").await;
-        assert_eq!((&asked.data["kind"], &asked.data["command"]), (&json!("tool"), &json!("ls")));
-        let approve = json!({ "approval_id": asked.data["approval_id"], "decision": decision });
+        let approval_request = client.next_of("approval_required").await;
+        assert_eq!(
+            (&approval_request.data["kind"], &approval_request.data["command"]),
+            (&json!("tool"), &json!("ls"))
+        );
+        let approve = json!({ "approval_id": approval_request.data["approval_id"], "decision": decision });
         client.request("approve", approve).await;
         let events = client.until_complete(None).await;
         assert_eq!(answer(&events), expected);

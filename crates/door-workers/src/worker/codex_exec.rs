@@ -125,8 +125,9 @@ async fn turn(
     if is_complete && is_well {
         return (TurnStatus::Completed, None);
     }
-    let said = spec.log.drain_last_line().map(|said| format!("; it said: {said}")).unwrap_or_default();
-    (TurnStatus::Failed, Some(failure.unwrap_or_else(|| format!("{how}{said}"))))
+    let last_line =
+        spec.log.drain_last_line().map(|last_line| format!("; it said: {last_line}")).unwrap_or_default();
+    (TurnStatus::Failed, Some(failure.unwrap_or_else(|| format!("{how}{last_line}"))))
 }
 
 fn tokens(event: &Value) -> Tokens {

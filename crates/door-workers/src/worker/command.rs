@@ -52,6 +52,7 @@ async fn turn(spec: &WorkerSpec, content: String, pipe: &mut WorkerPipe) -> (Tur
     if is_well {
         return (TurnStatus::Completed, None);
     }
-    let said = spec.log.drain_last_line().map(|said| format!("; it said: {said}")).unwrap_or_default();
-    (TurnStatus::Failed, Some(format!("{how}{said}")))
+    let last_line =
+        spec.log.drain_last_line().map(|last_line| format!("; it said: {last_line}")).unwrap_or_default();
+    (TurnStatus::Failed, Some(format!("{how}{last_line}")))
 }

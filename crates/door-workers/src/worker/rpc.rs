@@ -50,11 +50,11 @@ impl Peer {
 
     /// Sends a request and waits for its response. Buffers other messages for [`Peer::next`].
     pub(super) async fn call(&mut self, method: &str, params: Value) -> Result<Value, String> {
-        let asked = self.request(method, params).await?;
+        let pending = self.request(method, params).await?;
         let mut stash = std::mem::take(&mut self.stash);
         let result = loop {
             match self.next().await {
-                Some(Message::Response { id, result }) if id == asked => break result,
+                Some(Message::Response { id, result }) if id == pending => break result,
                 Some(other) => stash.push_back(other),
                 None => break Err("it ended".to_owned()),
             }

@@ -139,8 +139,8 @@ async fn question_implies_acceptance() {
         .unwrap()
         .unwrap();
     assert_eq!(receipt.deliveries[0].state.as_str(), "seen");
-    let asked = client.request("approvals_list", json!({})).await;
-    let approval = &asked.data["approvals"][0]["approval_id"];
+    let approvals = client.request("approvals_list", json!({})).await;
+    let approval = &approvals.data["approvals"][0]["approval_id"];
     client.request("approve", json!({ "approval_id": approval, "decision": "accept" })).await;
     let events = client.until_complete(None).await;
     assert_eq!(names(&events).last(), Some(&"turn_complete"));

@@ -113,9 +113,9 @@ async fn run(scenario: &Scenario, rig: Rig, launch: Value) {
             event.data[field].as_str().map(str::to_owned)
         };
         let is_told = |name: &&str| !matches!(*name, "inject_ack" | "assistant_delta");
-        let told: Vec<&str> = names(&events).into_iter().filter(is_told).collect();
+        let events_told: Vec<&str> = names(&events).into_iter().filter(is_told).collect();
         let what = format!("{}, prompt {}", scenario.name, place + 1);
-        assert_eq!(told, expected.0, "{what}");
+        assert_eq!(events_told, expected.0, "{what}");
         assert_eq!(text("assistant", "content").as_deref(), expected.1, "{what}");
         assert_eq!(text("turn_complete", "status").as_deref(), Some(expected.2), "{what}");
     }

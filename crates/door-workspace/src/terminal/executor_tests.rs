@@ -51,11 +51,11 @@ async fn refused_message_stays_and_is_reported_once() {
     let stranger = test.send(execute("stranger", "codex", "from a stranger")).await;
     let good = test.send(execute("claude", "codex", "good")).await;
     assert_eq!(executor.next().await.unwrap().message.id, good);
-    let told = result_file(&test, "claude", old, "refused");
-    assert!(told["error"].as_str().unwrap().starts_with("it was accepted before"), "{told}");
-    assert_eq!(told["status"], "refused");
-    let told = result_file(&test, "stranger", stranger, "refused");
-    assert!(told["error"].as_str().unwrap().contains("is not registered"), "{told}");
+    let receipt = result_file(&test, "claude", old, "refused");
+    assert!(receipt["error"].as_str().unwrap().starts_with("it was accepted before"), "{receipt}");
+    assert_eq!(receipt["status"], "refused");
+    let receipt = result_file(&test, "stranger", stranger, "refused");
+    assert!(receipt["error"].as_str().unwrap().contains("is not registered"), "{receipt}");
     assert!(test.path(&inbox_file("codex", old)).exists());
     assert_eq!(test.waiting("codex").await, ["old", "from a stranger", "good"]);
     // The next executor types none of them, and the reported result stays.
@@ -108,8 +108,8 @@ async fn interrupted_typing_is_reported_as_uncertain() {
     drop(executor);
     let mut executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
     assert_eq!(executor.poll().await.unwrap(), None);
-    let told = result_file(&test, "claude", id, "failed");
-    assert!(told["error"].as_str().unwrap().contains("may not have been typed"), "{told}");
+    let receipt = result_file(&test, "claude", id, "failed");
+    assert!(receipt["error"].as_str().unwrap().contains("may not have been typed"), "{receipt}");
     assert_eq!(test.states(id).await, ["acknowledged"]);
     assert!(test.path(&archive_file("codex", id)).exists());
     assert!(test.workspace.hub().notes(Door::Workspace).all(TYPING).await.unwrap().is_empty());
@@ -127,8 +127,8 @@ async fn result_recorded_before_crash_stays() {
         test.workspace.hub().mailboxes().acknowledge(agent("codex"), id, Some(result.note())).await.unwrap();
         drop(executor);
         drop(test.workspace.acquire_terminal(&name("codex")).await.unwrap());
-        let told = ExecuteResult::read(test.workspace.tree(), &next.message).unwrap();
-        assert_eq!(told, Some(result));
+        let receipt = ExecuteResult::read(test.workspace.tree(), &next.message).unwrap();
+        assert_eq!(receipt, Some(result));
         assert!(test.path(&archive_file("codex", id)).exists());
     }
 }
@@ -158,7 +158,7 @@ async fn requeued_message_is_retried_with_its_reason() {
 async fn second_executor_is_refused_with_the_holder() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let executor = test.workspace.acquire_terminal(&name("codex")).await.unwrap();
-    let other = test.another().await;
+    let other = test.open_another().await;
     let error = other.acquire_terminal(&name("CODEX")).await.err().unwrap().to_string();
     assert!(error.contains(&format!("process {} on", std::process::id())), "{error}");
     assert!(error.contains("'codex'"), "{error}");
@@ -202,7 +202,7 @@ async fn renamed_agent_keeps_its_execution_history() {
 
 #[tokio::test]
 async fn dropped_execute_without_terminal_is_refused() {
-    for (execute_from_files, why) in
+    for (execute_from_files, reason) in
         [(false, "its sender is not authenticated"), (true, "no terminal of 'codex' ran")]
     {
         let terminals = TerminalConfig { execute_from_files, ..TerminalConfig::default() };
@@ -212,8 +212,8 @@ async fn dropped_execute_without_terminal_is_refused() {
             &with(message("msg_1_ls", "claude", "codex", "ls"), json!({ "action": "execute" })),
         );
         test.workspace.scan_all(0).await.unwrap();
-        let told = test.json("outbox/claude/msg_1_ls.refused.receipt.json");
-        assert!(told["error"].as_str().unwrap().contains(why), "{told}");
+        let receipt = test.json("outbox/claude/msg_1_ls.refused.receipt.json");
+        assert!(receipt["error"].as_str().unwrap().contains(reason), "{receipt}");
         let stored =
             test.workspace.hub().journal().message(test.id_of("msg_1_ls").await).await.unwrap().unwrap();
         let result = test.workspace.execute_result(&stored.message).await.unwrap();

@@ -163,11 +163,11 @@ impl Workspace {
         if let Ok(outcome) = tokio::time::timeout(timeout, reported).await {
             return outcome;
         }
-        let why = match self.waiting_reason(id).await? {
+        let detail = match self.waiting_reason(id).await? {
             Some(reason) => format!("not typed yet: {reason}"),
             None => format!("the terminal of '{terminal}' has not taken it within {} s", timeout.as_secs()),
         };
-        let reason = format!("{why}; ask later with `switchboard receipt {}`", ids::to_native(id));
+        let reason = format!("{detail}; ask later with `switchboard receipt {}`", ids::to_native(id));
         Ok(TerminalOutcome::Queued { reason })
     }
 

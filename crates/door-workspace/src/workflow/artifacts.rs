@@ -38,12 +38,16 @@ impl fmt::Display for MissingArtifact {
 /// Checks that every artifact exists inside the workspace, after resolving symbolic links.
 ///
 /// Returns their paths relative to the workspace, for matching patterns. `workspace` must be resolved.
-pub(crate) fn check(workspace: &Path, phase: i64, given: &[Artifact]) -> Result<Vec<String>, WorkflowError> {
-    if given.len() > MAX {
-        return Err(WorkflowError::TooManyArtifacts { given: given.len(), limit: MAX });
+pub(crate) fn check(
+    workspace: &Path,
+    phase: i64,
+    artifacts: &[Artifact],
+) -> Result<Vec<String>, WorkflowError> {
+    if artifacts.len() > MAX {
+        return Err(WorkflowError::TooManyArtifacts { given: artifacts.len(), limit: MAX });
     }
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for artifact in given {
+    for artifact in artifacts {
         match locate_artifact(workspace, artifact.path.trim()) {
             Ok(path) => found.push(path),
             Err(reason) => missing.push(MissingArtifact { path: artifact.path.clone(), reason }),
@@ -58,8 +62,8 @@ pub fn locate_artifact(workspace: &Path, path: &str) -> Result<String, &'static 
         return Err("the path is empty");
     }
     // `join` with an absolute path replaces the workspace's path.
-    let there = workspace.join(path).canonicalize().map_err(|_| "not found")?;
-    match there.strip_prefix(workspace).map(Path::to_str) {
+    let resolved = workspace.join(path).canonicalize().map_err(|_| "not found")?;
+    match resolved.strip_prefix(workspace).map(Path::to_str) {
         Ok(Some("")) => Err("the workspace itself is no evidence"),
         Ok(Some(inside)) => Ok(inside.to_owned()),
         Ok(None) => Err("the path is not UTF-8"),

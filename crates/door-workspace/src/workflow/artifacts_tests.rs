@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use super::*;
 use crate::test_workspace::write_carelessly;
 
-fn given(path: &str) -> Vec<Artifact> {
+fn artifacts_at(path: &str) -> Vec<Artifact> {
     vec![Artifact { path: path.to_owned(), description: None }]
 }
 
@@ -25,7 +25,7 @@ fn artifacts_are_inside_the_workspace_or_missing() {
         ("plans".to_owned(), "plans"),
         ("inside/a.md".to_owned(), "plans/a.md"),
     ] {
-        assert_eq!(check(&folder, 1, &given(&path)), Ok(vec![expected.to_owned()]), "{path}");
+        assert_eq!(check(&folder, 1, &artifacts_at(&path)), Ok(vec![expected.to_owned()]), "{path}");
     }
     for (path, reason) in [
         ("plans/b.md".to_owned(), "not found"),
@@ -41,7 +41,7 @@ fn artifacts_are_inside_the_workspace_or_missing() {
     ] {
         let missing = vec![MissingArtifact { path: path.clone(), reason }];
         assert_eq!(
-            check(&folder, 2, &given(&path)),
+            check(&folder, 2, &artifacts_at(&path)),
             Err(WorkflowError::MissingArtifacts { phase: 2, missing })
         );
     }
@@ -52,12 +52,12 @@ fn all_missing_artifacts_are_named_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     write_carelessly(&folder.join("there.md"), "x");
-    let artifacts = [given("a.md"), given("there.md"), given("/etc/hosts")].concat();
+    let artifacts = [artifacts_at("a.md"), artifacts_at("there.md"), artifacts_at("/etc/hosts")].concat();
     assert_eq!(
         check(&folder, 3, &artifacts).unwrap_err().to_string(),
         "PHASE 3 INCOMPLETE: Missing required artifacts: a.md (not found), /etc/hosts (outside the workspace). \
          Create them inside the workspace, then complete the phase again"
     );
-    let many = vec![given("there.md"); 101].concat();
+    let many = vec![artifacts_at("there.md"); 101].concat();
     assert_eq!(check(&folder, 1, &many), Err(WorkflowError::TooManyArtifacts { given: 101, limit: 100 }));
 }

@@ -8,7 +8,7 @@ fn begin(name: &str) -> StartWorkflow {
     StartWorkflow { name: name.to_owned(), ..StartWorkflow::default() }
 }
 
-fn done(workflow: &str, phase: i64, paths: &[&str]) -> CompletePhase {
+fn completion(workflow: &str, phase: i64, paths: &[&str]) -> CompletePhase {
     let artifacts = paths.iter().map(|path| Artifact { path: (*path).to_owned(), description: None });
     let artifacts = artifacts.collect();
     CompletePhase { workflow: workflow.to_owned(), phase, artifacts, ..CompletePhase::default() }
@@ -41,7 +41,8 @@ async fn workflow_runs_to_its_end_in_session() {
     let absolute = t.workspace_folder().join("plan.md");
     for phase in 1..=5 {
         let path = if phase % 2 == 0 { absolute.to_str().unwrap() } else { "plan.md" };
-        let completed = t.workspace.complete_workflow_phase(done("accuracy", phase, &[path])).await.unwrap();
+        let completed =
+            t.workspace.complete_workflow_phase(completion("accuracy", phase, &[path])).await.unwrap();
         assert_eq!(
             (completed.phase, completed.next.is_none()),
             (usize::try_from(phase).unwrap(), phase == 5)
@@ -68,7 +69,7 @@ async fn workflow_of_another_program_continues() {
     t.write("state.json", FULL);
     t.write("reviews/grumpy_critique.md", "CRITICAL: …");
     let critique = ".switchboard/reviews/grumpy_critique.md";
-    t.workspace.complete_workflow_phase(done("challenge", 3, &[critique])).await.unwrap();
+    t.workspace.complete_workflow_phase(completion("challenge", 3, &[critique])).await.unwrap();
     let (mut expected, now): (Value, _) = (serde_json::from_str(FULL).unwrap(), iso(t.clock.now()));
     let session = &mut expected["session"];
     session["currentStep"] = 3.into();
@@ -93,7 +94,7 @@ async fn agent_can_have_its_own_workflow() {
     let locked = workflow_error(t.workspace.start_workflow(for_codex).await);
     assert!(matches!(locked, WorkflowError::Locked { target: Target::Agent(_), .. }), "{locked}");
     let target = Some(name("codex"));
-    let phase = CompletePhase { target: target.clone(), ..done("enhance", 1, &["plan.md"]) };
+    let phase = CompletePhase { target: target.clone(), ..completion("enhance", 1, &["plan.md"]) };
     t.workspace.complete_workflow_phase(phase).await.unwrap();
     assert_eq!(t.json("state.json")["chatAgents"]["codex"]["currentStep"], 1);
     assert_eq!(t.json("state.json")["session"]["currentStep"], 0);
@@ -123,18 +124,18 @@ async fn checks_follow_the_protocols_order() {
     let t = with_plan(&[]).await;
     let completed = |request| t.workspace.complete_workflow_phase(request);
     // Each request is also wrong in every later way.
-    let error = workflow_error(completed(done("nothing", 0, &["gone.md"])).await);
+    let error = workflow_error(completed(completion("nothing", 0, &["gone.md"])).await);
     assert!(matches!(error, WorkflowError::MissingArtifacts { phase: 0, .. }), "{error}");
-    let error = workflow_error(completed(done("nothing", 0, &[])).await);
+    let error = workflow_error(completed(completion("nothing", 0, &[])).await);
     assert_eq!(error, WorkflowError::BadPhase { phase: 0 });
-    let error = workflow_error(completed(done("nothing", 9, &[])).await);
+    let error = workflow_error(completed(completion("nothing", 9, &[])).await);
     assert!(matches!(error, WorkflowError::Unknown { .. }), "{error}");
-    let error = workflow_error(completed(done("handoff", 9, &[])).await);
+    let error = workflow_error(completed(completion("handoff", 9, &[])).await);
     assert!(matches!(error, WorkflowError::NoSuchPhase { phase: 9, total: 3, .. }), "{error}");
-    let nobody = CompletePhase { target: Some(name("nobody")), ..done("handoff", 2, &[]) };
+    let nobody = CompletePhase { target: Some(name("nobody")), ..completion("handoff", 2, &[]) };
     let error = workflow_error(completed(nobody.clone()).await);
     assert!(matches!(error, WorkflowError::EvidenceRequired { phase: 2, .. }), "{error}");
-    let artifacts = done("", 1, &["plan.md"]).artifacts;
+    let artifacts = completion("", 1, &["plan.md"]).artifacts;
     let error =
         completed(CompletePhase { artifacts: artifacts.clone(), ..nobody.clone() }).await.unwrap_err();
     assert_eq!(error.to_string(), "no agent is named 'nobody'");
@@ -142,15 +143,15 @@ async fn checks_follow_the_protocols_order() {
     assert!(matches!(error, WorkflowError::NotActive { active: None, .. }), "{error}");
     assert!(!t.path("state.json").exists(), "what is refused changes nothing");
     t.workspace.start_workflow(begin("handoff")).await.unwrap();
-    let error = workflow_error(completed(done("handoff", 2, &["plan.md"])).await);
+    let error = workflow_error(completed(completion("handoff", 2, &["plan.md"])).await);
     assert!(matches!(error, WorkflowError::OutOfOrder { due: 1, .. }), "{error}");
-    completed(done("handoff", 1, &["plan.md"])).await.unwrap();
-    let error = workflow_error(completed(done("handoff", 1, &["plan.md"])).await);
+    completed(completion("handoff", 1, &["plan.md"])).await.unwrap();
+    let error = workflow_error(completed(completion("handoff", 1, &["plan.md"])).await);
     assert!(matches!(error, WorkflowError::AlreadyCompleted { .. }), "{error}");
-    let error = workflow_error(completed(done("handoff", 2, &["plan.md"])).await);
+    let error = workflow_error(completed(completion("handoff", 2, &["plan.md"])).await);
     assert!(matches!(error, WorkflowError::ToolsNotUsed { .. }), "{error}");
     t.workspace.record_tool_use(None, "send_message").await.unwrap();
-    completed(done("handoff", 2, &["plan.md"])).await.unwrap();
+    completed(completion("handoff", 2, &["plan.md"])).await.unwrap();
 }
 
 #[tokio::test]
@@ -162,7 +163,8 @@ async fn artifacts_outside_the_workspace_do_not_count() {
     t.workspace.start_workflow(begin("accuracy")).await.unwrap();
     let absolute = outside.path().join("plan.md");
     for path in ["link.md", absolute.to_str().unwrap(), "../plan.md", "/etc/passwd"] {
-        let error = workflow_error(t.workspace.complete_workflow_phase(done("accuracy", 1, &[path])).await);
+        let error =
+            workflow_error(t.workspace.complete_workflow_phase(completion("accuracy", 1, &[path])).await);
         assert!(matches!(error, WorkflowError::MissingArtifacts { .. }), "{path}: {error}");
     }
     assert_eq!(t.json("state.json")["session"]["currentStep"], 0);
@@ -175,13 +177,14 @@ async fn challenge_requires_its_reviews() {
     t.workspace.start_workflow(begin("challenge")).await.unwrap();
     assert!(t.path("reviews").is_dir());
     for phase in 1..=2 {
-        t.workspace.complete_workflow_phase(done("challenge", phase, &["plan.md"])).await.unwrap();
+        t.workspace.complete_workflow_phase(completion("challenge", phase, &["plan.md"])).await.unwrap();
     }
-    let error = workflow_error(t.workspace.complete_workflow_phase(done("challenge", 3, &["plan.md"])).await);
+    let error =
+        workflow_error(t.workspace.complete_workflow_phase(completion("challenge", 3, &["plan.md"])).await);
     assert!(matches!(error, WorkflowError::UnmatchedArtifacts { phase: 3, .. }), "{error}");
     t.write("reviews/grumpy_critique.md", "CRITICAL: …");
     let critique = ".switchboard/reviews/grumpy_critique.md";
-    t.workspace.complete_workflow_phase(done("challenge", 3, &[critique])).await.unwrap();
+    t.workspace.complete_workflow_phase(completion("challenge", 3, &[critique])).await.unwrap();
     // At phase 3 of 5 it is still locked: it ends with its own last phase.
     let error = workflow_error(t.workspace.start_workflow(begin("chat")).await);
     assert!(
@@ -194,7 +197,7 @@ async fn challenge_requires_its_reviews() {
 async fn force_replaces_and_suspend_survives_restart() {
     let t = with_plan(&[]).await;
     t.workspace.start_workflow(begin("accuracy")).await.unwrap();
-    t.workspace.complete_workflow_phase(done("accuracy", 1, &["plan.md"])).await.unwrap();
+    t.workspace.complete_workflow_phase(completion("accuracy", 1, &["plan.md"])).await.unwrap();
     let t = t.reopen_after(|_| {}).await;
     let suspend = StartWorkflow { suspend: true, ..begin("quick start") };
     assert_eq!(t.workspace.start_workflow(suspend).await.unwrap().suspended.as_deref(), Some("accuracy"));
@@ -203,7 +206,8 @@ async fn force_replaces_and_suspend_survives_restart() {
     assert_eq!(t.workspace.start_workflow(force).await.unwrap().replaced.as_deref(), Some("chat"));
     let stopped = t.workspace.stop_workflow(None, None).await.unwrap();
     assert_eq!((stopped.workflow.as_str(), stopped.resumed.as_deref()), ("enhance", Some("accuracy")));
-    let completed = t.workspace.complete_workflow_phase(done("accuracy", 2, &["plan.md"])).await.unwrap();
+    let completed =
+        t.workspace.complete_workflow_phase(completion("accuracy", 2, &["plan.md"])).await.unwrap();
     assert_eq!(completed.next.unwrap().id, "review");
 }
 
@@ -226,7 +230,7 @@ async fn described_workflow_has_its_own_error() {
         json!({ "name": "audit-all", "persona": "p", "phases": [{ "id": "a", "instruction": "look" }] });
     t.write("workflows/audit.json", own.to_string());
     t.workspace.start_workflow(begin("audit all")).await.unwrap();
-    let completed = t.workspace.complete_workflow_phase(done("audit-all", 1, &[])).await.unwrap();
+    let completed = t.workspace.complete_workflow_phase(completion("audit-all", 1, &[])).await.unwrap();
     assert_eq!(
         completed.to_string(),
         "PHASE 1 COMPLETE: audit-all (0 artifacts validated) (Workflow Auto-Stopped)"
@@ -238,8 +242,8 @@ async fn oversized_texts_are_refused() {
     let t = with_plan(&[]).await;
     let long = Some("x".repeat(MAX_TEXT + 1));
     let start = StartWorkflow { initial_context: long.clone(), ..begin("chat") };
-    let complete = CompletePhase { notes: long.clone(), ..done("chat", 1, &[]) };
-    let skip = CompletePhase { skip_reason: long.clone(), ..done("chat", 1, &[]) };
+    let complete = CompletePhase { notes: long.clone(), ..completion("chat", 1, &[]) };
+    let skip = CompletePhase { skip_reason: long.clone(), ..completion("chat", 1, &[]) };
     let errors = [
         workflow_error(t.workspace.start_workflow(start).await),
         workflow_error(t.workspace.complete_workflow_phase(complete).await),
@@ -255,7 +259,7 @@ async fn oversized_texts_are_refused() {
 async fn concurrent_completions_complete_one_phase_once() {
     let names: Vec<String> = (0..6).map(|number| format!("agent {number}")).collect();
     let t = with_plan(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let other = t.another().await;
+    let other = t.open_another().await;
     t.workspace.start_workflow(begin("handoff")).await.unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     for (number, agent) in names.iter().enumerate() {
@@ -272,10 +276,11 @@ async fn concurrent_completions_complete_one_phase_once() {
                 workspace.record_tool_use(None, &format!("shared {round}")).await.unwrap();
             }
             for phase in 1..=3 {
-                let phase = CompletePhase { target: target.clone(), ..done("enhance", phase, &["plan.md"]) };
+                let phase =
+                    CompletePhase { target: target.clone(), ..completion("enhance", phase, &["plan.md"]) };
                 workspace.complete_workflow_phase(phase).await.unwrap();
             }
-            workspace.complete_workflow_phase(done("handoff", 1, &["plan.md"])).await.is_ok()
+            workspace.complete_workflow_phase(completion("handoff", 1, &["plan.md"])).await.is_ok()
         });
     }
     let completed = tasks.join_all().await.into_iter().filter(|is_first| *is_first).count();

@@ -84,8 +84,8 @@ pub(crate) fn start(
         match active_policy {
             _ if is_completed => replaced = Some(active),
             ActivePolicy::Refuse => {
-                let (step, asked) = (node.step(), workflow.name.clone());
-                return Err(WorkflowError::Locked { target, active, step, total, asked });
+                let (step, wanted) = (node.step(), workflow.name.clone());
+                return Err(WorkflowError::Locked { target, active, step, total, asked: wanted });
             }
             ActivePolicy::Replace => replaced = Some(active),
             ActivePolicy::Suspend if target != Target::Session => {

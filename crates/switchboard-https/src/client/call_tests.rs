@@ -10,7 +10,7 @@ use test_support::ca::{PrivateCa, Validity};
 use tokio::time::Instant;
 
 use super::test_server::{Scripted, answer, get, settings};
-use crate::listen_tests::{PATIENCE, Rig, within};
+use crate::listen_tests::{PATIENCE, Rig, with_timeout};
 use crate::{Client, Error, Limits, Url};
 
 const LIMITS: Limits = Limits { time: PATIENCE, body: 1024 };
@@ -20,12 +20,12 @@ async fn client_negotiates_http2() {
     let rig = Rig::with(|_| {}).await;
     let client = Client::new(settings(&rig.ca.file())).unwrap();
     let url = Url::parse(&rig.url("/swarm/whoami")).unwrap();
-    let said = get(&client, &url).await.unwrap();
+    let answer = get(&client, &url).await.unwrap();
     assert_eq!(
-        (said.status, said.version, &*said.body),
+        (answer.status, answer.version, &*answer.body),
         (StatusCode::OK, Version::HTTP_2, &b"127.0.0.1 HTTP/2.0"[..])
     );
-    let date = said.date.expect("the listener's clock");
+    let date = answer.date.expect("the listener's clock");
     assert!(
         switchboard_sys::clock::Clock::system().now().duration_since(date).as_secs().abs() < 60,
         "{date}"
@@ -33,8 +33,8 @@ async fn client_negotiates_http2() {
 
     let echo = Url::parse(&rig.url("/echo")).unwrap();
     let body = Bytes::from_static(b"{\"a\":1}");
-    let said = client.post_json(&echo, HeaderMap::new(), body.clone(), LIMITS).await.unwrap();
-    assert_eq!(said.body, body);
+    let answer = client.post_json(&echo, HeaderMap::new(), body.clone(), LIMITS).await.unwrap();
+    assert_eq!(answer.body, body);
     rig.stop().await;
 }
 
@@ -44,9 +44,9 @@ async fn connection_is_reused() {
     let server = Scripted::good(&ca, answer("200 OK", "Date: Mon, 16 Nov 2026 09:00:00 GMT\r\n", "{}")).await;
     let client = Client::new(settings(&ca.file())).unwrap();
     for _ in 0..3 {
-        let said = get(&client, &server.url("localhost")).await.unwrap();
-        assert_eq!((said.version, &*said.body), (Version::HTTP_11, &b"{}"[..]));
-        assert_eq!(said.date, Some("2026-11-16T09:00:00Z".parse().unwrap()));
+        let reply = get(&client, &server.url("localhost")).await.unwrap();
+        assert_eq!((reply.version, &*reply.body), (Version::HTTP_11, &b"{}"[..]));
+        assert_eq!(reply.date, Some("2026-11-16T09:00:00Z".parse().unwrap()));
     }
     assert_eq!(server.connections.load(Ordering::SeqCst), 1);
     assert_eq!(server.requests.load(Ordering::SeqCst), 3);
@@ -60,9 +60,9 @@ async fn headers_are_sent_and_returned() {
     let client = Client::new(settings(&ca.file())).unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("x-agent-id", HeaderValue::from_static("alice"));
-    let said = client.get(&server.url("localhost"), headers, LIMITS).await.unwrap();
+    let reply = client.get(&server.url("localhost"), headers, LIMITS).await.unwrap();
     assert_eq!(
-        (said.status.as_u16(), &said.headers["retry-after"], said.date),
+        (reply.status.as_u16(), &reply.headers["retry-after"], reply.date),
         (429, &HeaderValue::from_static("7"), None)
     );
 }
@@ -74,8 +74,8 @@ async fn redirect_is_not_followed() {
     let location = format!("Location: {}\r\n", elsewhere.url("localhost"));
     let server = Scripted::good(&ca, answer("307 Temporary Redirect", &location, "")).await;
     let client = Client::new(settings(&ca.file())).unwrap();
-    let said = get(&client, &server.url("localhost")).await.unwrap();
-    assert_eq!(said.status, StatusCode::TEMPORARY_REDIRECT);
+    let reply = get(&client, &server.url("localhost")).await.unwrap();
+    assert_eq!(reply.status, StatusCode::TEMPORARY_REDIRECT);
     assert_eq!(elsewhere.connections.load(Ordering::SeqCst), 0);
 }
 
@@ -87,13 +87,13 @@ async fn response_body_is_bounded() {
     let exactly = Scripted::good(&ca, answer("200 OK", "", &"x".repeat(1024))).await;
     assert_eq!(get(&client, &exactly.url("localhost")).await.unwrap().body.len(), 1024);
     // One declares its length, one only exceeds the limit, and one declares less than it sends.
-    let said = answer("200 OK", "", &"x".repeat(1025));
+    let reply = answer("200 OK", "", &"x".repeat(1025));
     let unsaid = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(100_000));
     let chunked = format!(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n{}\r\n0\r\n\r\n",
         "x".repeat(0x800)
     );
-    for script in [said, unsaid, chunked] {
+    for script in [reply, unsaid, chunked] {
         let server = Scripted::start(&certificate, script, true).await;
         let refused = get(&client, &server.url("localhost")).await;
         assert!(matches!(refused, Err(Error::TooLarge { limit: 1024, .. })), "{refused:?}");
@@ -115,7 +115,7 @@ async fn call_times_out() {
     let of_mute = Url::parse(&format!("https://localhost:{}/", mute.local_addr().unwrap().port())).unwrap();
     for url in [silent.url("localhost"), stopping.url("localhost"), of_mute] {
         let started = Instant::now();
-        let ended = within(client.get(&url, HeaderMap::new(), limits)).await;
+        let ended = with_timeout(client.get(&url, HeaderMap::new(), limits)).await;
         assert!(matches!(ended, Err(Error::TimedOut { .. })), "{ended:?}");
         assert!(started.elapsed() >= limits.time);
         assert_eq!(ended.unwrap_err().to_string(), "localhost did not answer within 200 ms");
@@ -151,7 +151,7 @@ async fn hanging_host_leaves_permits_for_others() {
     assert_eq!(rig.gate.arrived.available_permits(), 0);
     rig.gate.open.add_permits(3);
     for call in waiting {
-        assert_eq!(&*within(call).await.unwrap().unwrap().body, b"done");
+        assert_eq!(&*with_timeout(call).await.unwrap().unwrap().body, b"done");
     }
     rig.stop().await;
 }

@@ -234,7 +234,7 @@ fn environment_proxies_are_ignored() {
     for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"] {
         test.env(name, &proxy);
     }
-    let said = test_support::tools::run(&mut test).unwrap();
-    assert!(said.contains("1 passed"), "{said}");
+    let output = test_support::tools::run(&mut test).unwrap();
+    assert!(output.contains("1 passed"), "{output}");
     quiet.assert_quiet();
 }

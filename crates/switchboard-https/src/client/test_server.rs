@@ -28,7 +28,7 @@ pub(super) struct Scripted {
 impl Scripted {
     /// Starts the server. `answer` is the response; `ends` is true if it closes the connection after it.
     pub(super) async fn start(issued: &Issued, answer: impl Into<Bytes>, ends: bool) -> Self {
-        let current = CurrentCertificate::none();
+        let current = CurrentCertificate::empty();
         current.show(
             LoadedCertificate::from_pem("a test's", issued.cert.as_bytes(), issued.key.as_bytes()).unwrap(),
         );
@@ -36,12 +36,12 @@ impl Scripted {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (counted, asked, answer) = (Arc::clone(&connections), Arc::clone(&requests), answer.into());
+        let (counted, counter, answer) = (Arc::clone(&connections), Arc::clone(&requests), answer.into());
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = socket.accept().await.unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
-                let (acceptor, asked, answer) = (acceptor.clone(), Arc::clone(&asked), answer.clone());
+                let (acceptor, counter, answer) = (acceptor.clone(), Arc::clone(&counter), answer.clone());
                 tokio::spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else { return };
                     let mut heard = Vec::new();
@@ -49,7 +49,7 @@ impl Scripted {
                         heard.push(byte);
                         if heard.ends_with(b"\r\n\r\n") {
                             heard.clear();
-                            asked.fetch_add(1, Ordering::SeqCst);
+                            counter.fetch_add(1, Ordering::SeqCst);
                             let _ = stream.write_all(&answer).await;
                             let _ = stream.flush().await;
                             if ends {

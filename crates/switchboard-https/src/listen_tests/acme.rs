@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::http2::Http2;
 use super::http3::Http3;
-use super::rig::{Gate, any_port, app, ask, certificate_serial, client, connect, tls, within};
+use super::rig::{Gate, any_port, app, ask, certificate_serial, client, connect, tls, with_timeout};
 use crate::{Acme, Challenge, Error, ListenerHandle, Mode, Settings, listen};
 
 const LONG: Duration = Duration::from_hours(24 * 90);
@@ -85,7 +85,7 @@ async fn certificate_after(listening: &ListenerHandle, before: Option<&str>) -> 
     let found = certificate.wait_for(|certificate| {
         certificate.as_ref().is_some_and(|certificate| Some(&*certificate.serial) != before)
     });
-    within(found).await.unwrap().clone().unwrap()
+    with_timeout(found).await.unwrap().clone().unwrap()
 }
 
 fn modes(folder: &Path) -> Vec<(String, u32)> {
@@ -118,13 +118,13 @@ async fn obtain_and_reload(challenge: impl FnOnce(&Scene) -> Challenge, test: &s
     assert_eq!(modes.len(), 2, "{modes:?}");
     assert!(modes.iter().all(|(_, mode)| *mode == 0o600), "{modes:?}");
     shutdown.cancel();
-    within(listening.finished()).await;
+    with_timeout(listening.finished()).await;
 
     // The next run has the certificate immediately, and orders no other.
     let (again, shutdown) = scene.listen(scene.settings(challenge)).await;
     assert_eq!(again.certificate().borrow().as_ref(), Some(&certificate));
     shutdown.cancel();
-    within(again.finished()).await;
+    with_timeout(again.finished()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +167,7 @@ async fn renewal_leaves_connections_open() {
     assert!(before.iter().all(|serial| !after.contains(serial)), "{before:?} {after:?}");
     drop(quic);
     shutdown.cancel();
-    within(listening.finished()).await;
+    with_timeout(listening.finished()).await;
 }
 
 /// Reads the stored account.
@@ -191,7 +191,7 @@ async fn account_is_stored_updated_and_replaced() {
         let (listening, shutdown) = scene.listen(settings).await;
         let certificate = certificate_after(&listening, None).await;
         shutdown.cancel();
-        within(listening.finished()).await;
+        with_timeout(listening.finished()).await;
         let mut found = certificate.names;
         found.sort();
         (found, stored_account(&scene.store()))
@@ -226,10 +226,10 @@ async fn order_is_retried_until_validation_succeeds() {
     settings.address = any_port();
     let (listening, shutdown) = scene.listen(settings).await;
     let scene = tokio::task::spawn_blocking(move || {
-        let mut said = String::new();
+        let mut output = String::new();
         poll::until("a second order", || {
-            said.push_str(&scene.pebble.output());
-            said.contains("There are now 2 orders").then_some(())
+            output.push_str(&scene.pebble.output());
+            output.contains("There are now 2 orders").then_some(())
         });
         scene
     });
@@ -238,7 +238,7 @@ async fn order_is_retried_until_validation_succeeds() {
     // Without a certificate, handshakes fail and the listener continues.
     assert!(connect(listening.local_addr(), tls(&scene.pebble.ca().file(), &[])).await.is_err());
     shutdown.cancel();
-    within(listening.finished()).await;
+    with_timeout(listening.finished()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -255,7 +255,7 @@ async fn plain_http_serves_only_challenges() {
         assert_eq!(client.get(url).send().await.unwrap().status(), 404, "{path}");
     }
     shutdown.cancel();
-    within(listening.finished()).await;
+    with_timeout(listening.finished()).await;
 }
 
 #[tokio::test]

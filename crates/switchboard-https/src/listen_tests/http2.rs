@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use super::rig::{Rig, connect, tls, within};
+use super::rig::{Rig, connect, tls, with_timeout};
 
 /// A single connection, which is never reopened.
 pub(super) struct Http2 {
@@ -65,7 +65,7 @@ impl Http2 {
         let stream = self.request(path).await;
         let mut answer = Vec::new();
         loop {
-            let frame = within(self.frame()).await.unwrap();
+            let frame = with_timeout(self.frame()).await.unwrap();
             if frame.kind == 0 && frame.stream == stream {
                 answer.extend(frame.body);
                 if frame.flags & 1 == 1 {

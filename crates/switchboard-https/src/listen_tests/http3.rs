@@ -10,7 +10,7 @@ use quinn::{Connection, Endpoint};
 use test_support::ca::Validity;
 use tokio::task::JoinHandle;
 
-use super::rig::{LONG, PATIENCE, Rig, tls, within};
+use super::rig::{LONG, PATIENCE, Rig, tls, with_timeout};
 
 /// Client connection and the task that drives it.
 pub(super) struct Http3 {
@@ -26,7 +26,7 @@ impl Http3 {
         let mut endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
         endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(config)));
         let connecting = endpoint.connect(([127, 0, 0, 1], port).into(), "localhost").unwrap();
-        let quic = within(connecting).await.unwrap();
+        let quic = with_timeout(connecting).await.unwrap();
         let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(quic.clone())).await.unwrap();
         let driver = tokio::spawn(async move {
             let _ = poll_fn(|context| driver.poll_close(context)).await;
@@ -57,14 +57,14 @@ impl Http3 {
         if let Some(length) = length {
             request.headers_mut().insert("content-length", length.into());
         }
-        let mut stream = within(self.requests.send_request(request)).await?;
+        let mut stream = with_timeout(self.requests.send_request(request)).await?;
         if !body.is_empty() {
-            within(stream.send_data(body)).await?;
+            with_timeout(stream.send_data(body)).await?;
         }
-        within(stream.finish()).await?;
-        let response = within(stream.recv_response()).await?;
+        with_timeout(stream.finish()).await?;
+        let response = with_timeout(stream.recv_response()).await?;
         let mut answer = Vec::new();
-        while let Some(mut piece) = within(stream.recv_data()).await? {
+        while let Some(mut piece) = with_timeout(stream.recv_data()).await? {
             answer.extend_from_slice(&piece.copy_to_bytes(piece.remaining()));
         }
         Ok((response.status(), answer))
@@ -136,7 +136,7 @@ async fn http3_uses_reloaded_certificate() {
     certificate.mark_unchanged();
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
     rig.ca.issue(&["localhost"], Validity::Valid, 2).write(&cert, &key);
-    within(certificate.changed()).await.unwrap();
+    with_timeout(certificate.changed()).await.unwrap();
     assert_eq!(Http3::connect(port, &rig.ca.file()).await.certificate_serial(), "02");
     assert_eq!(old.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap().0, 200);
     drop(old);
@@ -151,10 +151,10 @@ async fn http3_shutdown_finishes_responses_in_flight() {
     rig.gate.arrivals(1).await;
     rig.shutdown.cancel();
     rig.gate.open.add_permits(1);
-    let (status, body) = within(asking).await.unwrap().unwrap();
+    let (status, body) = with_timeout(asking).await.unwrap().unwrap();
     assert_eq!(status, 200);
     assert!(body == LONG, "only {} bytes came", body.len());
-    within(rig.listening.finished()).await;
+    with_timeout(rig.listening.finished()).await;
 }
 
 /// Declares a frame of a gigabyte, then writes as much of it as possible.
@@ -164,7 +164,7 @@ async fn write_endless_frame(connection: &Connection, kind: u8) -> (usize, quinn
     let piece = vec![0; 16 * 1024];
     let mut poured = 0;
     loop {
-        match within(send.write(&piece)).await {
+        match with_timeout(send.write(&piece)).await {
             Ok(written) => poured += written,
             Err(error) => return (poured, error),
         }
@@ -199,7 +199,7 @@ async fn permits_are_shared_with_tcp() {
     let config = QuicClientConfig::try_from(tls(&rig.ca.file(), &[b"h3"])).unwrap();
     let mut endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(config)));
-    let refused = within(endpoint.connect(rig.address(), "localhost").unwrap()).await;
+    let refused = with_timeout(endpoint.connect(rig.address(), "localhost").unwrap()).await;
     assert!(matches!(refused, Err(quinn::ConnectionError::ConnectionClosed(_))), "{refused:?}");
     drop(tcp);
     rig.stop().await;

@@ -10,14 +10,14 @@ use tokio::net::TcpStream;
 
 use super::http2::Http2;
 use super::http3::Http3;
-use super::rig::{Rig, ask, within};
+use super::rig::{Rig, ask, with_timeout};
 
 const SHORT: Duration = Duration::from_millis(100);
 
 /// True if the server has closed the connection, gracefully or not.
 async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
     let mut rest = Vec::new();
-    match within(stream.read_to_end(&mut rest)).await {
+    match with_timeout(stream.read_to_end(&mut rest)).await {
         Ok(_) => true,
         Err(error) => matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
     }
@@ -51,7 +51,7 @@ async fn body_times_out() {
     let request = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome";
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
-    let _ = within(stream.read_to_end(&mut answer)).await;
+    let _ = with_timeout(stream.read_to_end(&mut answer)).await;
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     rig.stop().await;
@@ -64,7 +64,7 @@ async fn oversized_header_is_rejected() {
     let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Much: {}\r\n\r\n", "x".repeat(10_000));
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    let _ = within(stream.read_to_end(&mut answer)).await;
+    let _ = with_timeout(stream.read_to_end(&mut answer)).await;
     assert!(answer.starts_with(b"HTTP/1.1 431 "), "{}", String::from_utf8_lossy(&answer));
     let client = rig.client().http2_prior_knowledge().build().unwrap();
     match client.get(rig.url("/swarm/whoami")).header("x-much", "x".repeat(10_000)).send().await {
@@ -86,7 +86,7 @@ async fn connections_per_client_are_limited() {
     first.shutdown().await.unwrap();
     drop(first);
     // The permit is released as soon as the listener notices the close.
-    within(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
+    with_timeout(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
     rig.stop().await;
 }
 
@@ -100,7 +100,7 @@ async fn client_that_does_not_read_is_disconnected() {
     let mut greedy = rig.connect(&[b"http/1.1"]).await.unwrap();
     greedy.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     // Its permit, the only one, goes to another client.
-    within(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
+    with_timeout(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
     rig.stop().await;
 }
 
@@ -111,7 +111,7 @@ async fn request_times_out_despite_pings() {
     let mut client = Http2::connect(&rig).await;
     client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
     client.request("/swarm/whoami").await;
-    assert!(within(client.rest()).await.iter().all(|frame| frame.kind != 0), "it was sent something");
+    assert!(with_timeout(client.rest()).await.iter().all(|frame| frame.kind != 0), "it was sent something");
     // A request whose response never starts.
     let mut waiting = rig.connect(&[b"http/1.1"]).await.unwrap();
     waiting.write_all(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -127,11 +127,11 @@ async fn idle_http2_connection_is_closed() {
     rig.gate.arrivals(1).await;
 
     let mut idle = Http2::connect(&rig).await;
-    let said = within(idle.rest()).await;
-    assert!(said.iter().any(|frame| frame.kind == 7), "no GOAWAY in {said:?}");
+    let frames = with_timeout(idle.rest()).await;
+    assert!(frames.iter().any(|frame| frame.kind == 7), "no GOAWAY in {frames:?}");
 
     rig.gate.open.add_permits(1);
-    assert_eq!(within(busy).await.unwrap().unwrap().text().await.unwrap(), "done");
+    assert_eq!(with_timeout(busy).await.unwrap().unwrap().text().await.unwrap(), "done");
     rig.stop().await;
 }
 

@@ -7,7 +7,7 @@ use test_support::ports::free_port;
 use test_support::tools;
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Gate, any_port, app, client, within};
+use super::rig::{Gate, any_port, app, client, with_timeout};
 use crate::{ListenerHandle, Mode, Settings, listen};
 
 async fn start() -> (ListenerHandle, CancellationToken) {
@@ -45,7 +45,7 @@ async fn nginx_forwards_client_address() {
     let large = client.post(&url).body(vec![b'x'; 2 * 1024 * 1024]).send().await.unwrap();
     assert_eq!(large.status(), 413);
     shutdown.cancel();
-    within(listening.finished()).await;
+    with_timeout(listening.finished()).await;
 }
 
 #[tokio::test]
@@ -67,12 +67,12 @@ async fn last_forwarded_address_is_used() {
             request = request.header("x-forwarded-for", *header);
         }
         let response = request.send().await.unwrap();
-        let said = match response.status().as_u16() {
+        let address = match response.status().as_u16() {
             200 => response.text().await.unwrap().split(' ').next().unwrap().to_owned(),
             status => status.to_string(),
         };
-        assert_eq!(said, answer, "{headers:?}");
+        assert_eq!(address, answer, "{headers:?}");
     }
     shutdown.cancel();
-    within(listening.finished()).await;
+    with_timeout(listening.finished()).await;
 }

@@ -56,7 +56,7 @@ impl Gate {
 
     /// Waits until `count` requests have arrived.
     pub(crate) async fn arrivals(&self, count: u32) {
-        within(self.arrived.acquire_many(count)).await.unwrap().forget();
+        with_timeout(self.arrived.acquire_many(count)).await.unwrap().forget();
     }
 }
 
@@ -126,7 +126,7 @@ impl Rig {
     /// Shuts the listener down and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
-        within(self.listening.finished()).await;
+        with_timeout(self.listening.finished()).await;
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn any_port() -> SocketAddr {
 }
 
 /// Waits for a future with a timeout.
-pub(crate) async fn within<F: Future>(future: F) -> F::Output {
+pub(crate) async fn with_timeout<F: Future>(future: F) -> F::Output {
     timeout(PATIENCE, future).await.expect("waited in vain")
 }
 
@@ -163,14 +163,14 @@ pub(crate) async fn connect(
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::try_from("localhost").unwrap();
-    within(TlsConnector::from(Arc::new(config)).connect(name, stream)).await
+    with_timeout(TlsConnector::from(Arc::new(config)).connect(name, stream)).await
 }
 
 /// Sends a request on a connection that stays open; returns the response body.
 pub(crate) async fn ask(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    within(read_answer(stream)).await
+    with_timeout(read_answer(stream)).await
 }
 
 /// Reads exactly one response.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::rig::{Rig, within};
+use super::rig::{Rig, with_timeout};
 
 #[tokio::test]
 async fn shutdown_finishes_responses_in_flight() {
@@ -16,12 +16,12 @@ async fn shutdown_finishes_responses_in_flight() {
     rig.gate.arrivals(2).await;
     rig.shutdown.cancel();
     // New connections fail as soon as the socket is closed.
-    within(async { while TcpStream::connect(rig.address()).await.is_ok() {} }).await;
+    with_timeout(async { while TcpStream::connect(rig.address()).await.is_ok() {} }).await;
     rig.gate.open.add_permits(2);
     for answer in [first, second] {
-        assert_eq!(within(answer).await.unwrap().unwrap().text().await.unwrap(), "done");
+        assert_eq!(with_timeout(answer).await.unwrap().unwrap().text().await.unwrap(), "done");
     }
-    within(rig.listening.finished()).await;
+    with_timeout(rig.listening.finished()).await;
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn shutdown_aborts_hanging_request() {
     rig.gate.arrivals(1).await;
     let started = Instant::now();
     rig.shutdown.cancel();
-    within(rig.listening.finished()).await;
+    with_timeout(rig.listening.finished()).await;
     assert!(started.elapsed() >= Duration::from_millis(100));
-    assert!(within(hanging).await.unwrap().is_err());
+    assert!(with_timeout(hanging).await.unwrap().is_err());
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Gate, Rig, any_port, app, ask, certificate_serial, within};
+use super::rig::{Gate, Rig, any_port, app, ask, certificate_serial, with_timeout};
 use crate::{Error, Mode, Settings, listen};
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn curl_is_served() {
         curl.args(["--silent", "--show-error", option, "--write-out", " over %{http_version}", "--cacert"]);
         curl.arg(rig.ca.file()).arg(rig.url("/swarm/whoami"));
         match tools::run(&mut curl) {
-            Ok(said) => assert!(said.ends_with(&format!(" over {version}")), "{said}"),
+            Ok(output) => assert!(output.ends_with(&format!(" over {version}")), "{output}"),
             Err(reason) => tools::skip("curl_is_served", &reason),
         }
     }
@@ -65,12 +65,12 @@ async fn tls_1_1_is_refused() {
     let rig = Rig::with(|_| {}).await;
     let mut stream = TcpStream::connect(rig.address()).await.unwrap();
     stream.write_all(&hello(3)).await.unwrap();
-    assert_eq!(within(stream.read_u8()).await.unwrap(), 22, "TLS 1.2 is not answered");
+    assert_eq!(with_timeout(stream.read_u8()).await.unwrap(), 22, "TLS 1.2 is not answered");
 
     let mut stream = TcpStream::connect(rig.address()).await.unwrap();
     stream.write_all(&hello(2)).await.unwrap();
     let mut answer = Vec::new();
-    within(stream.read_to_end(&mut answer)).await.unwrap();
+    with_timeout(stream.read_to_end(&mut answer)).await.unwrap();
     // Fatal alert `protocol_version`.
     assert_eq!((answer[0], &answer[5..]), (21, &[2, 70][..]), "{answer:?}");
     rig.stop().await;
@@ -87,7 +87,7 @@ async fn reloaded_certificate_leaves_connections_open() {
     let (cert, key) = (rig.ca.file().with_file_name("cert.pem"), rig.ca.file().with_file_name("key.pem"));
     certificate.mark_unchanged();
     rig.ca.issue(&["localhost"], Validity::Valid, 2).write(&cert, &key);
-    within(certificate.changed()).await.unwrap();
+    with_timeout(certificate.changed()).await.unwrap();
 
     assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "02");
     // The existing connection still works with its certificate.
@@ -108,7 +108,7 @@ async fn invalid_change_preserves_old_certificate() {
     assert_eq!(certificate_serial(&rig.connect(&[]).await.unwrap()), "01");
     // A valid pair is loaded afterwards, as the first change.
     rig.ca.issue(&["localhost"], Validity::Valid, 4).write(&cert, &key);
-    within(certificate.changed()).await.unwrap();
+    with_timeout(certificate.changed()).await.unwrap();
     assert_eq!(certificate.borrow().as_ref().unwrap().serial, "04");
     rig.stop().await;
 }
@@ -136,7 +136,7 @@ async fn symbolic_links_are_followed() {
         std::os::unix::fs::symlink(path, &temp).unwrap();
         files::rename(&temp, &link);
     }
-    within(certificate.changed()).await.unwrap();
+    with_timeout(certificate.changed()).await.unwrap();
     assert_eq!(certificate.borrow().as_ref().unwrap().serial, "05");
     rig.stop().await;
 }

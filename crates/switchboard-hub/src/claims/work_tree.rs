@@ -94,10 +94,10 @@ impl WorkTree {
     ///
     /// The part before the first wildcard is a path. Symbolic links in it are followed, so that a file has one
     /// name however it is reached. A folder stands for everything in it.
-    pub fn patterns(&self, folder: &Path, given: &str) -> Result<Vec<Pattern>, WorkTreeError> {
+    pub fn patterns(&self, folder: &Path, glob: &str) -> Result<Vec<Pattern>, WorkTreeError> {
         let mut patterns = Vec::new();
         for text in
-            braces(given).ok_or_else(|| WorkTreeError::TooMany { text: given.to_owned(), most: MOST })?
+            braces(glob).ok_or_else(|| WorkTreeError::TooMany { text: glob.to_owned(), most: MOST })?
         {
             // An unset shell variable must not select everything.
             if text.trim().is_empty() {
@@ -111,9 +111,9 @@ impl WorkTree {
     }
 
     /// Returns the names of a pattern within the tree.
-    fn within(&self, folder: &Path, given: &str) -> Result<Vec<String>, WorkTreeError> {
-        let (path, rest) = split(given);
-        let outside = || WorkTreeError::Outside { text: given.to_owned(), root: self.root.clone() };
+    fn within(&self, folder: &Path, glob: &str) -> Result<Vec<String>, WorkTreeError> {
+        let (path, rest) = split(glob);
+        let outside = || WorkTreeError::Outside { text: glob.to_owned(), root: self.root.clone() };
         let written = folder.join(path);
         let resolved = resolve(&written);
         let mut names = vec![self.name_of(&resolved).ok_or_else(outside)?];
@@ -146,8 +146,8 @@ fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn joined(one: &str, other: &str) -> String {
-    if one.is_empty() { other.to_owned() } else { format!("{one}/{other}") }
+fn joined(base: &str, other: &str) -> String {
+    if base.is_empty() { other.to_owned() } else { format!("{base}/{other}") }
 }
 
 /// Splits a pattern into the path before its first wildcard, and the rest.

@@ -34,9 +34,9 @@ impl Repository {
         self.folder.path().canonicalize().expect("there").join(name)
     }
 
-    fn names(&self, folder: &str, given: &str) -> Result<Vec<String>, WorkTreeError> {
+    fn names(&self, folder: &str, path: &str) -> Result<Vec<String>, WorkTreeError> {
         let folder = self.path(folder);
-        let patterns = WorkTree::of(&folder)?.patterns(&folder, given)?;
+        let patterns = WorkTree::of(&folder)?.patterns(&folder, path)?;
         Ok(patterns.iter().map(ToString::to_string).collect())
     }
 }
@@ -75,7 +75,7 @@ fn location_falls_back_to_workspace() {
 fn file_has_one_name_through_symbolic_links() {
     let repository = Repository::new();
     let all = repository.path("main/src/a.rs");
-    for (folder, given, expected) in [
+    for (folder, path, expected) in [
         ("main", "src/a.rs", vec!["src/a.rs"]),
         ("main", "./src/../src/a.rs", vec!["src/a.rs"]),
         ("main/src", "a.rs", vec!["src/a.rs"]),
@@ -96,23 +96,23 @@ fn file_has_one_name_through_symbolic_links() {
         ("main", "a{b}c", vec!["a{b}c"]),
         ("other", "src/a.rs", vec!["src/a.rs"]),
     ] {
-        assert_eq!(repository.names(folder, given).expect("named"), expected, "{given} in {folder}");
+        assert_eq!(repository.names(folder, path).expect("named"), expected, "{path} in {folder}");
     }
 }
 
 #[test]
 fn path_outside_tree_is_refused() {
     let repository = Repository::new();
-    for given in ["../other/src/a.rs", "/etc/passwd", "away/etc/passwd", "away/**", "../*", "src/../../x"] {
-        let refused = repository.names("main", given);
-        assert!(matches!(refused, Err(WorkTreeError::Outside { .. })), "{given}: {refused:?}");
+    for path in ["../other/src/a.rs", "/etc/passwd", "away/etc/passwd", "away/**", "../*", "src/../../x"] {
+        let refused = repository.names("main", path);
+        assert!(matches!(refused, Err(WorkTreeError::Outside { .. })), "{path}: {refused:?}");
     }
-    for given in ["src/*/../a", "src/[a", "a\\b*"] {
-        assert!(matches!(repository.names("main", given), Err(WorkTreeError::Pattern(_))), "{given}");
+    for path in ["src/*/../a", "src/[a", "a\\b*"] {
+        assert!(matches!(repository.names("main", path), Err(WorkTreeError::Pattern(_))), "{path}");
     }
     let many = "{a,b}".repeat(7);
     assert!(matches!(repository.names("main", &many), Err(WorkTreeError::TooMany { .. })));
-    for given in ["", "  ", "{,src}"] {
-        assert!(matches!(repository.names("main", given), Err(WorkTreeError::Nothing)), "{given}");
+    for path in ["", "  ", "{,src}"] {
+        assert!(matches!(repository.names("main", path), Err(WorkTreeError::Nothing)), "{path}");
     }
 }

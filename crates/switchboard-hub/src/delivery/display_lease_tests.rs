@@ -21,7 +21,7 @@ async fn with_mail() -> (TestHub, MessageId) {
 #[tokio::test]
 async fn one_of_two_adapters_displays_message() {
     let (test, id) = with_mail().await;
-    let second_process = test.another().await;
+    let second_process = test.open_another().await;
     let first = lease(&test.hub, id, DisplayMode::Push).await;
     assert!(first.contains(id));
     for how in [DisplayMode::Pull, DisplayMode::Push] {
@@ -108,9 +108,9 @@ async fn announced_message_is_not_announced_again() {
     let first = lease(&test.hub, id, DisplayMode::Push).await;
     first.finish(vec![], vec![id]).await.expect("noted");
     assert!(lease(&test.hub, id, DisplayMode::Push).await.is_empty());
-    let asked = lease(&test.hub, id, DisplayMode::Pull).await;
-    assert!(asked.contains(id));
-    asked.finish(vec![], vec![id]).await.expect("noted");
+    let leased = lease(&test.hub, id, DisplayMode::Pull).await;
+    assert!(leased.contains(id));
+    leased.finish(vec![], vec![id]).await.expect("noted");
     test.clock.advance(SignedDuration::try_from(Duration::from_mins(11)).expect("fits"));
     assert!(lease(&test.hub, id, DisplayMode::Push).await.contains(id));
     assert_eq!(test.mailbox("codex", Part::Unseen).await, ["hello"]);

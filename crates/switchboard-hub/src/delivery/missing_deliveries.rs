@@ -37,7 +37,7 @@ pub(crate) fn find(
         }
         let existing = existing_deliveries(db, stored.seq)?;
         let agents: Vec<_> =
-            plan_missing(&stored, &existing, directory).into_iter().map(|one| one.agent).collect();
+            plan_missing(&stored, &existing, directory).into_iter().map(|planned| planned.agent).collect();
         if !agents.is_empty() || existing.is_empty() {
             found.push(MissingDeliveries { stored, agents });
         }
@@ -99,11 +99,12 @@ fn plan_missing(
 ) -> Vec<PlanEntry> {
     let Ok(plan) = plan(&stored.message, directory, true) else { return Vec::new() };
     let has_one = |agent: &AgentId| existing.values().flatten().any(|known| known == agent);
-    let mut missing: Vec<_> = plan.deliveries.into_iter().filter(|one| !has_one(&one.agent)).collect();
+    let mut missing: Vec<_> =
+        plan.deliveries.into_iter().filter(|planned| !has_one(&planned.agent)).collect();
     if let Some((last, _)) = existing.last_key_value() {
         let gaps = usize::try_from(last + 1).unwrap_or_default().saturating_sub(existing.len());
         // The agents registered longest were most likely there then.
-        missing.sort_by_key(|one| directory.agent(&one.agent).map(|record| record.registered_at));
+        missing.sort_by_key(|planned| directory.agent(&planned.agent).map(|record| record.registered_at));
         missing.truncate(gaps);
     }
     missing

@@ -178,9 +178,9 @@ impl Outbound {
         let old: Vec<_> =
             leases.filter(|lease| lease.fresh_until <= now).map(|lease| (lease.id, lease.fence)).collect();
         let Some(writer) = self.doors.writer.get().filter(|_| !old.is_empty()) else { return };
-        let asked = old.clone();
+        let batch = old.clone();
         // A closed hub renews nothing; the report of the outcome will fail with that.
-        let Ok(renewed) = writer.write(move |tx| renew(tx, &asked)).await else { return };
+        let Ok(renewed) = writer.write(move |tx| renew(tx, &batch)).await else { return };
         self.buffered.retain_mut(|handoff| {
             let Some(lease) = &mut handoff.lease else { return true };
             let key = (lease.id, lease.fence);

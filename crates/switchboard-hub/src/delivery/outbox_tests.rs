@@ -5,7 +5,7 @@ use switchboard_core::{Kind, OverallState, Route};
 
 use super::*;
 use crate::store::rows::{self, SPREAD};
-use crate::test_hub::{TestHub, agent_id, bodies, dead_owner, draft, name, noon, seconds, soon};
+use crate::test_hub::{TestHub, agent_id, bodies, dead_owner, draft, name, noon, seconds, with_timeout};
 use crate::{Draft, Hub, Part, Registration};
 
 fn unreachable() -> Outcome {
@@ -13,8 +13,8 @@ fn unreachable() -> Outcome {
 }
 
 /// Receives one delivery of the door.
-async fn one(door: &mut Outbound) -> Handoff {
-    let mut handoffs = soon(door.next(1)).await;
+async fn next_handoff(door: &mut Outbound) -> Handoff {
+    let mut handoffs = with_timeout(door.next(1)).await;
     assert_eq!(handoffs.len(), 1);
     handoffs.remove(0)
 }
@@ -38,9 +38,9 @@ async fn mail_waits_for_door_to_open() {
     let hub = TestHub::with(&["a", "b"]).await;
     let sent = hub.send("a", "b", "hi").await;
     assert_eq!(sent.deliveries[0].state, DeliveryState::Queued);
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     let mut door = workspace(&other).await;
-    let handoff = one(&mut door).await;
+    let handoff = next_handoff(&mut door).await;
     assert_eq!((handoff.message.id, handoff.seq), (sent.id, sent.seq));
     assert_eq!(hub.state(sent.id).await, DeliveryState::InFlight);
     hub.clock.advance(seconds(1));
@@ -56,11 +56,11 @@ async fn mail_waits_for_door_to_open() {
 #[tokio::test]
 async fn mail_reaches_door_of_other_hub() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     let mut door = workspace(&other).await;
     for n in 0..5 {
         let sent = hub.send("a", "b", &n.to_string()).await;
-        let handoff = one(&mut door).await;
+        let handoff = next_handoff(&mut door).await;
         assert_eq!(handoff.message.id, sent.id);
         handoff.report(Outcome::Delivered).await.expect("reported");
         assert_eq!(hub.state(sent.id).await, DeliveryState::Delivered);
@@ -120,10 +120,14 @@ async fn starting_door_retries_first_of_each_peer() {
     let mut door = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
     for text in ["first", "second"] {
         hub.send("a", "p@swarm", text).await;
-        one(&mut door).await.report(Outcome::Blocked { reason: "busy".into() }).await.expect("reported");
+        next_handoff(&mut door)
+            .await
+            .report(Outcome::Blocked { reason: "busy".into() })
+            .await
+            .expect("reported");
     }
     hub.hub.deliveries().retry_first().await.expect("hurried");
-    assert_eq!(one(&mut door).await.message.body, "first");
+    assert_eq!(next_handoff(&mut door).await.message.body, "first");
     assert!(ready(&mut door).is_empty());
 }
 
@@ -133,11 +137,11 @@ async fn first_delivery_of_peer_waits_for_none() {
     let sent = hub.send("a", "p@swarm", "first").await;
     let mut door = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
     let full = Outcome::Blocked { reason: "the queue of the peer is full".into() };
-    one(&mut door).await.report(full).await.expect("reported");
+    next_handoff(&mut door).await.report(full).await.expect("reported");
     assert_eq!(hub.deliveries(sent.id).await[0].attempts, 0, "it was not tried");
     hub.clock.advance(seconds(2));
     poll_due(&hub.hub).await;
-    assert_eq!(one(&mut door).await.message.body, "first");
+    assert_eq!(next_handoff(&mut door).await.message.body, "first");
 }
 
 #[tokio::test]
@@ -154,7 +158,7 @@ async fn expired_first_delivery_retries_next() {
     first.report(unreachable()).await.expect("reported");
     hub.clock.advance(seconds(11));
     poll_due(&hub.hub).await;
-    assert_eq!(one(&mut door).await.message.body, "second");
+    assert_eq!(next_handoff(&mut door).await.message.body, "second");
 }
 
 #[tokio::test]
@@ -163,10 +167,10 @@ async fn message_goes_only_to_door_of_route() {
     let mut mailboxes = workspace(&hub.hub).await;
     hub.send("a", "p@swarm", "away").await;
     hub.send("a", "b", "here").await;
-    let here = one(&mut mailboxes).await;
+    let here = next_handoff(&mut mailboxes).await;
     assert_eq!(here.message.body, "here");
     let mut swarm = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
-    let away = one(&mut swarm).await;
+    let away = next_handoff(&mut swarm).await;
     assert_eq!(away.message.body, "away");
     assert!(ready(&mut mailboxes).is_empty());
 }
@@ -176,7 +180,7 @@ async fn dropped_handoff_returns_to_the_queue() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut door = workspace(&hub.hub).await;
     let sent = hub.send("a", "b", "first").await;
-    let first = one(&mut door).await;
+    let first = next_handoff(&mut door).await;
     hub.hub.deliveries().close_doors();
     hub.send("a", "b", "second").await;
     drop(first);
@@ -184,11 +188,11 @@ async fn dropped_handoff_returns_to_the_queue() {
     poll_due(&hub.hub).await;
     assert_eq!(hub.state(sent.id).await, DeliveryState::Queued);
     let mut door = workspace(&hub.hub).await;
-    let again = one(&mut door).await;
+    let again = next_handoff(&mut door).await;
     assert_eq!((again.message.id, again.delivery.attempts), (sent.id, 2), "before what was queued after it");
     again.report(Outcome::Delivered).await.expect("reported");
     assert_eq!(hub.state(sent.id).await, DeliveryState::Delivered);
-    assert_eq!(one(&mut door).await.message.body, "second");
+    assert_eq!(next_handoff(&mut door).await.message.body, "second");
 }
 
 /// A door that drops every handoff at once is broken: the hub does not spin with it.
@@ -198,7 +202,7 @@ async fn handoff_dropped_repeatedly_backs_off() {
     let mut door = workspace(&hub.hub).await;
     let sent = hub.send("a", "b", "hi").await;
     for _ in 0..4 {
-        drop(one(&mut door).await);
+        drop(next_handoff(&mut door).await);
     }
     // The writer has the last drop before this.
     poll_due(&hub.hub).await;
@@ -209,7 +213,7 @@ async fn handoff_dropped_repeatedly_backs_off() {
     assert!(ready(&mut door).is_empty(), "not before its time");
     hub.clock.advance(seconds(8));
     poll_due(&hub.hub).await;
-    let again = one(&mut door).await;
+    let again = next_handoff(&mut door).await;
     assert_eq!((again.message.id, again.delivery.attempts), (sent.id, 5));
     again.report(Outcome::Delivered).await.expect("reported");
     assert_eq!(hub.state(sent.id).await, DeliveryState::Delivered);
@@ -221,7 +225,7 @@ async fn refusal_is_final_with_reason() {
     let mut door = workspace(&hub.hub).await;
     let sent = hub.send("a", "b", "hi").await;
     let refused = Outcome::Refused { reason: "not you".into() };
-    let state = one(&mut door).await.report(refused).await.expect("reported");
+    let state = next_handoff(&mut door).await.report(refused).await.expect("reported");
     assert_eq!(state, Some(DeliveryState::Refused));
     hub.clock.advance(seconds(3600));
     poll_due(&hub.hub).await;
@@ -239,7 +243,7 @@ async fn unreachable_peer_is_retried_until_expiry() {
     let sent = hub.send("a", "b", "hi").await;
     let mut attempts = 0;
     loop {
-        let handoff = one(&mut door).await;
+        let handoff = next_handoff(&mut door).await;
         attempts += 1;
         assert_eq!(handoff.delivery.attempts, attempts);
         match handoff.report(unreachable()).await.expect("reported") {
@@ -263,14 +267,14 @@ async fn retry_precedes_later_messages() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut door = workspace(&hub.hub).await;
     hub.send("a", "b", "first").await;
-    let failed = one(&mut door).await.report(unreachable()).await.expect("reported");
+    let failed = next_handoff(&mut door).await.report(unreachable()).await.expect("reported");
     let Some(DeliveryState::Failed { retry_at }) = failed else { panic!("{failed:?}") };
     hub.send("a", "b", "too early for the first").await;
     hub.clock.advance(retry_at.duration_since(hub.clock.now()));
     hub.send("a", "b", "last").await;
     let mut bodies = Vec::new();
     for _ in 0..3 {
-        bodies.push(one(&mut door).await.message.body.clone());
+        bodies.push(next_handoff(&mut door).await.message.body.clone());
     }
     assert_eq!(bodies, ["too early for the first", "first", "last"]);
 }
@@ -279,7 +283,7 @@ async fn retry_precedes_later_messages() {
 #[tokio::test]
 async fn queue_of_other_hub_precedes_later_messages() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     let mut door = workspace(&hub.hub).await;
     let mut expected = Vec::new();
     for n in 0..20 {
@@ -291,7 +295,7 @@ async fn queue_of_other_hub_precedes_later_messages() {
     }
     let mut bodies = Vec::new();
     while bodies.len() < expected.len() {
-        for handoff in soon(door.next(256)).await {
+        for handoff in with_timeout(door.next(256)).await {
             bodies.push(handoff.message.body.clone());
             handoff.report(Outcome::Delivered).await.expect("reported");
         }
@@ -307,7 +311,7 @@ async fn concurrent_reports_each_get_an_answer() {
     let mut handoffs = Vec::new();
     for n in 0..4 {
         hub.send("a", "b", &n.to_string()).await;
-        handoffs.push(one(&mut door).await);
+        handoffs.push(next_handoff(&mut door).await);
     }
     let taken_over = "UPDATE deliveries SET fence = fence + 1 WHERE id = ?1";
     hub.sql().execute(taken_over, [handoffs[1].delivery.id.0]).expect("taken over");
@@ -322,10 +326,10 @@ async fn concurrent_reports_each_get_an_answer() {
 #[tokio::test]
 async fn late_report_after_expired_lease_is_ignored() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let (first, second) = (hub.another().await, hub.another().await);
+    let (first, second) = (hub.open_another().await, hub.open_another().await);
     let sent = hub.send("a", "b", "hi").await;
     let mut slow_door = workspace(&first).await;
-    let slow = one(&mut slow_door).await;
+    let slow = next_handoff(&mut slow_door).await;
     // Otherwise the first hub might be the one to retry.
     drop(slow_door);
     hub.clock.advance(seconds(59));
@@ -333,7 +337,7 @@ async fn late_report_after_expired_lease_is_ignored() {
     assert!(ready(&mut door).is_empty(), "the lease still holds");
     hub.clock.advance(seconds(1));
     poll_due(&second).await;
-    let taken = one(&mut door).await;
+    let taken = next_handoff(&mut door).await;
     assert_eq!(taken.delivery.attempts, 2);
     let late = slow.report(Outcome::Refused { reason: "late".into() }).await.expect("reported");
     assert_eq!(late, None);
@@ -346,15 +350,15 @@ async fn late_report_after_expired_lease_is_ignored() {
 #[tokio::test]
 async fn late_drop_is_ignored() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let first = hub.another().await;
+    let first = hub.open_another().await;
     let sent = hub.send("a", "b", "hi").await;
     let mut slow_door = workspace(&first).await;
-    let slow = one(&mut slow_door).await;
+    let slow = next_handoff(&mut slow_door).await;
     // Otherwise the first hub might be the one to retry.
     drop(slow_door);
     hub.clock.advance(seconds(61));
     let mut door = workspace(&hub.hub).await;
-    let taken = one(&mut door).await;
+    let taken = next_handoff(&mut door).await;
     drop(slow);
     poll_due(&first).await;
     assert_eq!(hub.state(sent.id).await, DeliveryState::InFlight);
@@ -383,7 +387,7 @@ async fn lease_of_dead_process_is_released() {
             )
             .expect("changed");
     }
-    let mut door = workspace(&hub.another().await).await;
+    let mut door = workspace(&hub.open_another().await).await;
     let got: Vec<_> = ready(&mut door).iter().map(|h| h.message.body.clone()).collect();
     assert_eq!(got, ["0", "1", "2"]);
 }
@@ -405,7 +409,7 @@ async fn deliveries_of_dead_process_come_first() {
         }
         hub.clock.advance(seconds(1));
     }
-    let mut door = workspace(&hub.another().await).await;
+    let mut door = workspace(&hub.open_another().await).await;
     let got: Vec<_> = ready(&mut door).iter().map(|h| h.message.body.clone()).collect();
     assert_eq!(got, ["0", "1", "2", "3"]);
 }
@@ -434,12 +438,12 @@ async fn overflow_waits_in_database_in_order() {
         hub.send("a", "b", &n.to_string()).await;
         // A slow door receives one now and then, so that slots become free while others wait.
         if n % 5 == 4 {
-            got.push(one(&mut door).await);
+            got.push(next_handoff(&mut door).await);
         }
         assert!(door.queue.len() <= IN_FLIGHT);
     }
     while got.len() < 700 {
-        let handoff = one(&mut door).await;
+        let handoff = next_handoff(&mut door).await;
         got.push(handoff);
         poll_due(&hub.hub).await;
     }
@@ -456,7 +460,7 @@ async fn delivery_queued_past_lease_arrives_once() {
     }
     let mut delivered = Vec::new();
     while delivered.len() < 20 {
-        let handoff = one(&mut door).await;
+        let handoff = next_handoff(&mut door).await;
         let body = handoff.message.body.clone();
         // One delivery takes half a minute, so that most leases expire before their turn.
         hub.clock.advance(seconds(30));
@@ -470,9 +474,9 @@ async fn delivery_queued_past_lease_arrives_once() {
 #[tokio::test]
 async fn two_hubs_share_door_without_duplicates() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     let mut tasks = tokio::task::JoinSet::new();
-    let (tell, mut told) = mpsc::channel(1000);
+    let (tell, mut delivered) = mpsc::channel(1000);
     for hub in [hub.hub.clone(), other.clone()] {
         let (mut door, tell) = (workspace(&hub).await, tell.clone());
         tasks.spawn(async move {
@@ -491,10 +495,10 @@ async fn two_hubs_share_door_without_duplicates() {
     }
     let mut got = HashSet::new();
     while got.len() < 100 {
-        assert!(got.insert(soon(told.recv()).await.expect("open")), "delivered twice");
+        assert!(got.insert(with_timeout(delivered.recv()).await.expect("open")), "delivered twice");
     }
     poll_due(&hub.hub).await;
-    assert!(told.try_recv().is_err());
+    assert!(delivered.try_recv().is_err());
 }
 
 #[tokio::test]
@@ -515,7 +519,7 @@ async fn handoff_of_failed_transaction_is_discarded() {
     let sent = hub.send("a", "b", "kept").await;
     poll_due(&hub.hub).await;
     assert_eq!(hub.state(sent.id).await, DeliveryState::InFlight);
-    let handoff = one(&mut door).await;
+    let handoff = next_handoff(&mut door).await;
     assert_eq!(handoff.message.body, "kept");
     let state = handoff.report(Outcome::Delivered).await.expect("reported");
     assert_eq!(state, Some(DeliveryState::Delivered));
@@ -530,7 +534,7 @@ async fn expired_queued_message_is_not_delivered() {
     let long = hub.send("a", "b", "long").await;
     hub.clock.advance(seconds(60));
     let mut door = workspace(&hub.hub).await;
-    let handoff = one(&mut door).await;
+    let handoff = next_handoff(&mut door).await;
     assert_eq!(handoff.message.id, long.id);
     let expired = hub.hub.deliveries().expire_due().await.expect("expired");
     // The tick of the open door may have come first.
@@ -565,19 +569,19 @@ async fn expired_message_leaves_mailbox_at_once() {
 async fn settle_waits_only_for_open_doors() {
     let hub = TestHub::with(&["a", "b"]).await;
     let queued = hub.send("a", "b", "nobody").await;
-    let receipt = soon(hub.hub.deliveries().wait_until_settled(queued.id)).await.expect("settled");
+    let receipt = with_timeout(hub.hub.deliveries().wait_until_settled(queued.id)).await.expect("settled");
     assert_eq!(receipt.overall_state(), OverallState::Pending);
     let mut door = workspace(&hub.hub).await;
-    let _ = one(&mut door).await.report(Outcome::Delivered).await;
+    let _ = next_handoff(&mut door).await.report(Outcome::Delivered).await;
     let sent = hub.send("a", "b", "hi").await;
     let waiting = tokio::spawn({
         let hub = hub.hub.clone();
         async move { hub.deliveries().wait_until_settled(sent.id).await }
     });
-    let handoff = one(&mut door).await;
+    let handoff = next_handoff(&mut door).await;
     assert!(!waiting.is_finished());
     handoff.report(unreachable()).await.expect("reported");
-    let receipt = soon(waiting).await.expect("ended").expect("settled");
+    let receipt = with_timeout(waiting).await.expect("ended").expect("settled");
     assert!(matches!(receipt.deliveries[0].state, DeliveryState::Failed { .. }));
     let unknown = hub.hub.deliveries().wait_until_settled(hub.hub.next_id()).await;
     assert!(matches!(unknown, Err(HubError::UnknownMessage { .. })), "{unknown:?}");
@@ -588,40 +592,40 @@ async fn settle_ends_with_the_hub() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut door = workspace(&hub.hub).await;
     let sent = hub.send("a", "b", "hi").await;
-    let handoff = one(&mut door).await;
+    let handoff = next_handoff(&mut door).await;
     let waiting = tokio::spawn({
         let hub = hub.hub.clone();
         async move { hub.deliveries().wait_until_settled(sent.id).await }
     });
-    soon(hub.hub.shut_down()).await;
-    let _ = soon(waiting).await.expect("it ends");
+    with_timeout(hub.hub.shut_down()).await;
+    let _ = with_timeout(waiting).await.expect("it ends");
     let late = handoff.report(Outcome::Delivered).await;
     assert!(matches!(late, Err(HubError::Closed)), "{late:?}");
-    assert!(soon(door.next(1)).await.is_empty());
+    assert!(with_timeout(door.next(1)).await.is_empty());
 }
 
 #[tokio::test]
 async fn clock_set_back_delays_no_delivery() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let first = hub.another().await;
+    let first = hub.open_another().await;
     let mut door = workspace(&first).await;
     let failed = hub.send("a", "b", "failed").await;
     poll_due(&first).await;
-    one(&mut door).await.report(unreachable()).await.expect("reported");
+    next_handoff(&mut door).await.report(unreachable()).await.expect("reported");
     let hung = hub.send("a", "b", "in flight").await;
     poll_due(&first).await;
-    let _hung = one(&mut door).await;
+    let _hung = next_handoff(&mut door).await;
     first.shut_down().await;
     let queued = hub.send("a", "b", "queued").await;
     hub.clock.advance(seconds(-3600));
     let mut door = workspace(&hub.hub).await;
-    let handoff = one(&mut door).await;
+    let handoff = next_handoff(&mut door).await;
     assert_eq!(handoff.message.id, queued.id);
     handoff.report(Outcome::Delivered).await.expect("reported");
     // The longest lease, and then the longest backoff, and not an hour more.
     hub.clock.advance(seconds(61));
     poll_due(&hub.hub).await;
-    let handoff = one(&mut door).await;
+    let handoff = next_handoff(&mut door).await;
     assert_eq!(handoff.message.id, hung.id);
     handoff.report(Outcome::Delivered).await.expect("reported");
     hub.clock.advance(seconds(15 * 60));
@@ -669,12 +673,12 @@ async fn reopened_door_replaces_and_closed_queues() {
     assert_eq!(hub.state(sent.id).await, DeliveryState::Queued);
     let mut old = workspace(&hub.hub).await;
     let mut new = workspace(&hub.hub).await;
-    let kept = one(&mut old).await;
+    let kept = next_handoff(&mut old).await;
     let kind = kept.message.kind.clone();
     assert_eq!(kind, Kind::delegate_task());
     hub.send("a", "b", "second").await;
-    assert_eq!(one(&mut new).await.message.body, "second");
-    assert!(soon(old.next(1)).await.is_empty(), "the old end is closed");
+    assert_eq!(next_handoff(&mut new).await.message.body, "second");
+    assert!(with_timeout(old.next(1)).await.is_empty(), "the old end is closed");
 }
 
 /// A post in a channel that the agent reads; its file is not written yet.
@@ -704,5 +708,5 @@ async fn dropped_lease_goes_to_the_door() {
     let (accepted, leased) = hub.hub.submit_leased(post(&hub)).await.expect("accepted");
     assert!(ready(&mut door).is_empty(), "its submitter has it");
     drop(leased);
-    assert_eq!(one(&mut door).await.message.id, accepted.id);
+    assert_eq!(next_handoff(&mut door).await.message.id, accepted.id);
 }

@@ -119,9 +119,10 @@ async fn remote_delivery_follows_receipts() {
         status: refused
             .map_or(ReceiptStatus::Accepted, |reason| ReceiptStatus::Refused { reason: reason.to_owned() }),
     };
-    let said = vec![receipt(one.id, None), receipt(two.id, Some("gone")), receipt(hub.hub.next_id(), None)];
-    assert_eq!(hub.hub.relay().apply_receipts(said.clone()).await.expect("noted").len(), 2);
-    assert_eq!(hub.hub.relay().apply_receipts(said).await.expect("noted").len(), 0, "old news");
+    let receipts =
+        vec![receipt(one.id, None), receipt(two.id, Some("gone")), receipt(hub.hub.next_id(), None)];
+    assert_eq!(hub.hub.relay().apply_receipts(receipts.clone()).await.expect("noted").len(), 2);
+    assert_eq!(hub.hub.relay().apply_receipts(receipts).await.expect("noted").len(), 0, "old news");
     assert_eq!(hub.state(one.id).await, DeliveryState::Delivered);
     let refused = &hub.deliveries(two.id).await[0];
     assert_eq!((refused.state, refused.note.as_deref()), (DeliveryState::Refused, Some("gone")));
@@ -150,12 +151,12 @@ async fn receipts_apply_to_remote_deliveries_only() {
 #[tokio::test]
 async fn reply_to_stranger_returns_by_relaying_hub() {
     let hub = linked().await;
-    let asked =
+    let question =
         hub.hub.submit_relayed(vec![relayed(&hub, "bob@research", "claude")]).await.remove(0).expect("taken");
-    let answer = Draft { in_reply_to: Some(asked.id), ..hub.draft("claude", "bob@research", "yes") };
+    let answer = Draft { in_reply_to: Some(question.id), ..hub.draft("claude", "bob@research", "yes") };
     let answer = hub.hub.submit(answer).await.expect("taken");
     assert_eq!(answer.deliveries[0].route, Route::Hub { hub: name("office") });
-    for (to, parent) in [("bob@research", None), ("carol@research", Some(asked.id))] {
+    for (to, parent) in [("bob@research", None), ("carol@research", Some(question.id))] {
         let other = Draft { in_reply_to: parent, ..hub.draft("claude", to, "and you?") };
         hub.hub.submit(other).await.expect_err("nobody knows them");
     }

@@ -6,7 +6,7 @@ use crate::test_hub::{TestHub, agent_id, name};
 use crate::{Draft, RelayedMessage};
 
 /// A hub with `claude` and `codex` that has a message of `office` for these.
-async fn asked(to: &str) -> (TestHub, MessageId) {
+async fn hub_with_relayed_message(to: &str) -> (TestHub, MessageId) {
     let hub = TestHub::with(&["claude", "codex"]).await;
     let resident = RemoteAgent { name: name("qc-1"), role: None, team: None, channels: vec![] };
     hub.hub.relay().put_remote_agents(name("office"), vec![resident]).await.expect("noted");
@@ -14,8 +14,8 @@ async fn asked(to: &str) -> (TestHub, MessageId) {
     let (id, route) = (draft.id, Some(Route::Hub { hub: name("office") }));
     let native = NativeId { door: Door::Nats, scope: "office".into(), id: id.to_string() };
     let draft = Draft { native, native_is_id: true, route, ..draft };
-    let passed = RelayedMessage { draft, thread: id, via: vec![] };
-    hub.hub.submit_relayed(vec![passed]).await.remove(0).expect("taken");
+    let message = RelayedMessage { draft, thread: id, via: vec![] };
+    hub.hub.submit_relayed(vec![message]).await.remove(0).expect("taken");
     hub.deliver_all().await;
     (hub, id)
 }
@@ -37,7 +37,7 @@ fn of(id: MessageId, agent: &str, status: ReceiptStatus) -> ReceiptUpdate {
 
 #[tokio::test]
 async fn receipt_is_pending_until_cleared() {
-    let (hub, id) = asked("claude").await;
+    let (hub, id) = hub_with_relayed_message("claude").await;
     assert_eq!(update(&hub).await, []);
     hub.hub.mailboxes().mark_seen(agent_id("claude"), vec![id]).await.expect("noted");
     assert_eq!(update(&hub).await, [of(id, "claude", ReceiptStatus::Seen)]);
@@ -54,17 +54,17 @@ async fn receipt_is_pending_until_cleared() {
 
 #[tokio::test]
 async fn receipts_cover_group_readers_of_remote_messages() {
-    let (hub, id) = asked("all").await;
+    let (hub, id) = hub_with_relayed_message("all").await;
     let own = hub.send("claude", "codex", "of ours").await;
     hub.deliver_all().await;
     hub.hub.mailboxes().mark_seen(agent_id("codex"), vec![own.id, id]).await.expect("noted");
     hub.hub.mailboxes().acknowledge(agent_id("claude"), id, None).await.expect("noted");
     hub.hub.mailboxes().acknowledge(AgentId::human(), id, None).await.expect("noted");
-    let mut told = update(&hub).await;
-    told.sort_by_key(|update| update.agent.to_string());
+    let mut receipts = update(&hub).await;
+    receipts.sort_by_key(|update| update.agent.to_string());
     let done = ReceiptStatus::Acknowledged { note: None };
     assert_eq!(
-        told,
+        receipts,
         [of(id, "claude", done.clone()), of(id, "codex", ReceiptStatus::Seen), of(id, "human", done)],
         "and only of the message that came from there"
     );
@@ -72,7 +72,7 @@ async fn receipts_cover_group_readers_of_remote_messages() {
 
 #[tokio::test]
 async fn removed_message_has_no_receipt() {
-    let (hub, id) = asked("claude").await;
+    let (hub, id) = hub_with_relayed_message("claude").await;
     hub.hub.mailboxes().mark_seen(agent_id("claude"), vec![id]).await.expect("noted");
     hub.sql().execute("DELETE FROM deliveries", []).expect("deleted");
     let owed = hub.hub.relay().pending_receipts(100).await.expect("read");

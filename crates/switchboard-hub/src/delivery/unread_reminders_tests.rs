@@ -3,7 +3,7 @@ use std::time::Duration;
 use switchboard_core::{Door, JobId, NodeId, Outcome};
 
 use super::*;
-use crate::test_hub::{TestHub, agent_id, config, name, soon};
+use crate::test_hub::{TestHub, agent_id, config, name, with_timeout};
 use crate::{Hub, HubConfig, MailboxQuery, Outbound, Part, Registration};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -19,7 +19,7 @@ async fn reminding(test: &TestHub) -> (Hub, Outbound) {
 
 /// Makes all waiting deliveries.
 async fn deliver(door: &mut Outbound) {
-    for handoff in soon(door.next(256)).await {
+    for handoff in with_timeout(door.next(256)).await {
         handoff.report(Outcome::Delivered).await.expect("reported");
     }
 }
@@ -28,8 +28,8 @@ async fn deliver(door: &mut Outbound) {
 async fn notices(hub: &Hub, agent: &str) -> Vec<String> {
     let query = MailboxQuery { agent: agent_id(agent), after: 0, limit: 100, part: Part::Waiting };
     let page = hub.mailboxes().page(query).await.expect("read");
-    let told = page.items.into_iter().filter(|mail| mail.stored.message.from.name.as_str() == HUB_NAME);
-    told.map(|mail| mail.stored.message.body).collect()
+    let reminders = page.items.into_iter().filter(|mail| mail.stored.message.from.name.as_str() == HUB_NAME);
+    reminders.map(|mail| mail.stored.message.body).collect()
 }
 
 async fn start() -> (TestHub, Hub, Outbound) {
@@ -50,9 +50,9 @@ async fn sender_gets_one_unread_reminder() {
         hub.send_unread_reminders().await;
     }
     deliver(&mut door).await;
-    let told = notices(&hub, "claude").await;
+    let received = notices(&hub, "claude").await;
     assert_eq!(
-        told,
+        received,
         [
             "Not seen yet after 60 s: your message to codex. codex idle since 2026-03-01 12:00:00 UTC. It is kept, \
           and shown as soon as the agent can be reached."
@@ -61,7 +61,7 @@ async fn sender_gets_one_unread_reminder() {
     // The reminder itself causes no reminder.
     test.clock.advance(MINUTE * 3);
     hub.send_unread_reminders().await;
-    assert_eq!(notices(&hub, "claude").await, told);
+    assert_eq!(notices(&hub, "claude").await, received);
     let thread = hub.journal().thread(id, 10).await.expect("read");
     assert_eq!(thread.items.len(), 2, "it stands in the conversation");
 }
@@ -78,9 +78,9 @@ async fn recent_message_counts_as_presence() {
     while notices(&hub, "claude").await.is_empty() || notices(&hub, "codex").await.is_empty() {
         deliver(&mut door).await;
     }
-    let told = [notices(&hub, "claude").await, notices(&hub, "codex").await].concat();
-    assert!(told[0].contains(" codex idle since 2026-03-01 12:00:03 UTC."), "{told:?}");
-    assert!(told[1].contains(" claude idle since 2026-03-01 12:00:03 UTC."), "{told:?}");
+    let received = [notices(&hub, "claude").await, notices(&hub, "codex").await].concat();
+    assert!(received[0].contains(" codex idle since 2026-03-01 12:00:03 UTC."), "{received:?}");
+    assert!(received[1].contains(" claude idle since 2026-03-01 12:00:03 UTC."), "{received:?}");
 }
 
 #[tokio::test]
@@ -108,12 +108,12 @@ async fn many_unread_messages_share_one_reminder() {
     while notices(&hub, "claude").await.is_empty() || notices(&hub, "human").await.is_empty() {
         deliver(&mut door).await;
     }
-    let told = notices(&hub, "claude").await;
+    let received = notices(&hub, "claude").await;
     assert!(
-        told[0].starts_with("Not seen yet after 60 s: 20 messages to codex, this the oldest."),
-        "{told:?}"
+        received[0].starts_with("Not seen yet after 60 s: 20 messages to codex, this the oldest."),
+        "{received:?}"
     );
-    assert_eq!((told.len(), notices(&hub, "human").await.len()), (1, 1));
+    assert_eq!((received.len(), notices(&hub, "human").await.len()), (1, 1));
 }
 
 #[tokio::test]
@@ -150,8 +150,8 @@ async fn worker_gets_no_reminder() {
     test.clock.advance(MINUTE * 2);
     hub.send_unread_reminders().await;
     let newest = hub.journal().newest(10).await.expect("read").items;
-    let told: Vec<String> = newest.iter().map(|stored| stored.message.to.to_string()).collect();
-    assert_eq!(told, ["codex", "codex", "claude"]);
+    let recipients: Vec<String> = newest.iter().map(|stored| stored.message.to.to_string()).collect();
+    assert_eq!(recipients, ["codex", "codex", "claude"]);
 }
 
 #[tokio::test]

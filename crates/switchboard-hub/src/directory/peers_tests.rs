@@ -11,10 +11,10 @@ fn peer(text: &str) -> Peer {
 async fn swarm_members_are_reached_singly_and_together() {
     let hub = TestHub::with(&["codex", "alice"]).await;
     let research = name("research");
-    let told = vec![peer("alice"), peer("bob")];
-    assert!(hub.hub.agents().put_peers(research.clone(), Some(told.clone())).await.expect("noted"));
+    let peers = vec![peer("alice"), peer("bob")];
+    assert!(hub.hub.agents().put_peers(research.clone(), Some(peers.clone())).await.expect("noted"));
     assert!(
-        !hub.hub.agents().put_peers(research.clone(), Some(told)).await.expect("noted"),
+        !hub.hub.agents().put_peers(research.clone(), Some(peers)).await.expect("noted"),
         "the same again is no news"
     );
 
@@ -64,12 +64,12 @@ async fn undelivered_messages_to_peer_retry_in_order() {
     assert_eq!(hub.hub.deliveries().first_unsent(alice.clone()).await.expect("read"), Some(first.seq));
     assert_eq!(hub.hub.deliveries().first_unsent(bob).await.expect("read"), None);
     let away = switchboard_core::Outcome::Unreachable { reason: "away".into() };
-    for handoff in crate::test_hub::soon(door.next(2)).await {
+    for handoff in crate::test_hub::with_timeout(door.next(2)).await {
         handoff.report(away.clone()).await.expect("reported");
     }
     assert!(matches!(hub.state(first.id).await, DeliveryState::Failed { .. }));
     hub.hub.deliveries().retry_peer_now(alice.clone()).await.expect("hurried");
-    let again = crate::test_hub::soon(door.next(1)).await;
+    let again = crate::test_hub::with_timeout(door.next(1)).await;
     assert_eq!(again[0].message.body, "one", "due at once, by a clock that stands still, in its order");
 }
 

@@ -12,10 +12,10 @@ fn remote(text: &str, team: Option<&str>, channels: &[&str]) -> RemoteAgent {
 async fn remote_agents_are_known_and_reached() {
     let hub = TestHub::with(&["codex", "claude"]).await;
     let office = name("office");
-    let told = vec![remote("codex", Some("backend"), &[]), remote("qc-1", None, &["general"])];
-    assert!(hub.hub.relay().put_remote_agents(office.clone(), told.clone()).await.expect("noted"));
+    let remotes = vec![remote("codex", Some("backend"), &[]), remote("qc-1", None, &["general"])];
+    assert!(hub.hub.relay().put_remote_agents(office.clone(), remotes.clone()).await.expect("noted"));
     assert!(
-        !hub.hub.relay().put_remote_agents(office.clone(), told).await.expect("noted"),
+        !hub.hub.relay().put_remote_agents(office.clone(), remotes).await.expect("noted"),
         "the same again is no news"
     );
 

@@ -44,9 +44,15 @@ impl Breakers<'_> {
                     (_, Some(agent)) => stopped.concerns(agent),
                     (_, None) => false,
                 })?;
-                for one in &resumed {
-                    let id = one.stopped.stored.message.id.to_string();
-                    activity::note(tx, &AgentId::human(), "resumed", &id, Some(&one.stopped.reason))?;
+                for resumed_message in &resumed {
+                    let id = resumed_message.stopped.stored.message.id.to_string();
+                    activity::note(
+                        tx,
+                        &AgentId::human(),
+                        "resumed",
+                        &id,
+                        Some(&resumed_message.stopped.reason),
+                    )?;
                 }
                 Ok(resumed)
             })

@@ -80,10 +80,10 @@ impl Hub {
     }
 
     /// Submits messages that other hubs have relayed.
-    pub async fn submit_relayed(&self, passed: Vec<RelayedMessage>) -> Vec<Result<Accepted, HubError>> {
+    pub async fn submit_relayed(&self, messages: Vec<RelayedMessage>) -> Vec<Result<Accepted, HubError>> {
         let config = &self.inner.config;
-        let prepare = |passed| Prepared::relayed(passed, config.body_limit, config.metadata_limit);
-        self.submit_prepared(passed.into_iter().map(prepare)).await
+        let prepare = |messages| Prepared::relayed(messages, config.body_limit, config.metadata_limit);
+        self.submit_prepared(messages.into_iter().map(prepare)).await
     }
 
     async fn submit_prepared(

@@ -20,12 +20,12 @@ impl Hub {
         };
         let Some(due) = due else { return };
         let hub = self.clone();
-        let told = self
+        let sent = self
             .write(move |tx| {
                 unread_reminders::send_reminders(tx, &due, &|agent| hub.agents().presence(agent), after)
             })
             .await;
-        if let Err(error) = told {
+        if let Err(error) = sent {
             tracing::warn!(%error, "cannot send unread reminders");
         }
     }

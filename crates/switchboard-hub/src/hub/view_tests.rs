@@ -10,7 +10,7 @@ fn waiting(agent: &str) -> MailboxQuery {
 #[tokio::test]
 async fn view_shows_what_others_committed_before() {
     let test = TestHub::with(&["codex"]).await;
-    let other = test.another().await;
+    let other = test.open_another().await;
     for count in 1..=3 {
         test.send("claude", "codex", "hello").await;
         test.deliver_all().await;

@@ -24,7 +24,7 @@ async fn head(hub: &TestHub) -> ChainHead {
 #[tokio::test]
 async fn untouched_journal_passes_audit() {
     let hub = with(3).await;
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     for number in 0..3 {
         let message = crate::test_hub::draft(&other, "b", "a", &format!("other {number}"));
         // The second submission is a duplicate and uses up a number.

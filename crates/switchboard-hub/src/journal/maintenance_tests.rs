@@ -1,7 +1,7 @@
 use switchboard_core::{Kind, Outcome};
 
 use super::*;
-use crate::test_hub::{TestHub, agent_id, bodies, journal, noon, seconds, soon};
+use crate::test_hub::{TestHub, agent_id, bodies, journal, noon, seconds, with_timeout};
 use crate::{Draft, Hub, MailboxQuery, Part};
 
 async fn cursor_error(hub: &Hub, after: i64) -> Option<(i64, i64)> {
@@ -12,7 +12,7 @@ async fn cursor_error(hub: &Hub, after: i64) -> Option<(i64, i64)> {
     }
 }
 
-async fn found(hub: &Hub, words: &str) -> Vec<String> {
+async fn search(hub: &Hub, words: &str) -> Vec<String> {
     let page = hub.journal().search(words, None, 1000).await.expect("searched");
     page.items.into_iter().map(|stored| stored.message.body).collect()
 }
@@ -70,7 +70,7 @@ async fn acknowledgement_overtakes_report_of_door() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut door = hub.hub.deliveries().open_door(Door::Workspace).await.expect("opened");
     let sent = hub.send("a", "b", "hi").await;
-    let handoff = soon(door.next(1)).await.remove(0);
+    let handoff = with_timeout(door.next(1)).await.remove(0);
     hub.hub.mailboxes().acknowledge(agent_id("b"), sent.id, None).await.expect("acknowledged");
     assert_eq!(handoff.report(Outcome::Delivered).await.expect("reported"), None);
     assert_eq!(hub.state(sent.id).await, DeliveryState::Acknowledged);
@@ -136,7 +136,7 @@ async fn notes_are_separate_per_door_and_topic() {
     note("cursor", "a", Some("2")).await.expect("noted");
     note("cursor", "b", Some("3")).await.expect("noted");
     note("other", "a", Some("4")).await.expect("noted");
-    let notes = hub.another().await.notes(Door::Workspace).all("cursor").await.expect("read");
+    let notes = hub.open_another().await.notes(Door::Workspace).all("cursor").await.expect("read");
     assert_eq!(notes, [("a".to_owned(), "2".to_owned()), ("b".to_owned(), "3".to_owned())]);
     note("cursor", "a", None).await.expect("forgotten");
     assert_eq!(hub.hub.notes(Door::Workspace).all("cursor").await.expect("read").len(), 1);
@@ -154,15 +154,15 @@ async fn retention_expires_earlier_cursors() {
     for done in [0, 1, 3] {
         hub.hub.mailboxes().acknowledge(agent_id("b"), sent[done].id, None).await.expect("acknowledged");
     }
-    assert_eq!(found(&hub.hub, "word1").await, ["word1"]);
+    assert_eq!(search(&hub.hub, "word1").await, ["word1"]);
     assert_eq!(hub.hub.journal().prune(noon()).await.expect("pruned"), 0, "nothing is older than that");
     hub.clock.advance(seconds(60));
     assert_eq!(hub.hub.journal().prune(hub.hub.now()).await.expect("pruned"), 3);
 
     let kept: Vec<_> = [2, 4, 5, 6, 7, 8, 9].iter().map(|n| format!("word{n}")).collect();
     assert_eq!(bodies(&hub.hub).await, kept);
-    assert_eq!(found(&hub.hub, "word1").await, Vec::<String>::new());
-    assert_eq!(found(&hub.hub, "word2").await, ["word2"]);
+    assert_eq!(search(&hub.hub, "word1").await, Vec::<String>::new());
+    assert_eq!(search(&hub.hub, "word2").await, ["word2"]);
     assert_eq!(hub.hub.journal().message(sent[1].id).await.expect("read"), None);
     assert_eq!(hub.hub.native_ids().find(None, &sent[1].id.to_string()).await.expect("read"), []);
     let oldest = sent[3].seq + 1;
@@ -200,9 +200,9 @@ async fn pruning_unindexed_messages_leaves_no_trace() {
     }
     hub.clock.advance(seconds(60));
     assert_eq!(hub.hub.journal().prune(hub.hub.now()).await.expect("pruned"), 2);
-    assert_eq!(found(&hub.hub, "apple").await, ["apple three"]);
+    assert_eq!(search(&hub.hub, "apple").await, ["apple three"]);
     hub.send("a", "b", "apple four").await;
-    assert_eq!(found(&hub.hub, "apple").await, ["apple four", "apple three"]);
+    assert_eq!(search(&hub.hub, "apple").await, ["apple four", "apple three"]);
 }
 
 #[tokio::test]
@@ -279,7 +279,7 @@ async fn damaged_row_does_not_stop_listings() {
     // Events continue past a row with an unreadable id.
     let sent = hub.send("a", "b", "after").await;
     loop {
-        if let crate::HubEvent::Accepted { id, .. } = soon(events.recv()).await.expect("an event")
+        if let crate::HubEvent::Accepted { id, .. } = with_timeout(events.recv()).await.expect("an event")
             && id == sent.id
         {
             break;
@@ -290,11 +290,11 @@ async fn damaged_row_does_not_stop_listings() {
 #[tokio::test]
 async fn events_continue_past_unreadable_id() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     let first = hub.send("a", "b", "damaged").await;
     hub.sql().execute("UPDATE messages SET id = x'00' WHERE seq = ?1", [first.seq]).expect("changed");
     let second = hub.send("a", "b", "after").await;
-    let ids = soon(other.read(|db| ids_after(db, 0))).await.expect("read");
+    let ids = with_timeout(other.read(|db| ids_after(db, 0))).await.expect("read");
     assert_eq!(ids, [(second.seq, second.id)]);
 }
 
@@ -364,7 +364,7 @@ async fn restored_message_is_delivered() {
     hub.sql().execute("UPDATE messages SET body = 'x'", []).expect("changed");
     let mut door = hub.hub.deliveries().open_door(Door::Workspace).await.expect("opened");
     assert!(hub.hub.journal().restore_damaged(original.clone()).await.expect("restored"));
-    let handoff = soon(door.next(1)).await.remove(0);
+    let handoff = with_timeout(door.next(1)).await.remove(0);
     assert_eq!(handoff.message.body, "precious");
     handoff.report(Outcome::Delivered).await.expect("reported");
     let delivery = hub.deliveries(original.id).await.remove(0);
@@ -377,7 +377,7 @@ async fn new_database_needs_rebuild_until_rebuilt() {
     let hub = TestHub::with(&[]).await;
     assert!(hub.hub.database().needs_rebuild().await.expect("read"));
     hub.hub.database().mark_rebuilt().await.expect("noted");
-    assert!(!hub.another().await.database().needs_rebuild().await.expect("read"));
+    assert!(!hub.open_another().await.database().needs_rebuild().await.expect("read"));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use switchboard_core::Door;
 use crate::delivery::outbox;
 use crate::journal::search;
 use crate::store::rows::SPREAD;
-use crate::test_hub::{TestHub, agent_id, name, seconds, soon};
+use crate::test_hub::{TestHub, agent_id, name, seconds, with_timeout};
 use crate::{Draft, Hub, MailboxQuery, Part, Registration};
 
 /// Messages in one mailbox: enough that a scan of any table or index reads megabytes.
@@ -85,7 +85,7 @@ async fn many_waiting_messages_cost_no_extra_reads() {
     test.deliver_all().await;
     fill(&test, last);
     // A new hub has nothing in its caches.
-    let hub = test.another().await;
+    let hub = test.open_another().await;
     let draft = test.draft("claude", "codex", "newest");
     let sent = cheaply("a send", hub.submit(draft)).await.unwrap();
     test.deliver_all().await;
@@ -115,10 +115,10 @@ async fn ordinary_paths_scan_no_table() {
     fill(&test, sent.seq);
     let codex = agent_id("codex");
     let last = MANY + sent.seq;
-    let hub = test.another().await;
+    let hub = test.open_another().await;
     let mut door = cheaply("opening a door", hub.deliveries().open_door(Door::Workspace)).await.unwrap();
     let sent = cheaply("a send", hub.submit(test.draft("claude", "codex", "second"))).await.unwrap();
-    let handoff = soon(door.next(1)).await.remove(0);
+    let handoff = with_timeout(door.next(1)).await.remove(0);
     cheaply("a report", handoff.report(switchboard_core::Outcome::Delivered)).await.unwrap();
     // The copies are unreadable, so a listing of 20 messages would go through all of them.
     for number in 0..25 {

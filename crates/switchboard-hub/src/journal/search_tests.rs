@@ -42,15 +42,15 @@ async fn index_grows_from_newest_down_until_ranges_meet() {
     let covered = test.hub.read(Coverage::read).await.unwrap();
     assert_eq!(covered, coverage(0, count - STEP + 1, count, count));
     test.deliver_all().await;
-    let told = std::cell::Cell::new(0);
+    let reported = std::cell::Cell::new(0);
     let page = test
         .hub
         .journal()
-        .search_with("nowhere", None, 20, |missing| told.set(told.get().max(missing)))
+        .search_with("nowhere", None, 20, |missing| reported.set(reported.get().max(missing)))
         .await;
     assert!(page.unwrap().items.is_empty());
     // The open door has indexed some of it meanwhile.
-    assert!((1..=u64::try_from(count - STEP).unwrap()).contains(&told.get()), "{}", told.get());
+    assert!((1..=u64::try_from(count - STEP).unwrap()).contains(&reported.get()), "{}", reported.get());
     let covered = test.hub.read(Coverage::read).await.unwrap();
     assert_eq!((covered.base, covered.missing()), (count, 0));
     let all = test.hub.journal().search("odd", None, usize::MAX).await.unwrap();

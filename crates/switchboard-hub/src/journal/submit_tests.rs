@@ -5,7 +5,7 @@ use switchboard_core::{DeliveryState, Door, Name, OverallState, ResolveError};
 
 use super::*;
 use crate::HUB_NAME;
-use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, soon};
+use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, with_timeout};
 use crate::{Hub, Part};
 
 /// Changes a stored body behind the hub's back, as a failing disk would.
@@ -43,7 +43,7 @@ async fn accepted_message_is_on_disk_for_others() {
             signed: sent.signed,
         },
     };
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     assert_eq!(other.journal().message(sent.id).await.expect("read"), Some(expected.clone()));
 
     // The files at the moment of the answer: what a power failure would leave.
@@ -66,7 +66,7 @@ async fn same_native_id_and_content_is_duplicate() {
     hub.clock.advance(seconds(5));
     // The door reads the same file again: another id and time, but the same native id and content.
     let again = Draft { id: hub.hub.next_id(), sent_at: hub.hub.now(), ..first };
-    let other = hub.another().await;
+    let other = hub.open_another().await;
     for hub in [&hub.hub, &other] {
         let answer = hub.submit(again.clone()).await.expect("accepted");
         assert_eq!(answer, Accepted { duplicate: true, ..accepted.clone() });
@@ -118,14 +118,14 @@ async fn same_id_in_other_scope_is_distinct() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_duplicates_have_one_first() {
     let hub = TestHub::with(&["a", "b"]).await;
-    let hubs = [hub.hub.clone(), hub.another().await, hub.another().await];
+    let hubs = [hub.hub.clone(), hub.open_another().await, hub.open_another().await];
     let message = hub.draft("a", "b", "once");
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..30 {
         let (hub, draft) = (hubs[n % 3].clone(), message.clone());
         tasks.spawn(async move { hub.submit(Draft { id: hub.next_id(), ..draft }).await.expect("accepted") });
     }
-    let answers = soon(tasks.join_all()).await;
+    let answers = with_timeout(tasks.join_all()).await;
     assert_eq!(answers.iter().filter(|answer| !answer.duplicate).count(), 1);
     assert!(answers.iter().all(|answer| answer.id == answers[0].id && answer.seq == answers[0].seq));
     assert_eq!(bodies(&hub.hub).await, ["once"]);
@@ -209,15 +209,15 @@ async fn reply_joins_thread_and_lists_chain() {
 async fn verified_message_of_person_resets_chain() {
     let hub = TestHub::with(&["a", "b"]).await;
     let first = hub.send("a", "human", "question").await;
-    let said = |verified| Draft {
+    let draft = |verified| Draft {
         in_reply_to: Some(first.id),
         verified,
         ..hub.draft("human", "a", if verified { "true" } else { "forged" })
     };
-    let spoke = hub.hub.submit(said(true)).await.expect("accepted");
+    let spoke = hub.hub.submit(draft(true)).await.expect("accepted");
     let answer = hub.reply("a", "b", spoke.id).await;
     assert_eq!(hub.stored(answer.id).await.message.via, []);
-    let forged = hub.hub.submit(said(false)).await.expect("accepted");
+    let forged = hub.hub.submit(draft(false)).await.expect("accepted");
     let answer = hub.reply("a", "b", forged.id).await;
     let via = hub.stored(answer.id).await.message.via;
     assert_eq!(via, [Hop::Agent(agent_id("a")), Hop::Agent(AgentId::human())]);
@@ -241,7 +241,7 @@ async fn odd_parents_still_form_readable_threads() {
     hub.hub.submit(one.clone()).await.expect("accepted");
     hub.hub.submit(two.clone()).await.expect("accepted");
     let third = hub.reply("a", "b", two.id).await;
-    let thread = soon(hub.hub.journal().thread(one.id, 100)).await.expect("read");
+    let thread = with_timeout(hub.hub.journal().thread(one.id, 100)).await.expect("read");
     let ids: Vec<_> = thread.items.iter().map(|stored| stored.message.id).collect();
     assert_eq!(ids, [one.id, two.id, third.id]);
 }
@@ -445,7 +445,7 @@ async fn restored_message_keeps_its_state() {
     assert_eq!(hub.mailbox("b", Part::Done).await, ["acknowledged"]);
     // Only later messages are handed to the door.
     hub.send("a", "b", "new").await;
-    let handed = soon(door.next(10)).await;
+    let handed = with_timeout(door.next(10)).await;
     assert_eq!(handed.iter().map(|h| h.message.body.as_str()).collect::<Vec<_>>(), ["new"]);
 }
 

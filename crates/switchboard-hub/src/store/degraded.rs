@@ -25,18 +25,18 @@ use crate::store::writer::Setup;
 pub(crate) fn open(
     folder: &Dir,
     key: Option<&HubKey>,
-    why: HubError,
+    reason: HubError,
 ) -> Result<(Option<File>, Opened), HubError> {
     let has_database = folder.stat(DATABASE).is_ok_and(|found| found.is_some_and(|found| found.len > 0));
-    if !why.is_disk() || !has_database {
-        return Err(why);
+    if !reason.is_disk() || !has_database {
+        return Err(reason);
     }
     let lock = folder.open_existing(LOCK)?;
     if let Some(lock) = &lock {
         lock.lock_shared().map_err(folder.io_error("lock", LOCK))?;
     }
-    let Ok(connection) = open_read_only(folder, key) else { return Err(why) };
-    tracing::debug!(error = %why, "the store cannot be written; opened it for reading only");
+    let Ok(connection) = open_read_only(folder, key) else { return Err(reason) };
+    tracing::debug!(error = %reason, "the store cannot be written; opened it for reading only");
     Ok((lock, Opened::new(connection)))
 }
 
@@ -92,10 +92,10 @@ pub(crate) fn regain(connection: &mut Connection, setup: &Setup) -> Result<(), H
     setup.store.readers.close();
     match setup.open_database() {
         Ok(reopened) => *connection = reopened,
-        Err(why) => {
-            tracing::warn!(error = %why, "the store cannot be written yet");
+        Err(reason) => {
+            tracing::warn!(error = %reason, "the store cannot be written yet");
             *connection = open_read_only(&setup.folder, setup.config.key.as_ref())?;
-            return Err(why);
+            return Err(reason);
         }
     }
     if is_read_only(connection) { Err(refusal()) } else { Ok(()) }

@@ -402,8 +402,8 @@ fn rebuild_database(
     binding::bind(folder, &[UNFINISHED, DATABASE], key)?;
     folder.move_new(UNFINISHED, folder, READY)?;
 
-    let why = upgraded.map_or_else(|| "damaged".to_owned(), |schema| format!("schema{schema}"));
-    let mark = format!("{DATABASE}.{why}.{:08x}", fastrand::u32(..));
+    let reason = upgraded.map_or_else(|| "damaged".to_owned(), |schema| format!("schema{schema}"));
+    let mark = format!("{DATABASE}.{reason}.{:08x}", fastrand::u32(..));
     // The database is moved first: without it, leftovers are cleaned up and the new one is put in place.
     for suffix in ["", "-wal", "-shm"] {
         let name = format!("{DATABASE}{suffix}");

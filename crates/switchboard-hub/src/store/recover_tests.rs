@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::store::open::{has_expected_tables, sign};
-use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, soon};
+use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, with_timeout};
 use crate::{Draft, Hub, Part};
 
 /// A closed database with this many messages, some of them long, and the bodies by id.
@@ -64,7 +64,7 @@ async fn open_until_readable(
 ) -> Result<(Hub, BTreeSet<MessageId>), HubError> {
     let mut last = None;
     for _ in 0..3 {
-        let hub = soon(Hub::open(config(folder, clock))).await?;
+        let hub = with_timeout(Hub::open(config(folder, clock))).await?;
         let everything = async {
             let ids = read_all(&hub, written).await?;
             hub.journal().search("message", None, 10_000).await?;
@@ -372,7 +372,7 @@ async fn concurrent_opens_of_new_folder_share_database() {
                 hub
             });
         }
-        let hubs = soon(tasks.join_all()).await;
+        let hubs = with_timeout(tasks.join_all()).await;
         assert_eq!(journal(&hubs[0]).await.len(), 8);
         assert_eq!(aside(folder.path()), Vec::<String>::new());
         for hub in hubs {
@@ -468,7 +468,7 @@ async fn concurrent_opens_move_damaged_database_once() {
             }
         });
     }
-    let hubs = soon(tasks.join_all()).await;
+    let hubs = with_timeout(tasks.join_all()).await;
     assert_eq!(hubs.iter().filter(|hub| hub.database().moved_aside().is_some()).count(), 1);
     for hub in &hubs {
         assert_eq!(journal(hub).await.len(), written.len());

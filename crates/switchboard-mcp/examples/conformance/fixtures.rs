@@ -213,9 +213,9 @@ pub(crate) fn prompt(name: &str, argument: impl Fn(&str) -> String) -> Option<Va
 
 /// Builds a prompt from contents.
 pub(crate) fn messages(contents: Vec<Value>) -> Value {
-    let said: Vec<_> =
+    let items: Vec<_> =
         contents.into_iter().map(|content| json!({ "role": "user", "content": content })).collect();
-    json!({ "messages": said })
+    json!({ "messages": items })
 }
 
 fn schema_2020_12() -> Value {

@@ -76,21 +76,21 @@ impl States {
             }
             _ => return None,
         };
-        let given: Option<Vec<_>> =
+        let answered: Option<Vec<_>> =
             keys.iter().map(|key| answers?.get(*key).filter(|answer| is_answer(answer))).collect();
         let is_known = !has_state || round.is_some();
         let is_last = name != "test_input_required_result_multi_round" || round == Some(1);
-        Some(Ok(match given {
-            Some(given) if is_known && is_last && !given.is_empty() => {
-                let said: Vec<_> = given.into_iter().map(said).collect();
+        Some(Ok(match answered {
+            Some(answered) if is_known && is_last && !answered.is_empty() => {
+                let texts: Vec<_> = answered.into_iter().map(text_of).collect();
                 let mark = if has_state { " state-ok" } else { "" };
-                Round::Done(format!("Hello, {}!{mark}", said.join(", ")))
+                Round::Done(format!("Hello, {}!{mark}", texts.join(", ")))
             }
             // The first of several rounds is answered; the next one follows.
             Some(_) if is_known && !is_last => return self.next_round(name, capabilities),
             _ => {
-                let asked: Map<_, _> = keys.into_iter().map(str::to_owned).zip(asks).collect();
-                let mut result = json!({ "resultType": "input_required", "inputRequests": asked });
+                let input_requests: Map<_, _> = keys.into_iter().map(str::to_owned).zip(asks).collect();
+                let mut result = json!({ "resultType": "input_required", "inputRequests": input_requests });
                 if has_state {
                     result["requestState"] = self.issue(round.unwrap_or(0)).into();
                 }
@@ -143,7 +143,7 @@ fn is_answer(answer: &Value) -> bool {
 }
 
 /// Formats an input as text.
-fn said(answer: &Value) -> String {
+fn text_of(answer: &Value) -> String {
     let content = answer.get("content").unwrap_or(answer);
     match ["name", "text", "context", "color", "ok"].iter().find_map(|field| content.get(*field)) {
         Some(Value::String(text)) => text.clone(),

@@ -53,16 +53,16 @@ impl Fixture {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if let Some(result) = fixtures::content(tool) {
-            return Ok(CallToolResponse::Complete(whole(result)?));
+            return Ok(CallToolResponse::Complete(decode_complete(result)?));
         }
         let capabilities = context.client_capabilities().unwrap_or_default();
         let (answers, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
         if let Some(round) = self.states.next(tool, answers, state, &capabilities) {
             return match round? {
                 Round::Ask(result) => {
-                    Ok(CallToolResponse::InputRequired(made::<InputRequiredResult>(result)?))
+                    Ok(CallToolResponse::InputRequired(decode::<InputRequiredResult>(result)?))
                 }
-                Round::Done(text) => said(&text),
+                Round::Done(text) => text_result(&text),
             };
         }
         let argument = |name: &str| {
@@ -75,7 +75,7 @@ impl Fixture {
                     log(context, text).await;
                     sleep(REST).await;
                 }
-                said("Logged")
+                text_result("Logged")
             }
             "test_tool_with_progress" => {
                 for step in [0.0, 50.0, 100.0] {
@@ -85,29 +85,32 @@ impl Fixture {
                     }
                     sleep(REST).await;
                 }
-                said("Done in three steps")
+                text_result("Done in three steps")
             }
             "test_reconnection" => {
                 sleep(REST).await;
-                said("Still here")
+                text_result("Still here")
             }
             // Runs until the client cancels it.
             "test_wait" => {
                 context.ct.cancelled().await;
-                said("Cancelled")
+                text_result("Cancelled")
             }
             "test_sampling" => {
                 let content = fixtures::text(argument("prompt"));
                 let params =
                     json!({ "messages": [{ "role": "user", "content": content }], "maxTokens": 100 });
-                let params: CreateMessageRequestParams = made(params)?;
+                let params: CreateMessageRequestParams = decode(params)?;
                 let sample = context.peer.create_message(params).await.map_err(failed)?;
                 let sample = serde_json::to_value(sample).map_err(failed)?;
-                said(&format!("LLM response: {}", sample["content"]["text"].as_str().unwrap_or_default()))
+                text_result(&format!(
+                    "LLM response: {}",
+                    sample["content"]["text"].as_str().unwrap_or_default()
+                ))
             }
-            "test_missing_capability" if declares(&capabilities, "sampling") => said("Declared"),
+            "test_missing_capability" if declares(&capabilities, "sampling") => text_result("Declared"),
             "test_missing_capability" => {
-                let required = made(json!({ "sampling": {} }))?;
+                let required = decode(json!({ "sampling": {} }))?;
                 Err(ErrorData::missing_required_client_capability(required))
             }
             "test_trigger_tool_change" => self.change(Change::Tools),
@@ -118,10 +121,10 @@ impl Fixture {
                 };
                 let message = if tool == "test_elicitation" { argument("message") } else { "Please fill in" };
                 let params = json!({ "mode": "form", "message": message, "requestedSchema": form });
-                let params: ElicitRequestParams = made(params)?;
+                let params: ElicitRequestParams = decode(params)?;
                 let answer = context.peer.create_elicitation(params).await.map_err(failed)?;
                 let answer = serde_json::to_value(answer).map_err(failed)?;
-                said(&format!(
+                text_result(&format!(
                     "Elicitation completed: action={}, content={}",
                     answer["action"], answer["content"]
                 ))
@@ -132,7 +135,7 @@ impl Fixture {
     fn change(&self, change: Change) -> Result<CallToolResponse, ErrorData> {
         // Not an error without subscribers.
         let _ = self.changes.send(change);
-        said("Changed")
+        text_result("Changed")
     }
 }
 
@@ -149,7 +152,7 @@ impl ServerHandler for Fixture {
             },
             "serverInfo": { "name": "switchboard-conformance", "version": env!("CARGO_PKG_VERSION") },
         });
-        made(config).unwrap_or_default()
+        decode(config).unwrap_or_default()
     }
 
     async fn list_tools(
@@ -157,11 +160,11 @@ impl ServerHandler for Fixture {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        whole(json!({ "tools": fixtures::tools() }))
+        decode_complete(json!({ "tools": fixtures::tools() }))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let tools: Vec<Tool> = made(fixtures::tools()).ok()?;
+        let tools: Vec<Tool> = decode(fixtures::tools()).ok()?;
         tools.into_iter().find(|tool| tool.name == name)
     }
 
@@ -178,7 +181,7 @@ impl ServerHandler for Fixture {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        whole(json!({ "resources": fixtures::resources() }))
+        decode_complete(json!({ "resources": fixtures::resources() }))
     }
 
     async fn list_resource_templates(
@@ -186,7 +189,7 @@ impl ServerHandler for Fixture {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        whole(json!({ "resourceTemplates": fixtures::templates() }))
+        decode_complete(json!({ "resourceTemplates": fixtures::templates() }))
     }
 
     async fn read_resource(
@@ -195,7 +198,7 @@ impl ServerHandler for Fixture {
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         match fixtures::resource(&request.uri) {
-            Some(contents) => Ok(whole::<ReadResourceResult>(contents)?.into()),
+            Some(contents) => Ok(decode_complete::<ReadResourceResult>(contents)?.into()),
             None => {
                 Err(ErrorData::resource_not_found("Resource not found", Some(json!({ "uri": request.uri }))))
             }
@@ -207,7 +210,7 @@ impl ServerHandler for Fixture {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        whole(json!({ "prompts": fixtures::prompts() }))
+        decode_complete(json!({ "prompts": fixtures::prompts() }))
     }
 
     async fn get_prompt(
@@ -219,16 +222,17 @@ impl ServerHandler for Fixture {
         let (answers, state) = (request.input_responses.as_ref(), request.request_state.as_deref());
         if let Some(round) = self.states.next(&request.name, answers, state, &capabilities) {
             return match round? {
-                Round::Ask(result) => Ok(GetPromptResponse::InputRequired(made(result)?)),
+                Round::Ask(result) => Ok(GetPromptResponse::InputRequired(decode(result)?)),
                 Round::Done(text) => {
-                    Ok(whole::<GetPromptResult>(fixtures::messages(vec![fixtures::text(&text)]))?.into())
+                    Ok(decode_complete::<GetPromptResult>(fixtures::messages(vec![fixtures::text(&text)]))?
+                        .into())
                 }
             };
         }
         let arguments = serde_json::to_value(&request.arguments).map_err(failed)?;
         let argument = |name: &str| arguments[name].as_str().unwrap_or_default().to_owned();
         match fixtures::prompt(&request.name, argument) {
-            Some(prompt) => Ok(whole::<GetPromptResult>(prompt)?.into()),
+            Some(prompt) => Ok(decode_complete::<GetPromptResult>(prompt)?.into()),
             None => Err(ErrorData::invalid_params(format!("there is no prompt `{}`", request.name), None)),
         }
     }
@@ -238,7 +242,9 @@ impl ServerHandler for Fixture {
         _request: CompleteRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        whole(json!({ "completion": { "values": ["paris", "park", "party"], "total": 3, "hasMore": false } }))
+        decode_complete(
+            json!({ "completion": { "values": ["paris", "park", "party"], "total": 3, "hasMore": false } }),
+        )
     }
 
     async fn set_level(
@@ -287,13 +293,13 @@ impl ServerHandler for Fixture {
 }
 
 /// Deserializes a result of the SDK and marks it as complete, which the SDK does not do itself.
-fn whole<T: DeserializeOwned>(mut result: Value) -> Result<T, ErrorData> {
+fn decode_complete<T: DeserializeOwned>(mut result: Value) -> Result<T, ErrorData> {
     result["resultType"] = json!("complete");
-    made(result)
+    decode(result)
 }
 
 /// Deserializes a value of the SDK from its wire format.
-fn made<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
+fn decode<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(failed)
 }
 
@@ -301,8 +307,8 @@ fn failed(error: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-fn said(text: &str) -> Result<CallToolResponse, ErrorData> {
-    Ok(whole::<CallToolResult>(json!({ "content": [fixtures::text(text)] }))?.into())
+fn text_result(text: &str) -> Result<CallToolResponse, ErrorData> {
+    Ok(decode_complete::<CallToolResult>(json!({ "content": [fixtures::text(text)] }))?.into())
 }
 
 /// Sends a log message to clients that requested it: as of 2026-07-28, each request does.

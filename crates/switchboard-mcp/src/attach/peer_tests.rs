@@ -15,9 +15,9 @@ async fn half_closed_client_differs_from_hangup() {
     let mut gone = std::pin::pin!(gone);
     theirs.write_all(b"ask").await.unwrap();
     theirs.shutdown().await.unwrap();
-    let mut said = String::new();
-    input.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said, "ask");
+    let mut printed = String::new();
+    input.read_to_string(&mut printed).await.unwrap();
+    assert_eq!(printed, "ask");
     assert!(timeout(WHILE, &mut gone).await.is_err(), "it waits for the answer");
     assert!(!connection.is_closed());
     output.write_all(b"yes").await.unwrap();
@@ -37,9 +37,9 @@ async fn connection_is_closed_before_its_input_is_read() {
     theirs.write_all(b"call").await.unwrap();
     drop(theirs);
     assert!(connection.is_closed());
-    let mut said = String::new();
-    input.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said, "call", "only the connection tells that the client no longer waits");
+    let mut received = String::new();
+    input.read_to_string(&mut received).await.unwrap();
+    assert_eq!(received, "call", "only the connection tells that the client no longer waits");
 }
 
 #[tokio::test]

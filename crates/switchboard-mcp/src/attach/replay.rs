@@ -226,8 +226,9 @@ impl ReplayState {
 }
 
 fn outcome(answer: &Envelope<'_>) -> ServerLine {
-    let failed =
-        |result: &RawValue| serde_json::from_str::<Outcome>(result.get()).is_ok_and(|said| said.is_error);
+    let failed = |result: &RawValue| {
+        serde_json::from_str::<Outcome>(result.get()).is_ok_and(|call_result| call_result.is_error)
+    };
     ServerLine::Answer { is_error: answer.error.is_some() || answer.result.is_some_and(failed) }
 }
 
@@ -245,7 +246,7 @@ fn revision(answer: &Envelope<'_>) -> Option<ProtocolVersion> {
 fn with_idempotency_key(line: &[u8], key: &str, value: &str) -> Option<Vec<u8>> {
     let mut message: Map<String, Value> = serde_json::from_slice(line).ok()?;
     let arguments = message.get_mut("params")?.get_mut("arguments")?.as_object_mut()?;
-    if arguments.get(key).is_none_or(|given| given.is_null() || given == "") {
+    if arguments.get(key).is_none_or(|existing| existing.is_null() || existing == "") {
         arguments.insert(key.to_owned(), Value::String(value.to_owned()));
     }
     serde_json::to_vec(&message).ok()

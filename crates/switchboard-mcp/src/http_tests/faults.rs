@@ -276,11 +276,11 @@ async fn both_eras_share_one_endpoint() {
 #[tokio::test]
 async fn unknown_version_negotiates_newest_with_initialize() {
     let rig = Rig::start().await;
-    for (asked, given) in
+    for (requested, negotiated) in
         [("1999-01-01", "2025-11-25"), ("2026-07-28", "2025-11-25"), ("2024-11-05", "2024-11-05")]
     {
-        let reply = rig.ask("POST /mcp", &[], &initialize(asked)).await;
-        assert_eq!(reply.event()["result"]["protocolVersion"], given, "{asked}");
+        let reply = rig.ask("POST /mcp", &[], &initialize(requested)).await;
+        assert_eq!(reply.event()["result"]["protocolVersion"], negotiated, "{requested}");
     }
 }
 

@@ -127,7 +127,7 @@ impl Environment {
     /// Returns the value of a variable, if it is set and valid UTF-8.
     pub fn variable(&self, name: &str) -> Option<String> {
         let mut variables = self.0.split(|&byte| byte == 0);
-        let value = variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        let value = variables.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
         String::from_utf8(value.to_vec()).ok()
     }
 }

@@ -46,23 +46,23 @@ pub(super) struct HandoffClipboard {
     file: String,
 }
 
-pub(super) async fn handoff_clipboard(ctx: &ToolContext<'_>, given: HandoffClipboard) -> Outcome {
+pub(super) async fn handoff_clipboard(ctx: &ToolContext<'_>, input: HandoffClipboard) -> Outcome {
     ctx.me()?;
-    let (tree, path) = (ctx.workspace.tree().clone(), given.file.clone());
+    let (tree, path) = (ctx.workspace.tree().clone(), input.file.clone());
     let bytes = blocking::run(move || tree.workspace().map(|folder| read(&folder, &path)))
         .await
         .map_err(|_| WorkspaceError::Closed)?
         .map_err(WorkspaceError::from)?;
-    let bytes = bytes.map_err(|why| {
-        ToolError::new(format!("'{}' cannot be handed over: {why}", given.file.escape_debug()))
+    let bytes = bytes.map_err(|reason| {
+        ToolError::new(format!("'{}' cannot be handed over: {reason}", input.file.escape_debug()))
             .next("Give the path of a text file from the workspace's folder.")
     })?;
     for (program, arguments) in PROGRAMS {
         if copy(program, arguments, &bytes).await? {
-            let text = format!("Copied {} ({} bytes) to the clipboard.", given.file, bytes.len());
+            let text = format!("Copied {} ({} bytes) to the clipboard.", input.file, bytes.len());
             return Ok(Answer::new(
                 text,
-                json!({ "file": given.file, "bytes": bytes.len(), "program": program }),
+                json!({ "file": input.file, "bytes": bytes.len(), "program": program }),
             ));
         }
     }
@@ -70,7 +70,7 @@ pub(super) async fn handoff_clipboard(ctx: &ToolContext<'_>, given: HandoffClipb
     Err(ToolError::new("No clipboard program works here").next(format!(
         "The person can install one of {}, or open the file {}.",
         programs.join(", "),
-        given.file
+        input.file
     )))
 }
 

@@ -25,11 +25,11 @@ pub(super) struct GetReceipt {
     id: String,
 }
 
-pub(super) async fn get_receipt(ctx: &ToolContext<'_>, given: GetReceipt) -> Outcome {
+pub(super) async fn get_receipt(ctx: &ToolContext<'_>, input: GetReceipt) -> Outcome {
     let actions::ReceiptView { stored, receipt, terminal } =
-        actions::receipt(ctx.actor(ctx.me()?), &given.id).await.map_err(|error| match error {
+        actions::receipt(ctx.actor(ctx.me()?), &input.id).await.map_err(|error| match error {
             ActionError::Workspace(WorkspaceError::Hub(HubError::UnknownMessage { .. })) => {
-                ToolError::new(format!("You neither sent nor received a message {}", given.id.escape_debug()))
+                ToolError::new(format!("You neither sent nor received a message {}", input.id.escape_debug()))
                     .next("Use the id that send_message returned.")
             }
             error => ToolError::of("get_receipt", error),
@@ -73,17 +73,17 @@ pub(super) struct SearchMessages {
 /// Most hits in one result.
 const MAX_HITS: usize = 50;
 
-pub(super) async fn search_messages(ctx: &ToolContext<'_>, given: SearchMessages) -> Outcome {
+pub(super) async fn search_messages(ctx: &ToolContext<'_>, input: SearchMessages) -> Outcome {
     let me = ctx.me()?;
-    let before = match &given.cursor {
+    let before = match &input.cursor {
         Some(cursor) => Some(cursor.parse::<i64>().map_err(|_| {
             ToolError::new(format!("'{}' is not a cursor", cursor.escape_debug()))
                 .next("Use the cursor of the last result as it is.")
         })?),
         None => None,
     };
-    let limit = given.limit.unwrap_or(10).clamp(1, MAX_HITS);
-    let request = actions::Search { query: given.query.clone(), before, limit };
+    let limit = input.limit.unwrap_or(10).clamp(1, MAX_HITS);
+    let request = actions::Search { query: input.query.clone(), before, limit };
     let hits = actions::search(ctx.actor(me), request, |_| {})
         .await
         .map_err(|error| ToolError::of("search_messages", error))?;
@@ -97,7 +97,7 @@ pub(super) async fn search_messages(ctx: &ToolContext<'_>, given: SearchMessages
     }
     let cursor = hits.next.map(|seq| seq.to_string());
     let mut text = match found.len() {
-        0 => format!("No message of yours has the words '{}'.", given.query),
+        0 => format!("No message of yours has the words '{}'.", input.query),
         _ => texts.join("\n\n"),
     };
     if let Some(cursor) = &cursor {

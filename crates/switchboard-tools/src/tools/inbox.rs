@@ -94,29 +94,29 @@ struct Since {
     time: Option<Timestamp>,
 }
 
-pub(super) async fn check_inbox(ctx: &ToolContext<'_>, given: CheckInbox) -> Outcome {
-    let me = ctx.require_self(given.agent.as_deref(), "agent")?;
+pub(super) async fn check_inbox(ctx: &ToolContext<'_>, input: CheckInbox) -> Outcome {
+    let me = ctx.require_self(input.agent.as_deref(), "agent")?;
     let workspace = ctx.workspace;
-    if given.is_plain_listing()
+    if input.is_plain_listing()
         && let Some(mailbox) = &ctx.now.mailbox
         && let Some(inbox) = &mailbox.inbox
         && workspace.is_unchanged(&me, &inbox.last_scan).await.unwrap_or(false)
     {
         let Page { items, more, .. } = inbox.page.clone();
         let only_reads = !items.iter().any(is_unseen);
-        let answer = show(ctx, &me, Part::Waiting, (items, more), given.verbose.unwrap_or(false)).await?;
+        let answer = show(ctx, &me, Part::Waiting, (items, more), input.verbose.unwrap_or(false)).await?;
         return Ok(if only_reads { answer.without_mail_changes() } else { answer });
     }
     // Scan first: without `serve`, no other process may have ingested a new file.
     workspace.scan_mailbox(&me).await?;
-    if let Some(id) = &given.id {
-        return show_one(ctx, &me, id, given.offset.unwrap_or(0)).await;
+    if let Some(id) = &input.id {
+        return show_one(ctx, &me, id, input.offset.unwrap_or(0)).await;
     }
-    let verbose = given.verbose.unwrap_or(false);
-    let part = if given.r#box == Some(Mailbox::Archive) { Part::Done } else { Part::Waiting };
-    let filter = given.filter.unwrap_or(Filter::All);
-    let limit = given.limit.unwrap_or(INBOX_PAGE).clamp(1, MAX_MESSAGES);
-    let since = parse_since(ctx, &me, &given).await?;
+    let verbose = input.verbose.unwrap_or(false);
+    let part = if input.r#box == Some(Mailbox::Archive) { Part::Done } else { Part::Waiting };
+    let filter = input.filter.unwrap_or(Filter::All);
+    let limit = input.limit.unwrap_or(INBOX_PAGE).clamp(1, MAX_MESSAGES);
+    let since = parse_since(ctx, &me, &input).await?;
     let found = collect_page(ctx, &me, part, since, limit, filter).await?;
     show(ctx, &me, part, found, verbose).await
 }
@@ -153,15 +153,15 @@ fn is_unseen(mail: &MailboxMessage) -> bool {
     mail.delivery.state == DeliveryState::Delivered
 }
 
-async fn parse_since(ctx: &ToolContext<'_>, me: &AgentId, given: &CheckInbox) -> Result<Since, ToolError> {
+async fn parse_since(ctx: &ToolContext<'_>, me: &AgentId, input: &CheckInbox) -> Result<Since, ToolError> {
     let mut since = Since::default();
-    if let Some(cursor) = &given.cursor {
+    if let Some(cursor) = &input.cursor {
         since.seq = cursor.parse().map_err(|_| {
             ToolError::new(format!("'{}' is not a cursor", cursor.escape_debug()))
                 .next("Use the cursor of the last result as it is.")
         })?;
     }
-    if let Some(text) = &given.since {
+    if let Some(text) = &input.since {
         if let Ok(time) = text.parse::<Timestamp>() {
             since.time = Some(time);
         } else {
@@ -336,11 +336,11 @@ impl From<Status> for AckStatus {
     }
 }
 
-pub(super) async fn ack_message(ctx: &ToolContext<'_>, given: AckMessage) -> Outcome {
+pub(super) async fn ack_message(ctx: &ToolContext<'_>, input: AckMessage) -> Outcome {
     const TOOL: &str = "ack_message";
-    let me = ctx.require_self(given.agent.as_deref(), "agent")?;
-    let status = given.status.map(AckStatus::from);
-    let request = actions::Acknowledge { ids: given.ids, status, note: given.summary };
+    let me = ctx.require_self(input.agent.as_deref(), "agent")?;
+    let status = input.status.map(AckStatus::from);
+    let request = actions::Acknowledge { ids: input.ids, status, note: input.summary };
     let acknowledged =
         actions::acknowledge(ctx.actor(&me), request).await.map_err(|error| ToolError::of(TOOL, error))?;
     let status = status.unwrap_or_default().as_str();

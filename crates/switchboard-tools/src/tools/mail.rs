@@ -69,21 +69,21 @@ pub(super) struct SendMessage {
     replace: Option<bool>,
 }
 
-pub(super) async fn send_message(ctx: &ToolContext<'_>, given: SendMessage) -> Outcome {
-    let from = ctx.require_self(given.sender.as_deref(), "sender")?;
-    let expires_in = minutes_from("expiresInMinutes", given.expires_in_minutes)?;
+pub(super) async fn send_message(ctx: &ToolContext<'_>, input: SendMessage) -> Outcome {
+    let from = ctx.require_self(input.sender.as_deref(), "sender")?;
+    let expires_in = minutes_from("expiresInMinutes", input.expires_in_minutes)?;
     let permit = ctx.permit.lock().take();
     let request = actions::Send {
-        to: given.recipient,
-        text: given.payload,
-        kind: Some(given.action.as_str().to_owned()),
-        reply_to: given.reply_to,
-        metadata: given.metadata.unwrap_or_default(),
-        claim: given.claim,
+        to: input.recipient,
+        text: input.payload,
+        kind: Some(input.action.as_str().to_owned()),
+        reply_to: input.reply_to,
+        metadata: input.metadata.unwrap_or_default(),
+        claim: input.claim,
         expires_in,
-        replace: given.replace.unwrap_or(false),
-        allow_unregistered: given.allow_unregistered.unwrap_or(false),
-        key: given.idempotency_key,
+        replace: input.replace.unwrap_or(false),
+        allow_unregistered: input.allow_unregistered.unwrap_or(false),
+        key: input.idempotency_key,
     };
     match actions::send(ctx.actor(&from), ctx.now, permit, request).await {
         Ok(sent) => report_accepted(ctx.workspace, sent),
@@ -108,8 +108,8 @@ fn report_accepted(workspace: &Workspace, sent: actions::Sent) -> Outcome {
     let mut text = match accepted.deliveries.iter().find(|delivery| delivery.state == DeliveryState::Refused)
     {
         Some(refused) => {
-            let why = sanitize_inline(refused.note.as_deref().unwrap_or("refused"));
-            format!("{id} {how}, but {} does not get it: {why}", refused.agent)
+            let reason = sanitize_inline(refused.note.as_deref().unwrap_or("refused"));
+            format!("{id} {how}, but {} does not get it: {reason}", refused.agent)
         }
         None => format!("{id} {how} for {whom}."),
     };
@@ -175,16 +175,16 @@ pub(super) struct SendTeamMessage {
     idempotency_key: Option<String>,
 }
 
-pub(super) async fn send_team_message(ctx: &ToolContext<'_>, given: SendTeamMessage) -> Outcome {
-    let from = ctx.require_self(given.sender.as_deref(), "sender")?;
+pub(super) async fn send_team_message(ctx: &ToolContext<'_>, input: SendTeamMessage) -> Outcome {
+    let from = ctx.require_self(input.sender.as_deref(), "sender")?;
     let request = actions::SendTeam {
-        team: given.team,
-        text: given.payload,
-        kind: Some(given.action.as_str().to_owned()),
-        role: given.role_filter,
-        reply_to: given.reply_to,
-        metadata: given.metadata.unwrap_or_default(),
-        key: given.idempotency_key,
+        team: input.team,
+        text: input.payload,
+        kind: Some(input.action.as_str().to_owned()),
+        role: input.role_filter,
+        reply_to: input.reply_to,
+        metadata: input.metadata.unwrap_or_default(),
+        key: input.idempotency_key,
     };
     let sent = actions::send_team(ctx.actor(&from), request)
         .await

@@ -44,16 +44,16 @@ pub(super) struct RegisterChatAgent {
     team: Option<String>,
 }
 
-pub(super) async fn register_chat_agent(ctx: &ToolContext<'_>, given: RegisterChatAgent) -> Outcome {
-    let agent = canonical(ctx, &given.name).await?;
+pub(super) async fn register_chat_agent(ctx: &ToolContext<'_>, input: RegisterChatAgent) -> Outcome {
+    let agent = canonical(ctx, &input.name).await?;
     let is_new = ctx.session.bind(&agent, ctx.caller, ctx.workspace.hub())?;
     let request = actions::RegisterAgent {
         name: agent.name.to_string(),
-        interface: Some(given.interface.or_else(|| client(ctx)).unwrap_or_else(|| "unknown".to_owned())),
-        capabilities: given.capabilities.unwrap_or_default(),
-        role: given.role,
-        friendly_name: given.friendly_name,
-        team: given.team,
+        interface: Some(input.interface.or_else(|| client(ctx)).unwrap_or_else(|| "unknown".to_owned())),
+        capabilities: input.capabilities.unwrap_or_default(),
+        role: input.role,
+        friendly_name: input.friendly_name,
+        team: input.team,
     };
     let registering = actions::register_agent(ctx.workspace, request).await;
     let record = unbind_on_failure(ctx, &agent, is_new, registering)
@@ -86,9 +86,9 @@ pub(super) struct RegisterTerminal {
     pane: Option<String>,
 }
 
-pub(super) async fn register_terminal(ctx: &ToolContext<'_>, given: RegisterTerminal) -> Outcome {
-    let agent = canonical(ctx, &given.name).await?;
-    let team = given.team.as_deref().map(Name::parse).transpose()?;
+pub(super) async fn register_terminal(ctx: &ToolContext<'_>, input: RegisterTerminal) -> Outcome {
+    let agent = canonical(ctx, &input.name).await?;
+    let team = input.team.as_deref().map(Name::parse).transpose()?;
     let is_new = match ctx.agent {
         // A program may register terminals that it opened, but must not change those of others.
         Some(me) if *me != agent => {
@@ -102,14 +102,14 @@ pub(super) async fn register_terminal(ctx: &ToolContext<'_>, given: RegisterTerm
         }
         _ => ctx.session.bind(&agent, ctx.caller, ctx.workspace.hub())?,
     };
-    let mut registration = TerminalRegistration::new(agent.name.clone(), given.pid, given.purpose);
-    registration.role = given.role;
-    registration.friendly_name = given.friendly_name;
-    registration.color = given.color;
-    registration.icon = given.icon;
+    let mut registration = TerminalRegistration::new(agent.name.clone(), input.pid, input.purpose);
+    registration.role = input.role;
+    registration.friendly_name = input.friendly_name;
+    registration.color = input.color;
+    registration.icon = input.icon;
     registration.team = team;
-    registration.external = given.external.unwrap_or(false);
-    registration.pane = given.pane;
+    registration.external = input.external.unwrap_or(false);
+    registration.pane = input.pane;
     let registering = ctx.workspace.register_terminal(registration).await;
     let record = unbind_on_failure(ctx, &agent, is_new, registering)?;
     Ok(registered(&record))
@@ -168,10 +168,10 @@ pub(super) struct SetAgentStatus {
     name: Option<String>,
 }
 
-pub(super) async fn set_agent_status(ctx: &ToolContext<'_>, given: SetAgentStatus) -> Outcome {
-    let status = given.status.trim();
+pub(super) async fn set_agent_status(ctx: &ToolContext<'_>, input: SetAgentStatus) -> Outcome {
+    let status = input.status.trim();
     let of_tool = |error| ToolError::of("set_agent_status", error);
-    let me = match (ctx.agent, given.name.as_deref()) {
+    let me = match (ctx.agent, input.name.as_deref()) {
         // By the protocol, an agent may register by its first status.
         (None, Some(name)) if ANNOUNCING.contains(&status) => {
             let agent = canonical(ctx, name).await?;
@@ -187,15 +187,15 @@ pub(super) async fn set_agent_status(ctx: &ToolContext<'_>, given: SetAgentStatu
             }
             agent
         }
-        _ => ctx.require_self(given.name.as_deref(), "name")?,
+        _ => ctx.require_self(input.name.as_deref(), "name")?,
     };
-    let request = actions::SetStatus { status: status.to_owned(), message: given.message.clone() };
+    let request = actions::SetStatus { status: status.to_owned(), message: input.message.clone() };
     actions::set_status(ctx.workspace, me.name.as_str(), request).await.map_err(of_tool)?;
-    let text = match &given.message {
+    let text = match &input.message {
         Some(message) => format!("{me} is {status}: {message}"),
         None => format!("{me} is {status}."),
     };
-    Ok(Answer::new(text, json!({ "name": me.to_string(), "status": status, "message": given.message })))
+    Ok(Answer::new(text, json!({ "name": me.to_string(), "status": status, "message": input.message })))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

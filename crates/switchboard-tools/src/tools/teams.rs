@@ -24,10 +24,10 @@ pub(super) struct CreateTeam {
     composite: Option<bool>,
 }
 
-pub(super) async fn create_team(ctx: &ToolContext<'_>, given: CreateTeam) -> Outcome {
+pub(super) async fn create_team(ctx: &ToolContext<'_>, input: CreateTeam) -> Outcome {
     ctx.me()?;
     let request =
-        actions::CreateTeam { id: given.id, title: given.name, composite: given.composite.unwrap_or(false) };
+        actions::CreateTeam { id: input.id, title: input.name, composite: input.composite.unwrap_or(false) };
     let team = actions::create_team(ctx.workspace, request)
         .await
         .map_err(|error| ToolError::of("create_team", error))?;
@@ -47,9 +47,9 @@ pub(super) struct AssignToTeam {
     team: Option<String>,
 }
 
-pub(super) async fn assign_to_team(ctx: &ToolContext<'_>, given: AssignToTeam) -> Outcome {
+pub(super) async fn assign_to_team(ctx: &ToolContext<'_>, input: AssignToTeam) -> Outcome {
     ctx.me()?;
-    let record = actions::assign_to_team(ctx.workspace, &given.agent, given.team.as_deref())
+    let record = actions::assign_to_team(ctx.workspace, &input.agent, input.team.as_deref())
         .await
         .map_err(|error| ToolError::of("assign_to_team", error))?;
     let team = record.team.as_ref().map(Name::as_str);
@@ -69,9 +69,9 @@ pub(super) struct AssignRole {
     role: String,
 }
 
-pub(super) async fn assign_role(ctx: &ToolContext<'_>, given: AssignRole) -> Outcome {
+pub(super) async fn assign_role(ctx: &ToolContext<'_>, input: AssignRole) -> Outcome {
     ctx.me()?;
-    let record = actions::assign_role(ctx.workspace, &given.agent, &given.role)
+    let record = actions::assign_role(ctx.workspace, &input.agent, &input.role)
         .await
         .map_err(|error| ToolError::of("assign_role", error))?;
     let text = match &record.role {

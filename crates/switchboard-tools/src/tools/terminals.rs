@@ -21,9 +21,9 @@ pub(super) struct RunInTerminal {
     input: String,
 }
 
-pub(super) async fn run_in_terminal(ctx: &ToolContext<'_>, given: RunInTerminal) -> Outcome {
-    let name = &given.name;
-    let run = actions::run_in_terminal(ctx.actor(ctx.me()?), name, given.input)
+pub(super) async fn run_in_terminal(ctx: &ToolContext<'_>, input: RunInTerminal) -> Outcome {
+    let name = &input.name;
+    let run = actions::run_in_terminal(ctx.actor(ctx.me()?), name, input.input)
         .await
         .map_err(|error| ToolError::of("run_in_terminal", error))?;
     let (status, reason) = match &run.outcome {

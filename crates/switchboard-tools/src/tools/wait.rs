@@ -36,9 +36,9 @@ pub(super) struct WaitForMessage {
     agent: Option<String>,
 }
 
-pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, given: WaitForMessage) -> Outcome {
-    let me = ctx.require_self(given.agent.as_deref(), "agent")?;
-    let limit = match given.timeout {
+pub(super) async fn wait_for_message(ctx: &ToolContext<'_>, input: WaitForMessage) -> Outcome {
+    let me = ctx.require_self(input.agent.as_deref(), "agent")?;
+    let limit = match input.timeout {
         None => DEFAULT_TIMEOUT,
         Some(seconds) => Duration::try_from_secs_f64(seconds)
             .map_err(|_| {

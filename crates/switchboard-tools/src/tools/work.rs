@@ -34,13 +34,13 @@ pub(super) struct ClaimTask {
     everywhere: Option<bool>,
 }
 
-pub(super) async fn claim_task(ctx: &ToolContext<'_>, given: ClaimTask) -> Outcome {
+pub(super) async fn claim_task(ctx: &ToolContext<'_>, input: ClaimTask) -> Outcome {
     let me = ctx.me()?;
     let request = actions::Claim {
-        task: given.task,
-        lease: minutes_from("minutes", given.minutes)?,
-        note: given.note,
-        everywhere: given.everywhere.unwrap_or(false),
+        task: input.task,
+        lease: minutes_from("minutes", input.minutes)?,
+        note: input.note,
+        everywhere: input.everywhere.unwrap_or(false),
     };
     let claim =
         actions::claim(ctx.actor(me), request).await.map_err(|error| ToolError::of("claim_task", error))?;
@@ -64,9 +64,9 @@ pub(super) struct RenewClaim {
     minutes: Option<u32>,
 }
 
-pub(super) async fn renew_claim(ctx: &ToolContext<'_>, given: RenewClaim) -> Outcome {
-    let lease = minutes_from("minutes", given.minutes)?;
-    let claim = actions::renew(ctx.actor(ctx.me()?), &given.task, given.fence, lease)
+pub(super) async fn renew_claim(ctx: &ToolContext<'_>, input: RenewClaim) -> Outcome {
+    let lease = minutes_from("minutes", input.minutes)?;
+    let claim = actions::renew(ctx.actor(ctx.me()?), &input.task, input.fence, lease)
         .await
         .map_err(|error| ToolError::of("renew_claim", error))?;
     Ok(Answer::new(format!("'{}' is yours until {:.0}.", claim.task, claim.until), object(&claim)))
@@ -81,8 +81,8 @@ pub(super) struct ReleaseClaim {
     fence: i64,
 }
 
-pub(super) async fn release_claim(ctx: &ToolContext<'_>, given: ReleaseClaim) -> Outcome {
-    let claim = actions::release(ctx.actor(ctx.me()?), &given.task, given.fence)
+pub(super) async fn release_claim(ctx: &ToolContext<'_>, input: ReleaseClaim) -> Outcome {
+    let claim = actions::release(ctx.actor(ctx.me()?), &input.task, input.fence)
         .await
         .map_err(|error| ToolError::of("release_claim", error))?;
     Ok(Answer::new(format!("'{}' is free.", claim.task), object(&claim)))
@@ -112,27 +112,27 @@ pub(super) struct ReserveFiles {
     folder: Option<String>,
 }
 
-pub(super) async fn reserve_files(ctx: &ToolContext<'_>, given: ReserveFiles) -> Outcome {
+pub(super) async fn reserve_files(ctx: &ToolContext<'_>, input: ReserveFiles) -> Outcome {
     const TOOL: &str = "reserve_files";
     let actor = ctx.actor(ctx.me()?);
     let inner = ctx.workspace.tree().root().path();
     let workspace = inner.parent().unwrap_or(inner);
-    let folder = match &given.folder {
+    let folder = match &input.folder {
         Some(folder) => workspace.join(folder),
         // A stdio server was started in the folder where its client works.
         None => std::env::current_dir().unwrap_or_else(|_| workspace.to_owned()),
     };
-    if given.minutes == Some(0) {
-        let count = actions::release_reservations(actor, &folder, &given.paths)
+    if input.minutes == Some(0) {
+        let count = actions::release_reservations(actor, &folder, &input.paths)
             .await
             .map_err(|error| ToolError::of(TOOL, error))?;
         return Ok(Answer::new(format!("{count} released."), json!({ "released": count })));
     }
     let request = actions::Reserve {
-        paths: given.paths,
-        lease: minutes_from("minutes", given.minutes)?,
-        note: given.note,
-        shared: given.shared.unwrap_or(false),
+        paths: input.paths,
+        lease: minutes_from("minutes", input.minutes)?,
+        note: input.note,
+        shared: input.shared.unwrap_or(false),
     };
     let made = actions::reserve(actor, &folder, request).await.map_err(|error| ToolError::of(TOOL, error))?;
     let names: Vec<&str> = made.iter().map(|one| one.pattern.as_str()).collect();
@@ -142,10 +142,10 @@ pub(super) async fn reserve_files(ctx: &ToolContext<'_>, given: ReserveFiles) ->
 }
 
 /// Parses a duration argument of at least one minute.
-pub(super) fn minutes_from(argument: &str, given: Option<u32>) -> Result<Option<SignedDuration>, ToolError> {
-    if given == Some(0) {
+pub(super) fn minutes_from(argument: &str, value: Option<u32>) -> Result<Option<SignedDuration>, ToolError> {
+    if value == Some(0) {
         return Err(ToolError::new(format!("The argument '{argument}' is 0 and must be at least 1"))
             .next("Omit it, or set it to at least 1."));
     }
-    Ok(given.map(|minutes| SignedDuration::from_mins(minutes.into())))
+    Ok(value.map(|minutes| SignedDuration::from_mins(minutes.into())))
 }

@@ -31,14 +31,14 @@ pub(super) struct StartWorkflow {
     suspend: Option<bool>,
 }
 
-pub(super) async fn start_workflow(ctx: &ToolContext<'_>, given: StartWorkflow) -> Outcome {
+pub(super) async fn start_workflow(ctx: &ToolContext<'_>, input: StartWorkflow) -> Outcome {
     ctx.me()?;
     let request = door_workspace::StartWorkflow {
-        name: given.name,
-        initial_context: given.initial_context,
-        target: owner("start_workflow", given.target_agent.as_deref())?,
-        force: given.force.unwrap_or(false),
-        suspend: given.suspend.unwrap_or(false),
+        name: input.name,
+        initial_context: input.initial_context,
+        target: owner("start_workflow", input.target_agent.as_deref())?,
+        force: input.force.unwrap_or(false),
+        suspend: input.suspend.unwrap_or(false),
     };
     let started = actions::start_workflow(ctx.workspace, request)
         .await
@@ -150,18 +150,18 @@ struct Artifact {
     description: Option<String>,
 }
 
-pub(super) async fn complete_phase(ctx: &ToolContext<'_>, given: CompleteWorkflowPhase) -> Outcome {
+pub(super) async fn complete_phase(ctx: &ToolContext<'_>, input: CompleteWorkflowPhase) -> Outcome {
     ctx.me()?;
-    let artifacts = given.artifacts.unwrap_or_default().into_iter();
+    let artifacts = input.artifacts.unwrap_or_default().into_iter();
     let request = door_workspace::CompletePhase {
-        workflow: given.workflow,
-        phase: given.phase,
+        workflow: input.workflow,
+        phase: input.phase,
         artifacts: artifacts
             .map(|Artifact { path, description }| door_workspace::Artifact { path, description })
             .collect(),
-        notes: given.notes,
-        skip_reason: given.skip_reason,
-        target: owner("complete_workflow_phase", given.target_agent.as_deref())?,
+        notes: input.notes,
+        skip_reason: input.skip_reason,
+        target: owner("complete_workflow_phase", input.target_agent.as_deref())?,
     };
     let completed = actions::complete_phase(ctx.workspace, request)
         .await
@@ -186,10 +186,10 @@ pub(super) struct StopWorkflow {
     target_agent: Option<String>,
 }
 
-pub(super) async fn stop_workflow(ctx: &ToolContext<'_>, given: StopWorkflow) -> Outcome {
+pub(super) async fn stop_workflow(ctx: &ToolContext<'_>, input: StopWorkflow) -> Outcome {
     ctx.me()?;
-    let owner = owner("stop_workflow", given.target_agent.as_deref())?;
-    let stopped = actions::stop_workflow(ctx.workspace, given.reason, owner)
+    let owner = owner("stop_workflow", input.target_agent.as_deref())?;
+    let stopped = actions::stop_workflow(ctx.workspace, input.reason, owner)
         .await
         .map_err(|error| ToolError::of("stop_workflow", error))?;
     let mut text = format!("Stopped {}.", stopped.workflow);

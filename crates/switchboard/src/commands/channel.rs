@@ -94,15 +94,18 @@ fn text(message: &ChannelMessage, now: Timestamp, reader: Reader) -> String {
     let [from, to, kind, id] =
         [&message.from, &message.to, &message.kind, &message.id].map(|text| label_inline(text));
     let mut text = format!("{bold}{from}{doubt} → {to}{bold:#}  {kind}  {when}\n{dim}{id}{parent}{dim:#}");
-    let mut said = message.content.text.clone();
+    let mut content = message.content.text.clone();
     if let Some(code) = &message.content.code {
-        let _ = write!(said, "\n{code}");
+        let _ = write!(content, "\n{code}");
     }
     for artifact in &message.content.artifacts {
-        let _ =
-            write!(said, "\nfile: {}", artifact.as_str().map_or_else(|| artifact.to_string(), str::to_owned));
+        let _ = write!(
+            content,
+            "\nfile: {}",
+            artifact.as_str().map_or_else(|| artifact.to_string(), str::to_owned)
+        );
     }
-    let body = show::sanitized(trust, &said, reader);
+    let body = show::sanitized(trust, &content, reader);
     show::push_lines(&mut text, &show::rendered(trust, &body, reader));
     text
 }

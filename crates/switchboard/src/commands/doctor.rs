@@ -304,8 +304,8 @@ fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue])
     for child in &found.children {
         if let Some(reason) = &child.unready {
             let hint = "set it where Switchboard is started, or in its entry in the client's settings";
-            let told = format!("{} cannot be started: {reason}", child.name);
-            checks.push(Check::new("servers", Status::Warn, told).hint(hint));
+            let message = format!("{} cannot be started: {reason}", child.name);
+            checks.push(Check::new("servers", Status::Warn, message).hint(hint));
         }
         if !trust.state(child).is_trusted() {
             checks.push(
@@ -340,12 +340,12 @@ async fn repository(folder: &Path) -> Option<Check> {
     if !git.wait().await.ok()?.success() {
         return None;
     }
-    let meant = |path: &&str| {
+    let is_unexpected = |path: &&str| {
         ![".gitignore", "mcps/", "workflows/"]
             .iter()
             .any(|fine| path.starts_with(&format!(".switchboard/{fine}")))
     };
-    let committed: Vec<&str> = listed.lines().filter(meant).collect();
+    let committed: Vec<&str> = listed.lines().filter(is_unexpected).collect();
     let first = committed.first()?;
     Some(
         Check::new("repository", Status::Warn, format!("git has {} of .switchboard/, for example {first}", count(committed.len(), "file")))

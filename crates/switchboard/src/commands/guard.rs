@@ -53,15 +53,15 @@ pub(crate) async fn run(args: Guard, context: Context) -> Result<(), Failure> {
 }
 
 async fn check(context: &Context) -> Result<(), Failure> {
-    let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-    let tree = WorkTree::of(&here)?;
+    let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
+    let tree = WorkTree::of(&current_folder)?;
     // Git may get its folder from the environment, and passes that on to hooks.
     if tree.root == tree.repository && std::env::var_os("GIT_DIR").is_none() {
-        let message = format!("there is no repository of Git in {} or above it", here.display());
+        let message = format!("there is no repository of Git in {} or above it", current_folder.display());
         return Err(Failure::new("no_repository", Exit::NotFound, message)
             .hint("`switchboard guard` is for repositories of Git"));
     }
-    let staged = git::staged(&here).await?;
+    let staged = git::staged(&current_folder).await?;
     let workspace = context.open().await?;
     let hub = workspace.hub();
     let me = match context.identity() {
@@ -72,33 +72,43 @@ async fn check(context: &Context) -> Result<(), Failure> {
     };
     let reserved = hub.claims().reservations().await?;
     workspace.close().await;
-    let others: Vec<&Reservation> = reserved.iter().filter(|one| Some(&one.holder) != me.as_ref()).collect();
+    let others: Vec<&Reservation> =
+        reserved.iter().filter(|reservation| Some(&reservation.holder) != me.as_ref()).collect();
     let mut met = Vec::new();
     for path in &staged {
         let file = Pattern::path(path);
-        met.extend(others.iter().find(|one| one.conflicts_with(&tree, false, &file)).map(|one| (path, *one)));
+        met.extend(
+            others
+                .iter()
+                .find(|reservation| reservation.conflicts_with(&tree, false, &file))
+                .map(|reservation| (path, *reservation)),
+        );
     }
-    for (path, one) in &met {
+    for (path, reservation) in &met {
         if context.printer.is_json() {
             context.printer.object(&json!({
                 "path": path,
-                "holder": one.holder.to_string(),
-                "pattern": one.pattern,
-                "until": one.until.to_string(),
-                "note": one.note,
+                "holder": reservation.holder.to_string(),
+                "pattern": reservation.pattern,
+                "until": reservation.until.to_string(),
+                "note": reservation.note,
             }));
         }
     }
     let Some((_, first)) = met.first() else { return Ok(()) };
-    let lines: Vec<String> = met.iter().map(|(path, one)| describe_conflict(path, one)).collect();
+    let lines: Vec<String> =
+        met.iter().map(|(path, reservation)| describe_conflict(path, reservation)).collect();
     Err(Failure::new("reserved", Exit::Failed, lines.join("; ")).hint(format!(
         "ask {} (`switchboard send \"{}\" …`), wait, or commit all the same with `git commit --no-verify`",
         first.holder, first.holder
     )))
 }
 
-fn describe_conflict(path: &str, one: &Reservation) -> String {
-    let note = one.note.as_ref().map(|note| format!(": {}", show::inline(note))).unwrap_or_default();
-    let (path, pattern) = (show::inline(path), show::inline(&one.pattern));
-    format!("'{path}' is reserved by {} ('{pattern}' until {:.0}){note}", one.holder, one.until)
+fn describe_conflict(path: &str, reservation: &Reservation) -> String {
+    let note = reservation.note.as_ref().map(|note| format!(": {}", show::inline(note))).unwrap_or_default();
+    let (path, pattern) = (show::inline(path), show::inline(&reservation.pattern));
+    format!(
+        "'{path}' is reserved by {} ('{pattern}' until {:.0}){note}",
+        reservation.holder, reservation.until
+    )
 }

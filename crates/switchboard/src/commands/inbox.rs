@@ -121,12 +121,12 @@ async fn summarise(
     }
     let folder = format!("inbox/{}", owner.name);
     let problems = workspace.rejected_files().await?;
-    let here =
+    let count_rejected =
         problems.iter().filter(|p| p.path == folder || p.path.starts_with(&format!("{folder}/"))).count();
-    if here > 0 {
+    if count_rejected > 0 {
         printer.note(format_args!(
             "{} could not be ingested; `switchboard doctor` shows why",
-            count(here, "file")
+            count(count_rejected, "file")
         ));
     }
     Ok(())

@@ -84,8 +84,8 @@ pub(crate) fn install(args: &Install, context: &Context) -> Result<(), Failure> 
         let files = files(*client, args.targets.user, context)?;
         let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);
         // An existing server keeps its agent's name: hooks and server must mean the same agent.
-        let there = servers.edit(|text| agent_in(*client, text).map(|agent| (None, agent)))?;
-        let agent = match named.as_ref().map(ToString::to_string).or(there) {
+        let named_agent = servers.edit(|text| agent_in(*client, text).map(|agent| (None, agent)))?;
+        let agent = match named.as_ref().map(ToString::to_string).or(named_agent) {
             Some(agent) => Some(agent),
             // In user settings the project is unknown; the agent is found when the client runs.
             None if args.targets.user => None,
@@ -161,19 +161,19 @@ fn files(client: Client, user: bool, context: &Context) -> Result<Files, Failure
                 // In the parent folder, unless the variable moved both.
                 let servers = own("CLAUDE_CONFIG_DIR", "")?.join(".claude.json");
                 Files {
-                    servers: SettingsPath::own(servers),
-                    hooks: SettingsPath::own(folder.join("settings.json")),
+                    servers: SettingsPath::in_user_folder(servers),
+                    hooks: SettingsPath::in_user_folder(folder.join("settings.json")),
                 }
             }
             Client::Codex => {
                 let folder = own("CODEX_HOME", ".codex")?;
-                let servers = SettingsPath::own(folder.join("config.toml"));
-                Files { servers, hooks: SettingsPath::own(folder.join("hooks.json")) }
+                let servers = SettingsPath::in_user_folder(folder.join("config.toml"));
+                Files { servers, hooks: SettingsPath::in_user_folder(folder.join("hooks.json")) }
             }
         });
     }
     let folder = context.workspace_folder()?;
-    let within = |below: &str| SettingsPath::shared(&folder, below);
+    let within = |below: &str| SettingsPath::in_workspace(&folder, below);
     Ok(match client {
         Client::Claude => {
             Files { servers: within(".mcp.json"), hooks: within(".claude/settings.local.json") }

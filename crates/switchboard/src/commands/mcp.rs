@@ -73,21 +73,21 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
         relay_session(&context, &config, lease_key).await?
     };
     let Some(attached) = attached else {
-        let here = LocalServer::open(&context, &settings, config, shutdown.clone()).await?;
-        let (server, passed) = here.session();
-        let result = Box::pin(switchboard_mcp::serve_stdio(server, passed, shutdown)).await;
-        here.close().await;
+        let local = LocalServer::open(&context, &settings, config, shutdown.clone()).await?;
+        let (server, bypass) = local.session();
+        let result = Box::pin(switchboard_mcp::serve_stdio(server, bypass, shutdown)).await;
+        local.close().await;
         return Ok(result?);
     };
-    let here = OnceCell::new();
+    let local = OnceCell::new();
     let alone = async || {
         let opened = LocalServer::open(&context, &settings, config, shutdown.clone()).await?;
-        let (server, passed) = here.get_or_init(|| async { opened }).await.session();
-        Ok::<_, Failure>(InProcessServer::start(server, passed, shutdown.clone()))
+        let (server, bypass) = local.get_or_init(|| async { opened }).await.session();
+        Ok::<_, Failure>(InProcessServer::start(server, bypass, shutdown.clone()))
     };
     let result = Box::pin(serve_stdio_attached(attached, TOOL_TRAITS, alone, shutdown.clone())).await;
-    if let Some(here) = here.into_inner() {
-        here.close().await;
+    if let Some(local) = local.into_inner() {
+        local.close().await;
     }
     result
 }
@@ -138,9 +138,9 @@ impl LocalServer {
 
     /// Creates the handler of the one session.
     fn session(&self) -> (Front, RawBypass) {
-        let server = self.front.another();
-        let passed = server.raw_bypass();
-        (server, passed)
+        let server = self.front.for_new_session();
+        let bypass = server.raw_bypass();
+        (server, bypass)
     }
 
     async fn close(self) {
@@ -152,8 +152,8 @@ impl LocalServer {
 /// Updates this process with the router's nodes and the agents of other hubs, as other processes record them.
 async fn follow_presence(workspace: Workspace, shutdown: CancellationToken) {
     loop {
-        let heard = load_presence(workspace.hub()).await;
-        if let Err(failure) = heard {
+        let result = load_presence(workspace.hub()).await;
+        if let Err(failure) = result {
             tracing::debug!("not all signs of life can be read: {}", failure.message);
         }
         tokio::select! {

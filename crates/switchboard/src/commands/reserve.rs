@@ -57,8 +57,8 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
         }
     } else if args.patterns.is_empty() {
         let all = workspace.hub().claims().reservations().await?;
-        for one in &all {
-            print(&context, one, &tree);
+        for reservation in &all {
+            print(&context, reservation, &tree);
         }
         if all.is_empty() {
             context.printer.note("No files are reserved.");
@@ -70,8 +70,8 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
             note: args.note,
             shared: args.shared,
         };
-        for one in &actions::reserve(actor, &folder, request).await.map_err(refused)? {
-            print(&context, one, &tree);
+        for reservation in &actions::reserve(actor, &folder, request).await.map_err(refused)? {
+            print(&context, reservation, &tree);
         }
     }
     workspace.close().await;
@@ -79,8 +79,8 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
 }
 
 /// Prints a reservation as text or JSON. Scripts rely on the names of its fields.
-fn print(context: &Context, one: &Reservation, here: &WorkTree) {
-    let Reservation { holder, tree, pattern, shared, note, made_at, until } = one;
+fn print(context: &Context, reservation: &Reservation, here: &WorkTree) {
+    let Reservation { holder, tree, pattern, shared, note, made_at, until } = reservation;
     if context.printer.is_json() {
         context.printer.object(&json!({
             "holder": holder.to_string(),

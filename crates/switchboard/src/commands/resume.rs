@@ -56,8 +56,8 @@ pub(crate) async fn run(args: Resume, context: Context) -> Result<(), Failure> {
 async fn list(context: &Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     let stopped = workspace.hub().breakers().stopped().await?;
-    for one in &stopped {
-        print_stopped(&workspace, context, one);
+    for entry in &stopped {
+        print_stopped(&workspace, context, entry);
     }
     context.printer.note(if stopped.is_empty() {
         "Nothing is stopped."
@@ -83,10 +83,10 @@ async fn resume(workspace: &Workspace, context: &Context, what: Option<&str>) ->
         return Err(Failure::new("nothing_stopped", Exit::NotFound, message)
             .hint("`switchboard resume` lists what is stopped"));
     }
-    for one in &resumed {
-        let settled = hub.deliveries().wait_until_settled(one.stopped.stored.message.id);
+    for entry in &resumed {
+        let settled = hub.deliveries().wait_until_settled(entry.stopped.stored.message.id);
         let _ = tokio::time::timeout(ARRIVAL, settled).await;
-        print_resumed(context, one);
+        print_resumed(context, entry);
     }
     Ok(())
 }
@@ -119,8 +119,8 @@ fn unknown(text: &str, directory: &Directory) -> Failure {
         .hint("`switchboard resume` lists what is stopped, with its ids")
 }
 
-fn print_stopped(workspace: &Workspace, context: &Context, one: &StoppedMessage) {
-    let message = &one.stored.message;
+fn print_stopped(workspace: &Workspace, context: &Context, entry: &StoppedMessage) {
+    let message = &entry.stored.message;
     if context.printer.is_json() {
         context.printer.object(&json!({
             "id": message.id.to_string(),
@@ -128,27 +128,27 @@ fn print_stopped(workspace: &Workspace, context: &Context, one: &StoppedMessage)
             "from": message.from.to_string(),
             "to": message.to.to_string(),
             "thread": message.thread.to_string(),
-            "reason": one.reason,
-            "stopped_at": one.at.to_string(),
+            "reason": entry.reason,
+            "stopped_at": entry.at.to_string(),
         }));
     } else {
-        let ago = format_ago(workspace.hub().now(), one.at);
+        let ago = format_ago(workspace.hub().now(), entry.at);
         context.printer.line(format_args!(
             "{} → {}  {}  {ago}",
             message.from,
             message.to,
             native_id(message)
         ));
-        context.printer.line(format_args!("    {}", show::inline(&one.reason)));
+        context.printer.line(format_args!("    {}", show::inline(&entry.reason)));
     }
 }
 
-fn print_resumed(context: &Context, one: &ResumedMessage) {
-    let message = &one.stopped.stored.message;
+fn print_resumed(context: &Context, entry: &ResumedMessage) {
+    let message = &entry.stopped.stored.message;
     let names = |deliveries: &[Delivery]| -> Vec<String> {
         deliveries.iter().map(|delivery| delivery.agent.to_string()).collect()
     };
-    let (to, lost) = (names(&one.deliveries), names(&one.lost));
+    let (to, lost) = (names(&entry.deliveries), names(&entry.lost));
     if context.printer.is_json() {
         context.printer.object(&json!({
             "id": message.id.to_string(),

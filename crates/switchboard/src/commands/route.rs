@@ -45,18 +45,18 @@ pub(crate) async fn run(args: RouteTo, context: Context) -> Result<(), Failure> 
     let message = draft_message(hub, directory.canonical(&context.identity()?), to);
     let considered = rank_routes(&message, &directory, args.allow_unregistered)?;
     let is_served = hub.services().holder("serve")?.is_some();
-    let reached = considered.iter().filter(|one| one.best().is_some()).count();
+    let reached = considered.iter().filter(|candidates| candidates.best().is_some()).count();
     if !context.printer.is_json() {
         let to = &message.to;
         context.printer.line(format_args!("{to} from {}: {}", message.from, count(reached, "recipient")));
     }
-    for one in &considered {
+    for candidates in &considered {
         if context.printer.is_json() {
-            let mut object = object(one, &message.to, is_served);
+            let mut object = object(candidates, &message.to, is_served);
             show::note_disk(&mut object, hub);
             context.printer.object(&object);
         } else {
-            context.printer.line(text(one, &message.to, is_served));
+            context.printer.line(text(candidates, &message.to, is_served));
         }
     }
     workspace.close().await;
@@ -87,11 +87,12 @@ fn draft_message(hub: &Hub, from: AgentId, to: Address) -> Message {
     }
 }
 
-fn text(one: &RouteCandidates, to: &Address, is_served: bool) -> String {
+fn text(candidates: &RouteCandidates, to: &Address, is_served: bool) -> String {
     let bold = anstyle::Style::new().bold();
-    let mut text = format!("{bold}{}{bold:#}  {}", one.recipient.agent, explain_recipient(one, to));
-    let choice = one.best();
-    for (route, fit) in &one.routes {
+    let mut text =
+        format!("{bold}{}{bold:#}  {}", candidates.recipient.agent, explain_recipient(candidates, to));
+    let choice = candidates.best();
+    for (route, fit) in &candidates.routes {
         let is_chosen = choice.is_some_and(|(chosen, _)| chosen == route);
         let mark = if is_chosen { '→' } else { ' ' };
         let _ = write!(text, "\n  {mark} {route}  {}", explain_route(*fit, is_chosen));
@@ -105,9 +106,9 @@ fn text(one: &RouteCandidates, to: &Address, is_served: bool) -> String {
     text
 }
 
-fn object(one: &RouteCandidates, to: &Address, is_served: bool) -> Value {
-    let choice = one.best();
-    let routes = one.routes.iter().map(|(route, fit)| {
+fn object(candidates: &RouteCandidates, to: &Address, is_served: bool) -> Value {
+    let choice = candidates.best();
+    let routes = candidates.routes.iter().map(|(route, fit)| {
         let is_chosen = choice.is_some_and(|(chosen, _)| chosen == route);
         json!({
             "route": route.to_string(),
@@ -118,9 +119,9 @@ fn object(one: &RouteCandidates, to: &Address, is_served: bool) -> Value {
     });
     json!({
         "to": to.to_string(),
-        "agent": one.recipient.agent.to_string(),
-        "why": explain_recipient(one, to),
-        "forwarded_from": one.recipient.forwarded_from.as_ref().map(ToString::to_string),
+        "agent": candidates.recipient.agent.to_string(),
+        "why": explain_recipient(candidates, to),
+        "forwarded_from": candidates.recipient.forwarded_from.as_ref().map(ToString::to_string),
         "route": choice.map(|(route, _)| route.to_string()),
         "waits_for_serve": choice.is_some_and(|(route, _)| needs_serve(route.door()) && !is_served),
         "routes": routes.collect::<Vec<_>>(),
@@ -128,8 +129,8 @@ fn object(one: &RouteCandidates, to: &Address, is_served: bool) -> Value {
 }
 
 /// Explains why the address leads to the recipient.
-fn explain_recipient(one: &RouteCandidates, to: &Address) -> String {
-    let because = match &one.recipient.resolved_via {
+fn explain_recipient(candidates: &RouteCandidates, to: &Address) -> String {
+    let because = match &candidates.recipient.resolved_via {
         ResolvedVia::Name => "has that name".to_owned(),
         ResolvedVia::Alias(alias) => format!("'{alias}' is another name of it"),
         ResolvedVia::OtherHub => "has that name on another hub, and nobody here has it".to_owned(),
@@ -141,7 +142,7 @@ fn explain_recipient(one: &RouteCandidates, to: &Address) -> String {
             "is not registered; its mailbox is a folder that anybody may read".to_owned()
         }
     };
-    match &one.recipient.forwarded_from {
+    match &candidates.recipient.forwarded_from {
         Some(from) if *to == Address::from(from.clone()) => "gets the mail of that one by a link".to_owned(),
         Some(from) => format!("gets the mail of {from} by a link, who {because}"),
         None => because,

@@ -86,11 +86,11 @@ pub(crate) async fn run(args: Router, context: Context) -> Result<(), Failure> {
 /// Serves the parent program until it closes the connection and all events are written.
 async fn stdio(args: &Router, running: &Running, shutdown: CancellationToken) -> Result<(), Failure> {
     let (input, output) = (standard_input()?, standard_output()?);
-    let (eof, told) = (CancellationToken::new(), CancellationToken::new());
+    let (eof, closing) = (CancellationToken::new(), CancellationToken::new());
     // The program at the other end of stdin is an ancestor of this process.
     let access = Access { client_pid: Some(std::process::id()), ..Access::default() };
     let serving =
-        serve(running.router(), input, output, Transport::Stdio, &access, eof.clone(), told.clone());
+        serve(running.router(), input, output, Transport::Stdio, &access, eof.clone(), closing.clone());
     let ending = async {
         tokio::select! {
             () = eof.cancelled() => {
@@ -104,7 +104,7 @@ async fn stdio(args: &Router, running: &Running, shutdown: CancellationToken) ->
             () = shutdown.cancelled() => {}
         }
         running.close().await;
-        told.cancel();
+        closing.cancel();
         std::future::pending::<()>().await;
     };
     let served = tokio::select! {

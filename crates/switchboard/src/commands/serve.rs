@@ -217,7 +217,7 @@ impl Listening {
         );
         let first = Arc::new(Front::new(tools, suites, swarm));
         let attached = Self::answer_others(&folder, first.clone(), shutdown.clone()).await;
-        let factory = move || first.another();
+        let factory = move || first.for_new_session();
         let serving = serve_http(listener, config, token, || json!({}), metrics(), factory, shutdown.clone());
         let server = tokio::spawn(async move {
             if let Err(error) = serving.await {
@@ -247,8 +247,8 @@ impl Listening {
                 lease_key: Some(hello.lease_key.clone()),
                 connection,
             });
-            let passed = front.raw_bypass();
-            Some((front, passed))
+            let bypass = front.raw_bypass();
+            Some((front, bypass))
         };
         tokio::spawn(serve_attached(listener, session, shutdown))
     }

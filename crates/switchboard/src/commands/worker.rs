@@ -144,7 +144,7 @@ pub(crate) async fn run(args: Worker, context: Context) -> Result<(), Failure> {
             let (job, node) = one_node(&mut client, &args.node).await?;
             let payload = json!({ "job_id": job, "node_id": node, "content": args.text });
             let answer = client.request("steer", &payload).await?.data;
-            show::done(&context, &answer, format_args!("{job}/{node} has it."));
+            show::print_result(&context, &answer, format_args!("{job}/{node} has it."));
             Ok(())
         }
         Verb::Queue(args) => {
@@ -157,7 +157,7 @@ pub(crate) async fn run(args: Worker, context: Context) -> Result<(), Failure> {
             let job = job_only(&args.job)?;
             let answer = ask(&context, "terminate", json!({ "job_id": job })).await?;
             let tokens = answer["total_tokens"].as_u64().unwrap_or_default();
-            show::done(&context, &answer, format_args!("{job} has ended. It used {tokens} tokens."));
+            show::print_result(&context, &answer, format_args!("{job} has ended. It used {tokens} tokens."));
             Ok(())
         }
     }
@@ -173,7 +173,7 @@ async fn approve(args: Approve, context: Context) -> Result<(), Failure> {
     require_person(&context, &action, args.consent.yes)?;
     let payload = json!({ "approval_id": approval, "decision": args.decision.wire_name() });
     let answer = ask(&context, "approve", payload).await?;
-    show::done(&context, &answer, format_args!("Answered: {}.", args.decision.wire_name()));
+    show::print_result(&context, &answer, format_args!("Answered: {}.", args.decision.wire_name()));
     Ok(())
 }
 
@@ -203,7 +203,7 @@ async fn interrupt(args: &Nodes, context: &Context) -> Result<(), Failure> {
         match client.request("interrupt", &json!({ "job_id": job, "node_id": node })).await {
             Ok(answer) => {
                 stopped += 1;
-                show::done(context, &answer.data, format_args!("Asked {job}/{node} to stop."));
+                show::print_result(context, &answer.data, format_args!("Asked {job}/{node} to stop."));
             }
             Err(RouterError::Rejected { code, field, reason }) if code == "not_now" => {
                 idle = Some(RouterError::Rejected { code, field, reason });

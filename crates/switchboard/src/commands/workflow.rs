@@ -157,10 +157,10 @@ fn owner(agent: Option<String>) -> Result<Option<Name>, Failure> {
 
 /// Resolves a file relative to the current folder, or else to the workspace.
 fn artifact(path: String, context: &Context) -> Result<Artifact, Failure> {
-    let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-    let is_elsewhere = here != context.workspace_folder()?;
-    let meant = here.join(&path);
-    let path = if is_elsewhere && meant.exists() { meant.display().to_string() } else { path };
+    let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
+    let is_elsewhere = current_folder != context.workspace_folder()?;
+    let absolute = current_folder.join(&path);
+    let path = if is_elsewhere && absolute.exists() { absolute.display().to_string() } else { path };
     Ok(Artifact { path, description: None })
 }
 
@@ -210,10 +210,10 @@ async fn state(workspace: &Workspace, context: &Context) -> Result<(), Failure> 
     }
     let summary = &state["summary"];
     let agents = summary["agents"].as_object().into_iter().flatten();
-    let agents = agents.map(|(name, standing)| (name.as_str(), standing));
+    let agents = agents.map(|(name, entry)| (name.as_str(), entry));
     let mut is_idle = true;
-    for (whose, standing) in [("session", &summary["session"])].into_iter().chain(agents) {
-        if let Some(text) = standing_text(whose, standing) {
+    for (owner, entry) in [("session", &summary["session"])].into_iter().chain(agents) {
+        if let Some(text) = standing_text(owner, entry) {
             context.printer.line(show::plain(&text));
             is_idle = false;
         }
@@ -229,11 +229,11 @@ async fn state(workspace: &Workspace, context: &Context) -> Result<(), Failure> 
 }
 
 /// Describes an active workflow in one line, and its next phase in others; `None` if none is active.
-fn standing_text(whose: &str, standing: &Value) -> Option<String> {
-    let workflow = standing["workflow"].as_str()?;
-    let total = standing["total"].as_u64().map_or_else(|| "?".to_owned(), |total| total.to_string());
-    let mut text = format!("{whose}: {workflow}, {}/{total} phases done", standing["step"]);
-    let next = &standing["next"];
+fn standing_text(owner: &str, state: &Value) -> Option<String> {
+    let workflow = state["workflow"].as_str()?;
+    let total = state["total"].as_u64().map_or_else(|| "?".to_owned(), |total| total.to_string());
+    let mut text = format!("{owner}: {workflow}, {}/{total} phases done", state["step"]);
+    let next = &state["next"];
     if let (Some(id), Some(instruction)) = (next["id"].as_str(), next["instruction"].as_str()) {
         let _ = write!(text, "\n    next: {id}: {instruction}");
     }

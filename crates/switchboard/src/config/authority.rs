@@ -322,13 +322,13 @@ impl Merge {
         let everyone = |file: &Value| file.get(key).and_then(Value::as_u64);
         let own = named(user).or_else(|| everyone(user));
         let wish = named(workspace).or_else(|| everyone(workspace));
-        let asked = if agent.is_some() { named(workspace) } else { wish };
-        if let (Some(own), Some(asked)) = (own, asked)
-            && asked > own
+        let wanted = if agent.is_some() { named(workspace) } else { wish };
+        if let (Some(own), Some(wanted)) = (own, wanted)
+            && wanted > own
         {
             let path = agent
                 .map_or_else(|| format!("budgets.{key}"), |agent| format!("budgets.agents.{agent}.{key}"));
-            self.ignore(&path, too_loose(&asked.into(), &own.to_string()));
+            self.ignore(&path, too_loose(&wanted.into(), &own.to_string()));
         }
         [own, wish].into_iter().flatten().min()
     }

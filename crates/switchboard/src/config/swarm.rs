@@ -154,8 +154,9 @@ pub(super) fn resolve(section: SwarmSection) -> Result<SwarmSettings, String> {
         settings.http3 = section.http3.unwrap_or(false);
     }
     let limits = section.limits.unwrap_or_default();
-    let seconds =
-        |given: Option<u32>, default| given.map_or(default, |s| SignedDuration::from_secs(i64::from(s)));
+    let seconds = |configured: Option<u32>, default| {
+        configured.map_or(default, |s| SignedDuration::from_secs(i64::from(s)))
+    };
     let config = Config {
         home: PathBuf::new(),
         listen,

@@ -33,10 +33,10 @@ impl Context {
 
     /// Updates this process with the heartbeats of watchers. If they cannot be read, those watchers are unknown.
     pub(crate) async fn load_watchers(&self, workspace: &Workspace) -> Result<(), Failure> {
-        let heard: Result<_, Failure> =
+        let result: Result<_, Failure> =
             async { Ok(self.channels(workspace).await?.report_presence().await?) }.await;
-        workspace.hub().agents().observe_watchers(heard.is_ok()).await?;
-        match heard {
+        workspace.hub().agents().observe_watchers(result.is_ok()).await?;
+        match result {
             Err(failure) if failure.is_unmounted() => {
                 tracing::warn!("nothing is known of watchers: {}", failure.message);
             }
@@ -55,13 +55,13 @@ impl Context {
             if channels.is_none() {
                 channels = self.channels(&workspace).await.ok();
             }
-            let heard = match &channels {
+            let result = match &channels {
                 Some(channels) => channels.report_presence().await.map_err(Failure::from),
                 None => Err(Failure::temporary("no_channels", "the channels cannot be opened")),
             };
-            let is_readable = heard.is_ok();
+            let is_readable = result.is_ok();
             let noted = workspace.hub().agents().observe_watchers(is_readable).await.map_err(Failure::from);
-            if let Err(failure) = heard.and(noted) {
+            if let Err(failure) = result.and(noted) {
                 tracing::debug!("the signs of life of watchers cannot be read: {}", failure.message);
             }
             tokio::select! {

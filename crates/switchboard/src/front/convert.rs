@@ -155,8 +155,12 @@ pub(super) fn is_below(params: &RawValue, least: Option<Severity>) -> bool {
         #[serde(borrow)]
         level: Option<Cow<'a, str>>,
     }
-    let said = serde_json::from_str::<Message<'_>>(params.get()).ok().and_then(|message| message.level);
-    said.and_then(|level| severity(&level)).zip(least).is_some_and(|(said, least)| said < least)
+    let severity_of_message =
+        serde_json::from_str::<Message<'_>>(params.get()).ok().and_then(|message| message.level);
+    severity_of_message
+        .and_then(|level| severity(&level))
+        .zip(least)
+        .is_some_and(|(severity_of_message, least)| severity_of_message < least)
 }
 
 /// Returns the notifications that a client without a session accepts.

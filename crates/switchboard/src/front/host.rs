@@ -121,8 +121,8 @@ pub(super) struct StatelessHost {
 
 impl StatelessHost {
     pub(super) fn new(context: &RequestContext<RoleServer>) -> (Self, mpsc::Receiver<PendingRequest>) {
-        let (questions, asked) = mpsc::channel(WAITING);
-        (Self { client: PeerHost::of(context), questions }, asked)
+        let (questions, requests) = mpsc::channel(WAITING);
+        (Self { client: PeerHost::of(context), questions }, requests)
     }
 }
 

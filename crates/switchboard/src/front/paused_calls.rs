@@ -41,10 +41,10 @@ pub(super) struct RunningCall {
 impl RunningCall {
     pub(super) fn new(
         work: JoinHandle<Result<Box<RawValue>, RpcError>>,
-        asked: mpsc::Receiver<PendingRequest>,
+        requests: mpsc::Receiver<PendingRequest>,
         cancelled: CancellationToken,
     ) -> Self {
-        Self { work, asked, cancelled }
+        Self { work, asked: requests, cancelled }
     }
 }
 
@@ -107,19 +107,19 @@ impl PausedCalls {
         mut going: RunningCall,
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
-        let asked = tokio::select! {
+        let pending = tokio::select! {
             biased;
             result = &mut going.work => return match result {
                 Ok(result) => result.map_err(error_data).and_then(|raw| call_result(&raw)),
                 Err(error) => Err(ErrorData::internal_error(error.to_string(), None)),
             },
-            Some(asked) = going.asked.recv() => asked,
+            Some(pending) = going.asked.recv() => pending,
             () = cancelled.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
         };
-        let state = self.retain(tool, agent, going, asked.answer)?;
+        let state = self.retain(tool, agent, going, pending.answer)?;
         let needed = json!({
             "resultType": "input_required",
-            "inputRequests": { KEY: asked.request },
+            "inputRequests": { KEY: pending.request },
             "requestState": state,
         });
         serde_json::from_value(needed)

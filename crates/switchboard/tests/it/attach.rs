@@ -111,8 +111,8 @@ fn killed_server_loses_and_repeats_no_message() {
     client.answer(begun[MESSAGES / 4]).unwrap();
     serve.kill();
     for id in begun.into_iter().enumerate().filter(|(place, _)| *place != MESSAGES / 4).map(|(_, id)| id) {
-        let said = client.tool_result(id);
-        assert!(!said.failed, "{}", said.text);
+        let answer = client.tool_result(id);
+        assert!(!answer.failed, "{}", answer.text);
     }
     // An accepted message may not be delivered yet.
     let inbox = poll::until("all messages in the mailbox", || {
@@ -130,13 +130,13 @@ fn call_of_unknown_outcome_is_not_retried() {
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]);
     let call = client.start_call("child_suite", subtool("never"));
-    let asked = sandbox.home().join("asked");
-    poll::until("the child was asked", || (lines(&asked) == 1).then_some(()));
+    let marker = sandbox.home().join("asked");
+    poll::until("the child was asked", || (lines(&marker) == 1).then_some(()));
     serve.kill();
-    let said = client.tool_result(call);
-    assert!(said.failed && said.text.contains("not known"), "{}", said.text);
+    let answer = client.tool_result(call);
+    assert!(answer.failed && answer.text.contains("not known"), "{}", answer.text);
     assert_eq!(client.call("child_suite", subtool("here")).text, "yes");
-    assert_eq!(lines(&asked), 1);
+    assert_eq!(lines(&marker), 1);
 }
 
 /// A call that waits for mail ends with its session, although `serve` could still answer it.
@@ -151,16 +151,16 @@ fn killed_session_consumes_no_later_mail() {
         client = next_session(&sandbox, "claude");
         let text = format!("number {number}.");
         sandbox.send("codex", "claude", &text);
-        let said = client.call("wait_for_message", json!({ "timeout": 60 })).text;
-        assert!(said.contains(&text), "{said}");
+        let answer = client.call("wait_for_message", json!({ "timeout": 60 })).text;
+        assert!(answer.contains(&text), "{answer}");
     }
     // Mail that arrives between two sessions waits for the next session; claims persist as well.
     let claimed = client.ok("claim_task", json!({ "task": "T-7" }));
     client.process().kill();
     sandbox.send("codex", "claude", "while you were away");
     client = next_session(&sandbox, "claude");
-    let said = client.call("wait_for_message", json!({ "timeout": 60 })).text;
-    assert!(said.contains("while you were away") && !said.contains("number"), "{said}");
+    let answer = client.call("wait_for_message", json!({ "timeout": 60 })).text;
+    assert!(answer.contains("while you were away") && !answer.contains("number"), "{answer}");
     let renewed = json!({ "task": "T-7", "fence": claimed["fence"] });
     assert!(!client.call("renew_claim", renewed).failed);
 }
@@ -169,8 +169,8 @@ fn killed_session_consumes_no_later_mail() {
 fn next_session(sandbox: &Sandbox, agent: &str) -> Client {
     let mut client = mcp(sandbox, &[]);
     poll::until("the name to be free again", || {
-        let said = client.call("register_chat_agent", json!({ "name": agent }));
-        (!said.failed).then_some(())
+        let answer = client.call("register_chat_agent", json!({ "name": agent }));
+        (!answer.failed).then_some(())
     });
     client
 }
@@ -305,20 +305,20 @@ fn continued_server_consumes_no_session_mail() {
         stop(&sandbox, &serve);
         wait_until_standalone(&mut client);
         sandbox.send("codex", "claude", "while you were stopped");
-        let said = client.tool_result(waiting);
-        assert!(said.text.contains("while you were stopped"), "{}", said.text);
+        let answer = client.tool_result(waiting);
+        assert!(answer.text.contains("while you were stopped"), "{}", answer.text);
         // The waiting call in the server finds this message when the server is continued; its client would never see
         // it.
         sandbox.send("codex", "claude", "for the one who went on");
         serve.signal(Signal::CONT);
         let mut other = wait_until_served(&sandbox, "gemini");
-        let said = text_of_wait(&mut client);
-        assert!(said.contains("for the one who went on"), "{said}");
+        let answer = text_of_wait(&mut client);
+        assert!(answer.contains("for the one who went on"), "{answer}");
         for number in 0..3 {
             let text = format!("afterwards {number}.");
             sandbox.send("codex", "claude", &text);
-            let said = text_of_wait(&mut client);
-            assert!(said.contains(&text) && !said.contains("stopped"), "{said}");
+            let answer = text_of_wait(&mut client);
+            assert!(answer.contains(&text) && !answer.contains("stopped"), "{answer}");
         }
         // Other agents are served as before.
         sandbox.send("codex", "gemini", "and you?");
@@ -342,8 +342,8 @@ fn stopped_server_loses_and_repeats_no_message() {
     // The server finds these calls when it is continued.
     begun.extend((MESSAGES / 2..MESSAGES).map(|number| begin(&mut client, number)));
     for id in begun {
-        let said = client.tool_result(id);
-        assert!(!said.failed, "{}", said.text);
+        let answer = client.tool_result(id);
+        assert!(!answer.failed, "{}", answer.text);
     }
     serve.signal(Signal::CONT);
     wait_until_served(&sandbox, "gemini");
@@ -361,24 +361,24 @@ fn stopped_server_loses_and_repeats_no_message() {
 #[test]
 fn continued_server_retries_no_unknown_call() {
     let sandbox = with_child(&[]);
-    let asked = sandbox.home().join("asked");
+    let marker = sandbox.home().join("asked");
     let mut serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]);
     let made = client.start_call("child_suite", subtool("never"));
-    poll::until("the child was asked", || (lines(&asked) == 1).then_some(()));
+    poll::until("the child was asked", || (lines(&marker) == 1).then_some(()));
     stop(&sandbox, &serve);
     // The server has not read this call: it stays in the socket until the server is continued.
     let unread = client.start_call("child_suite", subtool("never"));
     for call in [made, unread] {
-        let said = client.tool_result(call);
-        assert!(said.failed && said.text.contains("not known"), "{}", said.text);
+        let answer = client.tool_result(call);
+        assert!(answer.failed && answer.text.contains("not known"), "{}", answer.text);
     }
     assert_eq!(client.call("child_suite", subtool("here")).text, "yes");
     serve.signal(Signal::CONT);
     let mut other = mcp(&sandbox, &[]);
     assert_eq!(other.call("child_suite", subtool("here")).text, "yes");
     assert!(serve.terminate().success());
-    assert_eq!(lines(&asked), 1);
+    assert_eq!(lines(&marker), 1);
 }
 
 #[test]

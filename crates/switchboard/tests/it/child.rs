@@ -140,7 +140,7 @@ fn child() {
         Role::Acknowledge => runtime.block_on(acknowledge(&folder)),
         Role::DropRenamed => drop_files(&folder, &name, count, |path, file| files::put_by_rename(path, file)),
         Role::DropInPlace => drop_files(&folder, &name, count, |path, file| files::put_in_pieces(path, file)),
-        Role::FillDisk => runtime.block_on(crate::disk_full::inside(&folder)),
+        Role::FillDisk => runtime.block_on(crate::disk_full::run_inside(&folder)),
         Role::ReadOnlyDisk => crate::degraded::read_only_disk(&folder),
         Role::FewInodes => crate::degraded::few_inodes(&folder),
         Role::FullExt4 => crate::degraded::full_ext4(&folder),

@@ -59,8 +59,10 @@ fn rounds(share: usize, with_acks: bool) {
                 assert!(reader.is_running(), "it ended by itself: {}", reader.errors());
                 reader.kill();
             }
-            let ids =
-                lines.iter().filter_map(|line| child_line(line)).filter(|said| said.starts_with("msg_"));
+            let ids = lines
+                .iter()
+                .filter_map(|line| child_line(line))
+                .filter(|printed| printed.starts_with("msg_"));
             reported.extend(ids.map(str::to_owned));
         }
         over.store(true, Ordering::Relaxed);

@@ -220,9 +220,9 @@ pub(crate) fn mailbox_disks(folder: &Path) {
         let accepted = sandbox.run_as("claude", ["send", "codex", &format!("waits {number}")]);
         assert_eq!(accepted.code, Some(3), "{accepted:?}");
     }
-    let waits = |told: &str| {
+    let waits = |doctor_report: &str| {
         let doctor = sandbox.run(["doctor"]);
-        assert!(doctor.code == Some(1) && doctor.stdout.contains(told), "{doctor:?}");
+        assert!(doctor.code == Some(1) && doctor.stdout.contains(doctor_report), "{doctor:?}");
         assert!(!doctor.stdout.contains("ok    files"), "{doctor:?}");
         doctor.stdout
     };

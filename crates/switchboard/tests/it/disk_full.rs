@@ -36,7 +36,7 @@ fn disk_full_and_freed_needs_no_restart() {
 }
 
 /// The part of the test that runs in the namespace with the small disk.
-pub(crate) async fn inside(folder: &Path) {
+pub(crate) async fn run_inside(folder: &Path) {
     tools::run(command(MOUNT[0]).args(&MOUNT[1..]).arg(folder)).unwrap();
     let sandbox = Sandbox::in_folder(BINARY, folder);
     sandbox.ok(["init", "codex", "claude"]);
@@ -79,9 +79,9 @@ pub(crate) async fn inside(folder: &Path) {
     let ran = sandbox.run(["send", "codex", "hello"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("error: ") && ran.stderr.contains("hint: "), "{ran:?}");
-    let said = serve.errors().len();
+    let printed = serve.errors().len();
     files::rename(&spare, sandbox.file(&format!("inbox/codex/{dropped}.json")));
-    poll::until("serve to notice that the disk is full", || (serve.errors().len() > said).then_some(()));
+    poll::until("serve to notice that the disk is full", || (serve.errors().len() > printed).then_some(()));
     no_receipt_without_a_message(&sandbox);
     assert!(sandbox.run(["tail"]).code.is_some_and(|code| code == 0 || code == 3));
 

@@ -20,7 +20,7 @@ fn grid_delivers_between_all_doors() {
     let parties = Party::all(&places);
     let lab = &places.lab.sandbox;
     let tail = lab.start(["tail", "-f", "-n", "1000", "--json"]);
-    let mut told = Vec::new();
+    let mut texts = Vec::new();
     for sender in &parties {
         for recipient in parties.iter().filter(|party| party.name() != sender.name()) {
             let text = format!("from {} to {}", sender.name(), recipient.name());
@@ -48,12 +48,12 @@ fn grid_delivers_between_all_doors() {
                 let receipt = &lab.json(["receipt", message["id"].as_str().unwrap()])[0];
                 assert_eq!(receipt["deliveries"].as_array().unwrap().len(), 1, "{receipt}");
             }
-            told.extend([text, answer]);
+            texts.extend([text, answer]);
         }
     }
     let last = "nothing more";
     lab.ok(["send", "codex", last]);
-    shows_each_once(&tail, told, last);
+    shows_each_once(&tail, texts, last);
 }
 
 /// Returns the conversation that starts with a text, once it has an answer.
@@ -69,8 +69,8 @@ fn conversation(sandbox: &test_support::Sandbox, text: &str) -> Vec<Value> {
 }
 
 /// Checks that a follower of the journal sees each of these messages once before the last one.
-fn shows_each_once(tail: &Running, told: Vec<String>, last: &str) {
-    let mut shown: BTreeMap<String, usize> = told.into_iter().map(|text| (text, 0)).collect();
+fn shows_each_once(tail: &Running, texts: Vec<String>, last: &str) {
+    let mut shown: BTreeMap<String, usize> = texts.into_iter().map(|text| (text, 0)).collect();
     loop {
         let line: Value = serde_json::from_str(&tail.line()).unwrap();
         let body = line["body"].as_str().unwrap_or_default();
@@ -107,8 +107,8 @@ fn peer_text_is_labelled_for_every_model() {
     send("claude@research", "for the tool");
     let session = parties.iter().find_map(Party::session).unwrap();
     let shown = poll::until("the tool to show it", || {
-        let said = session.borrow_mut().call("check_inbox", json!({}));
-        said.text.contains("for the tool").then_some(said)
+        let inbox = session.borrow_mut().call("check_inbox", json!({}));
+        inbox.text.contains("for the tool").then_some(inbox)
     });
     is_labelled(&shown.text, "for the tool");
     let message = shown.data["messages"].as_array().and_then(|all| all.last()).unwrap();

@@ -35,15 +35,15 @@ fn of_agents(sandbox: &Sandbox) -> Vec<Value> {
 }
 
 /// Checks that agents are quiet: a message to another watcher is answered, and nothing else has arrived.
-fn is_quiet(sandbox: &Sandbox, said: usize) {
+fn is_quiet(sandbox: &Sandbox, count: usize) {
     let marker = watch(sandbox, "marker", "marked");
-    let asked = sandbox.json(["send", "marker", "are they quiet?"]);
-    let id = asked[0]["id"].as_str().unwrap();
+    let output = sandbox.json(["send", "marker", "are they quiet?"]);
+    let id = output[0]["id"].as_str().unwrap();
     poll::until("the marker to answer", || (sandbox.json(["thread", id]).len() == 2).then_some(()));
     drop(marker);
     let now = of_agents(sandbox);
     let others = now.iter().filter(|message| message["from"] != "marker").count();
-    assert_eq!(others, said, "{now:#?}");
+    assert_eq!(others, count, "{now:#?}");
 }
 
 #[test]
@@ -57,14 +57,14 @@ fn mutual_mentions_of_watchers_stop() {
     sandbox.ok(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "@qc-1 begin"]);
     let stopped = wait_for_stop(&sandbox, &[]);
     // The first message, its chain of answers, and the stopped one.
-    let said = of_agents(&sandbox).len();
-    assert!(said <= HOPS + 2, "{said}: {stopped:?}");
-    is_quiet(&sandbox, said);
+    let count = of_agents(&sandbox).len();
+    assert!(count <= HOPS + 2, "{count}: {stopped:?}");
+    is_quiet(&sandbox, count);
     // The person gets one notice, and the stopped agent gets one where it reads.
     let writer = stopped[0]["from"].as_str().unwrap().to_owned();
-    let told = sandbox.json(["inbox"]);
-    let notices: Vec<&Value> = told.iter().filter(|message| message["from"] == "switchboard").collect();
-    assert_eq!(notices.len(), 1, "{told:?}");
+    let inbox = sandbox.json(["inbox"]);
+    let notices: Vec<&Value> = inbox.iter().filter(|message| message["from"] == "switchboard").collect();
+    assert_eq!(notices.len(), 1, "{inbox:?}");
     assert!(notices[0]["body"].as_str().unwrap().contains("switchboard resume"), "{notices:?}");
     let posts = sandbox.json(["channel", "read", "--channel", "general", "--all"]);
     let word = |post: &&Value| post["from"] == "switchboard" && post["to"] == writer.as_str();
@@ -73,7 +73,7 @@ fn mutual_mentions_of_watchers_stop() {
     sandbox.ok(["resume", "--all", "--yes"]);
     wait_for_stop(&sandbox, &stopped);
     let more = of_agents(&sandbox).iter().filter(|message| message["from"] != "marker").count();
-    assert!(more > said && more <= said + HOPS + 2, "{said} and then {more}");
+    assert!(more > count && more <= count + HOPS + 2, "{count} and then {more}");
     drop(watchers);
 }
 
@@ -87,13 +87,13 @@ fn loop_over_three_doors_stops() {
     let watcher = watch(&sandbox, "qc-1", "and you?");
     sandbox.run_as("claude", ["send", "qc-1", "begin"]).ok();
     let stopped = wait_for_stop(&sandbox, &[]);
-    let said = of_agents(&sandbox);
-    assert!(said.len() <= HOPS + 2, "{said:#?}");
-    let doors = |door: &str| said.iter().filter(|message| message["door"] == door).count();
-    assert!(doors("workspace") == 1 && doors("channels") > 1 && doors("workers") > 1, "{said:#?}");
-    is_quiet(&sandbox, said.len());
-    let told = sandbox.ok(["inbox"]);
-    assert!(told.contains("Stopped a message from") && told.contains("switchboard resume"), "{told}");
+    let messages = of_agents(&sandbox);
+    assert!(messages.len() <= HOPS + 2, "{messages:#?}");
+    let doors = |door: &str| messages.iter().filter(|message| message["door"] == door).count();
+    assert!(doors("workspace") == 1 && doors("channels") > 1 && doors("workers") > 1, "{messages:#?}");
+    is_quiet(&sandbox, messages.len());
+    let inbox = sandbox.ok(["inbox"]);
+    assert!(inbox.contains("Stopped a message from") && inbox.contains("switchboard resume"), "{inbox}");
     sandbox.ok(["resume", "--all", "--yes"]);
     wait_for_stop(&sandbox, &stopped);
     drop(watcher);
@@ -147,9 +147,9 @@ fn bridge_loop_stops_at_first_repeat() {
         assert_eq!(rounds.iter().filter(|message| message["from"] != "switchboard").count(), 1, "{rounds:?}");
     }
     // The sender has receipts. The person gets one notice that names what to check.
-    let told = alice.sandbox.json(["inbox"]);
-    let notices: Vec<&Value> = told.iter().filter(|message| message["from"] == "switchboard").collect();
-    assert_eq!(notices.len(), 1, "{told:?}");
+    let inbox = alice.sandbox.json(["inbox"]);
+    let notices: Vec<&Value> = inbox.iter().filter(|message| message["from"] == "switchboard").collect();
+    assert_eq!(notices.len(), 1, "{inbox:?}");
     let body = notices[0]["body"].as_str().unwrap();
     assert!(body.contains("forwarded to bob@research") && body.contains("switchboard route alice"), "{body}");
     assert_eq!((times(&alice), times(&bob)), (1, 1));
@@ -194,13 +194,13 @@ fn post_over_both_bridges_arrives_once() {
     });
     let text = "said once";
     lab.sandbox.ok(["channel", "post", "--agent", "alice", "--channel", "general", "--text", text]);
-    let said = |owner: &Owner| -> Vec<Value> {
+    let posts = |owner: &Owner| -> Vec<Value> {
         let all = owner.sandbox.json(["tail", "-n", "1000"]);
         all.into_iter().filter(|message| message["body"] == text).collect()
     };
     // The office is done with the post when its delivery to the lab, over the swarm, is done.
     let post = poll::until("the post over the link", || {
-        said(&office).into_iter().find(|message| message["door"] == "nats")
+        posts(&office).into_iter().find(|message| message["door"] == "nats")
     });
     let receipt = poll::until("the office to finish it", || {
         let receipt = office.sandbox.json(["receipt", post["id"].as_str().unwrap()]).remove(0);
@@ -210,10 +210,10 @@ fn post_over_both_bridges_arrives_once() {
     let got: Vec<&str> =
         receipt["deliveries"].as_array().unwrap().iter().filter_map(|d| d["agent"].as_str()).collect();
     assert_eq!(got, ["alice@research", "olga"], "bob has it from the lab: {receipt}");
-    poll::until("bob to have it", || (!said(&bob).is_empty()).then_some(()));
-    assert_eq!((said(&bob).len(), said(&lab).len()), (1, 1), "{:?} {:?}", said(&bob), said(&lab));
+    poll::until("bob to have it", || (!posts(&bob).is_empty()).then_some(()));
+    assert_eq!((posts(&bob).len(), posts(&lab).len()), (1, 1), "{:?} {:?}", posts(&bob), posts(&lab));
     // Whichever bridge is quicker: the copy from the swarm is a duplicate of the one from the link.
-    let at_office = said(&office);
+    let at_office = posts(&office);
     assert!(at_office.len() == 1 || at_office[0]["door"] == "swarm", "{at_office:?}");
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn stdio(sandbox: &Sandbox, agent: Option<&str>) -> Client {
 }
 
 /// Opens a session over each transport, with the transport's name. None has registered an agent.
-fn each(sandbox: &Sandbox, served: &TestServer) -> [(&'static str, Client); 3] {
+fn connect_each(sandbox: &Sandbox, served: &TestServer) -> [(&'static str, Client); 3] {
     [
         ("stdio", stdio(sandbox, None)),
         ("streamable", Client::streamable(served, None)),

@@ -73,10 +73,10 @@ fn cleared_environment_is_detected_by_ancestors() {
     let sandbox = with_server();
     let script = r#"for verb in "resume --all --yes" "suite trust notes --yes" "send codex x" "send codex x --from human"; do
         env -i HOME="$HOME" "$SWITCHBOARD" --workspace "$ROOT" $verb; echo "code $?"; done"#;
-    let said = run_as(&sandbox, "claude", script);
-    assert_eq!(said.matches("code 4").count(), 3, "{said}");
+    let output = run_as(&sandbox, "claude", script);
+    assert_eq!(output.matches("code 4").count(), 3, "{output}");
     // Its launcher still names it.
-    assert_eq!(said.matches("code 0").count(), 1, "{said}");
+    assert_eq!(output.matches("code 0").count(), 1, "{output}");
     let mail = sandbox.json(["inbox", "codex"]);
     assert_eq!((mail.len(), &mail[0]["from"]), (1, &json!("claude")), "{mail:?}");
     let mut cleared = sandbox.command(["run", "--name", "claude", "--"]);
@@ -126,8 +126,8 @@ fn session_holder_child_counts_as_agent() {
             .env("SWITCHBOARD", BINARY)
             .env("NAME", name);
         let ran = RunOutput::of(command.args(["-c", CLIENT]));
-        let said: Vec<&str> = ran.stdout.lines().filter_map(|line| line.strip_prefix("code ")).collect();
-        assert_eq!(said, codes, "{ran:?}");
+        let printed: Vec<&str> = ran.stdout.lines().filter_map(|line| line.strip_prefix("code ")).collect();
+        assert_eq!(printed, codes, "{ran:?}");
         let mail = sandbox.json(["inbox", "codex"]);
         let senders: Vec<_> = mail.iter().filter_map(|message| message["from"].as_str()).collect();
         assert_eq!(senders, from.into_iter().collect::<Vec<_>>(), "{ran:?}");
@@ -199,8 +199,8 @@ fn launcher_names_agent_over_environment() {
         echo '{"hook_event_name":"SessionStart","session_id":"s","cwd":"'"$ROOT"'"}' | "$SWITCHBOARD" hook claude session-start --agent claude
         "$SWITCHBOARD" send codex 'who am I'
         env -i HOME="$HOME" "$SWITCHBOARD" --workspace "$ROOT" send codex 'and now'"#;
-    let said = run_as(&sandbox, "reviewer", script);
-    assert!(said.contains("for the reviewer") && !said.contains("for claude"), "{said}");
+    let output = run_as(&sandbox, "reviewer", script);
+    assert!(output.contains("for the reviewer") && !output.contains("for claude"), "{output}");
     let mail = sandbox.json(["inbox", "codex"]);
     let senders: Vec<_> = mail.iter().map(|message| message["from"].as_str().unwrap()).collect();
     assert_eq!(senders, ["reviewer", "reviewer"], "{mail:?}");
@@ -220,9 +220,9 @@ fn session_retains_launcher_name() {
     let script = r#"mkfifo out; (cat calls; read go < out2) | env -i HOME="$HOME" SWITCHBOARD_AGENT_NAME=claude "$SWITCHBOARD" --workspace "$ROOT" mcp > out & 
         exec 4< out; read a <&4; read b <&4; echo "$b"; echo > out2; wait"#;
     let script = format!("mkfifo out2; {script}");
-    let said = run_as(&sandbox, "reviewer", &script);
+    let output = run_as(&sandbox, "reviewer", &script);
     let mail = sandbox.json(["inbox", "codex"]);
-    assert_eq!((mail.len(), &mail[0]["from"]), (1, &json!("reviewer")), "{said}");
+    assert_eq!((mail.len(), &mail[0]["from"]), (1, &json!("reviewer")), "{output}");
 }
 
 #[test]
@@ -238,8 +238,8 @@ fn hook_in_worker_is_silent() {
     let job: Value = serde_json::from_str(&launched).unwrap();
     let id = sandbox.send("codex", "claude", "for claude alone");
     let node = format!("{}/0", job["job_id"].as_str().unwrap());
-    let said = sandbox.ok(["worker", "inject", &node, "go", "--wait"]);
-    assert!(said.lines().last() == Some("[cw]") && !said.contains("for claude alone"), "{said}");
+    let output = sandbox.ok(["worker", "inject", &node, "go", "--wait"]);
+    assert!(output.lines().last() == Some("[cw]") && !output.contains("for claude alone"), "{output}");
     assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "delivered");
 }
 

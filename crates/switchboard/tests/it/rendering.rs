@@ -189,8 +189,8 @@ fn worker_prompts_name_their_sender() {
     let prompt_of = |number: usize| {
         poll::until("the worker to be asked", || {
             let read = std::fs::read_to_string(&prompts).unwrap_or_default();
-            let said: Vec<&str> = read.split("\n=====\n").collect();
-            (said.len() > number + 1).then(|| said[number].trim_end_matches('\n').to_owned())
+            let shown: Vec<&str> = read.split("\n=====\n").collect();
+            (shown.len() > number + 1).then(|| shown[number].trim_end_matches('\n').to_owned())
         })
     };
     // Text of the person and of a client is the prompt, unchanged.
@@ -320,10 +320,10 @@ fn json_output_is_one_line_per_message() {
     let text = "a\u{85}b\u{2028}c\u{2029}d\u{7f}e\u{9b}2Jf";
     sandbox.send("codex", "claude", text);
     for args in [&["inbox", "claude"][..], &["tail"]] {
-        let said = sandbox.ok(args.iter().copied().chain(["--json"]));
-        assert_eq!(lines(&said).len(), 1, "{said:?}");
-        assert!(!said.contains(|c: char| c.is_control()), "{said:?}");
-        assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["body"], text);
+        let output = sandbox.ok(args.iter().copied().chain(["--json"]));
+        assert_eq!(lines(&output).len(), 1, "{output:?}");
+        assert!(!output.contains(|c: char| c.is_control()), "{output:?}");
+        assert_eq!(serde_json::from_str::<Value>(&output).unwrap()["body"], text);
     }
 }
 

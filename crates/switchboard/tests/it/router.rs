@@ -117,8 +117,8 @@ fn awaited_answer_is_marked_seen() {
     sandbox.ok(["worker", "launch", "--agent", "echo", "--name", "parrot"]);
     for number in 0..8 {
         let text = format!("question {number}");
-        let said = sandbox.run_as("claude", ["send", "parrot", &text, "--wait", "--timeout", "60s"]).ok();
-        assert!(said.contains(&text), "{said}");
+        let output = sandbox.run_as("claude", ["send", "parrot", &text, "--wait", "--timeout", "60s"]).ok();
+        assert!(output.contains(&text), "{output}");
         let again = sandbox.run_as("claude", ["wait", "--timeout", "0.05s"]);
         assert_eq!(again.code, Some(3), "{again:?}");
     }
@@ -190,8 +190,8 @@ fn worker_on_command_line_is_no_person() {
     let launched = sandbox.ok(launch.into_iter().chain(["--", "sh", "-c", program]));
     let launched: Value = serde_json::from_str(&launched).unwrap();
     let node = format!("{}/0", launched["job_id"].as_str().unwrap());
-    let said = sandbox.ok(["worker", "inject", &node, "go", "--wait"]);
-    assert_eq!(said.lines().last(), Some("4"), "only a person lets something go on: {said}");
+    let output = sandbox.ok(["worker", "inject", &node, "go", "--wait"]);
+    assert_eq!(output.lines().last(), Some("4"), "only a person lets something go on: {output}");
     let mail = sandbox.json(["inbox", "claude"]);
     assert_eq!((&mail[0]["body"], &mail[0]["from"]), (&json!("from my shell"), &json!("parrot")), "{mail:?}");
 }

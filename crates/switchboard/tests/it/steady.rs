@@ -34,8 +34,8 @@ fn storm_serve_memory_is_bounded_with_clients() {
         for round in 0..ROUNDS {
             for (name, client) in &mut clients {
                 let text = format!("{half} {round} {}", "x".repeat(8_000));
-                let letter = json!({ "recipient": name, "action": "status_update", "payload": text });
-                let id = client.ok("send_message", letter)["id"].clone();
+                let arguments = json!({ "recipient": name, "action": "status_update", "payload": text });
+                let id = client.ok("send_message", arguments)["id"].clone();
                 client.ok("wait_for_message", json!({ "timeout": 60 }));
                 client.ok("ack_message", json!({ "ids": [id] }));
             }

@@ -47,11 +47,11 @@ async fn deleted_store_accepts_nothing_and_ends_serve() {
         let is_deleted =
             matches!(&refused, Err(door_workspace::WorkspaceError::Hub(HubError::StoreDeleted { .. })));
         assert!(is_deleted, "{refused:?}");
-        let said = alone.refused(
+        let refusal = alone.refused(
             "send_message",
             json!({ "action": "delegate_task", "recipient": "codex", "payload": "after" }),
         );
-        assert!(said.contains("the store was deleted"), "{said}");
+        assert!(refusal.contains("the store was deleted"), "{refusal}");
         assert_ne!(serve.wait().code(), Some(0), "{}", serve.errors());
         library.close().await;
     }
@@ -162,9 +162,9 @@ fn session_knows_agents_after_cut_log() {
     session.ok("send_message", task.clone());
     OpenOptions::new().write(true).open(sandbox.file("hub.db-wal")).unwrap().set_len(0).unwrap();
     poll::until("a message to be accepted", || {
-        let said = session.call("send_message", task.clone());
-        assert!(!said.failed || !said.text.contains("no agent is named"), "{}", said.text);
-        (!said.failed).then_some(())
+        let answer = session.call("send_message", task.clone());
+        assert!(!answer.failed || !answer.text.contains("no agent is named"), "{}", answer.text);
+        (!answer.failed).then_some(())
     });
     drop(session);
     assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());

@@ -174,11 +174,14 @@ fn dropped_file_needs_owner_permission() {
         let _person = scribe(&sandbox);
         let id = "msg_9763000000000_dropped";
         drop_execute(&sandbox, id, "dropped");
-        let told = result(&sandbox, "claude", id, if allowed { "executed" } else { "refused" });
+        let receipt = result(&sandbox, "claude", id, if allowed { "executed" } else { "refused" });
         if allowed {
             assert_eq!(lines(&sandbox, 1), ["dropped"]);
         } else {
-            assert!(told["error"].as_str().unwrap().contains("its sender is not authenticated"), "{told}");
+            assert!(
+                receipt["error"].as_str().unwrap().contains("its sender is not authenticated"),
+                "{receipt}"
+            );
             let sent = execute(&sandbox, "claude", "sent");
             result(&sandbox, "claude", &sent, "executed");
             assert_eq!(lines(&sandbox, 1), ["sent"]);
@@ -225,8 +228,8 @@ fn partly_typed_text_fails_with_its_progress() {
     let sandbox = workspace();
     let _person = scribe(&sandbox);
     let id = execute(&sandbox, "claude", &"x".repeat(5000));
-    let told = result(&sandbox, "claude", &id, "failed");
-    assert!(told["error"].as_str().unwrap().contains("this one has 5000; nothing was typed"), "{told}");
+    let receipt = result(&sandbox, "claude", &id, "failed");
+    assert!(receipt["error"].as_str().unwrap().contains("this one has 5000; nothing was typed"), "{receipt}");
     let fine = execute(&sandbox, "claude", "fine");
     result(&sandbox, "claude", &fine, "executed");
     assert_eq!(lines(&sandbox, 1), ["fine"]);
@@ -239,8 +242,8 @@ fn program_that_stops_reading_times_out() {
     let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", program]));
     person.until_shown("> ");
     let id = execute(&sandbox, "claude", &"x".repeat(60_000));
-    let told = result(&sandbox, "claude", &id, "failed");
-    let error = told["error"].as_str().unwrap();
+    let receipt = result(&sandbox, "claude", &id, "failed");
+    let error = receipt["error"].as_str().unwrap();
     assert!(
         error.starts_with("the program did not read for 5 s;") && error.ends_with("without Enter"),
         "{error}"
@@ -370,8 +373,8 @@ fn ctrl_c_aborts_typing() {
     let id = execute(&sandbox, "claude", &"m".repeat(4000));
     poll::until("the typing to begin", || person.shown().contains("mmm").then_some(()));
     person.types("\x03");
-    let told = result(&sandbox, "claude", &id, "failed");
-    assert!(told["error"].as_str().unwrap().starts_with("the person pressed Ctrl-C; "), "{told}");
+    let receipt = result(&sandbox, "claude", &id, "failed");
+    assert!(receipt["error"].as_str().unwrap().starts_with("the person pressed Ctrl-C; "), "{receipt}");
 }
 
 #[test]
@@ -520,8 +523,8 @@ fn interrupted_typing_is_uncertain_and_not_retried() {
     person.signal(Signal::KILL);
     person.end();
     let _person = scribe(&sandbox);
-    let told = result(&sandbox, "claude", &id, "failed");
-    assert!(told["error"].as_str().unwrap().contains("it may not have been typed"), "{told}");
+    let receipt = result(&sandbox, "claude", &id, "failed");
+    assert!(receipt["error"].as_str().unwrap().contains("it may not have been typed"), "{receipt}");
     let next = execute(&sandbox, "claude", "next");
     result(&sandbox, "claude", &next, "executed");
     let lines = poll::until("the next line", || {

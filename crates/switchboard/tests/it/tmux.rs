@@ -98,8 +98,8 @@ fn serve(sandbox: &Sandbox, tmux: &Tmux) -> Running {
     let mut serve = sandbox.command(["serve"]);
     let serve = Running::start(serve.env("TMUX_TMPDIR", tmux.sockets.path()));
     // The refusal of the old message shows that the terminal is served from now on.
-    let told = result(sandbox, old, "refused");
-    assert!(told["error"].as_str().unwrap().starts_with("it was dropped as a file"), "{told}");
+    let receipt = result(sandbox, old, "refused");
+    assert!(receipt["error"].as_str().unwrap().starts_with("it was dropped as a file"), "{receipt}");
     serve
 }
 

@@ -114,7 +114,7 @@ fn search(schema: &Value, path: &mut Vec<String>, found: &mut Vec<MirroredArgume
         let is_valid = match property.get(MARK) {
             None => true,
             Some(mark) => header(mark, property).is_some_and(|header| {
-                let is_new = found.iter().all(|one| one.header != header);
+                let is_new = found.iter().all(|mirrored| mirrored.header != header);
                 found.push(MirroredArgument { header, path: path.clone() });
                 is_new
             }),

@@ -43,8 +43,8 @@ async fn tools_are_called_until_answer() {
     assert_eq!(outcome.data, data);
     assert_eq!(rig.trace(), ["call notes.add {\"text\": \"milk\"}", "call list {}"]);
 
-    let asked = stub.asked();
-    let [first_request, second] = asked.as_slice() else { panic!("two requests, not {asked:?}") };
+    let requests = stub.requests();
+    let [first_request, second] = requests.as_slice() else { panic!("two requests, not {requests:?}") };
     assert_eq!(first_request.path, "/v1/messages");
     assert_eq!(first_request.headers["x-api-key"], "sk-ant-very-secret");
     assert_eq!(first_request.headers["anthropic-version"], "2023-06-01");
@@ -95,15 +95,17 @@ async fn tool_errors_go_to_the_model() {
     let works: Vec<bool> = outcome.calls().into_iter().map(|(_, ok)| ok).collect();
     assert_eq!(works, [false, false, false, false, false, true, true]);
     assert_eq!(rig.trace(), ["call fail {}", "call long {}", "call picture {}"]);
-    let results = stub.asked()[1].body["messages"][2]["content"].clone();
-    let told = |at: usize| results[at]["content"].as_str().expect("a text").to_owned();
-    assert_eq!((told(0).as_str(), &results[0]["is_error"]), ("the disk is on fire", &json!(true)));
-    assert_eq!(told(1), "there is no tool 'lst'; did you mean 'list'?");
-    assert!(told(2).starts_with("the tool 'delete_all' is not available: it is destructive"));
-    assert_eq!(told(3), "there is no tool 'hidden'");
-    assert_eq!(told(4), "the arguments must be a JSON object; call the tool again with one");
-    assert!(told(5).ends_with("[cut here: 100000 bytes in all; ask for less]") && told(5).len() < 25_000);
-    assert_eq!(told(6), "[not shown: image image/png, about 6 bytes]");
+    let results = stub.requests()[1].body["messages"][2]["content"].clone();
+    let content = |at: usize| results[at]["content"].as_str().expect("a text").to_owned();
+    assert_eq!((content(0).as_str(), &results[0]["is_error"]), ("the disk is on fire", &json!(true)));
+    assert_eq!(content(1), "there is no tool 'lst'; did you mean 'list'?");
+    assert!(content(2).starts_with("the tool 'delete_all' is not available: it is destructive"));
+    assert_eq!(content(3), "there is no tool 'hidden'");
+    assert_eq!(content(4), "the arguments must be a JSON object; call the tool again with one");
+    assert!(
+        content(5).ends_with("[cut here: 100000 bytes in all; ask for less]") && content(5).len() < 25_000
+    );
+    assert_eq!(content(6), "[not shown: image image/png, about 6 bytes]");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,37 +117,37 @@ async fn destructive_tools_require_permission() {
     let outcome = rig.ask("delete all").await;
     assert_eq!(outcome.calls(), [("delete_all".to_owned(), true)]);
     assert_eq!(rig.trace(), ["call delete_all {}"]);
-    assert!(!stub.asked()[0].body["system"].as_str().expect("a text").contains("Not available"));
+    assert!(!stub.requests()[0].body["system"].as_str().expect("a text").contains("Not available"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overloaded_api_is_retried_with_limit() {
     let busy = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
     let stub = Stub::start([
-        Reply::status(429, busy.clone()).after("0"),
-        Reply::status(529, busy.clone()).after("0.01"),
+        Reply::status(429, busy.clone()).retry_after("0"),
+        Reply::status(529, busy.clone()).retry_after("0.01"),
         text("Here I am."),
     ])
     .await;
     let outcome = rig(&stub).ask("hello?").await;
-    assert_eq!((outcome.text.as_str(), outcome.is_error, stub.asked().len()), ("Here I am.", false, 3));
+    assert_eq!((outcome.text.as_str(), outcome.is_error, stub.requests().len()), ("Here I am.", false, 3));
 
-    let stub = Stub::start([Reply::status(500, busy.clone()).after("0")]).await;
+    let stub = Stub::start([Reply::status(500, busy.clone()).retry_after("0")]).await;
     let outcome = rig(&stub).ask("hello?").await;
     let url = format!("{}/v1/messages", stub.base);
     let text = format!("{url} answered HTTP 500 to 4 attempts; try again later; it said: Overloaded.");
-    assert_eq!((outcome.text, outcome.is_error, stub.asked().len()), (text, true, 4));
+    assert_eq!((outcome.text, outcome.is_error, stub.requests().len()), (text, true, 4));
     assert_eq!((&outcome.data["stopped"], &outcome.data["turns"]), (&json!("failed"), &json!(0)));
 
     // A requested delay beyond the deadline counts as a failure.
-    let stub = Stub::start([Reply::status(429, busy).after("3600")]).await;
+    let stub = Stub::start([Reply::status(429, busy).retry_after("3600")]).await;
     let outcome = rig(&stub).ask("hello?").await;
     assert!(outcome.text.contains("HTTP 429 to 1 attempts"), "{}", outcome.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_name_settings_but_never_keys() {
-    let said = |message: &str| json!({ "error": { "message": message } });
+    let error_body = |message: &str| json!({ "error": { "message": message } });
     for (status, message, expected) in [
         (
             401,
@@ -160,10 +162,10 @@ async fn errors_name_settings_but_never_keys() {
         (400, "bad\u{1b}[31m tools", "refused the request (HTTP 400); it said: bad tools."),
         (302, "", "refused the request (HTTP 302)."),
     ] {
-        let stub = Stub::start([Reply::status(status, said(message))]).await;
+        let stub = Stub::start([Reply::status(status, error_body(message))]).await;
         let outcome = rig(&stub).ask("hello?").await;
         assert_eq!(outcome.text, format!("{}/v1/messages {expected}", stub.base));
-        assert!(outcome.is_error && stub.asked().len() == 1);
+        assert!(outcome.is_error && stub.requests().len() == 1);
     }
     let stub = Stub::start([Reply::ok(json!({ "content": "no blocks" }))]).await;
     let outcome = rig(&stub).ask("hello?").await;

@@ -30,9 +30,10 @@ async fn turn_limit_stops_the_loop() {
     );
     assert_eq!((&outcome.data["stopped"], &outcome.data["turns"]), (&json!("turns"), &json!(3)));
     assert!(outcome.is_error);
-    let asked = stub.asked();
-    assert_eq!(asked.len(), 3);
-    let last = asked[2].body["messages"].as_array().and_then(|messages| messages.last()).expect("a message");
+    let requests = stub.requests();
+    assert_eq!(requests.len(), 3);
+    let last =
+        requests[2].body["messages"].as_array().and_then(|messages| messages.last()).expect("a message");
     assert!(last["content"][1]["text"].as_str().expect("a note").starts_with("This is your last turn"));
 }
 
@@ -41,13 +42,13 @@ async fn token_limit_stops_the_loop() {
     let stub = Stub::start([call("list", 600)]).await;
     let outcome = rig(&stub, json!({ "maxTokens": 1000 })).ask("go on").await;
     assert!(outcome.text.starts_with("No answer within 1000 tokens (maxTokens)."), "{}", outcome.text);
-    assert_eq!((&outcome.data["stopped"], stub.asked().len()), (&json!("tokens"), 2));
-    assert_eq!(stub.asked()[1].body["max_tokens"], json!(399), "no more than what is left");
+    assert_eq!((&outcome.data["stopped"], stub.requests().len()), (&json!("tokens"), 2));
+    assert_eq!(stub.requests()[1].body["max_tokens"], json!(399), "no more than what is left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn time_limit_stops_slow_model_and_child() {
-    let stub = Stub::start([call("list", 1), Reply::never()]).await;
+    let stub = Stub::start([call("list", 1), Reply::hanging()]).await;
     let outcome = rig(&stub, json!({ "timeoutMs": 2500 })).ask("go on").await;
     let text =
         "No answer within 2500 ms (timeoutMs). These calls were made and were not undone:\n- list worked";
@@ -76,7 +77,7 @@ async fn cancelled_question_cancels_the_call() {
     rig.traced("call wait {}").await;
     handle.cancel(Some("enough".to_owned())).await.expect("cancelled");
     rig.traced("cancelled").await;
-    assert_eq!(stub.asked().len(), 1);
+    assert_eq!(stub.requests().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,7 +88,7 @@ async fn every_step_sends_progress() {
     let mut client = rig.client().await;
     let outcome = client.ask(json!({ "query": "list them", "context": "all of them" })).await;
     assert_eq!(outcome.text, "ok");
-    let question = &stub.asked()[0].body["messages"][0]["content"][0]["text"];
+    let question = &stub.requests()[0].body["messages"][0]["content"][0]["text"];
     assert_eq!(question, &json!("list them\n\nContext from the asker:\nall of them"));
     let mut steps = Vec::new();
     for _ in 0..5 {
@@ -126,7 +127,7 @@ async fn invalid_questions_are_rejected_early() {
         unknown.to_string().contains("there is no tool 'list'; the only one is 'natural_language'"),
         "{unknown}"
     );
-    assert!(stub.asked().is_empty() && rig.trace().is_empty());
+    assert!(stub.requests().is_empty() && rig.trace().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,7 +146,7 @@ async fn changed_original_is_not_started() {
             .starts_with("the original of 'notes' differs from what was trusted when it was wrapped:\n")
     );
     assert!(outcome.text.contains("python3") && outcome.text.contains("switchboard suite unwrap notes"));
-    assert!(stub.asked().is_empty() && rig.trace().is_empty());
+    assert!(stub.requests().is_empty() && rig.trace().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,7 +159,7 @@ async fn changed_tool_is_withheld() {
     let mut pins = crate::pins::Pins::load(&rig.paths, "notes.original").expect("pins");
     pins.check(&[before]).expect("remembered");
     rig.ask("list them").await;
-    let body = &stub.asked()[0].body;
+    let body = &stub.requests()[0].body;
     let names: Vec<&str> =
         body["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert_eq!(names, ["notes_add", "fail", "long", "picture", "wait"]);

@@ -38,11 +38,11 @@ async fn invalid_arguments_return_to_the_model() {
     let calls = [("notes_add", false), ("notes_add", true), ("list", true), ("fail", false)];
     assert_eq!(outcome.calls(), calls.map(|(tool, ok)| (tool.to_owned(), ok)));
 
-    let asked = stub.asked();
-    assert_eq!(asked[0].path, "/v1/chat/completions");
-    assert_eq!(asked[0].headers["authorization"], "Bearer sk-very-secret");
-    assert_eq!(asked[0].body["tools"][0]["function"]["name"], json!("notes_add"));
-    let messages = asked[1].body["messages"].as_array().expect("messages").clone();
+    let requests = stub.requests();
+    assert_eq!(requests[0].path, "/v1/chat/completions");
+    assert_eq!(requests[0].headers["authorization"], "Bearer sk-very-secret");
+    assert_eq!(requests[0].body["tools"][0]["function"]["name"], json!("notes_add"));
+    let messages = requests[1].body["messages"].as_array().expect("messages").clone();
     assert_eq!(messages[1], json!({ "role": "user", "content": "remember milk and eggs" }));
     assert_eq!(messages[2], first, "it is sent back as it came");
     let problem = messages[3]["content"].as_str().expect("a text");

@@ -31,12 +31,12 @@ impl Reply {
     }
 
     /// Sets the `Retry-After` header, in seconds.
-    pub(super) fn after(self, seconds: &'static str) -> Self {
+    pub(super) fn retry_after(self, seconds: &'static str) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
 
     /// Creates a reply that is never sent.
-    pub(super) fn never() -> Self {
+    pub(super) fn hanging() -> Self {
         Self { hangs: true, ..Self::ok(Value::Null) }
     }
 }
@@ -76,7 +76,7 @@ impl Stub {
     }
 
     /// Returns the recorded requests.
-    pub(super) fn asked(&self) -> Vec<RecordedRequest> {
+    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
         self.state.asked.lock().clone()
     }
 }

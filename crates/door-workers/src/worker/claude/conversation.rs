@@ -86,8 +86,8 @@ impl Conversation {
             }
             Step::Cancelled => {
                 self.turns.reset(Owner::Injection);
-                let why = "claude cancelled the prompt".to_owned();
-                effects.reports.push(Report::Ended { status: TurnStatus::Interrupted, error: Some(why) });
+                let reason = "claude cancelled the prompt".to_owned();
+                effects.reports.push(Report::Ended { status: TurnStatus::Interrupted, error: Some(reason) });
                 effects.reports.push(self.ready());
             }
         }

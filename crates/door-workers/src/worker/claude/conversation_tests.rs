@@ -9,11 +9,11 @@ use super::*;
 /// Returns one line per end of a turn: owner, status, answer and tokens.
 fn replay(name: &str, is_ours: impl Fn(&str) -> bool) -> Vec<String> {
     let path = format!("{}/../../fixtures/claude/2.1.327-{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
-    let recorded = std::fs::read_to_string(path).unwrap();
+    let recorder = std::fs::read_to_string(path).unwrap();
     let mut conversation = Conversation::default();
     let (mut waiting, mut running) = (std::collections::VecDeque::new(), None::<String>);
     let (mut answer, mut tokens, mut lines) = (None, 0, Vec::new());
-    for line in recorded.lines() {
+    for line in recorder.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         if let Some(uuid) = line.pointer("/>/uuid").and_then(Value::as_str) {
             waiting.extend(is_ours(uuid).then(|| uuid.to_owned()));
@@ -111,9 +111,9 @@ fn foreign_question_is_not_asked_for_injection() {
 fn subagent_text_is_no_answer() {
     let mut conversation = Conversation::default();
     conversation.prompt("a".into(), "any");
-    let said = json!({ "type": "assistant", "parent_tool_use_id": "t1",
+    let line = json!({ "type": "assistant", "parent_tool_use_id": "t1",
         "message": { "content": [{ "type": "text", "text": "inner" }] } });
-    assert_eq!(conversation.handle_frame(&said).reports, []);
+    assert_eq!(conversation.handle_frame(&line).reports, []);
 }
 
 /// Simulation of Claude Code, reduced to its turns.
@@ -225,22 +225,22 @@ enum Action {
 
 /// The node's view: reports about the running injection.
 #[derive(Default)]
-struct Told {
+struct Recorder {
     running: Option<(String, u64)>,
     given: usize,
     ended: usize,
     own_turn_end: usize,
 }
 
-impl Told {
-    fn take(&mut self, reports: Vec<Report>) -> Result<(), TestCaseError> {
+impl Recorder {
+    fn record(&mut self, reports: Vec<Report>) -> Result<(), TestCaseError> {
         for report in reports {
             let running = self.running.as_ref().map(|(id, _)| id.clone());
             match report {
                 Report::Delta(text) | Report::Answer(text) => prop_assert_eq!(Some(text), running),
                 Report::Usage(tokens) => {
-                    let said = self.running.as_ref().map(|(_, said)| *said);
-                    prop_assert_eq!(Some(tokens.total_tokens), said, "only its own requests count");
+                    let counted = self.running.as_ref().map(|(_, counted)| *counted);
+                    prop_assert_eq!(Some(tokens.total_tokens), counted, "only its own requests count");
                 }
                 Report::Ended { .. } => {
                     prop_assert!(self.running.take().is_some(), "an end without an injection");
@@ -259,17 +259,17 @@ impl Told {
 
 fn run(names: bool, actions: &[Action]) -> Result<(), TestCaseError> {
     let mut claude = Simulated { names, ..Simulated::default() };
-    let (mut conversation, mut told) = (Conversation::default(), Told::default());
+    let (mut conversation, mut recorder) = (Conversation::default(), Recorder::default());
     // Every turn ends.
     let rest = [Action::End, Action::Begin, Action::Say, Action::End];
     for action in actions.iter().copied().chain(rest) {
         let is_idle = claude.turn.is_none();
         let frames = match action {
-            Action::Give if told.running.is_none() => {
-                told.given += 1;
-                let id = format!("inj-{}", told.given);
+            Action::Give if recorder.running.is_none() => {
+                recorder.given += 1;
+                let id = format!("inj-{}", recorder.given);
                 conversation.prompt(id.clone(), "any");
-                told.running = Some((id.clone(), 0));
+                recorder.running = Some((id.clone(), 0));
                 claude.receive(id)
             }
             Action::Begin if is_idle && claude.queued.is_some() => claude.begin(),
@@ -283,10 +283,10 @@ fn run(names: bool, actions: &[Action]) -> Result<(), TestCaseError> {
             Action::Merge if !is_idle => claude.merge(),
             Action::Say if !is_idle => {
                 let frames = claude.say();
-                if let Some((id, said)) = &mut told.running
+                if let Some((id, tokens)) = &mut recorder.running
                     && *id == claude.string_at()
                 {
-                    *said += 10;
+                    *tokens += 10;
                 }
                 frames
             }
@@ -295,11 +295,11 @@ fn run(names: bool, actions: &[Action]) -> Result<(), TestCaseError> {
             _ => Vec::new(),
         };
         for frame in frames {
-            told.take(conversation.handle_frame(&frame).reports)?;
+            recorder.record(conversation.handle_frame(&frame).reports)?;
         }
     }
-    prop_assert_eq!((told.given, told.running), (told.ended, None));
-    prop_assert_eq!(told.own_turn_end, claude.own_turns);
+    prop_assert_eq!((recorder.given, recorder.running), (recorder.ended, None));
+    prop_assert_eq!(recorder.own_turn_end, claude.own_turns);
     Ok(())
 }
 

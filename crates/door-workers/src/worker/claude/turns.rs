@@ -117,8 +117,8 @@ impl Turns {
     /// True if a frame names our prompt; `None` if it names no prompt.
     fn is_named(&self, frame: &Value) -> Option<bool> {
         let list = frame.get("user_message_uuids").and_then(Value::as_array);
-        let one = frame.get("user_message_uuid").filter(|uuid| uuid.is_string());
-        let mut named = list.into_iter().flatten().chain(one).filter_map(Value::as_str).peekable();
+        let single = frame.get("user_message_uuid").filter(|uuid| uuid.is_string());
+        let mut named = list.into_iter().flatten().chain(single).filter_map(Value::as_str).peekable();
         named.peek()?;
         Some(named.any(|uuid| Some(uuid) == self.prompt.as_deref()))
     }

@@ -26,7 +26,7 @@ fn command(prompt: &str, state: &str) -> Value {
     json!({ "type": "command_lifecycle", "command_uuid": prompt, "state": state })
 }
 
-fn given(prompt: &str) -> Turns {
+fn turns_with_prompt(prompt: &str) -> Turns {
     let mut turns = Turns::default();
     turns.register_prompt(prompt.to_owned());
     turns
@@ -34,7 +34,7 @@ fn given(prompt: &str) -> Turns {
 
 #[test]
 fn result_without_prompt_is_own() {
-    let mut turns = given("a");
+    let mut turns = turns_with_prompt("a");
     assert_eq!(turns.update(&command("a", "queued")), Step::Accepted);
     assert_eq!(turns.update(&init(&[])), Step::OwnTurnStarted);
     assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Agent));
@@ -48,8 +48,8 @@ fn result_names_prompt_in_either_field() {
     for named in [json!({ "user_message_uuid": "a" }), json!({ "user_message_uuids": ["x", "a"] })] {
         let mut frame = result(&[]);
         frame.as_object_mut().unwrap().extend(named.as_object().unwrap().clone());
-        assert_eq!(given("a").update(&frame), Step::Ended(Owner::Injection), "{frame}");
-        assert_eq!(given("b").update(&frame), Step::Ended(Owner::Agent), "{frame}");
+        assert_eq!(turns_with_prompt("a").update(&frame), Step::Ended(Owner::Injection), "{frame}");
+        assert_eq!(turns_with_prompt("b").update(&frame), Step::Ended(Owner::Agent), "{frame}");
     }
 }
 
@@ -57,13 +57,13 @@ fn result_names_prompt_in_either_field() {
 fn result_with_origin_is_own() {
     let mut frame = result(&[]);
     frame["origin"] = json!({ "kind": "task" });
-    assert_eq!(given("a").update(&frame), Step::Ended(Owner::Agent));
+    assert_eq!(turns_with_prompt("a").update(&frame), Step::Ended(Owner::Agent));
 }
 
 #[test]
 fn old_versions_end_turns_in_order() {
     // A version that neither names nor repeats prompts.
-    let mut turns = given("a");
+    let mut turns = turns_with_prompt("a");
     assert_eq!(turns.update(&init(&[])), Step::Same);
     assert_eq!(turns.owner(), Owner::Injection);
     assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Injection));
@@ -79,7 +79,7 @@ fn old_versions_end_turns_in_order() {
 
 #[test]
 fn repeated_prompts_identify_turns_of_old_versions() {
-    let mut turns = given("a");
+    let mut turns = turns_with_prompt("a");
     turns.update(&repeat("a"));
     assert_eq!(turns.update(&result(&[])), Step::Ended(Owner::Injection));
     turns.reset(Owner::Injection);
@@ -93,7 +93,7 @@ fn repeated_prompts_identify_turns_of_old_versions() {
 #[test]
 fn cancelled_prompt_has_no_turn() {
     for state in ["cancelled", "discarded"] {
-        let mut turns = given("a");
+        let mut turns = turns_with_prompt("a");
         turns.update(&init(&[]));
         assert_eq!(turns.update(&command("a", state)), Step::Cancelled);
         assert_eq!(turns.update(&command("other", state)), Step::Same);

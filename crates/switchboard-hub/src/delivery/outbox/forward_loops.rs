@@ -40,7 +40,7 @@ pub(crate) fn notify_refused(
         None => false,
     };
     if !is_notified {
-        let plain = reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+        let plain = reason.chars().map(|character| if character.is_control() { ' ' } else { character });
         let reason: String = plain.take(REASON).collect();
         let body = format!(
             "A message from {} to {} was refused: mail for {first} is forwarded to {to}, which refused it: \"{reason}\". If \

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use switchboard_core::{AgentId, DeliveryState, Door, NativeId, Outcome, RoutingRules};
 
-use crate::test_hub::{TestHub, agent_id, config, soon};
+use crate::test_hub::{TestHub, agent_id, config, with_timeout};
 use crate::{Draft, Hub, Part, Peer, Registration};
 
 const REASON: &str = "the only route to 'bob' is the one that the message came by";
@@ -30,7 +30,7 @@ async fn refused(hub: &TestHub, draft: Draft) {
     let sent = hub.hub.submit(draft).await.expect("accepted");
     assert_eq!(sent.deliveries[0].agent, agent_id("bob@research"));
     let mut door = hub.hub.deliveries().open_door(Door::Swarm).await.expect("opened");
-    for handoff in soon(door.next(1)).await {
+    for handoff in with_timeout(door.next(1)).await {
         handoff.report(Outcome::Refused { reason: REASON.into() }).await.expect("reported");
     }
     assert_eq!(hub.state(sent.id).await, DeliveryState::Refused);
@@ -42,10 +42,10 @@ async fn person_is_notified_once_per_refused_forward() {
     refused(&hub, hub.draft("codex", "alice", "round")).await;
     refused(&hub, hub.draft("codex", "alice", "and round")).await;
     hub.deliver_all().await;
-    let told = hub.mailbox("human", Part::Unseen).await;
-    assert_eq!(told.len(), 1, "{told:?}");
+    let unseen = hub.mailbox("human", Part::Unseen).await;
+    assert_eq!(unseen.len(), 1, "{unseen:?}");
     for part in ["from codex to alice", "forwarded to bob@research", REASON, "switchboard route alice"] {
-        assert!(told[0].contains(part), "{part}: {told:?}");
+        assert!(unseen[0].contains(part), "{part}: {unseen:?}");
     }
     // The sender uses a workspace and has a receipt.
     assert_eq!(hub.mailbox("codex", Part::Unseen).await, Vec::<String>::new());
@@ -76,9 +76,9 @@ async fn sender_without_receipts_is_notified_each_time() {
         refused(&hub, Draft { native, ..hub.draft("codex", "alice", "round") }).await;
     }
     hub.deliver_all().await;
-    let told = hub.mailbox("codex", Part::Unseen).await;
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("Your message to alice was refused"), "{told:?}");
+    let unseen = hub.mailbox("codex", Part::Unseen).await;
+    assert_eq!(unseen.len(), 2, "{unseen:?}");
+    assert!(unseen[0].contains("Your message to alice was refused"), "{unseen:?}");
     assert_eq!(hub.mailbox("human", Part::Unseen).await.len(), 1);
 }
 
@@ -87,7 +87,7 @@ async fn direct_refusal_is_reported_by_receipt_alone() {
     let hub = TestHub::with(&["codex", "alice"]).await;
     let sent = hub.send("codex", "alice", "hi").await;
     let mut door = hub.hub.deliveries().open_door(Door::Workspace).await.expect("opened");
-    for handoff in soon(door.next(1)).await {
+    for handoff in with_timeout(door.next(1)).await {
         handoff.report(Outcome::Refused { reason: REASON.into() }).await.expect("reported");
     }
     assert_eq!(hub.state(sent.id).await, DeliveryState::Refused);

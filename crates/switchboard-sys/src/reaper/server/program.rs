@@ -105,8 +105,8 @@ impl Program {
                 self.leader = None;
                 self.report(Event::Ended(status.as_raw())).await;
             }
-            if let Some(asked) = &mut self.asked {
-                asked.remove(&pid);
+            if let Some(signalled) = &mut self.asked {
+                signalled.remove(&pid);
             }
         }
         if rest == Rest::Some && self.asked.is_some() {
@@ -122,10 +122,10 @@ impl Program {
 
     /// Sends SIGTERM, once, to each process that descends from the program.
     fn terminate(&mut self) {
-        let asked = self.asked.get_or_insert_default();
+        let signalled = self.asked.get_or_insert_default();
         for descendant in platform::descendants() {
             if let Some(pid) = pid(descendant.pid)
-                && asked.insert(pid)
+                && signalled.insert(pid)
             {
                 platform::signal_process(&descendant, Signal::TERM);
             }

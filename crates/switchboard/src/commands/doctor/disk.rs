@@ -33,12 +33,12 @@ pub(super) async fn waiting(workspace: &Workspace, is_writable: bool) -> Result<
     let health = workspace.hub().database().health_of(Extent::Newest).await?;
     let all = health.pending.iter().find(|(door, _)| *door == Door::Workspace).map_or(0, |(_, count)| *count);
     let waiting = if is_writable { health.waiting_for_disk } else { all.max(health.waiting_for_disk) };
-    let told = match waiting {
+    let message = match waiting {
         0 => return Ok(None),
         1 => "1 delivery waits".to_owned(),
         count => format!("{count} deliveries wait"),
     };
-    let check = Check::new("disk", Status::Fail, format!("{told} for the disk; none is lost"));
+    let check = Check::new("disk", Status::Fail, format!("{message} for the disk; none is lost"));
     Ok(Some(if is_writable {
         check.hint(
             "free space, or raise this user's quota; `switchboard receipt ID` names the file that failed",

@@ -174,8 +174,8 @@ pub(super) async fn channels(
     for watcher in &watchers {
         if let Some(problem) = watcher.program_error() {
             let hint = format!("{}, or correct channels.watchers in your settings", problem.next_step());
-            let told = format!("the watcher of {} cannot start: {problem}", watcher.agent);
-            checks.push(Check::new("channels", Status::Fail, told).hint(hint));
+            let message = format!("the watcher of {} cannot start: {problem}", watcher.agent);
+            checks.push(Check::new("channels", Status::Fail, message).hint(hint));
         }
         for missing in watcher.missing_files() {
             let problem = format!("the watcher of {} has no file {}", watcher.agent, missing.display());

@@ -21,8 +21,8 @@ pub(super) async fn check_rows(
         checks.push(if is_whole {
             Check::new("database", Status::Ok, format!("intact, {}", count(messages, "message")))
         } else {
-            let told = format!("the newest {} were checked and are intact", count(messages, "message"));
-            Check::new("database", Status::Ok, told).hint("`switchboard doctor --full` checks all")
+            let message = format!("the newest {} were checked and are intact", count(messages, "message"));
+            Check::new("database", Status::Ok, message).hint("`switchboard doctor --full` checks all")
         });
     }
     for complaint in &health.complaints {
@@ -64,8 +64,8 @@ pub(super) async fn check_rows(
 async fn check_chain(workspace: &Workspace) -> Result<Option<Check>, Failure> {
     let found = workspace.hub().journal().audit(None).await?;
     Ok(found.first_bad.map(|bad| {
-        let told = format!("entry {} fails verification: {}", bad.seq, bad.fault);
-        Check::new("journal", Status::Fail, told)
+        let message = format!("entry {} fails verification: {}", bad.seq, bad.fault);
+        Check::new("journal", Status::Fail, message)
             .hint("`switchboard audit verify` shows details; see docs/audit.md")
     }))
 }
@@ -88,14 +88,14 @@ fn describe(lost: &MissingDeliveries, is_fixed: bool) -> Check {
     let message = &lost.stored.message;
     let id = to_native(message.id);
     if lost.agents.is_empty() {
-        let told = format!("{id} has no delivery, because no agent is named {}", message.to);
-        return Check::new("message", Status::Fail, told).hint(format!("`switchboard thread {id}` shows it"));
+        let text = format!("{id} has no delivery, because no agent is named {}", message.to);
+        return Check::new("message", Status::Fail, text).hint(format!("`switchboard thread {id}` shows it"));
     }
     let agents: Vec<String> = lost.agents.iter().map(ToString::to_string).collect();
-    let told = format!("the delivery of {id} to {} is lost", agents.join(", "));
+    let text = format!("the delivery of {id} to {} is lost", agents.join(", "));
     if is_fixed {
-        return Check::new("message", Status::Fixed, told);
+        return Check::new("message", Status::Fixed, text);
     }
-    Check::new("message", Status::Fail, told)
+    Check::new("message", Status::Fail, text)
         .hint("`--fix` restores its state from its file, or delivers it again if there is no file")
 }

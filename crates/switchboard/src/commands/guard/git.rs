@@ -20,15 +20,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) async fn staged(folder: &Path) -> Result<Vec<String>, Failure> {
     // Both names of a renamed file: either may be reserved.
     let words = ["diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z"];
-    let said = ask(git::command(folder), &words).await?;
-    let paths = said.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    let output = ask(git::command(folder), &words).await?;
+    let paths = output.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
 }
 
 /// Returns the folder in which Git looks for hooks.
 pub(super) async fn hooks(folder: &Path) -> Result<PathBuf, Failure> {
-    let said = ask(git::query(folder), &["rev-parse", "--git-path", "hooks"]).await?;
-    Ok(folder.join(String::from_utf8_lossy(&said).trim_end_matches('\n')))
+    let output = ask(git::query(folder), &["rev-parse", "--git-path", "hooks"]).await?;
+    Ok(folder.join(String::from_utf8_lossy(&output).trim_end_matches('\n')))
 }
 
 async fn ask(git: Spawn, args: &[&str]) -> Result<Vec<u8>, Failure> {
@@ -44,14 +44,14 @@ async fn ask(git: Spawn, args: &[&str]) -> Result<Vec<u8>, Failure> {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| failed(switchboard_core::error_chain(&error)))?;
-        let (mut said, mut complaint) = (Vec::new(), Vec::new());
+        let (mut output, mut complaint) = (Vec::new(), Vec::new());
         if let (Some(stdout), Some(stderr)) = (child.stdout_reader(), child.stderr_reader()) {
             let (mut stdout, mut stderr) = (stdout.take(ANSWER), stderr.take(ANSWER));
-            let _ = tokio::join!(stdout.read_to_end(&mut said), stderr.read_to_end(&mut complaint));
+            let _ = tokio::join!(stdout.read_to_end(&mut output), stderr.read_to_end(&mut complaint));
         }
         let status = child.wait().await.map_err(|error| failed(format!("git: {error}")))?;
         if status.success() {
-            return Ok(said);
+            return Ok(output);
         }
         Err(failed(format!("git {}: {}", args[0], String::from_utf8_lossy(&complaint).trim())))
     };

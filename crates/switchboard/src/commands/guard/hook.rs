@@ -74,11 +74,11 @@ pub(super) async fn uninstall(context: &Context) -> Result<(), Failure> {
 /// Returns the folder of hooks, created if missing. A folder inside the repository's files is refused: it is shared
 /// with others.
 async fn folder() -> Result<Dir, Failure> {
-    let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-    let hooks = git::hooks(&here).await?;
+    let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
+    let hooks = git::hooks(&current_folder).await?;
     std::fs::create_dir_all(&hooks).map_err(anyhow::Error::from)?;
     let hooks = hooks.canonicalize().map_err(anyhow::Error::from)?;
-    let tree = WorkTree::of(&here)?;
+    let tree = WorkTree::of(&current_folder)?;
     if hooks.starts_with(&tree.root) && !hooks.starts_with(&tree.repository) {
         let message = format!("the hooks of this repository are files of it ({})", hooks.display());
         return Err(Failure::new("hook", Exit::Failed, message)

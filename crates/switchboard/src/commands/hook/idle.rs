@@ -93,10 +93,10 @@ async fn wait(
             workspace.digest(agent, PushPolicy { max_bytes: MAX_BYTES, include_announced: false }).await?
         {
             let mut err = std::io::stderr().lock();
-            let said = writeln!(err, "{}", digest.text).and_then(|()| err.flush());
+            let written = writeln!(err, "{}", digest.text).and_then(|()| err.flush());
             drop(err);
             // A digest that no process read is dropped without being marked as shown.
-            if said.is_err() {
+            if written.is_err() {
                 return Ok(false);
             }
             workspace.finish_digest(digest).await?;

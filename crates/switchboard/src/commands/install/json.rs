@@ -31,7 +31,7 @@ pub(super) fn programs(text: &str, client: Client) -> Result<Vec<String>, String
     let mut programs: Vec<String> =
         server.filter(is_our_server).as_ref().and_then(command).into_iter().collect();
     for event in root.object_value(HOOKS).iter().flat_map(CstObject::properties) {
-        let hooks = event.array_value().map(|groups| ours(&groups, client)).unwrap_or_default();
+        let hooks = event.array_value().map(|groups| list_own_hooks(&groups, client)).unwrap_or_default();
         programs.extend(hooks.iter().filter_map(|hook| program_of(hook["command"].as_str()?, client)));
     }
     Ok(programs)
@@ -42,8 +42,8 @@ pub(super) fn programs(text: &str, client: Client) -> Result<Vec<String>, String
 pub(super) fn add_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
     let servers = root.object_value_or_create(SERVERS).ok_or(format!("'{SERVERS}' is no object"))?;
-    once(&servers, SERVER)?;
-    let Some(there) = servers.get(SERVER) else {
+    require_once(&servers, SERVER)?;
+    let Some(existing) = servers.get(SERVER) else {
         let mut env = json!({});
         if let Some(agent) = &entries.agent {
             env[AGENT] = agent.as_str().into();
@@ -53,7 +53,7 @@ pub(super) fn add_server(text: &str, entries: &Entries) -> Result<Option<String>
         servers.append(SERVER, input(&server));
         return Ok(Some(cst.to_string()));
     };
-    let Some(server) = there.object_value().filter(is_our_server) else {
+    let Some(server) = existing.object_value().filter(is_our_server) else {
         return Err(format!("'{SERVERS}.{SERVER}' is another server; rename it first"));
     };
     let program = entries.program.display().to_string();
@@ -103,9 +103,9 @@ pub(super) fn add_hooks(text: &str, entries: &Entries) -> Result<Option<String>,
     let hooks = root.object_value_or_create(HOOKS).ok_or(format!("'{HOOKS}' is no object"))?;
     let mut is_changed = false;
     for (event, wanted) in entries.hooks() {
-        once(&hooks, event)?;
+        require_once(&hooks, event)?;
         let groups = hooks.array_value_or_create(event).ok_or(format!("'{HOOKS}.{event}' is no list"))?;
-        if ours(&groups, entries.client) == wanted {
+        if list_own_hooks(&groups, entries.client) == wanted {
             continue;
         }
         remove_groups(&groups, entries.client);
@@ -121,7 +121,8 @@ pub(super) fn remove_hooks(text: &str, client: Client) -> Result<Option<String>,
     let Some(hooks) = root.object_value(HOOKS) else { return Ok(None) };
     let mut is_changed = false;
     for event in hooks.properties() {
-        let Some(groups) = event.array_value().filter(|groups| !ours(groups, client).is_empty()) else {
+        let Some(groups) = event.array_value().filter(|groups| !list_own_hooks(groups, client).is_empty())
+        else {
             continue;
         };
         remove_groups(&groups, client);
@@ -153,13 +154,13 @@ fn parse(text: &str) -> Result<(CstRootNode, CstObject), String> {
         None => cst.object_value_or_set(),
         Some(_) => cst.object_value().ok_or("holds no object")?,
     };
-    once(&root, SERVERS)?;
-    once(&root, HOOKS)?;
+    require_once(&root, SERVERS)?;
+    require_once(&root, HOOKS)?;
     Ok((cst, root))
 }
 
 /// Lists our hooks among the groups of an event.
-fn ours(groups: &CstArray, client: Client) -> Vec<Value> {
+fn list_own_hooks(groups: &CstArray, client: Client) -> Vec<Value> {
     let hooks = groups.elements().into_iter().filter_map(|group| group.as_object()?.array_value(HOOKS));
     let hooks = hooks.flat_map(|hooks| hooks.elements());
     hooks.filter(|hook| is_our_hook(hook, client)).filter_map(|hook| hook.to_serde_value()).collect()
@@ -203,7 +204,7 @@ fn string(node: &CstNode) -> Option<String> {
 }
 
 /// Refuses a duplicate key: readers use the last one, so that an edit of the other would be lost.
-fn once(object: &CstObject, key: &str) -> Result<(), String> {
+fn require_once(object: &CstObject, key: &str) -> Result<(), String> {
     let is_key =
         |prop: &CstObjectProp| prop.name().and_then(|name| name.decoded_value().ok()).as_deref() == Some(key);
     if object.properties().iter().filter(|prop| is_key(prop)).count() > 1 {

@@ -29,13 +29,13 @@ pub(super) struct SettingsPath {
 
 impl SettingsPath {
     /// Location in the user's own folder. A symbolic link is followed: users link to settings in a repository.
-    pub(super) fn own(path: PathBuf) -> Self {
+    pub(super) fn in_user_folder(path: PathBuf) -> Self {
         let path = path.canonicalize().unwrap_or(path);
         Self { path, within: None }
     }
 
     /// Location in a workspace, where symbolic links are not followed.
-    pub(super) fn shared(folder: &Path, below: &str) -> Self {
+    pub(super) fn in_workspace(folder: &Path, below: &str) -> Self {
         Self { path: folder.join(below), within: Some(folder.to_owned()) }
     }
 }
@@ -162,8 +162,8 @@ impl Settings {
 fn open(place: &SettingsPath, make: bool) -> Result<Option<Dir>, Failure> {
     let parent = place.path.parent().unwrap_or(Path::new("."));
     let root = place.within.clone().unwrap_or_else(|| {
-        let there = parent.ancestors().find(|folder| folder.is_dir());
-        there.unwrap_or(parent).to_owned()
+        let existing = parent.ancestors().find(|folder| folder.is_dir());
+        existing.unwrap_or(parent).to_owned()
     });
     if !root.is_dir() {
         return Ok(None);

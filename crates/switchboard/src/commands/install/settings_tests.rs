@@ -2,7 +2,7 @@ use super::*;
 
 /// A settings file with an edit.
 fn changed(folder: &Path) -> Settings {
-    let mut settings = Settings::read(SettingsPath::shared(folder, "settings.json")).unwrap();
+    let mut settings = Settings::read(SettingsPath::in_workspace(folder, "settings.json")).unwrap();
     settings.edit(|text| Ok((Some(text.replace('1', "2")), ()))).unwrap();
     settings
 }

@@ -34,14 +34,14 @@ pub(super) fn program(text: &str) -> Result<Option<String>, String> {
 /// program that no longer exists.
 pub(super) fn add_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let mut document = parse(text)?;
-    if let Some(there) = server(&document) {
-        if !is_our_server(there) {
+    if let Some(existing) = server(&document) {
+        if !is_our_server(existing) {
             return Err(format!("'{SERVERS}.{SERVER}' is another server; rename it first"));
         }
         let program = entries.program.display().to_string();
-        let command = there.get("command").and_then(Item::as_str);
+        let command = existing.get("command").and_then(Item::as_str);
         let is_missing = command.is_some_and(|command| command != program && is_missing(command));
-        let env = there.get("env").and_then(Item::as_table_like);
+        let env = existing.get("env").and_then(Item::as_table_like);
         let known = env.and_then(|env| env.get(AGENT)).and_then(Item::as_str);
         let name = entries.agent.as_ref();
         let name = name.filter(|name| known.is_none_or(|known| entries.renames && known != name.as_str()));

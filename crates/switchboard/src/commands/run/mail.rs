@@ -121,17 +121,17 @@ async fn type_execute(
     is_typing: &Cell<bool>,
     retry: &mut Retry,
 ) -> Result<Option<KeyboardClosed>, WorkspaceError> {
-    let Some(mut asked) = TurnRequest::send(turns, TypeCondition::LineIsFree).await else {
+    let Some(mut request) = TurnRequest::send(turns, TypeCondition::LineIsFree).await else {
         return Ok(Some(KeyboardClosed));
     };
     let waits = async {
         loop {
-            let obstacle = asked.blocked.wait_long().await;
+            let obstacle = request.blocked.wait_long().await;
             post.record_waiting(execute, &obstacle.to_string()).await?;
         }
     };
     let turn = tokio::select! {
-        turn = asked.granted => turn,
+        turn = request.granted => turn,
         failed = waits => return failed,
     };
     if turn.is_err() {
@@ -141,7 +141,7 @@ async fn type_execute(
     if !post.start(execute).await? {
         return Ok(None);
     }
-    let typed = asked.turn.type_text(execute.text.clone()).await.unwrap_or_else(|| {
+    let typed = request.turn.type_text(execute.text.clone()).await.unwrap_or_else(|| {
         TypeOutcome::Failed(
             "the program ended while it was being typed, or the turn to type was over".to_owned(),
         )
@@ -163,15 +163,15 @@ async fn type_notices(notices: Option<Notices>, turns: &mpsc::Sender<Turn>) -> K
             sleep(ERROR_DELAY).await;
             continue;
         }
-        let Some(asked) = TurnRequest::send(turns, TypeCondition::AllIsQuiet).await else {
+        let Some(request) = TurnRequest::send(turns, TypeCondition::AllIsQuiet).await else {
             return KeyboardClosed;
         };
-        if asked.granted.await.is_err() {
+        if request.granted.await.is_err() {
             return KeyboardClosed;
         }
         // More messages may have arrived, or all been read, while it waited for its turn.
         let typed = match notices.next_notice().await {
-            Ok(Some(notice)) => match asked.turn.type_text(notice.text.clone()).await {
+            Ok(Some(notice)) => match request.turn.type_text(notice.text.clone()).await {
                 // It is retried: the messages are still new.
                 Some(TypeOutcome::NotYet(_)) => {
                     drop(notice);
@@ -234,9 +234,9 @@ impl TurnRequest {
     async fn send(turns: &mpsc::Sender<Turn>, when: TypeCondition) -> Option<Self> {
         let (granted, is_granted) = oneshot::channel();
         let (blocked, reasons) = watch::channel(None);
-        let (text, said) = oneshot::channel();
+        let (text, receiver) = oneshot::channel();
         let (answer, typed) = oneshot::channel();
-        turns.send(Turn { when, blocked, granted, text: said, typed: answer }).await.ok()?;
+        turns.send(Turn { when, blocked, granted, text: receiver, typed: answer }).await.ok()?;
         Some(Self { granted: is_granted, blocked: Blocked(reasons), turn: GrantedTurn { text, typed } })
     }
 }

@@ -96,7 +96,7 @@ impl Session {
         let (screen, writer) = outer::screen()?;
         let mut resized = signal(SignalKind::window_change())?;
         let mut stopped = signal(SignalKind::from_raw(STOP_KEY))?;
-        let mut asked = ForwardedSignals::listen()?;
+        let mut signals = ForwardedSignals::listen()?;
         let size = outer::window_size();
         let watch = RefCell::new(Watch::new(size.ws_row, size.ws_col));
         let pid = self.pid();
@@ -124,7 +124,7 @@ impl Session {
                     self.raw.suspend()?;
                     resize(&self.control, &watch);
                 }
-                signal = asked.next() => end.send_signal(self.group, &self.control, signal),
+                signal = signals.next() => end.send_signal(self.group, &self.control, signal),
                 () = end.is_due() => end.escalate(self.group, &self.control),
             }
         };

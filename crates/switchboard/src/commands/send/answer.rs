@@ -42,7 +42,7 @@ pub(super) async fn wait(
     let mut changes = hub.changes();
     let me = hub.directory().await?.canonical(from);
     let mut alive = Alive::new(&open.workspace, Some(&me));
-    let mut told = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     let answer = async {
         loop {
             alive.note().await;
@@ -58,7 +58,7 @@ pub(super) async fn wait(
                 if is_answer {
                     return Ok::<_, Failure>(stored);
                 }
-                if told.insert(stored.message.id) {
+                if printed.insert(stored.message.id) {
                     print_notice(context, open, &me, &stored).await?;
                 }
             }

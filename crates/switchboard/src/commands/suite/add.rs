@@ -118,7 +118,7 @@ fn file_of(args: Add, name: &str, workspace: &Path) -> Result<McpFile, Failure> 
     Ok(file)
 }
 
-fn pairs(option: &str, given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+fn pairs(option: &str, values: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         // The text may be the secret itself, so it is not quoted.
@@ -128,14 +128,14 @@ fn pairs(option: &str, given: &[String]) -> Result<BTreeMap<String, String>, Fai
             format!("a value of --{option} has no '='; write NAME=VALUE"),
         )),
     };
-    given.iter().map(pair).collect()
+    values.iter().map(pair).collect()
 }
 
 /// Returns the folder in which the program starts. Inside the workspace it is written relative to the file, so that
 /// a copy of the repository works elsewhere.
-fn folder(given: Option<PathBuf>, workspace: &Path) -> Result<String, Failure> {
-    let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-    let folder = given.map_or_else(|| here.clone(), |given| here.join(given));
+fn folder(chosen: Option<PathBuf>, workspace: &Path) -> Result<String, Failure> {
+    let current_folder = std::env::current_dir().map_err(anyhow::Error::from)?;
+    let folder = chosen.map_or_else(|| current_folder.clone(), |chosen| current_folder.join(chosen));
     let folder = folder.canonicalize().map_err(|error| {
         let message = format!("--cwd: the folder {} cannot be used: {error}", folder.display());
         Failure::new("bad_field", Exit::Usage, message)

@@ -33,7 +33,7 @@ pub(crate) async fn run(_: Warm, context: Context) -> Result<(), Failure> {
         match &child.tools {
             Ok(1) => context.printer.line(format_args!("{}: 1 tool ({took} ms)", child.child)),
             Ok(tools) => context.printer.line(format_args!("{}: {tools} tools ({took} ms)", child.child)),
-            Err(why) => context.printer.line(format_args!("{}: {why}", child.child)),
+            Err(reason) => context.printer.line(format_args!("{}: {reason}", child.child)),
         }
     }
     if warmed.is_empty() {

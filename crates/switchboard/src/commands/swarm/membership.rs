@@ -409,10 +409,11 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
             [] => String::new(),
             waiting => format!(", waiting for approval: {}", waiting.join(", ")),
         };
-        let asked = swarm.handover.as_ref();
-        let asked = asked.map_or_else(String::new, |asked| format!(", {} was asked to lead it", asked.to));
+        let handover = swarm.handover.as_ref();
+        let handover =
+            handover.map_or_else(String::new, |handover| format!(", {} was asked to lead it", handover.to));
         context.printer.line(format_args!(
-            "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}{asked}",
+            "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}{handover}",
             swarm.realm,
             show::inline(&swarm.name)
         ));

@@ -249,8 +249,8 @@ fn print_accepted(context: &Context, swarms: &Swarms, accepted: &Accepted) -> Re
     }
 }
 
-fn text(given: Option<&str>) -> Result<String, Failure> {
-    match given {
+fn text(argument: Option<&str>) -> Result<String, Failure> {
+    match argument {
         Some(text) if text != "-" => Ok(text.to_owned()),
         _ => {
             let mut text = String::new();

@@ -33,12 +33,12 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
     };
     let job_id = JobId::parse(job).ok_or_else(|| unknown(format!("there is no job '{}'", plain(job))))?;
     // Logs can be read without a router; only the number of nodes is unknown then.
-    let asked = match connect(&context).await {
+    let answer = match connect(&context).await {
         Ok(mut client) => Some(count(&mut client, job).await),
         Err(_) => None,
     };
     // The logs of a job may outlive the router's memory of it.
-    let (nodes, refusal) = match asked {
+    let (nodes, refusal) = match answer {
         Some(Ok(nodes)) => (Some(nodes), None),
         Some(Err(failure)) => (None, Some(failure)),
         None => (None, None),

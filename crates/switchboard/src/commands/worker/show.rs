@@ -15,7 +15,7 @@ use crate::show::{Reader, inline, plain};
 const WIDTH: usize = 200;
 
 /// Prints a response as JSON, or a line of text.
-pub(super) fn done(context: &Context, answer: &Value, line: impl Display) {
+pub(super) fn print_result(context: &Context, answer: &Value, line: impl Display) {
     if context.printer.is_json() {
         context.printer.object(answer);
     } else {
@@ -28,7 +28,7 @@ pub(super) fn launched(context: &Context, job: &Value) {
     let nodes = job["nodes"].as_array().map_or(0, Vec::len);
     let names: Vec<&str> =
         job["nodes"].as_array().into_iter().flatten().map(|node| text(node, "agent_name")).collect();
-    done(context, job, format_args!("{id}"));
+    print_result(context, job, format_args!("{id}"));
     context.printer.note(format_args!(
         "Launched {} on {nodes} node{}, as {}. Follow with `switchboard worker attach {id}`.",
         text(job, "agent"),
@@ -79,7 +79,7 @@ pub(super) fn queue(context: &Context, answer: &Value) {
             text(queued, "injection_id"),
             inline(text(queued, "title"))
         );
-        done(context, queued, line);
+        print_result(context, queued, line);
     }
 }
 
@@ -140,7 +140,7 @@ fn indented(text: &str) -> String {
 }
 
 pub(super) fn accepted(context: &Context, ack: &Value) {
-    done(context, ack, text(ack, "injection_id"));
+    print_result(context, ack, text(ack, "injection_id"));
 }
 
 /// Renders a worker's output. For a model every line is quoted, so that none can pass as a line of ours.
@@ -173,8 +173,8 @@ pub(super) fn answer(context: &Context, data: &Value, many: bool) {
 
 /// Describes how a turn ended, in a line.
 pub(super) fn ending(data: &Value) -> String {
-    let why = data["error"].as_str().map(|error| format!(": {}", inline(error))).unwrap_or_default();
-    format!("{}/{} {}{why}", text(data, "job_id"), data["node_id"], text(data, "status"))
+    let reason = data["error"].as_str().map(|error| format!(": {}", inline(error))).unwrap_or_default();
+    format!("{}/{} {}{reason}", text(data, "job_id"), data["node_id"], text(data, "status"))
 }
 
 fn text<'v>(value: &'v Value, key: &str) -> &'v str {

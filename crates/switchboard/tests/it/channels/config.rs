@@ -20,8 +20,8 @@ fn user_watchers_run_under_serve() {
     sandbox.configure_user(&settings.to_string());
     let mut serve = sandbox.serve();
     for agent in ["qc-1", "docs-1", "gemini"] {
-        let asked = post(&sandbox, "human", agent, "what is it?");
-        assert_eq!(answer_to(&sandbox, &asked)["from"], agent);
+        let question = post(&sandbox, "human", agent, "what is it?");
+        assert_eq!(answer_to(&sandbox, &question)["from"], agent);
     }
     assert!(serve.errors().contains("'gemini-1' is deprecated; watching as 'gemini'"), "{}", serve.errors());
     assert!(root.join("channels/general").is_dir() && root.join("signals/presence/qc-1.json").exists());

@@ -19,12 +19,12 @@ fn watcher_state_follows_its_process() {
     poll::until("an idle watcher", || {
         (state(&sandbox, "qc-1") == ("awake".into(), Some("idle".into()))).then_some(())
     });
-    let asked = post(&sandbox, "human", "qc-1", "what is it?");
+    let question = post(&sandbox, "human", "qc-1", "what is it?");
     poll::until("a working watcher", || {
         (state(&sandbox, "qc-1").1.as_deref() == Some("working")).then_some(())
     });
     test_support::files::put(sandbox.path().join("go"), "");
-    answer_to(&sandbox, &asked);
+    answer_to(&sandbox, &question);
     let row = sandbox.json(["who", "qc-1"]).remove(0);
     assert_eq!((&row["channel"], row["pid"].as_u64()), (&"general".into(), Some(u64::from(watch.id()))));
     assert_eq!(row["doors"], serde_json::json!(["channels"]));

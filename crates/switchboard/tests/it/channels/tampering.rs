@@ -25,21 +25,21 @@ fn edit_and_removal_are_reported() {
     assert_eq!(doctor(&sandbox), [ok]);
     let serve = sandbox.serve();
     let path = |id: &str| sandbox.file(&format!("channels/general/{id}.json"));
-    let said = |what: String| {
+    let wait_for_log = |what: String| {
         poll::until(&what, || serve.errors().contains(&what).then_some(()));
     };
     let first = post(&sandbox, "codex", "all", "seen");
     std::fs::remove_file(path(&first)).unwrap();
-    said(format!("channels/general/{first}.json was deleted after it was posted"));
+    wait_for_log(format!("channels/general/{first}.json was deleted after it was posted"));
     let text = std::fs::read_to_string(path(&edited)).unwrap();
     files::put(path(&edited), text.replace("pay 10", "pay 10000"));
-    said(format!("channels/general/{edited}.json was changed after it was posted"));
+    wait_for_log(format!("channels/general/{edited}.json was changed after it was posted"));
     std::fs::remove_file(path(&deleted)).unwrap();
-    said(format!("channels/general/{deleted}.json was deleted after it was posted"));
-    let told: Vec<String> =
+    wait_for_log(format!("channels/general/{deleted}.json was deleted after it was posted"));
+    let issues: Vec<String> =
         doctor(&sandbox).into_iter().map(|(status, text)| format!("{status} {text}")).collect();
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told.iter().all(|line| line.starts_with("fail ")), "{told:?}");
+    assert_eq!(issues.len(), 3, "{issues:?}");
+    assert!(issues.iter().all(|line| line.starts_with("fail ")), "{issues:?}");
     let ids: Vec<_> = messages(&sandbox).iter().map(|message| message["id"].clone()).collect();
     assert_eq!(ids, [kept.as_str(), edited.as_str()]);
     let accepted: Vec<_> = sandbox.json(["tail", "-n", "10"]).iter().map(|m| m["body"].clone()).collect();
@@ -52,10 +52,10 @@ fn doctor_names_rejected_files() {
     let path = sandbox.file("channels/general/msg-20260111-163315-codex-0001.json");
     files::put(&path, "{");
     let serve = sandbox.serve();
-    let told = poll::until("an issue", || doctor(&sandbox).into_iter().find(|(status, _)| status == "warn"));
+    let issue = poll::until("an issue", || doctor(&sandbox).into_iter().find(|(status, _)| status == "warn"));
     assert!(
-        told.1.starts_with("channels/general/msg-20260111-163315-codex-0001.json was not ingested"),
-        "{told:?}"
+        issue.1.starts_with("channels/general/msg-20260111-163315-codex-0001.json was not ingested"),
+        "{issue:?}"
     );
     drop(serve);
 }

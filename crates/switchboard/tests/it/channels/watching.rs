@@ -37,7 +37,7 @@ fn crash_of_watcher_during_answer() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "echo $$ > pid\n[ -e go ] || exec sleep 600\necho 42");
     let mut first = watch(&sandbox, &program);
-    let asked = post(&sandbox, "human", "qc-1", "what is it?");
+    let question = post(&sandbox, "human", "qc-1", "what is it?");
     let pid = poll::until("the program to run", || {
         std::fs::read_to_string(sandbox.path().join("pid")).ok()?.trim().parse::<u32>().ok()
     });
@@ -48,7 +48,7 @@ fn crash_of_watcher_during_answer() {
     // Another sender posts meanwhile; that post is not lost either.
     let missed = post(&sandbox, "human", "all", "@qc-1 and this?");
     let second = watch(&sandbox, &program);
-    assert_eq!(answer_to(&sandbox, &asked)["content"]["text"], "42");
+    assert_eq!(answer_to(&sandbox, &question)["content"]["text"], "42");
     answer_to(&sandbox, &missed);
     let answers = messages(&sandbox).iter().filter(|message| message["from"] == "qc-1").count();
     assert_eq!((answers, program.runs()), (2, 3));
@@ -89,12 +89,12 @@ fn is_killed_and_answers_once(shim: &Shim, at: usize) -> bool {
     let ended = sandbox.path().join("ended");
     let mut first = Running::start(shim.arm_while(&mut command, Fault::Kill { at }, &ended));
     first.line();
-    let asked = post(&sandbox, "human", "qc-1", "what is it?");
+    let question = post(&sandbox, "human", "qc-1", "what is it?");
     let answers = |id: &str| {
         messages(&sandbox).iter().filter(|message| message["metadata"]["in_reply_to"] == id).count()
     };
     let is_killed = poll::until("a kill or an answer", || {
-        (!first.is_running()).then_some(true).or_else(|| (answers(&asked) > 0).then_some(false))
+        (!first.is_running()).then_some(true).or_else(|| (answers(&question) > 0).then_some(false))
     });
     // From here on nothing is killed.
     files::put(sandbox.path().join("over"), "");
@@ -107,9 +107,9 @@ fn is_killed_and_answers_once(shim: &Shim, at: usize) -> bool {
         if second.is_none() && !first.is_running() {
             second = Some(watch(&sandbox, &program));
         }
-        (answers(&asked) > 0 && answers(&next) > 0).then_some(())
+        (answers(&question) > 0 && answers(&next) > 0).then_some(())
     });
-    assert_eq!((answers(&asked), answers(&next)), (1, 1), "killed at call {at}");
+    assert_eq!((answers(&question), answers(&next)), (1, 1), "killed at call {at}");
     is_killed
 }
 
@@ -118,8 +118,8 @@ fn restarted_watcher_repeats_no_answer() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "echo 42");
     let mut first = watch(&sandbox, &program);
-    let asked = post(&sandbox, "human", "qc-1", "what is it?");
-    answer_to(&sandbox, &asked);
+    let question = post(&sandbox, "human", "qc-1", "what is it?");
+    answer_to(&sandbox, &question);
     assert!(first.terminate().success());
     let second = watch(&sandbox, &program);
     let next = post(&sandbox, "human", "qc-1", "and now?");
@@ -179,8 +179,8 @@ fn deprecated_id_watches_as_current_agent() {
     let program = Program::new(&sandbox, "program", "echo 42");
     let watch = sandbox.start(["watch", "--agent", "claude-1", "--channel", "general", "--", program.path()]);
     assert_eq!(watch.line(), "claude watches #general. Stop with Ctrl-C.");
-    let asked = post(&sandbox, "human", "all", "@claude-1 what is it?");
-    assert_eq!(answer_to(&sandbox, &asked)["from"], "claude");
+    let question = post(&sandbox, "human", "all", "@claude-1 what is it?");
+    assert_eq!(answer_to(&sandbox, &question)["from"], "claude");
     assert_eq!(sandbox.json(["who", "claude"])[0]["presence"], "awake");
 }
 
@@ -204,9 +204,9 @@ fn failed_answer_shows_in_receipt() {
     let sandbox = workspace();
     let program = Program::new(&sandbox, "program", "exit 7");
     let watch = watch(&sandbox, &program);
-    let asked = post(&sandbox, "codex", "all", "QC-1: is it done?");
+    let question = post(&sandbox, "codex", "all", "QC-1: is it done?");
     let note = poll::until("the receipt", || {
-        let receipt = sandbox.json(["receipt", &asked]).remove(0);
+        let receipt = sandbox.json(["receipt", &question]).remove(0);
         let deliveries = receipt["deliveries"].as_array().unwrap().clone();
         let own = deliveries.into_iter().find(|delivery| delivery["agent"] == "qc-1")?;
         own["note"].as_str().map(str::to_owned)
@@ -257,8 +257,8 @@ fn unusable_program_starts_no_watcher() {
         "agent": "qc-1", "channel": "general", "command": ["/bin/cat"], "folder": sandbox.path().join("gone"),
     });
     sandbox.configure_user(&serde_json::json!({ "channels": { "watchers": [watcher] } }).to_string());
-    let told = sandbox.run(["doctor"]).stdout;
-    assert!(told.contains("the watcher of qc-1 cannot start: the folder"), "{told}");
+    let report = sandbox.run(["doctor"]).stdout;
+    assert!(report.contains("the watcher of qc-1 cannot start: the folder"), "{report}");
     let serve = sandbox.serve();
     assert!(!sandbox.file("signals/presence/qc-1.json").exists(), "it never looked awake");
     drop(serve);

@@ -157,14 +157,14 @@ fn agents_and_who_agree_on_watchers() {
     test_support::poll::until("the watcher to be awake", || (presence("who") == "awake").then_some(()));
     assert_eq!(presence("agents"), "awake");
     // It has a mailbox as well, which the watcher does not read; a sender to it gets a notice.
-    let told = sandbox.run(["send", "codex", "are you there?"]).stderr;
+    let output = sandbox.run(["send", "codex", "are you there?"]).stderr;
     let expected =
         "codex: delivered; its watcher answers in a channel: `switchboard send '#general' \"@codex …\"`\n";
-    assert_eq!(told, expected);
+    assert_eq!(output, expected);
     sandbox.ok(["send", "#general", "@codex are you there?"]);
     test_support::poll::until("the watcher to answer", || {
-        let said = sandbox.json(["channel", "read", "--channel", "general"]);
-        said.iter().any(|message| message["from"] == "codex").then_some(())
+        let printed = sandbox.json(["channel", "read", "--channel", "general"]);
+        printed.iter().any(|message| message["from"] == "codex").then_some(())
     });
 
     for text in ["one", "two"] {

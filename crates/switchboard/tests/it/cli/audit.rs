@@ -10,9 +10,9 @@ fn untouched_journal_verifies_and_prints_head() {
     let sandbox = workspace();
     sandbox.send("claude", "codex", "one");
     sandbox.send("codex", "claude", "two");
-    let said = &sandbox.json(["audit", "verify"])[0];
-    assert_eq!((&said["ok"], &said["entries"], &said["breaks"]), (&json!(true), &json!(2), &json!([])));
-    let head = said["head"].as_str().unwrap().to_owned();
+    let result = &sandbox.json(["audit", "verify"])[0];
+    assert_eq!((&result["ok"], &result["entries"], &result["breaks"]), (&json!(true), &json!(2), &json!([])));
+    let head = result["head"].as_str().unwrap().to_owned();
     assert!(head.starts_with("2:") && head.len() == 66, "{head}");
     sandbox.send("claude", "codex", "three");
     let ran = sandbox.run(["audit", "verify", "--head", &head]);
@@ -42,8 +42,11 @@ fn edited_and_removed_entries_are_named() {
         assert!(ran.stderr.contains("error: entry 2") && ran.stderr.contains(problem), "{}", ran.stderr);
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
         let ran = sandbox.run(["doctor"]);
-        let told = ["is damaged in the journal", "journal: entry 2 fails verification: it was removed"];
-        assert!(ran.code == Some(1) && told.iter().any(|told| ran.stdout.contains(told)), "{ran:?}");
+        let expected = ["is damaged in the journal", "journal: entry 2 fails verification: it was removed"];
+        assert!(
+            ran.code == Some(1) && expected.iter().any(|expected| ran.stdout.contains(expected)),
+            "{ran:?}"
+        );
         let ran = sandbox.run(["audit", "verify", "--json"]);
         assert!(
             ran.stdout.contains(r#""first_bad":{"#) && ran.stdout.contains(r#""seq":2"#),
@@ -66,10 +69,10 @@ fn rebuilt_journal_reports_its_start() {
             test_support::files::put(sandbox.file("hub.db"), damage);
         }
         sandbox.ok(["inbox", "codex"]);
-        let said = &sandbox.json(["audit", "verify"])[0];
-        let first = &said["breaks"][0];
+        let result = &sandbox.json(["audit", "verify"])[0];
+        let first = &result["breaks"][0];
         assert_eq!(
-            (&said["ok"], &first["seq"], &first["reason"]),
+            (&result["ok"], &first["seq"], &first["reason"]),
             (&json!(true), &json!(1), &json!("rebuilt")),
             "{damage:?}"
         );

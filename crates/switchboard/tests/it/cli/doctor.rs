@@ -110,7 +110,7 @@ fn changed_file_is_retained_with_the_original() {
 /// A damaged database can open without an error.
 #[test]
 fn hidden_damage_is_found_and_repaired() {
-    for (damage, told) in [
+    for (damage, expected) in [
         ("DELETE FROM search_data", "fts5: corruption found"),
         ("DROP TABLE agents", "its list of tables was changed"),
         ("PRAGMA user_version = 0", "its schema version is lost"),
@@ -119,7 +119,7 @@ fn hidden_damage_is_found_and_repaired() {
         sandbox.ok(["search", "hello"]);
         rusqlite::Connection::open(sandbox.file("hub.db")).unwrap().execute_batch(damage).unwrap();
         let found = examine(&sandbox);
-        assert!(found.code == Some(1) && found.stdout.contains(told), "{damage}: {found:?}");
+        assert!(found.code == Some(1) && found.stdout.contains(expected), "{damage}: {found:?}");
         let fixed = sandbox.run(["doctor", "--fix"]);
         assert!(fixed.code == Some(0) && fixed.stdout.contains("was rebuilt"), "{damage}: {fixed:?}");
         assert_eq!(examine(&sandbox).code, Some(0), "{damage}");
@@ -150,9 +150,9 @@ fn dangling_alias_is_reported() {
         r#"{ "links": { "channels": { "general": ["resaerch"] }, "forwards": { "old": "codex" } } }"#,
     );
     let found = examine(&sandbox);
-    let told =
+    let expected =
         "FAIL  links: links.channels.general points to 'resaerch', but no swarm or hub of that name is known";
-    assert!(found.code == Some(1) && found.stdout.contains(told), "{found:?}");
+    assert!(found.code == Some(1) && found.stdout.contains(expected), "{found:?}");
     assert!(!found.stdout.contains("links.forwards"), "{found:?}");
 }
 

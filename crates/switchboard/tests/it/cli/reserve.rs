@@ -76,8 +76,8 @@ fn previous_hook_runs_and_is_restored() {
     std::fs::set_permissions(hook(&sandbox), std::fs::Permissions::from_mode(0o755)).unwrap();
     let before = std::fs::read_to_string(hook(&sandbox)).unwrap();
     for _ in 0..2 {
-        let said = sandbox.json(["guard", "install"]);
-        assert_eq!(said[0]["kept"], json!(true));
+        let output = sandbox.json(["guard", "install"]);
+        assert_eq!(output[0]["kept"], json!(true));
     }
     files::put(sandbox.path().join("x"), "1");
     commit(&sandbox, sandbox.path(), None).ok();

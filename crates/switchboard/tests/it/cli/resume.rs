@@ -26,10 +26,10 @@ fn resumed_messages_are_delivered() {
     let stopped = sandbox.json(["resume"]);
     assert_eq!(stopped.len(), 1);
     assert_eq!((&stopped[0]["native_id"], &stopped[0]["from"]), (&json!(id), &json!("codex")));
-    let told = sandbox.ok(["inbox"]);
+    let inbox = sandbox.ok(["inbox"]);
     assert!(
-        told.contains("Stopped a message from codex to claude") && told.contains("switchboard resume"),
-        "{told}"
+        inbox.contains("Stopped a message from codex to claude") && inbox.contains("switchboard resume"),
+        "{inbox}"
     );
 
     let ran = sandbox.run_as("codex", ["resume", "--all", "--yes"]);

@@ -447,8 +447,8 @@ fn notice_is_no_answer() {
         sandbox.run_as("codex", ["send", "claude", "seven", "--reply-to", id]).ok();
         let (status, lines) = asking.wait_for_rest(test_support::poll::TIMEOUT);
         assert_eq!(status.code(), Some(0), "{}", asking.errors());
-        let said = lines.join("\n");
-        assert!(said.contains("seven") && !said.contains("Not seen yet"), "{first}\n{said}");
+        let printed = lines.join("\n");
+        assert!(printed.contains("seven") && !printed.contains("Not seen yet"), "{first}\n{printed}");
         assert_eq!(asking.errors().contains("note: Not seen yet"), !json, "{}", asking.errors());
         sandbox.run_as("claude", ["ack", notice["id"].as_str().unwrap()]).ok();
     }

@@ -197,7 +197,8 @@ fn crash_power_loss_during_many_sends() {
         sender.lines_until(Instant::now() + Duration::from_micros(random.u64(0..6_000)), &mut lines);
         sender.kill();
         sender.lines_until(Instant::now() + poll::TIMEOUT, &mut lines);
-        let ids = lines.iter().filter_map(|line| child_line(line)).filter(|said| said.starts_with("msg_"));
+        let ids =
+            lines.iter().filter_map(|line| child_line(line)).filter(|printed| printed.starts_with("msg_"));
         let reported: Vec<String> = ids.map(str::to_owned).collect();
         all += reported.len();
         disk.lose_power(UNSYNCED[round % UNSYNCED.len()], &mut random);

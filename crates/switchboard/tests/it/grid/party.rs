@@ -143,8 +143,8 @@ impl<'a> Party<'a> {
             }
             Self::Files { .. } => self.drop_file(&to, text, None),
             Self::Session { client } => {
-                let letter = json!({ "recipient": to, "action": "request_review", "payload": text });
-                client.borrow_mut().ok("send_message", letter);
+                let arguments = json!({ "recipient": to, "action": "request_review", "payload": text });
+                client.borrow_mut().ok("send_message", arguments);
             }
             Self::Channel { hub, agent } => {
                 let post = ["channel", "post", "--agent", agent, "--channel", CHANNEL, "--text", text];
@@ -180,8 +180,8 @@ impl<'a> Party<'a> {
                 files.into_iter().find(|file| file["payload"] == text).as_ref().map(of)
             }),
             Self::Session { client } => poll::until(text, || {
-                let said = client.borrow_mut().call("wait_for_message", json!({ "timeout": 60 }));
-                let messages = said.data["messages"].as_array().cloned().unwrap_or_default();
+                let answer = client.borrow_mut().call("wait_for_message", json!({ "timeout": 60 }));
+                let messages = answer.data["messages"].as_array().cloned().unwrap_or_default();
                 messages.iter().find(|message| message.to_string().contains(text)).map(of)
             }),
             Self::Channel { hub, .. } => poll::until(text, || {
@@ -208,10 +208,10 @@ impl<'a> Party<'a> {
             }
             Self::Files { .. } => self.drop_file(&got.from, text, Some(&got.id)),
             Self::Session { client } => {
-                let letter = json!({
+                let arguments = json!({
                     "recipient": got.from, "action": "submit_result", "payload": text, "replyTo": got.id,
                 });
-                client.borrow_mut().ok("send_message", letter);
+                client.borrow_mut().ok("send_message", arguments);
             }
             Self::Channel { hub, agent } => {
                 let post = ["channel", "post", "--agent", agent, "--channel", CHANNEL, "--text", text];

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use test_support::TestServer;
 use test_support::mcp::Client;
 
-use super::each;
+use super::connect_each;
 use crate::workspace;
 
 /// Returns pairs of a tool and invalid arguments.
@@ -60,10 +60,10 @@ fn calls() -> Vec<(&'static str, Value)> {
 fn answers(client: &mut Client) -> String {
     let mut text = String::new();
     for (tool, arguments) in calls() {
-        let said = client.refused(tool, arguments.clone());
+        let refusal = client.refused(tool, arguments.clone());
         let shown = arguments.to_string();
         let shown = if shown.len() > 100 { format!("{}…", &shown[..100]) } else { shown };
-        writeln!(text, "{tool} {shown}\n    {}", said.replace('\n', "\n    ")).unwrap();
+        writeln!(text, "{tool} {shown}\n    {}", refusal.replace('\n', "\n    ")).unwrap();
     }
     text
 }
@@ -143,7 +143,7 @@ fn bad_calls_get_actionable_errors() {
 fn bad_calls_never_end_a_session() {
     let sandbox = workspace();
     let served = TestServer::start(&sandbox);
-    for (name, client) in each(&sandbox, &served) {
+    for (name, client) in connect_each(&sandbox, &served) {
         let mut client = client.registered(name);
         answers(&mut client);
         // Parameters that are no object are no call, and get the protocol's error.
@@ -213,7 +213,7 @@ fn required(schema: &Value) -> Value {
 fn wrong_types_are_named_in_json_terms() {
     let sandbox = workspace();
     let served = TestServer::start(&sandbox);
-    for (name, client) in each(&sandbox, &served) {
+    for (name, client) in connect_each(&sandbox, &served) {
         let mut client = client.registered(name);
         let tools = client.request("tools/list", json!({})).unwrap()["tools"].clone();
         let mut count = 0;
@@ -223,14 +223,14 @@ fn wrong_types_are_named_in_json_terms() {
                 for value in wrong(property) {
                     let mut arguments = required(schema);
                     arguments[argument] = value;
-                    let said = client.refused(title, arguments.clone());
+                    let refusal = client.refused(title, arguments.clone());
                     assert!(
-                        said.starts_with(argument) && said.contains(": expected "),
-                        "{title} {arguments}: {said}"
+                        refusal.starts_with(argument) && refusal.contains(": expected "),
+                        "{title} {arguments}: {refusal}"
                     );
-                    assert!(said.contains(" Give e.g. ") || said.contains("Did you mean"), "{said}");
+                    assert!(refusal.contains(" Give e.g. ") || refusal.contains("Did you mean"), "{refusal}");
                     for word in ["usize", "u32", "i64", "f64", "sequence", "map", "variant", "invalid type"] {
-                        assert!(!said.contains(word), "{title} {arguments}: {said}");
+                        assert!(!refusal.contains(word), "{title} {arguments}: {refusal}");
                     }
                     count += 1;
                 }

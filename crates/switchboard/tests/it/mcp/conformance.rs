@@ -67,9 +67,9 @@ impl Suite {
 /// Parses a line such as `✓ tools-list: 3 passed, 0 failed`.
 fn counted(line: &str) -> Option<(String, (usize, usize))> {
     let (name, counts) = line.split_once(' ')?.1.split_once(": ")?;
-    let (passed, failed) = counts.split_once(", ")?;
+    let (passes, failed) = counts.split_once(", ")?;
     let number = |text: &str| text.split(' ').next()?.parse().ok();
-    Some((name.to_owned(), (number(passed)?, number(failed)?)))
+    Some((name.to_owned(), (number(passes)?, number(failed)?)))
 }
 
 /// Returns one column of the table, by scenario: 2 is the product, 3 the suite's own server.
@@ -165,7 +165,7 @@ fn conformance_of_the_released_suite_through_a_flat_suite() {
     let sandbox = flat(&example);
     let (_served, port) = serve(&sandbox);
     let ran = suite.run_with(port, &["--suite", "all"]);
-    let failed: Vec<_> = ran.iter().filter(|(_, (passed, failed))| *passed == 0 || *failed > 0).collect();
+    let failed: Vec<_> = ran.iter().filter(|(_, (passes, failed))| *passes == 0 || *failed > 0).collect();
     assert!(failed.is_empty(), "{failed:?}");
     assert!(ran.len() > 25, "{} scenarios", ran.len());
 }
@@ -191,8 +191,8 @@ fn conformance_of_the_transports_with_the_tools_of_the_suite() {
         Err(reason) => return tools::skip(name, &reason),
     };
     let server = Running::start(command(example).args(["--port", "0", "--no-token"]));
-    let said: Value = serde_json::from_str(&server.line()).unwrap();
-    check(&suite, u16::try_from(said["port"].as_u64().unwrap()).unwrap(), 3);
+    let answer: Value = serde_json::from_str(&server.line()).unwrap();
+    check(&suite, u16::try_from(answer["port"].as_u64().unwrap()).unwrap(), 3);
 }
 
 /// Returns the suite's own server, which is built with the tests of the workspace.

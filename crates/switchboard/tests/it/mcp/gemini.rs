@@ -29,6 +29,9 @@ fn gemini_lists_and_calls_tools_over_http() {
     assert_eq!((ran.code, ran.stdout.trim()), (Some(0), "read"), "{}", ran.stderr);
     let bodies = model.bodies();
     assert!(bodies[0]["tools"].to_string().contains("send_message"), "{}", bodies[0]["tools"]);
-    let told = model.requests().last().unwrap().to_string();
-    assert!(told.contains("functionResponse") && told.contains("a letter for gemini"), "{told}");
+    let last_request = model.requests().last().unwrap().to_string();
+    assert!(
+        last_request.contains("functionResponse") && last_request.contains("a letter for gemini"),
+        "{last_request}"
+    );
 }

@@ -5,7 +5,7 @@ use test_support::http::Request;
 use test_support::mcp::{Client, REVISION};
 use test_support::{Running, Sandbox, TestServer, poll};
 
-use super::{each, payloads, stdio, task};
+use super::{connect_each, payloads, stdio, task};
 use crate::BINARY;
 
 const BOB: &str = "switchboard://inbox/bob";
@@ -22,7 +22,7 @@ fn with_mail_for_bob() -> (Sandbox, TestServer, Client, String) {
 #[test]
 fn agent_cannot_read_foreign_mail() {
     let (sandbox, served, mut bob, id) = with_mail_for_bob();
-    for (name, client) in each(&sandbox, &served) {
+    for (name, client) in connect_each(&sandbox, &served) {
         let mut alice = client.registered(&format!("alice {name}"));
         for (tool, arguments) in [
             ("check_inbox", json!({ "agent": "bob" })),
@@ -40,8 +40,8 @@ fn agent_cannot_read_foreign_mail() {
             ),
             ("register_terminal", json!({ "name": "bob", "pid": std::process::id(), "purpose": "coding" })),
         ] {
-            let said = alice.refused(tool, arguments.clone());
-            assert!(!said.contains("xylophone"), "{name}: {tool} {arguments}: {said}");
+            let refusal = alice.refused(tool, arguments.clone());
+            assert!(!refusal.contains("xylophone"), "{name}: {tool} {arguments}: {refusal}");
         }
         let found = alice.ok("search_messages", json!({ "query": "xylophone" }));
         assert_eq!(found["messages"], json!([]), "{name}");
@@ -80,8 +80,8 @@ fn name_in_use_is_refused() {
     let (sandbox, served, bob, _) = with_mail_for_bob();
     let register = |client: &mut Client| client.refused("register_chat_agent", json!({ "name": "Bob" }));
     for mut client in [Client::streamable(&served, None), Client::sse(&served, None)] {
-        let said = register(&mut client);
-        assert!(said.contains("'bob' is in use by another session"), "{said}");
+        let answer = register(&mut client);
+        assert!(answer.contains("'bob' is in use by another session"), "{answer}");
         // The session still has no agent, and may register another one.
         client.ok("register_chat_agent", json!({ "name": "dave" }));
         drop(client);
@@ -91,17 +91,17 @@ fn name_in_use_is_refused() {
         });
     }
     let alone = || Client::stdio(Running::start_with_stdin(&mut sandbox.command(["mcp", "--alone"])));
-    let said = register(&mut alone());
+    let answer = register(&mut alone());
     let holder = format!("process {} on ", served.running.id());
-    assert!(said.contains("'bob' is in use by ") && said.contains(&holder), "{said}");
+    assert!(answer.contains("'bob' is in use by ") && answer.contains(&holder), "{answer}");
     // After his session has ended, any session may be bob: one user, one machine.
     drop(bob);
     let mut next = alone();
     poll::until("the name to be free", || {
         (!next.call("register_chat_agent", json!({ "name": "bob" })).failed).then_some(())
     });
-    let said = register(&mut Client::sse(&served, None));
-    assert!(said.contains(&format!("process {} on ", next.process().id())), "{said}");
+    let answer = register(&mut Client::sse(&served, None));
+    assert!(answer.contains(&format!("process {} on ", next.process().id())), "{answer}");
     assert_eq!(next.ok("check_inbox", json!({}))["messages"].as_array().unwrap().len(), 1);
 }
 
@@ -123,22 +123,22 @@ fn identity_is_the_configured_one() {
             sandbox.json(["inbox", "carol"]).pop().filter(|last| last["body"] == json!(payload))
         });
         assert_eq!(arrived["from"], json!("eve"), "{name}");
-        let said = client.refused("register_chat_agent", json!({ "name": "carol" }));
-        assert!(said.contains("speaks for 'eve' and cannot become 'carol'"), "{name}: {said}");
-        let said = client.refused("ack_message", json!({ "ids": [id] }));
-        assert!(said.contains("no message"), "{name}: {said}");
+        let refusal = client.refused("register_chat_agent", json!({ "name": "carol" }));
+        assert!(refusal.contains("speaks for 'eve' and cannot become 'carol'"), "{name}: {refusal}");
+        let refusal = client.refused("ack_message", json!({ "ids": [id] }));
+        assert!(refusal.contains("no message"), "{name}: {refusal}");
         // Registering the same name twice is no conflict.
         client.ok("register_chat_agent", json!({ "name": "eve" }));
     }
-    let said = sandbox.run_as("human", ["mcp"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(4), ""), "{}", said.stderr);
+    let refusal = sandbox.run_as("human", ["mcp"]);
+    assert_eq!((refusal.code, refusal.stdout.as_str()), (Some(4), ""), "{}", refusal.stderr);
 }
 
 #[test]
 fn unnamed_session_sends_and_reads_nothing() {
     let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
     let served = TestServer::start(&sandbox);
-    for (name, mut client) in each(&sandbox, &served) {
+    for (name, mut client) in connect_each(&sandbox, &served) {
         for (tool, arguments) in [
             ("send_message", task("carol", "anonymous")),
             ("check_inbox", json!({ "agent": "carol" })),
@@ -146,11 +146,11 @@ fn unnamed_session_sends_and_reads_nothing() {
             ("create_team", json!({ "id": "crew" })),
             ("run_in_terminal", json!({ "name": "carol", "input": "ls" })),
         ] {
-            let said = client.refused(tool, arguments);
-            assert!(said.contains("register_chat_agent"), "{name}: {tool}: {said}");
+            let refusal = client.refused(tool, arguments);
+            assert!(refusal.contains("register_chat_agent"), "{name}: {tool}: {refusal}");
         }
-        let said = client.refused("register_chat_agent", json!({ "name": "human" }));
-        assert!(said.contains("the person"), "{name}: {said}");
+        let refusal = client.refused("register_chat_agent", json!({ "name": "human" }));
+        assert!(refusal.contains("the person"), "{name}: {refusal}");
     }
     assert_eq!(sandbox.json(["inbox", "carol"]), Vec::<Value>::new());
 }
@@ -209,16 +209,16 @@ fn configured_name_cannot_be_registered_by_others() {
     // A second client of the same agent is its owner's decision.
     stdio(&sandbox, Some("eve")).ok("check_inbox", json!({}));
     Client::sse(&served, Some("frank")).ok("check_inbox", json!({}));
-    for (name, mut thief) in each(&sandbox, &served) {
+    for (name, mut thief) in connect_each(&sandbox, &served) {
         for victim in ["eve", "frank"] {
-            let said = thief.refused("register_chat_agent", json!({ "name": victim }));
-            assert!(said.contains(&format!("'{victim}' is in use by")), "{name}: {said}");
+            let refusal = thief.refused("register_chat_agent", json!({ "name": victim }));
+            assert!(refusal.contains(&format!("'{victim}' is in use by")), "{name}: {refusal}");
         }
     }
     drop(by_env);
     poll::until("its name to be free", || {
-        let said = stdio(&sandbox, None).call("register_chat_agent", json!({ "name": "eve" }));
-        (!said.failed).then_some(())
+        let refusal = stdio(&sandbox, None).call("register_chat_agent", json!({ "name": "eve" }));
+        (!refusal.failed).then_some(())
     });
 }
 
@@ -254,11 +254,11 @@ fn message_id_resolves_in_own_mailbox() {
 fn failed_registration_sets_no_identity() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let served = TestServer::start(&sandbox);
-    for (name, mut client) in each(&sandbox, &served) {
+    for (name, mut client) in connect_each(&sandbox, &served) {
         let long = "x".repeat(600);
         client.refused("register_chat_agent", json!({ "name": "carl", "interface": long }));
-        let said = client.refused("send_message", task("codex", "as whom?"));
-        assert!(said.contains("speaks for no agent"), "{name}: {said}");
-        assert_eq!(said.contains("switchboard-agent"), name != "stdio", "{name}: {said}");
+        let refusal = client.refused("send_message", task("codex", "as whom?"));
+        assert!(refusal.contains("speaks for no agent"), "{name}: {refusal}");
+        assert_eq!(refusal.contains("switchboard-agent"), name != "stdio", "{name}: {refusal}");
     }
 }

@@ -21,8 +21,8 @@ async fn fill(sandbox: &Sandbox, bodies: Vec<String>) -> Vec<String> {
     for part in bodies.chunks(500) {
         let mut sends = tokio::task::JoinSet::new();
         for body in part {
-            let (workspace, letter) = (library.workspace.clone(), message_to_codex("claude", body.clone()));
-            sends.spawn(async move { workspace.send(letter).await.unwrap().id });
+            let (workspace, message) = (library.workspace.clone(), message_to_codex("claude", body.clone()));
+            sends.spawn(async move { workspace.send(message).await.unwrap().id });
         }
         ids.extend(sends.join_all().await);
     }
@@ -34,10 +34,10 @@ async fn fill(sandbox: &Sandbox, bodies: Vec<String>) -> Vec<String> {
     ids.into_iter().map(to_native).collect()
 }
 
-fn check_size(said: &ToolResult) {
-    assert!(said.text.len() < MOST_BYTES, "{} bytes of text", said.text.len());
+fn check_size(answer: &ToolResult) {
+    assert!(answer.text.len() < MOST_BYTES, "{} bytes of text", answer.text.len());
     // The structured content, which a client may show instead, is as large.
-    let data = said.data.to_string().len();
+    let data = answer.data.to_string().len();
     assert!(data < MOST_BYTES, "{data} bytes of data");
 }
 
@@ -56,9 +56,9 @@ fn mcp_paging_reaches_each_message_once() {
     let mut client = stdio(&sandbox, Some("codex"));
     let (mut seen, mut arguments) = (HashSet::new(), json!({ "limit": 1000 }));
     loop {
-        let said = client.call("check_inbox", arguments.clone());
-        check_size(&said);
-        let page = said.ok();
+        let answer = client.call("check_inbox", arguments.clone());
+        check_size(&answer);
+        let page = answer.ok();
         for id in ids(&page) {
             assert!(seen.insert(id.clone()), "{id} twice");
         }
@@ -89,15 +89,15 @@ fn megabyte_payload_is_shown_in_parts() {
         claude.ok("send_message", super::task("codex", body));
     }
     let mut codex = test_support::mcp::Client::sse(&served, Some("codex"));
-    let said = codex.call("wait_for_message", json!({ "timeout": 60 }));
-    check_size(&said);
+    let answer = codex.call("wait_for_message", json!({ "timeout": 60 }));
+    check_size(&answer);
     let mut listed = Vec::new();
     for verbose in [false, true] {
         let mut arguments = json!({ "verbose": verbose });
         loop {
-            let said = codex.call("check_inbox", arguments.clone());
-            check_size(&said);
-            let page = said.ok();
+            let answer = codex.call("check_inbox", arguments.clone());
+            check_size(&answer);
+            let page = answer.ok();
             listed.extend(ids(&page));
             match page.get("cursor") {
                 Some(cursor) => arguments["cursor"] = cursor.clone(),
@@ -112,9 +112,9 @@ fn megabyte_payload_is_shown_in_parts() {
         let mut pieces = 0;
         while whole.len() < body.len() {
             let offset = whole.chars().count();
-            let said = codex.call("check_inbox", json!({ "id": id, "offset": offset }));
-            check_size(&said);
-            let data = said.ok();
+            let answer = codex.call("check_inbox", json!({ "id": id, "offset": offset }));
+            check_size(&answer);
+            let data = answer.ok();
             let piece = data["messages"][0]["payload"].as_str().unwrap().to_owned();
             assert!(!piece.is_empty());
             whole.push_str(&piece);

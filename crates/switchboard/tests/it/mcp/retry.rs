@@ -38,8 +38,8 @@ fn retry_all(sandbox: &Sandbox, client: &mut Client, count: usize) {
     // The same key with another text is a mistake, and the second text is not sent.
     let mut other = keyed(0);
     other["payload"] = "something else".into();
-    let said = client.refused("send_message", other);
-    assert!(said.contains("idempotencyKey"), "{said}");
+    let refusal = client.refused("send_message", other);
+    assert!(refusal.contains("idempotencyKey"), "{refusal}");
 }
 
 /// Breaks off after this number of tenths of a request's body.

@@ -118,8 +118,8 @@ impl Inspector {
         inspector.current_dir(sandbox.path()).env("HOME", sandbox.home()).arg(&self.launcher);
         inspector.arg("--cli").args(target).args(["--format", "json", "--method"]).args(method);
         let ran = RunOutput::of(&mut inspector);
-        let said: Value = serde_json::from_str(&ran.ok()).unwrap();
-        said["result"].clone()
+        let answer: Value = serde_json::from_str(&ran.ok()).unwrap();
+        answer["result"].clone()
     }
 }
 

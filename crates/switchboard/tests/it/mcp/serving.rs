@@ -70,14 +70,14 @@ fn stale_server_info_is_replaced() {
 fn doctor_reports_killed_server() {
     let sandbox = workspace();
     let mut killed = TestServer::start(&sandbox);
-    let told = || sandbox.ok(["doctor"]);
-    assert!(!told().contains("server_info.json"), "it serves");
+    let doctor_report = || sandbox.ok(["doctor"]);
+    assert!(!doctor_report().contains("server_info.json"), "it serves");
     killed.running.kill();
-    let said = format!("server_info.json names process {}, which has ended", killed.running.id());
-    assert!(told().contains(&said), "{}", told());
+    let expected = format!("server_info.json names process {}, which has ended", killed.running.id());
+    assert!(doctor_report().contains(&expected), "{}", doctor_report());
     assert!(server_info(&sandbox).is_some(), "it only looked");
     let fixed = sandbox.ok(["doctor", "--fix"]);
-    assert!(fixed.contains(&format!("fixed server: {said}")), "{fixed}");
+    assert!(fixed.contains(&format!("fixed server: {expected}")), "{fixed}");
     assert_eq!(server_info(&sandbox), None);
 }
 
@@ -173,8 +173,8 @@ fn missing_token_is_refused_except_for_health() {
         for request in [request, of_others] {
             let response = request.send(served.port).unwrap();
             assert_eq!(response.status, 401, "{request:?}");
-            let said: Value = serde_json::from_str(&response.text().unwrap()).unwrap();
-            assert!(said.to_string().contains("auth_token"), "it says where the token is: {said}");
+            let answer: Value = serde_json::from_str(&response.text().unwrap()).unwrap();
+            assert!(answer.to_string().contains("auth_token"), "it says where the token is: {answer}");
         }
     }
     assert_eq!(health(&served)["status"], "ok");

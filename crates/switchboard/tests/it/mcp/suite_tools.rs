@@ -86,8 +86,8 @@ fn suite_results_carry_unread_mail() {
         };
         assert_eq!(call(&mut client), json!([{ "type": "text", "text": "yes" }]), "{name}");
         sandbox.send("claude", name, "look here");
-        let told = json!({ "type": "text", "text": "You have 1 unread message: call check_inbox." });
-        assert_eq!(call(&mut client), json!([{ "type": "text", "text": "yes" }, told]), "{name}");
+        let notice = json!({ "type": "text", "text": "You have 1 unread message: call check_inbox." });
+        assert_eq!(call(&mut client), json!([{ "type": "text", "text": "yes" }, notice]), "{name}");
     }
 }
 
@@ -123,13 +123,13 @@ fn workflows_see_the_tools_of_suites() {
     for (name, client) in [("stdio", stdio(&sandbox, None)), ("http", Client::streamable(&served, None))] {
         let mut client = client.registered(name);
         client.ok("start_workflow", json!({ "name": "without", "targetAgent": name }));
-        let said = client.refused("child_suite", here());
-        assert!(said.contains("child_suite") && said.contains("without"), "{name}: {said}");
+        let refusal = client.refused("child_suite", here());
+        assert!(refusal.contains("child_suite") && refusal.contains("without"), "{name}: {refusal}");
         client.ok("stop_workflow", json!({ "targetAgent": name }));
         client.ok("start_workflow", json!({ "name": "with", "targetAgent": name }));
         let complete = json!({ "workflow": "with", "phase": 1, "targetAgent": name });
-        let said = client.refused("complete_workflow_phase", complete.clone());
-        assert!(said.contains("child_suite"), "{name}: {said}");
+        let refusal = client.refused("complete_workflow_phase", complete.clone());
+        assert!(refusal.contains("child_suite"), "{name}: {refusal}");
         assert_eq!(client.call("child_suite", here()).text, "yes", "{name}");
         client.ok("complete_workflow_phase", complete);
     }

@@ -30,8 +30,8 @@ fn members_get_message_and_persona() {
         (&json!("reviewer"), &json!("coder 1"))
     );
 
-    let letter = json!({ "team": "crew", "action": "request_review", "payload": "look at main.rs" });
-    let sent = lead.ok("send_team_message", letter.clone());
+    let arguments = json!({ "team": "crew", "action": "request_review", "payload": "look at main.rs" });
+    let sent = lead.ok("send_team_message", arguments.clone());
     assert_eq!((&sent["totalMembers"], &sent["sentTo"]), (&json!(2), &json!(2)));
     for (member, has_persona) in members.iter_mut().zip([true, false]) {
         let mail = member.ok("wait_for_message", json!({ "timeout": 60 }));
@@ -41,17 +41,17 @@ fn members_get_message_and_persona() {
         assert_eq!(found, has_persona.then_some(persona));
         member.ok("ack_message", json!({ "ids": [message["id"]] }));
     }
-    let mut filtered = letter;
+    let mut filtered = arguments;
     filtered["role_filter"] = "coder 1".into();
     assert_eq!(lead.ok("send_team_message", filtered.clone())["members"][0]["member"], "carl");
     filtered["role_filter"] = "tester".into();
-    let said = lead.refused("send_team_message", filtered);
-    assert!(said.contains("tester"), "{said}");
+    let refusal = lead.refused("send_team_message", filtered);
+    assert!(refusal.contains("tester"), "{refusal}");
 
     lead.ok("create_team", json!({ "id": "solo", "composite": true }));
     lead.ok("assign_to_team", json!({ "agent": "carl", "team": "solo" }));
-    let said = lead.refused("assign_to_team", json!({ "agent": "rita", "team": "solo" }));
-    assert!(said.contains("composite"), "{said}");
+    let refusal = lead.refused("assign_to_team", json!({ "agent": "rita", "team": "solo" }));
+    assert!(refusal.contains("composite"), "{refusal}");
 }
 
 fn lead_assigns(lead: &mut Client, name: &str, served: &TestServer) -> Client {
@@ -75,17 +75,17 @@ fn workflow_from_start_to_end() {
     assert_eq!(started["workflow"], "enhance");
     assert_eq!(lead.notification("notifications/resources/updated")["uri"], "switchboard://active-rules");
     assert!(rules(&mut lead).contains("ENHANCE WORKFLOW ACTIVE"), "{}", rules(&mut lead));
-    let said = lead.refused("run_in_terminal", json!({ "name": "codex", "input": "ls" }));
-    assert!(said.contains("enhance"), "prohibited by the workflow: {said}");
-    let said = lead.refused("start_workflow", json!({ "name": "chat" }));
-    assert!(said.contains("force"), "{said}");
+    let refusal = lead.refused("run_in_terminal", json!({ "name": "codex", "input": "ls" }));
+    assert!(refusal.contains("enhance"), "prohibited by the workflow: {refusal}");
+    let refusal = lead.refused("start_workflow", json!({ "name": "chat" }));
+    assert!(refusal.contains("force"), "{refusal}");
 
     let phases = started["phases"].as_array().unwrap().len();
     let phase = |number: usize, path: &str| json!({ "workflow": "enhance", "phase": number, "artifacts": [{ "path": path }] });
-    let said = lead.refused("complete_workflow_phase", phase(1, "notes/1.md"));
-    assert!(said.contains("notes/1.md"), "{said}");
-    let said = lead.refused("complete_workflow_phase", phase(2, "notes/1.md"));
-    assert!(!said.is_empty());
+    let refusal = lead.refused("complete_workflow_phase", phase(1, "notes/1.md"));
+    assert!(refusal.contains("notes/1.md"), "{refusal}");
+    let refusal = lead.refused("complete_workflow_phase", phase(2, "notes/1.md"));
+    assert!(!refusal.is_empty());
     for number in 1..=phases {
         let path = format!("notes/{number}.md");
         files::put(sandbox.path().join(&path), "what was found");
@@ -125,6 +125,6 @@ fn line_is_typed_into_a_terminal() {
     assert_eq!((&last["kind"], &last["body"]), (&json!("execute"), &json!("hello from the tools")));
     person.types("\x04");
     assert_eq!(person.end().code(), Some(0));
-    let said = lead.call("run_in_terminal", json!({ "name": "codex", "input": "ls" }));
-    assert!(said.failed || said.data["status"] == "queued", "nobody types for codex: {}", said.text);
+    let answer = lead.call("run_in_terminal", json!({ "name": "codex", "input": "ls" }));
+    assert!(answer.failed || answer.data["status"] == "queued", "nobody types for codex: {}", answer.text);
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use test_support::mcp::Client;
 use test_support::{Sandbox, TestServer, files};
 
-use super::{each, stdio};
+use super::{connect_each, stdio};
 use crate::workspace;
 
 const PROFILES: [&str; 3] = ["minimal", "messaging", "full"];
@@ -23,13 +23,13 @@ fn list(client: &mut Client) -> Value {
 
 /// Returns the tokens (o200k) of what a model sees of the tools: names, descriptions and schemas.
 fn tokens(tools: &Value) -> usize {
-    let given: Vec<Value> = tools
+    let definitions: Vec<Value> = tools
         .as_array()
         .unwrap()
         .iter()
         .map(|tool| json!({ "name": tool["name"], "description": tool["description"], "inputSchema": tool["inputSchema"] }))
         .collect();
-    tiktoken::get_encoding("o200k_base").unwrap().encode(&json!(given).to_string()).len()
+    tiktoken::get_encoding("o200k_base").unwrap().encode(&json!(definitions).to_string()).len()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn tool_list_is_stable_across_restarts() {
     let mut first = Value::Null;
     for round in 0..2 {
         let served = TestServer::start(&sandbox);
-        for (name, mut client) in each(&sandbox, &served) {
+        for (name, mut client) in connect_each(&sandbox, &served) {
             let before = list(&mut client);
             if first.is_null() {
                 first = before.clone();
@@ -79,7 +79,7 @@ fn tool_list_omits_tools_outside_profile() {
     let sandbox = workspace();
     choose(&sandbox, "minimal");
     let served = TestServer::start(&sandbox);
-    for (name, client) in each(&sandbox, &served) {
+    for (name, client) in connect_each(&sandbox, &served) {
         let mut client = client.registered(name);
         assert_eq!(
             client.tool_names(),
@@ -92,8 +92,8 @@ fn tool_list_omits_tools_outside_profile() {
                 "get_team_roster"
             ]
         );
-        let said = client.refused("start_workflow", json!({ "name": "challenge" }));
-        assert!(said.contains("disabled") && said.contains("tools.profile"), "{said}");
+        let refusal = client.refused("start_workflow", json!({ "name": "challenge" }));
+        assert!(refusal.contains("disabled") && refusal.contains("tools.profile"), "{refusal}");
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use test_support::mcp::Client;
 use test_support::{Sandbox, TestServer};
 
-use super::{each, payloads, stdio, task};
+use super::{connect_each, payloads, stdio, task};
 use crate::workspace;
 
 /// Below the 15 s of the periodic poll of a mailbox, and otherwise as much as a busy machine may need.
@@ -58,7 +58,7 @@ fn check(sandbox: &Sandbox, served: &TestServer, name: &str, client: Client) {
 fn wait_wakes_for_mail_of_any_door() {
     let sandbox = workspace();
     let served = TestServer::start(&sandbox);
-    for (name, client) in each(&sandbox, &served) {
+    for (name, client) in connect_each(&sandbox, &served) {
         check(&sandbox, &served, name, client);
     }
 }
@@ -76,7 +76,7 @@ fn pipe_wait_needs_no_server() {
 fn wait_reports_progress_and_can_be_cancelled() {
     let sandbox = workspace();
     let served = TestServer::start(&sandbox);
-    let mut waiting: Vec<(&str, Client, i64)> = each(&sandbox, &served)
+    let mut waiting: Vec<(&str, Client, i64)> = connect_each(&sandbox, &served)
         .into_iter()
         .map(|(name, client)| {
             let mut client = client.registered(name);
@@ -101,7 +101,7 @@ fn wait_reports_progress_and_can_be_cancelled() {
 fn wait_ends_at_its_timeout() {
     let sandbox = workspace();
     let served = TestServer::start(&sandbox);
-    for (name, client) in each(&sandbox, &served) {
+    for (name, client) in connect_each(&sandbox, &served) {
         let mut client = client.registered(name);
         let began = Instant::now();
         let data = client.ok("wait_for_message", json!({ "timeout": 0.2 }));
@@ -114,16 +114,16 @@ fn wait_ends_at_its_timeout() {
 fn every_answer_carries_unread_mail() {
     let sandbox = workspace();
     let served = TestServer::start(&sandbox);
-    for (name, client) in each(&sandbox, &served) {
+    for (name, client) in connect_each(&sandbox, &served) {
         let mut client = client.registered(name);
         sandbox.send("claude", name, "first");
         sandbox.send("claude", name, "second");
-        let said = client.call("get_team_roster", json!({}));
-        assert_eq!(said.data["unread"], 2, "{name}");
-        assert!(said.text.ends_with("You have 2 unread messages: call check_inbox."), "{}", said.text);
+        let answer = client.call("get_team_roster", json!({}));
+        assert_eq!(answer.data["unread"], 2, "{name}");
+        assert!(answer.text.ends_with("You have 2 unread messages: call check_inbox."), "{}", answer.text);
         // Also where the call itself fails.
         assert!(client.refused("send_message", json!({})).contains("2 unread"), "{name}");
-        let said = client.call("check_inbox", json!({}));
-        assert_eq!(said.data.get("unread"), None, "{name}");
+        let answer = client.call("check_inbox", json!({}));
+        assert_eq!(answer.data.get("unread"), None, "{name}");
     }
 }

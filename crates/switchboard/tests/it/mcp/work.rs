@@ -15,10 +15,10 @@ fn task_claim_refuses_second_and_expired_holder() {
     let mut codex = Client::sse(&served, None).registered("codex");
     let won = claude.ok("claim_task", json!({ "task": "T-1", "note": "the parser" }));
     assert_eq!((&won["task"], &won["fence"], &won["holder"]), (&json!("T-1"), &json!(1), &json!("claude")));
-    let said = codex.refused("claim_task", json!({ "task": "t-1" }));
-    assert!(said.contains("by claude until") && said.contains("ask claude"), "{said}");
-    let said = claude.refused("claim_task", json!({ "task": "T-1" }));
-    assert!(said.contains("renew_claim with fence 1"), "{said}");
+    let refusal = codex.refused("claim_task", json!({ "task": "t-1" }));
+    assert!(refusal.contains("by claude until") && refusal.contains("ask claude"), "{refusal}");
+    let refusal = claude.refused("claim_task", json!({ "task": "T-1" }));
+    assert!(refusal.contains("renew_claim with fence 1"), "{refusal}");
     claude.ok("renew_claim", json!({ "task": "T-1", "fence": 1, "minutes": 60 }));
     let roster = codex.ok("get_team_roster", json!({}));
     assert_eq!(roster["agents"]["claude"]["claims"], json!(["T-1"]));
@@ -29,11 +29,11 @@ fn task_claim_refuses_second_and_expired_holder() {
     };
     claude.ok("send_message", result(1));
     claude.ok("release_claim", json!({ "task": "T-1", "fence": 1 }));
-    let said = claude.refused("send_message", result(1));
-    assert!(said.contains("claim 1 of the task 'T-1' is not in force"), "{said}");
+    let refusal = claude.refused("send_message", result(1));
+    assert!(refusal.contains("claim 1 of the task 'T-1' is not in force"), "{refusal}");
     assert_eq!(codex.ok("claim_task", json!({ "task": "T-1" }))["fence"], 2);
-    let said = claude.refused("renew_claim", json!({ "task": "T-1", "fence": 1 }));
-    assert!(said.contains("codex holds it now") && said.contains("Stop working"), "{said}");
+    let refusal = claude.refused("renew_claim", json!({ "task": "T-1", "fence": 1 }));
+    assert!(refusal.contains("codex holds it now") && refusal.contains("Stop working"), "{refusal}");
 }
 
 #[test]
@@ -43,10 +43,10 @@ fn reserved_files_are_refused_and_released() {
     let mut codex = stdio(&sandbox, None).registered("codex");
     let made = claude.ok("reserve_files", json!({ "paths": ["src/**", "./docs/../a.md"] }));
     assert_eq!(made["patterns"], json!(["src/**", "a.md"]));
-    let said = codex.refused("reserve_files", json!({ "paths": ["src/x.rs"] }));
-    assert!(said.contains("'src/x.rs' overlaps 'src/**'") && said.contains("ask claude"), "{said}");
-    let said = codex.refused("reserve_files", json!({ "paths": ["../x"] }));
-    assert!(said.contains("is outside of"), "{said}");
+    let refusal = codex.refused("reserve_files", json!({ "paths": ["src/x.rs"] }));
+    assert!(refusal.contains("'src/x.rs' overlaps 'src/**'") && refusal.contains("ask claude"), "{refusal}");
+    let refusal = codex.refused("reserve_files", json!({ "paths": ["../x"] }));
+    assert!(refusal.contains("is outside of"), "{refusal}");
     codex.refused("reserve_files", json!({ "paths": [] }));
     assert_eq!(
         codex.ok("get_team_roster", json!({}))["agents"]["claude"]["reserves"],

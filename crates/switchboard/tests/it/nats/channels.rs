@@ -198,14 +198,14 @@ fn post_to_agent_appears_in_every_hub() {
     let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
     let attic = Linked::start("attic", &server.url(), &[], json!({}));
     let program = |hub: &Linked, answer| Program::new(&hub.sandbox, "program", answer);
-    let (asked, mentioned) = (program(&office, "echo looked"), program(&attic, "echo noted"));
+    let (addressed, mentioned) = (program(&office, "echo looked"), program(&attic, "echo noted"));
     let watch = |hub: &Linked, agent, program: &Program| {
         let watch =
             hub.sandbox.start(["watch", "--agent", agent, "--channel", "general", "--", program.path()]);
         watch.line();
         watch
     };
-    let _watchers = [watch(&office, "qc-1", &asked), watch(&attic, "docs-1", &mentioned)];
+    let _watchers = [watch(&office, "qc-1", &addressed), watch(&attic, "docs-1", &mentioned)];
     post(&lab, "codex", "I am here");
     let hubs = [(&lab, "codex"), (&office, "qc-1"), (&attic, "docs-1")];
     for (hub, _) in hubs {
@@ -251,7 +251,7 @@ fn post_to_agent_appears_in_every_hub() {
         let doctor = hub.sandbox.run(["doctor"]);
         assert!(doctor.stdout.contains("files and journal agree"), "{}", doctor.stdout);
     }
-    assert_eq!((asked.runs(), mentioned.runs()), (1, 1));
+    assert_eq!((addressed.runs(), mentioned.runs()), (1, 1));
     assert_eq!(attic.sandbox.json(["inbox", "docs-1"]).len(), 0, "it was nobody's mail there");
     let question = lab.sandbox.json(["tail", "-n", "100"]);
     let question = question.iter().find(|message| message["to"] == "qc-1@office").unwrap();

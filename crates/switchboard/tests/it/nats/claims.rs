@@ -33,11 +33,11 @@ fn one_wins(test: &str, release: Release) {
         let (here, there) = (&office.sandbox, &home.sandbox);
         let asking = [(here, "a1"), (there, "b1"), (here, "a2"), (there, "b2"), (here, "a3"), (there, "b3")];
         let ran: Vec<(&str, RunOutput)> = std::thread::scope(|scope| {
-            let asked: Vec<_> = asking
+            let attempts: Vec<_> = asking
                 .iter()
                 .map(|(hub, agent)| scope.spawn(|| (*agent, claim(hub, agent, &task))))
                 .collect();
-            asked.into_iter().map(|one| one.join().unwrap()).collect()
+            attempts.into_iter().map(|one| one.join().unwrap()).collect()
         });
         let winners: Vec<_> = ran.iter().filter(|(_, ran)| ran.code == Some(0)).collect();
         assert_eq!(winners.len(), 1, "{ran:?}");

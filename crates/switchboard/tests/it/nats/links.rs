@@ -19,9 +19,9 @@ fn mail_is_forwarded_between_hubs_and_answered() {
     lab.sandbox.configure_user(&settings.to_string());
     lab.kill_and_restart();
     lab.wait_for("qc-1@office");
-    let why = lab.sandbox.ok(["route", "reviewer"]);
-    assert!(why.contains("qc-1@office  gets the mail of that one by a link"), "{why}");
-    assert!(why.contains("→ hub:office"), "{why}");
+    let reason = lab.sandbox.ok(["route", "reviewer"]);
+    assert!(reason.contains("qc-1@office  gets the mail of that one by a link"), "{reason}");
+    assert!(reason.contains("→ hub:office"), "{reason}");
     let sent = lab.send("codex", &["reviewer", "please look"]);
     assert_eq!(sent["to"], "reviewer");
     let mail = office.wait_for_mail("qc-1", "please look");

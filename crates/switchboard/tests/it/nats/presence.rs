@@ -100,8 +100,8 @@ fn idle_agents_cost_no_presence_traffic() {
     let before = agents();
     // The agents do not change: their hub sees the heartbeats and relays none. Several heartbeats of hubs prove that.
     beat();
-    let told = beats().0;
-    poll::within(Duration::from_mins(2), || (beats().0 >= told + 8).then_some(()))
+    let published = beats().0;
+    poll::within(Duration::from_mins(2), || (beats().0 >= published + 8).then_some(()))
         .expect("heartbeats of hubs");
     assert_eq!(agents(), before, "{IDLE} idle agents were told of again");
     let bytes = beats().1;

@@ -127,8 +127,8 @@ fn real_idle_claude_wakes_once() {
         poll::until("the end of the turn", || is_idle().then_some(()));
     }
     for word in ["XYZZY", "PLUGH"] {
-        let asked = model.prompts().iter().filter(|prompt| prompt.contains(word)).count();
-        assert_eq!(asked, 1, "{:?}", model.prompts());
+        let prompts = model.prompts().iter().filter(|prompt| prompt.contains(word)).count();
+        assert_eq!(prompts, 1, "{:?}", model.prompts());
     }
     let client = program_below(person.id());
     let variable = format!("CLAUDE_PID={client}");

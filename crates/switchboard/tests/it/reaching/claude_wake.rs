@@ -24,9 +24,10 @@ fn idle_claude_session_wakes_once() {
         // The waiter of the session runs, after the start and after each turn.
         poll::within(poll::TIMEOUT, || sandbox.ok(["agents"]).contains("idle").then_some(()))
             .unwrap_or_else(|| panic!("never idle; shown was {:?}", person.shown()));
-        let asked = model.requests().len();
+        let requests = model.requests().len();
         let id = sandbox.send("codex", "claude", text);
-        let is_asked = || model.requests()[asked..].iter().any(|request| request.to_string().contains(text));
+        let is_asked =
+            || model.requests()[requests..].iter().any(|request| request.to_string().contains(text));
         poll::within(poll::TIMEOUT, || is_asked().then_some(()))
             .unwrap_or_else(|| panic!("the model was not asked; shown was {:?}", person.shown()));
         assert_eq!(state(&sandbox, &id), "seen");

@@ -69,6 +69,6 @@ fn real_codex_sees_mail_by_installed_hooks() {
     let ran = RunOutput::of(command.args(model.codex_args()).arg("SAY hello"));
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     assert_eq!(state(&sandbox, &first), "seen");
-    let said = model.requests().iter().map(Value::to_string).collect::<String>();
-    assert!(said.contains("the first letter") && said.contains(&first), "{said}");
+    let requests = model.requests().iter().map(Value::to_string).collect::<String>();
+    assert!(requests.contains("the first letter") && requests.contains(&first), "{requests}");
 }

@@ -65,11 +65,11 @@ fn idle_session_wakes_at_once() {
         let id = sandbox.send("codex", "claude", &format!("wake up {number}"));
         let status = waiting.wait();
         took.push(sent.elapsed());
-        let said = waiting.errors();
-        assert_eq!(status.code(), Some(2), "{said}");
+        let output = waiting.errors();
+        assert_eq!(status.code(), Some(2), "{output}");
         assert!(
-            said.starts_with("Switchboard mail") && said.contains(&format!("wake up {number}")),
-            "{said}"
+            output.starts_with("Switchboard mail") && output.contains(&format!("wake up {number}")),
+            "{output}"
         );
         assert_eq!((state(&sandbox, &id).as_str(), waiting.line_within(poll::TIMEOUT)), ("seen", None));
     }

@@ -111,10 +111,10 @@ fn moved_program_is_reported_and_rewritten() {
     for (file, was) in files.iter().zip(&installed) {
         files::put(path(file), was.replace(BINARY, "/gone/switchboard"));
     }
-    let told = sandbox.ok(["doctor"]);
+    let report = sandbox.ok(["doctor"]);
     for file in files {
         let line = format!("{file} starts /gone/switchboard, which does not exist");
-        assert!(told.contains(&line), "{line}: {told}");
+        assert!(report.contains(&line), "{line}: {report}");
     }
     sandbox.ok(["install", "claude", "codex"]);
     for (file, was) in files.iter().zip(&installed) {
@@ -187,7 +187,7 @@ fn moved_settings_are_found() {
     std::fs::create_dir_all(&codex).unwrap();
     let mut install = sandbox.command(["install", "claude", "codex", "--user"]);
     let install = install.env("CLAUDE_CONFIG_DIR", &claude).env("CODEX_HOME", &codex);
-    let said = test_support::RunOutput::of(install).ok();
+    let answer = test_support::RunOutput::of(install).ok();
     for file in [
         claude.join(".claude.json"),
         claude.join("settings.json"),
@@ -195,7 +195,7 @@ fn moved_settings_are_found() {
         codex.join("hooks.json"),
     ] {
         assert!(text(&file).contains("switchboard"), "{}", file.display());
-        assert!(said.contains(file.to_str().unwrap()), "{said}");
+        assert!(answer.contains(file.to_str().unwrap()), "{answer}");
     }
     assert!(!sandbox.home().join(".claude").exists() && !sandbox.home().join(".codex").exists());
 }

@@ -79,7 +79,7 @@ fn sender_gets_notice_of_unread_mail() {
     sandbox.run_as("codex", ["inbox"]).ok();
     // This message is checked after the others, so they have been checked.
     sandbox.send("codex", "claude", "unseen");
-    let told = sandbox.run_as("codex", ["wait", "--timeout", "60s"]).ok();
-    assert!(told.contains("your message to claude"), "{told}");
+    let output = sandbox.run_as("codex", ["wait", "--timeout", "60s"]).ok();
+    assert!(output.contains("your message to claude"), "{output}");
     assert!(!sandbox.ok(["thread", &seen]).contains("Not seen yet"));
 }

@@ -76,9 +76,9 @@ fn doctor_does_not_move_foreign_database() {
 fn person_adopts_quarantined_database() {
     let clone = planted().copy_from_elsewhere();
     clone.ok(["tail"]);
-    let asked = clone.run(["adopt"]);
-    assert_eq!(asked.code, Some(4), "nobody can be asked: {asked:?}");
-    assert!(asked.stdout.contains("human: 1 message from"), "{asked:?}");
+    let output = clone.run(["adopt"]);
+    assert_eq!(output.code, Some(4), "nobody can be asked: {output:?}");
+    assert!(output.stdout.contains("human: 1 message from"), "{output:?}");
     assert_eq!(clone.run_as("claude", ["adopt", "--yes"]).code, Some(4));
     let adopted = clone.ok(["adopt", "--yes"]);
     assert!(adopted.contains("is this workspace's database now"), "{adopted}");

@@ -103,8 +103,8 @@ fn planted_journal_is_not_replayed() {
     // Next to a quarantined database as well, which `adopt` opens to show it.
     plant(&ours, "hub.db.foreign.0badcafe", &pages(&theirs));
     plant(&ours, "hub.db.foreign.0badcafe-journal", &journal);
-    let asked = ours.run(["adopt", "hub.db.foreign.0badcafe"]);
-    assert!(asked.code == Some(4) && victim.exists(), "{asked:?}");
+    let output = ours.run(["adopt", "hub.db.foreign.0badcafe"]);
+    assert!(output.code == Some(4) && victim.exists(), "{output:?}");
 }
 
 #[test]

@@ -72,10 +72,10 @@ impl Bench {
 
     /// Answers the next approval request; returns the request.
     fn decide(&mut self, decision: &str) -> Value {
-        let asked = self.router.next_of("approval_required")["data"].clone();
-        let approve = json!({ "approval_id": asked["approval_id"], "decision": decision });
+        let approval_request = self.router.next_of("approval_required")["data"].clone();
+        let approve = json!({ "approval_id": approval_request["approval_id"], "decision": decision });
         self.router.send("approve", &approve);
-        asked
+        approval_request
     }
 }
 
@@ -88,7 +88,7 @@ fn claude_own_turn_answers_no_injection() {
     bench.answered("started");
     files::put(&go, "");
     let own = bench.router.next_of("own_turn_started");
-    poll::until("its own turn to wait", || (bench.model.held() == 1).then_some(()));
+    poll::until("its own turn to wait", || (bench.model.held_answers() == 1).then_some(()));
     bench.router.inject("SAY second answer");
     bench.router.next_of("inject_ack");
     bench.model.release();
@@ -118,8 +118,8 @@ fn claude_own_turn_prompts_separately() {
     files::put(&go, "");
     bench.router.next_of("own_turn_started");
     bench.router.inject("SAY later");
-    let asked = bench.decide("accept");
-    assert!(asked["injection_id"].as_str().unwrap().starts_with("own_"), "{asked}");
+    let approval = bench.decide("accept");
+    assert!(approval["injection_id"].as_str().unwrap().starts_with("own_"), "{approval}");
     assert_eq!(bench.router.next_of("own_turn_complete")["data"]["content"], "ran");
     assert!(made.exists());
     bench.answered("later");
@@ -131,8 +131,8 @@ fn claude_prompts_stops_and_resumes() {
     for decision in ["accept", "decline"] {
         let made = bench.sandbox.path().join(decision);
         bench.router.inject(&format!("RUN touch {}", made.display()));
-        let asked = bench.decide(decision);
-        assert_eq!(asked["command"], format!("touch {}", made.display()));
+        let approval = bench.decide(decision);
+        assert_eq!(approval["command"], format!("touch {}", made.display()));
         bench.answered("ran");
         assert_eq!(made.exists(), decision == "accept");
     }
@@ -177,7 +177,7 @@ fn claude_answers_each_sender() {
     sandbox.send("codex", "deep", &text);
     assert!(wait("codex").contains("for codex"));
     files::put(&go, "");
-    poll::until("its own turn to wait", || (model.held() == 1).then_some(()));
+    poll::until("its own turn to wait", || (model.held_answers() == 1).then_some(()));
     sandbox.send("claude", "deep", "SAY for claude");
     model.release();
     let answer = wait("claude");

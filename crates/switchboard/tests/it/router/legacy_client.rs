@@ -227,9 +227,12 @@ fn older_client_answers_approvals_as_person_alone() {
     watching.request("1", "swarm_list", &json!({}));
     let job = sandbox.ok(["worker", "launch", "--agent", "acp", "--", "python3", script.to_str().unwrap()]);
     watching.send("2", "inject", &json!({ "swarm_id": job, "nodes": 0, "content": "tidy up" }));
-    let asked = watching.next_of("exec_approval_required");
-    assert_eq!((&asked["swarm_id"], &asked["command"]), (&json!(job), &json!("rm -r target")));
-    let call = asked["call_id"].as_str().unwrap();
+    let approval_request = watching.next_of("exec_approval_required");
+    assert_eq!(
+        (&approval_request["swarm_id"], &approval_request["command"]),
+        (&json!(job), &json!("rm -r target"))
+    );
+    let call = approval_request["call_id"].as_str().unwrap();
     let list = watching.request("3", "approvals_list", &json!({}));
     assert_eq!(list["data"]["approvals"][&job]["0"][0]["call_id"], json!(call));
 

@@ -180,14 +180,14 @@ fn unanswered_question_expires_once_after_kill() {
     let test = "unanswered_question_expires_once_after_kill";
     let Some(mut router) = with_codex(test, &sandbox, &model) else { return };
     router.inject("RUN touch made");
-    let asked = router.next_of("approval_required");
+    let approval_request = router.next_of("approval_required");
     router.running.kill();
     for _ in 0..2 {
         let mut router = Router::start(&sandbox, &[]);
         router.send("subscribe", &json!({ "from_seq": 0 }));
         router.next_of("subscribed");
         let over = router.next_of("approval_resolved");
-        assert_eq!(over["data"]["approval_id"], asked["data"]["approval_id"]);
+        assert_eq!(over["data"]["approval_id"], approval_request["data"]["approval_id"]);
         assert_eq!((&over["data"]["decision"], &over["data"]["by"]), (&json!("cancel"), &json!("turn")));
         assert_eq!(router.next_of("turn_complete")["data"]["status"], "worker_lost");
         router.send("approvals_list", &json!({}));

@@ -63,12 +63,12 @@ fn approval_is_never_given_unseen() {
     let job = launch(&sandbox, &["acp", "--", "python3", script.to_str().unwrap()]);
     assert!(sandbox.run(["worker", "approve"]).stderr.contains("No agent asks for anything"));
     sandbox.ok(["worker", "inject", &job, "tidy up"]);
-    let asked = poll::until("a question", || sandbox.json(["worker", "approve"]).pop());
+    let approval = poll::until("a question", || sandbox.json(["worker", "approve"]).pop());
     let shown = sandbox.ok(["worker", "approve"]);
     for part in ["Tidy up", "command: rm -r target", "\"force\": true"] {
         assert!(shown.contains(part), "{shown}");
     }
-    let id = asked["approval_id"].as_str().unwrap();
+    let id = approval["approval_id"].as_str().unwrap();
     is_refused(&sandbox.run_as("claude", ["worker", "approve", id, "--yes"]), 4, "only a person");
     let socket = sandbox.file("router.sock");
     let mut client = test_support::process::command("python3");
@@ -125,11 +125,11 @@ fn approval_shows_full_command_and_hash() {
     let hidden = "\u{202e}\u{200d}\u{1b}[2K\u{a0}c\u{430}t \u{441}\u{430}\u{442}";
     let command = format!("echo {padding}{hidden}\n && rm -rf / привет");
     sandbox.ok(["worker", "inject", &job, &command]);
-    let asked = poll::until("a question", || sandbox.json(["worker", "approve"]).pop());
+    let approval = poll::until("a question", || sandbox.json(["worker", "approve"]).pop());
     // Programs get the command unchanged.
-    assert_eq!(asked["command"], command.as_str());
+    assert_eq!(approval["command"], command.as_str());
     let visible = "\\u{202e}\\u{200d}\\u{1b}[2K\\u{a0}c\\u{430}t \\u{441}\\u{430}\\u{442}";
-    let hash = asked["hash"].as_str().unwrap();
+    let hash = approval["hash"].as_str().unwrap();
     assert!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
     let listed = sandbox.ok(["worker", "approve"]);
     let line = listed.lines().find(|line| line.trim_start().starts_with("command: ")).unwrap();
@@ -139,13 +139,14 @@ fn approval_shows_full_command_and_hash() {
     assert!(listed.contains(&format!("sha256: {hash}")), "{listed}");
     assert!(listed.chars().all(|c| c == '\n' || !c.is_control()));
     // The same request has the same hash, another request has another.
-    sandbox.ok(["worker", "approve", asked["approval_id"].as_str().unwrap(), "cancel", "--yes"]);
+    sandbox.ok(["worker", "approve", approval["approval_id"].as_str().unwrap(), "cancel", "--yes"]);
     for (text, is_same) in [(command.as_str(), true), ("echo x", false)] {
         let other = launch(&sandbox, &["acp", "--", "python3", script.to_str().unwrap()]);
         sandbox.ok(["worker", "inject", &other, text]);
         let is_of = |ask: &Value| ask["job_id"] == other.as_str();
-        let asked = poll::until("a question", || sandbox.json(["worker", "approve"]).into_iter().find(is_of));
-        assert_eq!(asked["hash"] == hash, is_same, "{text}");
+        let approval =
+            poll::until("a question", || sandbox.json(["worker", "approve"]).into_iter().find(is_of));
+        assert_eq!(approval["hash"] == hash, is_same, "{text}");
     }
 }
 
@@ -179,9 +180,9 @@ fn unawaited_injection_prints_ids_only() {
     let _serve = sandbox.serve();
     let job = launch(&sandbox, &["command", "--nodes", "8", "--", "false"]);
     assert!(sandbox.run(["worker", "queue"]).stderr.contains("Nothing waits"));
-    let told = sandbox.json(["worker", "inject", &format!("job:{job}"), "x"]);
-    let nodes: Vec<_> = told.iter().filter_map(|ack| ack["node_id"].as_u64()).collect();
-    assert_eq!(nodes, (0..8).collect::<Vec<_>>(), "{told:?}");
+    let output = sandbox.json(["worker", "inject", &format!("job:{job}"), "x"]);
+    let nodes: Vec<_> = output.iter().filter_map(|ack| ack["node_id"].as_u64()).collect();
+    assert_eq!(nodes, (0..8).collect::<Vec<_>>(), "{output:?}");
     let failed = sandbox.run(["worker", "inject", &job, "x", "--wait"]);
     is_refused(&failed, 1, "8 of the turns did not complete");
 }
@@ -220,8 +221,8 @@ fn logs_show_node_output_of_any_size() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
     let silent = launch(&sandbox, &["echo"]);
-    let said = sandbox.run(["worker", "logs", &silent]);
-    assert!(said.code == Some(0) && said.stderr.contains("has written nothing"), "{said:?}");
+    let output = sandbox.run(["worker", "logs", &silent]);
+    assert!(output.code == Some(0) && output.stderr.contains("has written nothing"), "{output:?}");
     is_refused(&sandbox.run(["worker", "logs", &format!("{silent}/9")]), 5, "has no node 9");
     is_refused(&sandbox.run(["worker", "logs", "nobody"]), 5, "no job 'nobody'");
     // Just enough output to rotate the first part of the log.

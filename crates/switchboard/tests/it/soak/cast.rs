@@ -280,10 +280,10 @@ impl<'s> Cast<'s> {
                 }
                 if let Some((to, text)) = sending.as_ref().filter(|_| sent.is_none() && !session.is_ending())
                 {
-                    let letter = json!({
+                    let arguments = json!({
                         "recipient": to, "action": "status_update", "payload": text, "idempotencyKey": text,
                     });
-                    sent = Some(session.call("send_message", &letter));
+                    sent = Some(session.call("send_message", &arguments));
                 }
                 match session.receive(Duration::from_millis(20)) {
                     Received::Ended => {

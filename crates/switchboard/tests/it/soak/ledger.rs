@@ -18,7 +18,7 @@ pub(super) struct AcceptedMessage {
 
 impl AcceptedMessage {
     /// Returns the hub of its recipient, and its sender's name there.
-    pub(super) fn there(&self) -> (&'static str, String) {
+    pub(super) fn destination(&self) -> (&'static str, String) {
         match self.to.split_once('@').map(|(_, realm)| realm) {
             None => (self.at, self.from.clone()),
             // A message of any lab agent into a swarm is sent by the lab's member.
@@ -50,8 +50,8 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Records an accepted message. Every text is written once.
-    pub(super) fn record_accepted(&self, text: String, said: AcceptedMessage) {
-        assert!(self.said.lock().unwrap().insert(text, said).is_none());
+    pub(super) fn record_accepted(&self, text: String, accepted: AcceptedMessage) {
+        assert!(self.said.lock().unwrap().insert(text, accepted).is_none());
     }
 
     /// Records that an agent saw a message.

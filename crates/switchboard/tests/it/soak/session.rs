@@ -32,9 +32,9 @@ impl Target {
 
     /// Requests a clean end of the session, unless it is just being replaced. It is then not killed any more.
     pub(super) fn request_end(&self) -> bool {
-        let mut standing = self.0.lock().unwrap();
-        standing.is_asked_to_end |= standing.process.take().is_some();
-        standing.is_asked_to_end
+        let mut session = self.0.lock().unwrap();
+        session.is_asked_to_end |= session.process.take().is_some();
+        session.is_asked_to_end
     }
 
     fn set(&self, process: Option<u32>) {
@@ -125,15 +125,15 @@ impl<'s> Session<'s> {
         let Some(line) = self.kept.pop_front() else {
             return if is_gone { Received::Ended } else { Received::Nothing };
         };
-        let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let Some(id) = said["id"].as_u64().filter(|_| said.get("method").is_none()) else {
+        let response: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let Some(id) = response["id"].as_u64().filter(|_| response.get("method").is_none()) else {
             return Received::Nothing;
         };
-        let result = &said["result"];
+        let result = &response["result"];
         let text = || result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         Received::Answer(
             id,
-            match said.get("error") {
+            match response.get("error") {
                 Some(error) => Err(error.to_string()),
                 None if result["isError"] == true => Err(text()),
                 None => Ok(result["structuredContent"].clone()),

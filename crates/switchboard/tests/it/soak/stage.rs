@@ -300,8 +300,8 @@ fn kill_prey(lab: &Sandbox, name: &'static str) -> Option<&'static str> {
 
 /// Starts a program that answers every message.
 fn watch(lab: &Sandbox) -> Running {
-    let told = prey(lab, "watcher");
-    let program = ["--", "sh", "-c", WATCHES, told.to_str().unwrap()];
+    let prey_log = prey(lab, "watcher");
+    let program = ["--", "sh", "-c", WATCHES, prey_log.to_str().unwrap()];
     // It processes the messages of its downtime, and answers with an incident where its program was killed.
     let watching = ["watch", "--agent", "qc-1", "--channel", CHANNEL, "--backlog", "1000000", "--incidents"];
     let watch = lab.start(watching.into_iter().chain(program));

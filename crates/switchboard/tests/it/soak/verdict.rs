@@ -77,10 +77,10 @@ async fn journals(hubs: &[Hub; 3]) -> [Journal; 3] {
 }
 
 /// Returns where a message must be: the hubs, with its sender's name there.
-fn expected_locations(said: &AcceptedMessage) -> Vec<(usize, String)> {
-    let mut places = vec![(number(said.at), said.from.clone())];
-    if said.crosses_hubs() {
-        let (hub, from) = said.there();
+fn expected_locations(accepted: &AcceptedMessage) -> Vec<(usize, String)> {
+    let mut places = vec![(number(accepted.at), accepted.from.clone())];
+    if accepted.crosses_hubs() {
+        let (hub, from) = accepted.destination();
         places.push((number(hub), from));
     }
     places
@@ -90,10 +90,10 @@ fn expected_locations(said: &AcceptedMessage) -> Vec<(usize, String)> {
 pub(super) async fn pending_files(hubs: &[Hub; 3], ledger: &Ledger) -> Vec<String> {
     let journals = journals(hubs).await;
     let mut waiting = Vec::new();
-    for (text, said) in ledger.accepted_messages() {
-        for (hub, from) in expected_locations(&said) {
+    for (text, accepted) in ledger.accepted_messages() {
+        for (hub, from) in expected_locations(&accepted) {
             let Some(found) = journals[hub].get(&(from, text.clone())) else {
-                waiting.push(format!("{said} '{text}' is in no journal of {} yet", HUBS[hub]));
+                waiting.push(format!("{accepted} '{text}' is in no journal of {} yet", HUBS[hub]));
                 continue;
             };
             for stored in found {
@@ -103,7 +103,7 @@ pub(super) async fn pending_files(hubs: &[Hub; 3], ledger: &Ledger) -> Vec<Strin
                     delivery.state.is_pending() || is_unseen
                 };
                 if receipt.deliveries.iter().any(waits) {
-                    waiting.push(format!("{said} '{text}': {}", in_short(&receipt.deliveries)));
+                    waiting.push(format!("{accepted} '{text}': {}", in_short(&receipt.deliveries)));
                 }
             }
         }
@@ -138,8 +138,8 @@ async fn lost_answers(
             if delivery.state == DeliveryState::Seen && !is_shown {
                 let kill =
                     delivery.milestones.seen.map(|seen| stage.last_disturbance(seen)).unwrap_or_default();
-                let told = format!("'{}' {kill}", stored.message.body);
-                found.entry(delivery.agent.to_string()).or_default().push(told);
+                let expected = format!("'{}' {kill}", stored.message.body);
+                found.entry(delivery.agent.to_string()).or_default().push(expected);
             }
         }
     }
@@ -154,19 +154,19 @@ pub(super) fn assert_complete(stage: &Stage, ledger: &Ledger) -> Result<(), Prob
         let journals = journals(&hubs).await;
         let files = stage.sandboxes().map(|sandbox| mail_files(sandbox));
         let mut problems = Vec::new();
-        for (text, said) in ledger.accepted_messages() {
-            for (hub, from) in expected_locations(&said) {
-                check(&journals[hub], &hubs[hub], &said, &from, &text, &mut problems).await;
+        for (text, accepted) in ledger.accepted_messages() {
+            for (hub, from) in expected_locations(&accepted) {
+                check(&journals[hub], &hubs[hub], &accepted, &from, &text, &mut problems).await;
             }
-            let name = said.to.split('@').next().unwrap();
+            let name = accepted.to.split('@').next().unwrap();
             if name != "parrot" {
-                let (hub, from) = said.there();
+                let (hub, from) = accepted.destination();
                 // A channel post to an agent with a mailbox is in both.
                 let place = if OTHERS.contains(&name) { "channels" } else { "inbox" };
                 let file = (place, from, name.to_owned(), text.clone());
                 let count = files[number(hub)].get(&file).copied().unwrap_or_default();
                 if count != 1 {
-                    problems.push(format!("{said} '{text}' is in {count} files"));
+                    problems.push(format!("{accepted} '{text}' is in {count} files"));
                 }
             }
         }
@@ -211,14 +211,14 @@ fn duplicates(journal: &Journal) -> Vec<String> {
 async fn check(
     journal: &Journal,
     hub: &Hub,
-    said: &AcceptedMessage,
+    accepted: &AcceptedMessage,
     from: &str,
     text: &str,
     problems: &mut Vec<String>,
 ) {
     let found = journal.get(&(from.to_owned(), text.to_owned())).map_or(&[][..], Vec::as_slice);
     let [stored] = found else {
-        problems.push(format!("{said} '{text}' is {} times in a journal", found.len()));
+        problems.push(format!("{accepted} '{text}' is {} times in a journal", found.len()));
         return;
     };
     let (_, receipt) = hub.journal().receipt(stored.message.id).await.unwrap().unwrap();
@@ -226,7 +226,7 @@ async fn check(
         matches!(state, DeliveryState::Delivered | DeliveryState::Seen | DeliveryState::Acknowledged)
     };
     if receipt.deliveries.len() != 1 || !receipt.deliveries.iter().all(|delivery| has_it(delivery.state)) {
-        problems.push(format!("{said} '{text}': {}", in_short(&receipt.deliveries)));
+        problems.push(format!("{accepted} '{text}': {}", in_short(&receipt.deliveries)));
     }
 }
 

@@ -32,12 +32,12 @@ fn concurrent_calls_query_their_client() {
         let params = client.answer_request("roots/list", roots(&number.to_string()));
         assert_eq!(params["_meta"]["switchboard/server"], "asker");
     }
-    let mut told: Vec<Value> = begun
+    let mut answers: Vec<Value> = begun
         .into_iter()
         .map(|id| client.answer(id).unwrap()["told"]["result"]["roots"][0]["uri"].clone())
         .collect();
-    told.sort_by_key(ToString::to_string);
-    assert_eq!(told, ["file:///0", "file:///1", "file:///2"]);
+    answers.sort_by_key(ToString::to_string);
+    assert_eq!(answers, ["file:///0", "file:///1", "file:///2"]);
 
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
     client.answer_request("roots/list", roots("later"));

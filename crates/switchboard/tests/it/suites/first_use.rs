@@ -16,8 +16,8 @@ fn downloaded_server_answers_first_call() {
     let mut command = fixture("echo.py");
     command.insert(0, npx.display().to_string());
     add(&sandbox, "echo", &command);
-    let said = client(&sandbox).call("echo_suite", call("environment", json!({})));
-    assert!(said.text.contains("PATH"), "{said:?}");
+    let answer = client(&sandbox).call("echo_suite", call("environment", json!({})));
+    assert!(answer.text.contains("PATH"), "{answer:?}");
     let starts = std::fs::read_to_string(sandbox.path().join("starts")).unwrap();
     assert_eq!(starts.lines().count(), 1, "it was started once");
 }
@@ -30,12 +30,12 @@ fn direct_tool_call_explains_call_tool() {
     let mut client = client(&sandbox);
     let shown = r#"call echo_suite with {"action":"call","subtool":"environment","args":{…}}"#;
     for name in ["environment", "mcp__echo__environment"] {
-        let said = client.call(name, json!({}));
-        assert!(said.failed && said.text.contains(shown), "{said:?}");
+        let answer = client.call(name, json!({}));
+        assert!(answer.failed && answer.text.contains(shown), "{answer:?}");
     }
-    let said = client.call("echo_suit", json!({}));
-    assert!(said.failed && said.text.contains("Did you mean 'echo_suite'?"), "{said:?}");
+    let answer = client.call("echo_suit", json!({}));
+    assert!(answer.failed && answer.text.contains("Did you mean 'echo_suite'?"), "{answer:?}");
     // Errors of our own tools have their usual text.
-    let said = client.call("send_mesage", json!({}));
-    assert!(said.failed && said.text.contains("Did you mean 'send_message'?"), "{said:?}");
+    let answer = client.call("send_mesage", json!({}));
+    assert!(answer.failed && answer.text.contains("Did you mean 'send_message'?"), "{answer:?}");
 }

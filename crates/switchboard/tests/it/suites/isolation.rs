@@ -28,9 +28,9 @@ fn cyclic_schema_is_harmless() {
     });
     lists(&sandbox, "odd", &json!({ "tools": [{ "name": "t", "inputSchema": schema }] }));
     let mut client = client(&sandbox);
-    let said =
+    let answer =
         client.request("tools/call", json!({ "name": "odd_suite", "arguments": { "action": "introspect" } }));
-    let text = said.unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
+    let text = answer.unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(text.starts_with("t(x?: string|"), "{text}");
     let called = json!({ "name": "odd_suite", "arguments": call("t", json!({ "x": [["a"], 7] })) });
     assert_eq!(client.request("tools/call", called).unwrap()["isError"], true);
@@ -43,8 +43,8 @@ fn proxy_loop_is_detected_under_serve() {
     let served = TestServer::start(&sandbox);
     let mut client = Client::streamable(&served, None);
     let inner = call("me_suite", json!({ "action": "introspect" }));
-    let said = client.request("tools/call", json!({ "name": "me_suite", "arguments": inner })).unwrap();
-    assert!(said.to_string().contains("the same workspace again"), "{said}");
+    let answer = client.request("tools/call", json!({ "name": "me_suite", "arguments": inner })).unwrap();
+    assert!(answer.to_string().contains("the same workspace again"), "{answer}");
 }
 
 #[test]
@@ -72,9 +72,9 @@ fn blocked_server_reports_its_reason() {
         sandbox.path().join("switchboard.config.json"),
         r#"{"suites": {"echo": {"suiteName": "send_message", "expose": {"allow": ["[a"]}}}}"#,
     );
-    for said in [sandbox.ok(["suite", "list"]), sandbox.ok(["doctor"])] {
-        assert!(said.contains("its tool name send_message is taken"), "{said}");
-        assert!(said.contains("'[a' is not a valid pattern"), "{said}");
+    for report in [sandbox.ok(["suite", "list"]), sandbox.ok(["doctor"])] {
+        assert!(report.contains("its tool name send_message is taken"), "{report}");
+        assert!(report.contains("'[a' is not a valid pattern"), "{report}");
     }
 }
 

@@ -125,9 +125,9 @@ fn doctor_names_servers_that_fail() {
     let folder = sandbox.path().join(".switchboard/mcps");
     std::fs::create_dir_all(folder.join("theirs")).unwrap();
     test_support::files::put(folder.join("theirs/.mcp.json"), r#"{"command":"sh","args":["-c","id"]}"#);
-    let said = sandbox.ok(["doctor"]);
+    let report = sandbox.ok(["doctor"]);
     assert!(
-        said.contains("theirs is not trusted") && said.contains("switchboard suite trust theirs"),
-        "{said}"
+        report.contains("theirs is not trusted") && report.contains("switchboard suite trust theirs"),
+        "{report}"
     );
 }

@@ -156,7 +156,7 @@ fn official_servers_work_through_a_suite() {
         assert!(result["isError"] != true && text.contains(expected), "{name}: {result}");
     }
     // A person can call the same tools as a model.
-    let said = sandbox.ok([
+    let output = sandbox.ok([
         "suite",
         "call",
         "time",
@@ -165,5 +165,5 @@ fn official_servers_work_through_a_suite() {
         "time=12:00",
         "target_timezone=Asia/Tokyo",
     ]);
-    assert!(said.contains("Tokyo"), "{said}");
+    assert!(output.contains("Tokyo"), "{output}");
 }

@@ -30,8 +30,8 @@ fn everything_works_over_streamable_http_and_sse() {
         ]);
         let mut through = client(&sandbox);
         let echo = json!({ "name": "remote_suite", "arguments": call("echo", json!({ "message": mode })) });
-        let said = through.request("tools/call", echo).unwrap();
-        assert_eq!(said["content"][0]["text"], format!("Echo: {mode}"), "{said}");
+        let answer = through.request("tools/call", echo).unwrap();
+        assert_eq!(answer["content"][0]["text"], format!("Echo: {mode}"), "{answer}");
         let image = json!({ "name": "remote_suite", "arguments": call("get-tiny-image", json!({})) });
         assert_eq!(through.request("tools/call", image).unwrap()["content"][1]["type"], "image", "{mode}");
         let introspect = json!({ "name": "remote_suite", "arguments": { "action": "introspect" } });

@@ -18,8 +18,8 @@ fn calls_are_counted_for_prometheus() {
             .request("tools/call", json!({ "name": "echo_suite", "arguments": call("echo", json!({})) }))
             .unwrap();
     }
-    let asked = served.authorize(Request::new("GET", "/metrics"), None).send(served.port).unwrap();
-    let text = asked.text().unwrap();
+    let answer = served.authorize(Request::new("GET", "/metrics"), None).send(served.port).unwrap();
+    let text = answer.text().unwrap();
     assert!(text.contains("echo") && text.lines().any(|line| line.ends_with(" 3")), "{text}");
     let stranger = Request::new("GET", "/metrics").send(served.port).unwrap();
     assert_eq!(stranger.status, 401, "counts are for those who know the token");

@@ -109,11 +109,11 @@ fn odd_join_requests_change_nothing() {
     for entry in &before {
         mallory.command("pose", json!({ "agent_id": entry["agent_id"], "public_key": entry["public_key"] }));
         for request in odd_requests(&link, entry, &own["endpoint"]) {
-            let told =
+            let answer =
                 mallory.command("forge", json!({ "url": url, "fields": {}, "after": {}, "raw": request }));
-            let status = told["status"].as_u64().unwrap();
-            assert!((400..500).contains(&status), "{request}: {told}");
-            assert!(told["answer"].get("members").is_none(), "{request}: {told}");
+            let status = answer["status"].as_u64().unwrap();
+            assert!((400..500).contains(&status), "{request}: {answer}");
+            assert!(answer["answer"].get("members").is_none(), "{request}: {answer}");
         }
     }
     assert_eq!(alice.json(&["swarm", "members"]), before);
@@ -140,18 +140,21 @@ fn roster_is_disclosed_to_members_only() {
     let closed = listed.iter().find(|one| one["swarm_id"] != swarm).unwrap()["swarm_id"].clone();
     let url = format!("https://127.0.0.1:{}/swarm/message", alice.port);
     let question = r#"{"action":"roster_request","epoch":0}"#;
-    let asked = |swarm: &Value| json!({ "swarm_id": swarm, "recipient": "alice", "type": "system", "content": question });
+    let roster_request = |swarm: &Value| json!({ "swarm_id": swarm, "recipient": "alice", "type": "system", "content": question });
     let as_bob = json!({ "sender": { "agent_id": "bob", "endpoint": "https://127.0.0.1:9/swarm" } });
-    assert_eq!(mallory.forge(&url, asked(&swarm), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
-    assert_eq!(mallory.forge(&url, asked(&swarm), as_bob.clone()), (401, "INVALID_SIGNATURE".to_owned()));
-    assert_eq!(kim.forge(&url, asked(&swarm), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
-    assert_eq!(kim.forge(&url, asked(&swarm), as_bob), (401, "INVALID_SIGNATURE".to_owned()));
-    assert_eq!(wanda.forge(&url, asked(&closed), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
+    assert_eq!(mallory.forge(&url, roster_request(&swarm), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
+    assert_eq!(
+        mallory.forge(&url, roster_request(&swarm), as_bob.clone()),
+        (401, "INVALID_SIGNATURE".to_owned())
+    );
+    assert_eq!(kim.forge(&url, roster_request(&swarm), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
+    assert_eq!(kim.forge(&url, roster_request(&swarm), as_bob), (401, "INVALID_SIGNATURE".to_owned()));
+    assert_eq!(wanda.forge(&url, roster_request(&closed), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
     alice.ok(&["swarm", "deny", "wanda", "--swarm", "closed", "--yes"]);
     let again = wanda.command("join", json!({ "link": link }));
     assert_eq!(again["status"], 403, "{again}");
     assert!(again["answer"].get("members").is_none(), "{again}");
-    assert_eq!(wanda.forge(&url, asked(&closed), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
+    assert_eq!(wanda.forge(&url, roster_request(&closed), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
     // A member's own request is answered after all the others, so an answer to one of those would be here by now.
     bob.ok(&["swarm", "sync"]);
     alice.ok(&["send", "bob@research", "after the roster", "--from", "alice"]);

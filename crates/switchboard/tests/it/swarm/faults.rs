@@ -208,10 +208,10 @@ fn member_cannot_exceed_its_role() {
     }
     attack.alice.ok(&["swarm", "send", "--to", "mallory", "the last word"]);
     attack.mallory.wait_for_message("an answer", |message| message["content"] == "the last word");
-    let asked = attack.mallory.command("requests", json!({}));
-    let infos = asked.as_array().unwrap().iter().filter(|request| request[1] == "/swarm/info").count();
+    let answer = attack.mallory.command("requests", json!({}));
+    let infos = answer.as_array().unwrap().iter().filter(|request| request[1] == "/swarm/info").count();
     // Once to confirm the join, and once for all the failed signatures.
-    assert!(infos <= 2, "{asked}");
+    assert!(infos <= 2, "{answer}");
     assert_eq!(trap.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "somebody was called");
     attack.alice.wait_for_members(&["alice", "bob", "mallory"]);
     assert_eq!(bob.json(&["swarm", "list"])[0]["master"], "alice");
@@ -295,9 +295,9 @@ fn hostile_master_claims_are_rejected() {
             "members": (0..count).map(member).collect::<Vec<_>>() })
     };
     let mut say = |content: &Value| {
-        let said =
+        let arguments =
             json!({ "swarm_id": swarm, "to": "bob", "content": content.to_string(), "kind": "system" });
-        evil.command("send", said)["statuses"][0].as_u64().unwrap()
+        evil.command("send", arguments)["statuses"][0].as_u64().unwrap()
     };
     let table = [
         (joined("\u{430}lice"), 400),
@@ -363,7 +363,7 @@ fn doctor_reports_clock_skew() {
     attack.mallory.wait_for_message("the question", |message| message["content"] == "what time is it?");
     poll::until("the clock skew to be reported", || {
         let ran = attack.alice.sandbox.run(["doctor"]);
-        let told = format!("{}{}", ran.stdout, ran.stderr);
-        (told.contains("away from that of 'mallory'") && told.contains("NTP")).then_some(())
+        let output = format!("{}{}", ran.stdout, ran.stderr);
+        (output.contains("away from that of 'mallory'") && output.contains("NTP")).then_some(())
     });
 }

@@ -33,7 +33,7 @@ fn address() -> (String, mpsc::Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/api/wake", listener.local_addr().unwrap());
     // More than the test sends.
-    let (told, calls) = mpsc::sync_channel(16);
+    let (notices, calls) = mpsc::sync_channel(16);
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -46,7 +46,7 @@ fn address() -> (String, mpsc::Receiver<(String, Value)>) {
             let mut body = vec![0; length.parse().unwrap()];
             reader.read_exact(&mut body).unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
-            if told.send((head, serde_json::from_slice(&body).unwrap())).is_err() {
+            if notices.send((head, serde_json::from_slice(&body).unwrap())).is_err() {
                 return;
             }
         }
@@ -91,8 +91,8 @@ fn github_event_reaches_swarm_and_owner() {
         let request = post().header("X-Hub-Signature-256", &signed).header("X-GitHub-Delivery", "one");
         let answer = request.send(hooks).unwrap();
         assert_eq!(answer.status, 200);
-        let told: Value = serde_json::from_str(&answer.text().unwrap()).unwrap();
-        assert_eq!(told["status"], "queued");
+        let reply: Value = serde_json::from_str(&answer.text().unwrap()).unwrap();
+        assert_eq!(reply["status"], "queued");
     }
     let text = "New pull request: #9 Faster";
     bob.wait_for_message("bob", text);
@@ -100,10 +100,10 @@ fn github_event_reaches_swarm_and_owner() {
     assert_eq!(heard.iter().filter(|message| message["content"] == text).count(), 1, "{heard:?}");
 
     // Bob's owner was called with ids and the secret, and without any foreign text.
-    let (head, told) = calls.recv_timeout(Duration::from_mins(1)).unwrap();
+    let (head, reply) = calls.recv_timeout(Duration::from_mins(1)).unwrap();
     assert!(head.starts_with("post /api/wake ") && head.contains("x-wake-secret: a word"), "{head}");
-    assert_eq!((&told["event"], &told["sender_id"]), (&json!("swarm_message"), &json!("alice")));
-    assert!(!told.to_string().contains("Faster"), "{told}");
+    assert_eq!((&reply["event"], &reply["sender_id"]), (&json!("swarm_message"), &json!("alice")));
+    assert!(!reply.to_string().contains("Faster"), "{reply}");
     let read: Value = serde_json::from_slice(&std::fs::read(&woken).unwrap()).unwrap();
-    assert_eq!(read, told, "the program has read the same, before");
+    assert_eq!(read, reply, "the program has read the same, before");
 }

@@ -61,13 +61,13 @@ fn swarm_led_by_another_program() {
         (delivery["state"] == "refused").then_some(delivery)
     });
     assert!(delivery.to_string().contains("422"), "{delivery}");
-    let asked = pat.command("requests", json!({}));
-    assert!(asked.as_array().unwrap().iter().all(|request| request[3] == "1.1"), "{asked}");
+    let answer = pat.command("requests", json!({}));
+    assert!(answer.as_array().unwrap().iter().all(|request| request[3] == "1.1"), "{answer}");
 
     // A reason with quotes makes its JSON invalid, although it is signed: it is shown, and changes nothing.
     let broken = r#"{"action":"member_kicked","agent_id":"carol","reason":"too "loud""}"#;
-    let said = json!({ "swarm_id": swarm, "to": "broadcast", "content": broken, "kind": "system" });
-    assert_eq!(pat.command("send", said)["statuses"], json!([200, 200]));
+    let arguments = json!({ "swarm_id": swarm, "to": "broadcast", "content": broken, "kind": "system" });
+    assert_eq!(pat.command("send", arguments)["statuses"], json!([200, 200]));
     poll::until("bob to receive it", || {
         let heard = bob.json(&["swarm", "messages"]);
         heard.iter().any(|message| message["content"] == broken).then_some(())
@@ -111,9 +111,9 @@ fn other_program_joins_our_swarm() {
     alice.ok(&["send", "all@research", "who is there?", "--from", "codex"]);
     let got = pat.wait_for_message("a broadcast", |message| message["content"] == "who is there?");
     assert_eq!((&got["recipient"], &got["sender"]["agent_id"]), (&json!("broadcast"), &json!("alice")));
-    let asked = pat.command("requests", json!({}));
-    let paths: Vec<&Value> = asked.as_array().unwrap().iter().map(|request| &request[1]).collect();
-    assert!(paths.contains(&&json!("/message")) && paths.contains(&&json!("/swarm/message")), "{asked}");
+    let answer = pat.command("requests", json!({}));
+    let paths: Vec<&Value> = answer.as_array().unwrap().iter().map(|request| &request[1]).collect();
+    assert!(paths.contains(&&json!("/message")) && paths.contains(&&json!("/swarm/message")), "{answer}");
     assert_eq!(pat.send(&swarm, "broadcast", "I am"), json!([200, 200]));
     assert_eq!(alice.wait_for_message("alice", "I am")["from"], "pat@research");
     bob.wait_for_message("bob", "I am");

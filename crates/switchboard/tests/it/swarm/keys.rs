@@ -34,9 +34,9 @@ fn readable_key_signs_nothing() {
         assert_ne!(refused.code, Some(0), "{mode:o}");
         assert!(refused.stderr.contains("agent.key"), "{mode:o}: {}", refused.stderr);
         assert!(refused.stderr.contains("set it to 600"), "{mode:o}: {}", refused.stderr);
-        let told = swarm_section(&sandbox);
-        let of_key = told.iter().find(|(_, message, _)| message.contains("the key of 'alice'")).unwrap();
-        assert_eq!(of_key.0, "fail", "{mode:o}: {told:?}");
+        let section = swarm_section(&sandbox);
+        let of_key = section.iter().find(|(_, message, _)| message.contains("the key of 'alice'")).unwrap();
+        assert_eq!(of_key.0, "fail", "{mode:o}: {section:?}");
     }
     files::chmod(&key, 0o600);
     sandbox.ok(["swarm", "invite"]);
@@ -53,8 +53,8 @@ fn key_in_workspace_warns() {
         test_support::RunOutput::of(&mut command)
     };
     within(&["swarm", "init", "--agent", "alice", "--endpoint", "https://alice.example.com/swarm"]).ok();
-    let told = within(&["doctor"]);
-    let said = format!("{}{}", told.stdout, told.stderr);
-    assert!(said.contains("the key of 'alice' is inside the workspace"), "{said}");
-    assert!(said.contains("SWARM_HOME"), "{said}");
+    let report = within(&["doctor"]);
+    let output = format!("{}{}", report.stdout, report.stderr);
+    assert!(output.contains("the key of 'alice' is inside the workspace"), "{output}");
+    assert!(output.contains("SWARM_HOME"), "{output}");
 }

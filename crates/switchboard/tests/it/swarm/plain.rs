@@ -59,13 +59,13 @@ impl Plain {
 
     /// Sends a forged request; returns the status, and the code of the error.
     pub(super) fn forge(&mut self, url: &str, fields: Value, after: Value) -> (u64, String) {
-        let told = self.command("forge", json!({ "url": url, "fields": fields, "after": after }));
-        answered(&told)
+        let answer = self.command("forge", json!({ "url": url, "fields": fields, "after": after }));
+        answered(&answer)
     }
 }
 
 /// Returns the status of an answer, and the code of its error.
-pub(super) fn answered(told: &Value) -> (u64, String) {
-    let code = told["answer"]["error"]["code"].as_str().unwrap_or_default();
-    (told["status"].as_u64().unwrap(), code.to_owned())
+pub(super) fn answered(answer: &Value) -> (u64, String) {
+    let code = answer["answer"]["error"]["code"].as_str().unwrap_or_default();
+    (answer["status"].as_u64().unwrap(), code.to_owned())
 }

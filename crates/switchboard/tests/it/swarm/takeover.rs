@@ -68,31 +68,33 @@ fn kicked_agent_moves_no_member() {
             for invite in [&link, &open, &used, &revoked] {
                 let request =
                     json!({ "link": invite, "sender": sender(&entry, &own["endpoint"]), "rejoin": rejoin });
-                let told = mallory.command("ask_to_join", request);
-                assert_eq!(told["status"], 403, "{victim}: {told}");
-                assert!(told["answer"].get("members").is_none(), "{told}");
+                let answer = mallory.command("ask_to_join", request);
+                assert_eq!(answer["status"], 403, "{victim}: {answer}");
+                assert!(answer["answer"].get("members").is_none(), "{answer}");
             }
         }
         // With its own endpoint and key nothing changes, and only holders of a valid invite get the roster.
         for (invite, status) in [(&open, 200), (&link, 403), (&used, 403), (&revoked, 403)] {
             let request =
                 json!({ "link": invite, "sender": sender(&entry, &entry["endpoint"]), "rejoin": true });
-            let told = mallory.command("ask_to_join", request);
-            assert_eq!(told["status"], status, "{victim}: {told}");
-            assert_eq!(told["answer"].get("members").is_some(), status == 200, "{told}");
+            let answer = mallory.command("ask_to_join", request);
+            assert_eq!(answer["status"], status, "{victim}: {answer}");
+            assert_eq!(answer["answer"].get("members").is_some(), status == 200, "{answer}");
         }
         // Its own key is not the victim's.
         let forged =
             json!({ "agent_id": victim, "endpoint": own["endpoint"], "public_key": own["public_key"] });
-        let told = mallory.command("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
-        assert_eq!(answered(&told), (403, "ALREADY_MEMBER".to_owned()), "{told}");
+        let answer =
+            mallory.command("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
+        assert_eq!(answered(&answer), (403, "ALREADY_MEMBER".to_owned()), "{answer}");
         let forged = sender(&entry, &own["endpoint"]);
-        let told = mallory.command("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
-        assert_eq!(answered(&told), (401, "INVALID_SIGNATURE".to_owned()), "{told}");
+        let answer =
+            mallory.command("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
+        assert_eq!(answered(&answer), (401, "INVALID_SIGNATURE".to_owned()), "{answer}");
     }
     let asked_after = mallory.command("requests", json!({}));
     let infos =
-        |asked: &Value| asked.as_array().unwrap().iter().filter(|one| one[1] == "/swarm/info").count();
+        |attempt: &Value| attempt.as_array().unwrap().iter().filter(|one| one[1] == "/swarm/info").count();
     assert_eq!(infos(&asked_before), infos(&asked_after), "somebody called mallory");
     let mut after = alice.json(&["swarm", "members"]);
     after.retain(|member| member["agent_id"] != "carol");
@@ -115,8 +117,8 @@ fn squatted_key_is_restored() {
     let own = mallory.command("me", json!({}));
     mallory.command("pose", json!({ "public_key": key }));
     let named = json!({ "agent_id": "mallory", "endpoint": own["endpoint"], "public_key": key });
-    let told = mallory.command("ask_to_join", json!({ "link": link, "sender": named }));
-    assert_eq!(told["status"], 200, "{told}");
+    let answer = mallory.command("ask_to_join", json!({ "link": link, "sender": named }));
+    assert_eq!(answer["status"], 200, "{answer}");
     assert_eq!(member(&alice, "mallory")["provisional"], true);
     assert!(alice.ok(&["swarm", "members"]).contains("provisional"));
     carol.wait_for_members(&["alice", "carol", "mallory"]);
@@ -133,9 +135,9 @@ fn squatted_key_is_restored() {
     for id in ["mallory", "dora"] {
         mallory.command("pose", json!({ "agent_id": id, "public_key": key }));
         let named = json!({ "agent_id": id, "endpoint": own["endpoint"], "public_key": key });
-        let told = mallory
+        let answer = mallory
             .command("ask_to_join", json!({ "link": alice.ok(&["swarm", "invite"]), "sender": named }));
-        assert_eq!(told["status"], 200, "{told}");
+        assert_eq!(answer["status"], 200, "{answer}");
         if id == "mallory" {
             alice.ok(&["swarm", "kick", "mallory", "--yes"]);
         }
@@ -180,8 +182,9 @@ fn moved_endpoint_is_shown_and_restored() {
     }
     carol.ok(&["send", "bob@research", "at the new place", "--from", "carol"]);
     bob.wait_for_message("bob", "at the new place");
-    let told = |message: &Value| message["content"].as_str().unwrap_or_default().contains("endpoint_changed");
-    pat.wait_for_message("the news", told);
+    let mentions =
+        |message: &Value| message["content"].as_str().unwrap_or_default().contains("endpoint_changed");
+    pat.wait_for_message("the news", mentions);
 
     // The decision of a person: of a member for its own hub, of the master for all.
     let elsewhere = "https://127.0.0.1:9/swarm";
@@ -211,14 +214,14 @@ fn signed_rejoin_moves_endpoint_once() {
     let places = ["https://127.0.0.1:9/a", "https://127.0.0.1:9/b"];
     let mut first = Value::Null;
     for place in places {
-        let told = pat.command(
+        let answer = pat.command(
             "ask_to_join",
             json!({ "link": link, "sender": sender(&own, &json!(place)), "signed": true }),
         );
-        assert_eq!(told["status"], 200, "{told}");
+        assert_eq!(answer["status"], 200, "{answer}");
         assert_eq!(member(&alice, "pat")["endpoint"], place);
         if first.is_null() {
-            first = told["body"].clone();
+            first = answer["body"].clone();
         }
     }
     assert_eq!(member(&alice, "pat")["provisional"], false);
@@ -263,8 +266,9 @@ fn approval_is_announced_to_other_programs() {
     let link = alice.ok(&["swarm", "invite", "closed"]);
     assert_eq!(pat.command("join", json!({ "link": link }))["status"], 202);
     alice.ok(&["swarm", "approve", "pat", "--swarm", "closed", "--yes"]);
-    let told = |message: &Value| message["content"].as_str().unwrap_or_default().contains("join_approved");
-    pat.wait_for_message("the approval", told);
+    let mentions =
+        |message: &Value| message["content"].as_str().unwrap_or_default().contains("join_approved");
+    pat.wait_for_message("the approval", mentions);
     let joined = pat.command("join", json!({ "link": link }));
     assert_eq!((&joined["status"], &joined["answer"]["status"]), (&json!(200), &json!("accepted")));
     let swarm = joined["answer"]["swarm_id"].as_str().unwrap().to_owned();
@@ -319,8 +323,8 @@ fn unsigned_owner_recovers_its_key() {
     let before = alice.json(&["swarm", "members"]);
     assert_eq!(pat.send(&swarm, "broadcast", "hello to all"), json!([200, 200, 200]));
     let moved = json!({ "action": "endpoint_changed", "endpoint": owner["endpoint"] }).to_string();
-    let said = json!({ "swarm_id": swarm, "to": "broadcast", "content": moved, "kind": "system" });
-    assert_eq!(pat.command("send", said)["statuses"], json!([200, 200, 200]));
+    let arguments = json!({ "swarm_id": swarm, "to": "broadcast", "content": moved, "kind": "system" });
+    assert_eq!(pat.command("send", arguments)["statuses"], json!([200, 200, 200]));
     for content in ["hello to all", &moved] {
         let mut body = mallory.wait_for_message("the broadcast", |message| message["content"] == content);
         body["sender"] = json!({ "agent_id": "mallory", "endpoint": own["endpoint"] });
@@ -340,8 +344,8 @@ fn unsigned_owner_recovers_its_key() {
             listed.iter().all(|member| member["agent_id"] != "mallory").then_some(())
         });
     }
-    let told = alice.json(&["inbox", "alice"]);
-    assert!(told.iter().any(|m| m["body"].to_string().contains("'pat' has proved")), "{told:?}");
+    let inbox = alice.json(&["inbox", "alice"]);
+    assert!(inbox.iter().any(|m| m["body"].to_string().contains("'pat' has proved")), "{inbox:?}");
     assert_eq!(squatted(&mut mallory, &link), 403);
     let forged = mallory.forge(&url, json!({ "swarm_id": swarm, "recipient": "alice" }), json!({}));
     assert_eq!(forged, (403, "NOT_AUTHORIZED".to_owned()));

@@ -23,16 +23,16 @@ fn pending_join_is_listed_and_decided() {
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite"]);
     for owner in [&bob, &carol] {
-        let asked = owner.json(&["swarm", "join", &link]).remove(0);
-        assert_eq!(text(&asked, "status"), "pending", "{asked}");
+        let joined = owner.json(&["swarm", "join", &link]).remove(0);
+        assert_eq!(text(&joined, "status"), "pending", "{joined}");
     }
     // The candidate sees that it waits, and the person who decides is notified.
     assert_eq!(text(&bob.json(&["swarm", "list"])[0], "standing"), "pending");
-    let told = poll::until("alice to get a notice", || {
+    let notice = poll::until("alice to get a notice", || {
         let inbox = alice.json(&["inbox", "alice"]);
         inbox.into_iter().find(|message| text(message, "body").contains("swarm approve bob"))
     });
-    assert_eq!(text(&told, "kind"), "system");
+    assert_eq!(text(&notice, "kind"), "system");
     assert_eq!(alice.json(&["swarm", "list"])[0]["pending"], serde_json::json!(["bob", "carol"]));
     alice.ok(&["swarm", "approve", "bob", "--yes"]);
     alice.ok(&["swarm", "deny", "carol", "--yes"]);
@@ -191,14 +191,14 @@ fn unusable_settings_are_named() {
     let (served, examined) = with("allow", serde_json::json!(["10.0.0.0/99"]));
     assert_eq!(served.code, Some(1), "{}", served.stderr);
     assert!(served.stderr.contains("swarm.allow"), "{}", served.stderr);
-    let said = format!("{}{}", examined.stdout, examined.stderr);
-    assert!(said.contains("10.0.0.0/99"), "{said}");
+    let output = format!("{}{}", examined.stdout, examined.stderr);
+    assert!(output.contains("10.0.0.0/99"), "{output}");
     let nowhere = alice.sandbox.path().join("nowhere.pem").display().to_string();
     let (served, examined) = with("ca", nowhere.into());
     assert_eq!(served.code, Some(1), "{}", served.stderr);
     assert!(served.stderr.contains("swarm.ca"), "{}", served.stderr);
-    let said = format!("{}{}", examined.stdout, examined.stderr);
-    assert!(said.contains("nowhere.pem"), "{said}");
+    let output = format!("{}{}", examined.stdout, examined.stderr);
+    assert!(output.contains("nowhere.pem"), "{output}");
 }
 
 /// An agent moves with its swarms; changing another member needs a person's consent.
