@@ -3,6 +3,7 @@ use switchboard_hub::RemoteAgent;
 
 use super::*;
 use crate::channels::Post;
+use crate::intake::scan::BATCH;
 use crate::test_channels::{TestChannels, agent, file, name, post_from_lab, write_carelessly};
 
 #[tokio::test]

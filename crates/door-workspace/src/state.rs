@@ -4,20 +4,25 @@
 //! are retained. A file that is not JSON is moved aside and never overwritten.
 
 mod read_cache;
+mod records;
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use switchboard_core::{AgentRecord, Directory, Name, NameError, OFFLINE, TeamRecord, describe_json_error};
 use switchboard_hub::Hub;
 use switchboard_sys::files::{Dir, FileStat, Moved};
 use switchboard_sys::lock::{DirLock, LockOptions};
-use switchboard_sys::process_identity::ProcessIdentity;
 
 use self::read_cache::ReadCache;
+pub use self::records::{AgentState, record, text};
+use self::records::{agent, fill_in, misshapen, time, write_all};
+pub(crate) use self::records::{
+    find, is_heartbeat_due, objects, remove_record, touch_record, write_agent, write_teams,
+};
 use crate::error::WorkspaceError;
-use crate::translate::{iso, time_of};
+use crate::translate::iso;
 
 const FILE: &str = "state.json";
 
@@ -44,23 +49,6 @@ pub struct StateFile {
 pub(crate) struct Known {
     pub(crate) agents: Vec<AgentState>,
     pub(crate) teams: Vec<TeamRecord>,
-}
-
-/// One agent in the file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentState {
-    /// Its name.
-    pub name: Name,
-    /// Its role.
-    pub role: Option<String>,
-    /// Its team.
-    pub team: Option<Name>,
-    /// The status that it reported.
-    pub status: Option<String>,
-    /// The text that it reported with the status.
-    pub message: Option<String>,
-    /// Its last heartbeat.
-    pub last_seen: Option<Timestamp>,
 }
 
 impl StateFile {
@@ -332,15 +320,6 @@ impl StateFile {
     }
 }
 
-/// True if an agent's record shows no recent heartbeat.
-pub(crate) fn is_heartbeat_due(state: &Map<String, Value>, name: &Name, now: Timestamp) -> bool {
-    let Some(record) = record(state, name) else { return false };
-    let agent = agent(name.clone(), record);
-    // An agent that reported offline and then returned must not count as offline.
-    agent.status.as_deref() == Some(OFFLINE)
-        || agent.last_seen.is_none_or(|at| now.duration_since(at) >= HEARTBEAT_INTERVAL)
-}
-
 /// Result of a rule that was applied under the lock.
 pub(crate) enum Change<T> {
     /// Nothing changed; the file is not written.
@@ -353,167 +332,6 @@ pub(crate) enum Loaded {
     Missing,
     Damaged { problem: String },
     State(Map<String, Value>),
-}
-
-/// Finds a section that we write and that is not an object of records.
-fn misshapen(state: &Map<String, Value>) -> Option<&'static str> {
-    let fits = |section: &&str| matches!(state.get(*section), None | Some(Value::Null | Value::Object(_)));
-    ["session", "terminals", "chatAgents", "teams"].into_iter().find(|section| !fits(section))
-}
-
-/// Fills missing keys with the protocol's initial state.
-fn fill_in(state: &mut Map<String, Value>) {
-    let first = json!({
-        "session": {
-            "id": null, "activeWorkflow": null, "suspendedWorkflows": [], "status": "IDLE", "startTime": null,
-            "activePersona": null, "currentStep": 0, "activeWorkflowPhase": 0, "workflowToolInvocations": [],
-        },
-        "context": {}, "tasks": [], "terminals": {}, "chatAgents": {}, "teams": {},
-    });
-    if let Value::Object(first) = first {
-        for (key, value) in first {
-            let member = state.entry(key).or_insert(Value::Null);
-            if member.is_null() {
-                *member = value;
-            }
-        }
-    }
-}
-
-pub(crate) fn objects<'s>(
-    state: &'s Map<String, Value>,
-    section: &str,
-) -> impl Iterator<Item = (&'s String, &'s Map<String, Value>)> {
-    let records = state.get(section).and_then(Value::as_object);
-    records.into_iter().flatten().filter_map(|(name, record)| Some((name, record.as_object()?)))
-}
-
-fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
-    let own = (text(record, "statusState").or_else(|| text(record, "status")), text(record, "statusMessage"));
-    let (status, message) = match own {
-        // An agent whose process was killed did not report offline.
-        (status, _) if status.as_deref() != Some(OFFLINE) && has_ended_owner(record) => {
-            (Some(OFFLINE.to_owned()), Some("its terminal was killed".to_owned()))
-        }
-        own => own,
-    };
-    AgentState {
-        name,
-        role: text(record, "role").filter(|role| role != "none"),
-        team: text(record, "team").and_then(|team| Name::parse(&team).ok()),
-        status,
-        message,
-        last_seen: time(record, "lastSeen"),
-    }
-}
-
-/// True if the process whose exit ends an agent's terminal has exited.
-fn has_ended_owner(record: &Map<String, Value>) -> bool {
-    let owner = record.get(OWNER).and_then(Value::as_str);
-    owner.and_then(|owner| owner.parse::<ProcessIdentity>().ok()).is_some_and(|owner| owner.has_exited())
-}
-
-/// Records a heartbeat. A heartbeat after the terminal's end shows that the agent runs elsewhere, so the owner is
-/// removed.
-pub(crate) fn touch_record(record: &mut Map<String, Value>, now: &str) {
-    record.insert("lastSeen".into(), now.into());
-    if has_ended_owner(record) {
-        record.remove(OWNER);
-    }
-}
-
-/// Returns a field of a record as text, if it has any.
-pub fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
-    record.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// Parses ISO 8601, or milliseconds since 1970 as JavaScript counts.
-fn time(record: &Map<String, Value>, key: &str) -> Option<Timestamp> {
-    match record.get(key)? {
-        Value::String(text) => time_of(text),
-        Value::Number(millis) => Timestamp::from_millisecond(millis.as_i64()?).ok(),
-        _ => None,
-    }
-}
-
-/// Returns an agent's record.
-pub fn record<'s>(state: &'s Map<String, Value>, name: &Name) -> Option<&'s Map<String, Value>> {
-    ["terminals", "chatAgents"].into_iter().find_map(|section| {
-        let key = spelling(state, section, name)?;
-        state.get(section)?.get(&key)?.as_object()
-    })
-}
-
-/// Returns an agent's record for a change, and its section.
-pub(crate) fn find<'s>(
-    state: &'s mut Map<String, Value>,
-    name: &Name,
-) -> Option<(&'static str, &'s mut Map<String, Value>)> {
-    let section =
-        ["terminals", "chatAgents"].into_iter().find(|section| spelling(state, section, name).is_some())?;
-    let key = spelling(state, section, name)?;
-    state.get_mut(section)?.get_mut(&key)?.as_object_mut().map(|record| (section, record))
-}
-
-pub(crate) fn remove_record(state: &mut Map<String, Value>, section: &str, name: &Name) -> Option<Value> {
-    let key = spelling(state, section, name)?;
-    state.get_mut(section)?.as_object_mut()?.remove(&key)
-}
-
-/// Returns a section's spelling of a name: names that differ only in case are equal.
-fn spelling(state: &Map<String, Value>, section: &str, name: &Name) -> Option<String> {
-    let records = state.get(section)?.as_object()?;
-    records.keys().find(|key| key.eq_ignore_ascii_case(name.as_str())).cloned()
-}
-
-/// Writes all local agents and all teams of the hub.
-fn write_all(state: &mut Map<String, Value>, directory: &Directory) {
-    for agent in directory.agents().filter(|agent| agent.id.realm.is_none()) {
-        write_agent(state, agent);
-    }
-    write_teams(state, directory);
-}
-
-/// Writes an agent's record. Registration is no heartbeat: `lastSeen` stays empty until one arrives.
-pub(crate) fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
-    let name = &agent.id.name;
-    if find(state, name).is_none() {
-        let record = json!({
-            "type": "chat", "interface": "cli", "role": "none", "status": "active", "statusMessage": null,
-            "capabilities": ["chat"], "friendlyName": name.as_str(), "icon": "comment-discussion",
-            "color": "purple", "registeredAt": iso(agent.registered_at), "lastSeen": null,
-            "activeWorkflow": null, "currentStep": 0, "activeWorkflowPhase": 0, "activePersona": null,
-            "workflowToolInvocations": [],
-        });
-        if let Some(agents) = state.get_mut("chatAgents").and_then(Value::as_object_mut) {
-            agents.insert(name.to_string(), record);
-        }
-    }
-    if let Some((_, record)) = find(state, name) {
-        if let Some(role) = &agent.role {
-            record.insert("role".into(), role.as_str().into());
-        }
-        match &agent.team {
-            Some(team) => drop(record.insert("team".into(), team.as_str().into())),
-            None => drop(record.remove("team")),
-        }
-    }
-}
-
-/// Writes every team of the hub with its members. Other keys of a team's record are retained.
-pub(crate) fn write_teams(state: &mut Map<String, Value>, directory: &Directory) {
-    let Some(teams) = state.get_mut("teams").and_then(Value::as_object_mut) else { return };
-    for team in directory.teams() {
-        let members: Vec<&str> = directory.members(&team.id).map(|agent| agent.id.name.as_str()).collect();
-        let record = teams
-            .entry(team.id.to_string())
-            .or_insert_with(|| json!({ "capabilities": [], "createdAt": iso(team.created_at) }));
-        if let Some(record) = record.as_object_mut() {
-            record.insert("name".into(), team.title.as_str().into());
-            record.insert("isComposite".into(), team.composite.into());
-            record.insert("members".into(), members.into());
-        }
-    }
 }
 
 #[cfg(test)]

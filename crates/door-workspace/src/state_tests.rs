@@ -1,6 +1,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use serde_json::json;
 use switchboard_core::{AgentId, PresenceState};
 use switchboard_sys::process::Spawn;
 use test_support::tools;

@@ -1,15 +1,25 @@
 //! Submission: deduplicate, journal, plan and enqueue a message in one transaction.
 
+mod draft;
+mod duplicate;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
-use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Hop, Kind, Message, MessageId,
-    NativeId, Origin, PlanEntry, ResolveError, Route, TripReason, plan,
+    Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Hop, Message, MessageId, PlanEntry,
+    ResolveError, Route, TripReason, plan,
 };
 
+pub(crate) use self::draft::Prepared;
+use self::draft::Submitter;
+pub use self::draft::{Draft, RelayedMessage};
+pub use self::duplicate::is_idempotency_scope;
+pub(crate) use self::duplicate::{bind, bind_native_id};
+use self::duplicate::{
+    duplicate_of, find_by_idempotency_key, find_duplicate, idempotency_key, is_id_conflict, unbind,
+};
 use crate::breakers;
 use crate::claims;
 use crate::delivery::notice::is_notice;
@@ -26,58 +36,6 @@ pub(crate) const READ_BACK: &str = "read back from files";
 /// Note on a delivery whose file the submitter still writes.
 const BEING_WRITTEN: &str = "its file is being written";
 
-/// Message as a door submits it. The hub adds thread, reply chain and journal number.
-#[derive(Debug, Clone)]
-pub struct Draft {
-    /// Its id, from [`crate::Hub::next_id`] or derived from facts that its door knows.
-    pub id: MessageId,
-    /// The sender.
-    pub from: AgentId,
-    /// The recipient.
-    pub to: Address,
-    /// Its kind.
-    pub kind: Kind,
-    /// The body.
-    pub body: String,
-    /// The message that it replies to.
-    pub in_reply_to: Option<MessageId>,
-    /// Time of writing.
-    pub sent_at: Timestamp,
-    /// Time at which it expires.
-    pub expires_at: Option<Timestamp>,
-    /// Further metadata.
-    pub metadata: Map<String, Value>,
-    /// Its id in its protocol. The same native id again is a no-op with the same result.
-    pub native: NativeId,
-    /// Idempotency key of the sender: a retry with the same key is not sent twice.
-    pub key: Option<String>,
-    /// True if the native id is the message id in another spelling. Then the index of ids serves for both.
-    pub native_is_id: bool,
-    /// True if the door has verified that `from` wrote it.
-    pub verified: bool,
-    /// The route that it arrived by.
-    pub route: Option<Route>,
-    /// The exact signed bytes, if the content is signed.
-    pub signed: Option<Vec<u8>>,
-    /// True if an unknown local recipient may be reached through its mailbox.
-    pub allow_unregistered: bool,
-    /// For a message that is restored from mailbox files after the database was lost: its recipients, and the
-    /// state of each delivery. No delivery is planned then.
-    pub restored: Option<Vec<(AgentId, DeliveryState)>>,
-}
-
-/// Message that another hub relayed, with its place in a conversation that began elsewhere.
-#[derive(Debug, Clone)]
-pub struct RelayedMessage {
-    /// The message.
-    pub draft: Draft,
-    /// First message of its conversation. If the message that it replies to is known here, that message's
-    /// thread counts.
-    pub thread: MessageId,
-    /// Hops of the reply chain before it. The same rule applies.
-    pub via: Vec<Hop>,
-}
-
 /// Result of a submission: the message is in the journal, on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
@@ -91,89 +49,6 @@ pub struct Accepted {
     pub duplicate: bool,
     /// Breaker that stopped it.
     pub stopped: Option<TripReason>,
-}
-
-/// Validated draft, ready for the writer: all work that can run before its transaction is done.
-pub(crate) struct Prepared {
-    message: Message,
-    digest: [u8; 32],
-    key: Option<String>,
-    native_is_id: bool,
-    allow_unregistered: bool,
-    restored: Option<Vec<(AgentId, DeliveryState)>>,
-    submitter: Submitter,
-}
-
-/// Submitter of a message.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Submitter {
-    /// A door, on behalf of the sender.
-    Door,
-    /// A door, in the hub's own name.
-    Hub,
-    /// A door that still has to write the file. It is leased the in-place deliveries.
-    FileWriter,
-}
-
-impl Prepared {
-    /// Checks the size limits and computes the digest, on the submitter's thread.
-    pub(crate) fn new(draft: Draft, body_limit: usize, metadata_limit: usize) -> Result<Self, HubError> {
-        if draft.body.len() > body_limit {
-            return Err(HubError::BodyTooLarge { size: draft.body.len(), limit: body_limit });
-        }
-        let size = rows::metadata_text(&draft.metadata).map_or(0, |text| text.len());
-        if size > metadata_limit {
-            return Err(HubError::MetadataTooLarge { size, limit: metadata_limit });
-        }
-        let message = Message {
-            id: draft.id,
-            from: draft.from,
-            to: draft.to,
-            kind: draft.kind,
-            body: draft.body,
-            in_reply_to: draft.in_reply_to,
-            thread: draft.id,
-            sent_at: draft.sent_at,
-            expires_at: draft.expires_at,
-            metadata: draft.metadata,
-            origin: Origin { native: draft.native, verified: draft.verified, route: draft.route },
-            via: Vec::new(),
-            signed: draft.signed,
-        };
-        let digest = rows::digest(&message);
-        let Draft { key, native_is_id, allow_unregistered, restored, .. } = draft;
-        Ok(Self {
-            message,
-            digest,
-            key,
-            native_is_id,
-            allow_unregistered,
-            restored,
-            submitter: Submitter::Door,
-        })
-    }
-
-    /// Marks the message as the hub's own.
-    pub(crate) fn in_hub_name(self) -> Self {
-        Self { submitter: Submitter::Hub, ..self }
-    }
-
-    /// Leases in-place deliveries to the submitter, who still has to write the file.
-    pub(crate) fn leased(self) -> Self {
-        Self { submitter: Submitter::FileWriter, ..self }
-    }
-
-    /// Validates a relayed message of another hub.
-    pub(crate) fn relayed(
-        relayed: RelayedMessage,
-        body_limit: usize,
-        metadata_limit: usize,
-    ) -> Result<Self, HubError> {
-        let mut prepared = Self::new(relayed.draft, body_limit, metadata_limit)?;
-        prepared.message.thread = relayed.thread;
-        prepared.message.via = relayed.via;
-        Ok(prepared)
-    }
 }
 
 /// Journals a message and queues its deliveries.
@@ -318,47 +193,6 @@ fn restored_delivery((agent, state): (AgentId, DeliveryState)) -> PlannedDeliver
     (PlanEntry { agent, route, in_place: true }, Some((state, READ_BACK.to_owned())))
 }
 
-/// Returns the earlier result for a message whose native id, or whose id, was accepted before.
-fn find_duplicate(
-    tx: &Transaction<'_>,
-    message: &Message,
-    digest: &[u8; 32],
-) -> Result<Option<Accepted>, HubError> {
-    let native = &message.origin.native;
-    let found = tx
-        .db
-        .prepare_cached(
-            "SELECT seq, id, digest FROM messages WHERE id = ?4 OR seq = \
-             (SELECT seq FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3) ORDER BY id = ?4 LIMIT 1",
-        )?
-        .query_row(
-            params![native.door.as_str(), native.id, native.scope, message.id.as_bytes()],
-            |row| Ok((row.get(0)?, MessageId::from_bytes(row.get(1)?), row.get::<_, [u8; 32]>(2)?)),
-        )
-        .optional()?;
-    let Some((seq, id, first)) = found else { return Ok(None) };
-    if &first != digest && !is_same_shared_post(tx, id, message)? {
-        return Err(HubError::Conflict { native_id: native.id.clone(), first: id });
-    }
-    let deliveries = crate::journal::reads::deliveries(tx.db, seq, id)?;
-    Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))
-}
-
-/// True if this message was already ingested from a shared folder and the link now delivers the complete
-/// version: a file contains less of a message than the hub that wrote it knows.
-fn is_same_shared_post(tx: &Transaction<'_>, id: MessageId, message: &Message) -> Result<bool, HubError> {
-    if id != message.id || !matches!(message.origin.route, Some(Route::Hub { .. })) {
-        return Ok(false);
-    }
-    let Some(Stored { message: first, .. }) = crate::journal::reads::message(tx.db, id)? else {
-        return Ok(false);
-    };
-    Ok(matches!(first.origin.route, Some(Route::Channel { .. }))
-        && first.from.name == message.from.name
-        && first.kind == message.kind
-        && first.body == message.body)
-}
-
 /// Adds the deliveries that only the relaying hub knows to a message that was already ingested from a shared
 /// folder: the file of a message to all, which lies in one channel, does not name them.
 fn add_relayed_deliveries(
@@ -388,59 +222,6 @@ fn add_relayed_deliveries(
     breakers::record_spending(tx, &found, &deliveries[made..])?;
     let stopped = breakers::record(tx, seq, &found, tripped)?;
     Ok(Accepted { id, seq, deliveries, duplicate: true, stopped })
-}
-
-/// Prefix of the scope of idempotency keys.
-const KEY_SCOPE: &str = "key of ";
-
-/// True if a scope holds idempotency keys, which are not ids that other agents may know a message by.
-pub fn is_idempotency_scope(scope: &str) -> bool {
-    scope.starts_with(KEY_SCOPE)
-}
-
-/// Builds the native id that stores an idempotency key; no protocol and no other sender uses its scope.
-fn idempotency_key(message: &Message, key: String) -> NativeId {
-    NativeId { door: message.origin.native.door, scope: format!("{KEY_SCOPE}{}", message.from), id: key }
-}
-
-/// Returns the result of the message that the sender sent under the same idempotency key, if it is the same
-/// message: same content and recipient. Times that each attempt adds may differ.
-fn find_by_idempotency_key(
-    tx: &Transaction<'_>,
-    message: &Message,
-    key: &NativeId,
-) -> Result<Option<Accepted>, HubError> {
-    let found: Option<[u8; 16]> = tx
-        .db
-        .prepare_cached(
-            "SELECT id FROM messages WHERE seq = (SELECT seq FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3)",
-        )?
-        .query_row(params![key.door.as_str(), key.id, key.scope], |row| row.get(0))
-        .optional()?;
-    let Some(id) = found.map(MessageId::from_bytes) else { return Ok(None) };
-    let Some(Stored { seq, message: first, .. }) = crate::journal::reads::message(tx.db, id)? else {
-        return Ok(None);
-    };
-    let same = first.to == message.to
-        && first.kind == message.kind
-        && first.body == message.body
-        && first.in_reply_to == message.in_reply_to;
-    if !same {
-        return Err(HubError::Conflict { native_id: key.id.clone(), first: id });
-    }
-    let deliveries = crate::journal::reads::deliveries(tx.db, seq, id)?;
-    Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))
-}
-
-/// Returns the earlier result for a message that is known to be a duplicate.
-fn duplicate_of(tx: &Transaction<'_>, message: &Message, digest: &[u8; 32]) -> Result<Accepted, HubError> {
-    let id = || message.origin.native.id.clone();
-    find_duplicate(tx, message, digest)?.ok_or_else(|| HubError::DamagedMessage { id: id() })
-}
-
-/// True if an insert failed because its id is in use.
-fn is_id_conflict(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
 /// Sets the thread of a reply and the chain of agents that led to it.
@@ -486,34 +267,6 @@ fn thread_of(tx: &Transaction<'_>, id: MessageId) -> Result<Option<MessageId>, H
         .query_row([id.as_bytes()], |row| Ok(row.get(0).ok().map(MessageId::from_bytes)))
         .optional()?;
     Ok(thread.flatten())
-}
-
-/// Binds a native id to a message; false if the id is in use.
-pub(crate) fn bind(tx: &Transaction<'_>, native: &NativeId, seq: i64) -> Result<bool, HubError> {
-    let bound = tx
-        .db
-        .prepare_cached("INSERT OR IGNORE INTO native_ids (door, id, scope, seq) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![native.door.as_str(), native.id, native.scope, seq])?;
-    Ok(bound > 0)
-}
-
-/// Binds a further native id to a journaled message.
-pub(crate) fn bind_native_id(
-    tx: &mut Transaction<'_>,
-    id: MessageId,
-    native: &NativeId,
-) -> Result<bool, HubError> {
-    match crate::journal::reads::message(tx.db, id)? {
-        Some(Stored { seq, .. }) => bind(tx, native, seq),
-        None => Err(HubError::UnknownMessage { id: id.to_string() }),
-    }
-}
-
-fn unbind(tx: &Transaction<'_>, native: &NativeId, seq: i64) -> Result<(), HubError> {
-    tx.db
-        .prepare_cached("DELETE FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3 AND seq = ?4")?
-        .execute(params![native.door.as_str(), native.id, native.scope, seq])?;
-    Ok(())
 }
 
 /// Rewrites a damaged row from content that matches its digest. Its place in the conversation stays as it is if

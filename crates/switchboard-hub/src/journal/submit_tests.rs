@@ -1,7 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "the tests copy files as a backup or a power failure would")]
 
-use serde_json::json;
-use switchboard_core::{DeliveryState, Door, Name, OverallState, ResolveError};
+use serde_json::{Value, json};
+use switchboard_core::{DeliveryState, Door, Kind, Name, NativeId, Origin, OverallState, ResolveError};
 
 use super::*;
 use crate::HUB_NAME;

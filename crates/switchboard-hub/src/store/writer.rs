@@ -2,6 +2,9 @@
 //!
 //! It runs on a thread of its own, or on the event loop of a short command.
 
+mod job;
+mod transaction;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -9,19 +12,18 @@ use std::thread;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use switchboard_core::{Directory, Door, Message, RoutingRules};
 use switchboard_sys::blocking;
-use switchboard_sys::clock::timestamp_from_micros;
 use switchboard_sys::files::Dir;
 use tokio::sync::{mpsc, oneshot};
 
+pub(crate) use self::job::{Command, Job, OnFailure, Pending};
+use self::job::{JobOptions, QueuedJob, Work};
+pub(crate) use self::transaction::{CachedDirectory, JournalTail, PostCommit, Transaction};
 use crate::change_signal::ChangeSignal;
 use crate::config::HubConfig;
-use crate::delivery::outbox::{self, Doors, PendingHandoff};
-use crate::directory;
+use crate::delivery::outbox::{self, Doors};
 use crate::error::{HubError, is_damage, is_suspicious};
-use crate::events::{Events, HubEvent};
-use crate::journal::chain::{self, RowHash};
+use crate::events::Events;
 use crate::store::batch::BatchQueue;
 use crate::store::binding;
 use crate::store::cache::{CacheVersion, WriterCache};
@@ -30,7 +32,6 @@ use crate::store::commit::{Batch, Committer};
 use crate::store::degraded;
 use crate::store::open_store::OpenStore;
 use crate::store::recover;
-use crate::store::rollback::AppendedEntry;
 use crate::store::rows::Inserts;
 use crate::store::side_files::{self, WalWatch};
 use crate::store::wal_monitor::{WalMonitor, is_short_read};
@@ -62,223 +63,6 @@ impl RunningWriter {
             Self::Thread(thread) => drop(tokio::task::spawn_blocking(move || thread.join()).await),
             Self::Task(task) => drop(task.await),
         }
-    }
-}
-
-/// Command to the writer.
-pub(crate) enum Command {
-    Run(Box<dyn Job>),
-    Stop,
-}
-
-/// Job of the writer: runs inside the transaction, and is completed with its outcome.
-pub(crate) trait Job: Send {
-    /// True if the submitter is told "on disk" and must be able to rely on it.
-    fn needs_sync(&self) -> bool;
-    /// True if it submits a message, which is rolled back if the submitter is told that it was not accepted.
-    /// Any other job can be repeated without harm.
-    fn is_submission(&self) -> bool;
-    fn run(&mut self, tx: &mut Transaction<'_>);
-    fn finish(self: Box<Self>, failure: Option<HubError>);
-}
-
-/// Handling of a job that fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnFailure {
-    /// Rolls back its writes. Every page that it touches is copied first.
-    RollBack,
-    /// Nothing to roll back: it fails before it writes, or because the database itself does.
-    LeaveAsIs,
-}
-
-/// Options of a job.
-#[derive(Debug, Clone, Copy)]
-struct JobOptions {
-    needs_sync: bool,
-    on_failure: OnFailure,
-}
-
-/// Work of a job. Boxed, so that the code around it exists once for each result and not for each closure.
-type Work<T> = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<T, HubError> + Send>;
-
-/// Job whose submitter waits for its result.
-struct QueuedJob<T> {
-    options: JobOptions,
-    work: Option<Work<T>>,
-    result: Option<Result<T, HubError>>,
-    reply: oneshot::Sender<Result<T, HubError>>,
-}
-
-impl<T: Send> Job for QueuedJob<T> {
-    fn needs_sync(&self) -> bool {
-        self.options.needs_sync
-    }
-
-    fn is_submission(&self) -> bool {
-        self.options.needs_sync && self.options.on_failure == OnFailure::LeaveAsIs
-    }
-
-    fn run(&mut self, tx: &mut Transaction<'_>) {
-        let on_failure = self.options.on_failure;
-        tx.is_plain &= on_failure == OnFailure::LeaveAsIs;
-        let result = self.work.take().map(|work| {
-            let savepoint = Savepoint::begin(tx, on_failure)?;
-            let result = work(tx);
-            match savepoint.end(tx, result.as_ref().err()) {
-                Ok(()) => result,
-                Err(failure) => Err(failure),
-            }
-        });
-        self.result = result.map(|result| match result {
-            Err(HubError::Unresolved(_)) if tx.is_rebuilding => Err(HubError::Rebuilding),
-            result => result,
-        });
-    }
-
-    fn finish(self: Box<Self>, failure: Option<HubError>) {
-        let Self { result, reply, .. } = *self;
-        let answer = failure.map_or_else(|| result.unwrap_or(Err(HubError::Closed)), Err);
-        // The submitter may have gone away; the work is done all the same.
-        let _ = reply.send(answer);
-    }
-}
-
-/// Queued job whose result is pending.
-pub(crate) struct Pending<T> {
-    answer: oneshot::Receiver<Result<T, HubError>>,
-}
-
-impl<T> Pending<T> {
-    /// Waits for the result, which is on disk then.
-    pub(crate) async fn result(self) -> Result<T, HubError> {
-        self.answer.await.map_err(|_| HubError::Closed)?
-    }
-}
-
-/// Open transaction as a job sees it, with the effects that follow its commit.
-pub(crate) struct Transaction<'t> {
-    pub(crate) db: &'t Connection,
-    pub(crate) inserts: Inserts<'t>,
-    pub(crate) config: &'t HubConfig,
-    pub(crate) directory: &'t mut CachedDirectory,
-    pub(crate) doors: &'t Doors,
-    pub(crate) now: Timestamp,
-    /// Doors with older waiting deliveries: new ones must not overtake them.
-    pub(crate) waiting: Vec<Door>,
-    /// Earliest due time of a delivery at the doors that are open here.
-    pub(crate) next_due: Timestamp,
-    /// True if only jobs ran that report their own effects, as messages and outcomes of deliveries do. Any
-    /// other job may have changed whatever the writer caches, and made anything due.
-    is_plain: bool,
-    /// Tail of the journal, once it was read.
-    tail: Option<JournalTail>,
-    /// Index of the running job in its batch.
-    job: usize,
-    /// True while agents may be missing after a recovery.
-    is_rebuilding: bool,
-    pub(crate) post_commit: PostCommit,
-    /// Error for which SQLite rolled the whole transaction back.
-    failure: Option<Arc<rusqlite::Error>>,
-}
-
-impl Transaction<'_> {
-    /// Returns the next sequence number; none is assigned twice.
-    pub(crate) fn next_seq(&mut self) -> rusqlite::Result<i64> {
-        let end = self.tail()?;
-        let seq = end.next;
-        self.tail = Some(JournalTail { next: seq + 1, ..end });
-        Ok(seq)
-    }
-
-    /// Schedules a delivery, in whole microseconds as the journal stores times.
-    pub(crate) fn due_at(&mut self, time: Timestamp) {
-        self.next_due = self.next_due.min(timestamp_from_micros(time.as_microsecond()));
-    }
-
-    /// Appends a message to the journal.
-    pub(crate) fn append(&mut self, seq: i64, message: &Message, digest: &[u8; 32]) -> rusqlite::Result<()> {
-        let end = self.tail()?;
-        let chain = self.inserts.message(seq, message, self.now, digest, &end.chain)?;
-        self.tail = Some(JournalTail { last: seq, chain, ..end });
-        self.post_commit.appended.push(AppendedEntry { job: self.job, seq, id: message.id });
-        Ok(())
-    }
-
-    /// Returns the number of the last message of the journal; 0 if it is empty.
-    pub(crate) fn last_seq(&mut self) -> rusqlite::Result<i64> {
-        Ok(self.tail()?.last)
-    }
-
-    /// Reads the tail of the journal. `floor` is the highest number that a recovery could not copy.
-    fn tail(&mut self) -> rusqlite::Result<JournalTail> {
-        if let Some(end) = self.tail {
-            return Ok(end);
-        }
-        let end = self
-            .db
-            .prepare_cached(
-                "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'floor'), 0), \
-                 (SELECT max(seq) FROM messages), (SELECT chain FROM messages ORDER BY seq DESC LIMIT 1)",
-            )?
-            .query_row([], |row| {
-                let (floor, last): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
-                let last = last.unwrap_or(0);
-                // An unreadable hash is damage of one row, which the audit reports.
-                let chain = row.get(2).unwrap_or(chain::GENESIS);
-                Ok(JournalTail { next: last.max(floor) + 1, last, chain })
-            })?;
-        self.tail = Some(end);
-        Ok(end)
-    }
-}
-
-/// Tail of the journal.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct JournalTail {
-    /// Number of the next message.
-    next: i64,
-    /// Number and hash of the last one.
-    last: i64,
-    chain: RowHash,
-}
-
-/// Effects that follow once the transaction is on disk.
-#[derive(Default)]
-pub(crate) struct PostCommit {
-    pub(crate) events: Vec<HubEvent>,
-    pub(crate) handoffs: Vec<PendingHandoff>,
-    /// Entries that were appended to the journal.
-    pub(crate) appended: Vec<AppendedEntry>,
-    /// True if anything was written at all.
-    pub(crate) changed: bool,
-}
-
-/// Cached directory of one version; another process may have written a later one.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct CachedDirectory {
-    version: Option<i64>,
-    pub(crate) value: Arc<Directory>,
-    /// Aliases and forwards from the settings. They are not stored, so they apply to every version.
-    links: Arc<RoutingRules>,
-}
-
-impl CachedDirectory {
-    /// Creates an empty cache.
-    pub(crate) fn with(links: Arc<RoutingRules>) -> Self {
-        Self { links, ..Self::default() }
-    }
-
-    /// Reloads the directory if any process has changed it. Returns true if it has changed.
-    pub(crate) fn refresh(&mut self, db: &Connection) -> rusqlite::Result<bool> {
-        let version = directory::version(db)?;
-        if self.version == Some(version) {
-            return Ok(false);
-        }
-        let mut value = directory::load(db)?;
-        value.set_routing_rules(self.links.clone());
-        self.value = Arc::new(value);
-        self.version = Some(version);
-        Ok(true)
     }
 }
 
@@ -388,65 +172,6 @@ impl Writer {
     /// Stops the writer once it has completed the jobs queued before.
     pub(crate) async fn stop(&self) {
         let _ = self.jobs.send(Command::Stop).await;
-    }
-}
-
-/// Start of one job, to which a failure rolls back; its database failure loses the whole transaction.
-struct Savepoint {
-    on_failure: OnFailure,
-    events: usize,
-    handoffs: usize,
-    appended: usize,
-    tail: Option<JournalTail>,
-}
-
-impl Savepoint {
-    /// Starts a job, unless the transaction is already lost.
-    fn begin(tx: &Transaction<'_>, on_failure: OnFailure) -> Result<Self, HubError> {
-        if let Some(failure) = &tx.failure {
-            return Err(failure.clone().into());
-        }
-        if on_failure == OnFailure::RollBack {
-            tx.db.prepare_cached("SAVEPOINT job")?.execute([])?;
-        }
-        Ok(Self {
-            on_failure,
-            events: tx.post_commit.events.len(),
-            handoffs: tx.post_commit.handoffs.len(),
-            appended: tx.post_commit.appended.len(),
-            tail: tx.tail,
-        })
-    }
-
-    /// Ends the job with its error, if any. Fails if the transaction is lost.
-    fn end(self, tx: &mut Transaction<'_>, error: Option<&HubError>) -> Result<(), HubError> {
-        if self.on_failure == OnFailure::LeaveAsIs {
-            // It fails before it writes, or because the database does.
-            if let Some(failure) = error.and_then(HubError::of_database) {
-                tx.failure = Some(failure.clone());
-            }
-            return Ok(());
-        }
-        if tx.db.is_autocommit() {
-            // On a full or failing disk, SQLite rolls back the whole transaction, not just this job.
-            let failure = match error {
-                Some(
-                    HubError::Store { source } | HubError::NoSpace { source } | HubError::ReadOnly { source },
-                ) => source.clone(),
-                _ => Arc::new(rusqlite::Error::InvalidQuery),
-            };
-            tx.failure = Some(failure.clone());
-            return Err(failure.into());
-        }
-        if error.is_some() {
-            tx.post_commit.events.truncate(self.events);
-            tx.post_commit.handoffs.truncate(self.handoffs);
-            tx.post_commit.appended.truncate(self.appended);
-            tx.tail = self.tail;
-            tx.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
-        }
-        tx.db.prepare_cached("RELEASE job")?.execute([])?;
-        Ok(())
     }
 }
 
@@ -660,16 +385,4 @@ fn run_transaction(
     *cache = next_cache;
     after.changed = connection.total_changes() != changes;
     Ok(after)
-}
-
-impl PostCommit {
-    /// Publishes events and handoffs within this process.
-    pub(crate) fn publish(self, setup: &Setup) {
-        for event in self.events {
-            setup.events.send(event);
-        }
-        for ready in self.handoffs {
-            ready.send();
-        }
-    }
 }
