@@ -15,9 +15,6 @@ use crate::tree::{Section, Tree};
 use crate::wire::{MessageFile, ReceiptFile};
 use crate::workspace::{Workspace, blocking};
 
-/// Largest receipt that is read: a group's receipt lists the error of each member.
-const RECEIPT_LIMIT: u64 = 16 << 20;
-
 /// A message file found on disk.
 struct RecoveredFile {
     file: MessageFile,
@@ -187,7 +184,7 @@ fn read_reported(tree: &Tree, sender: &str, id: &str) -> ReportedState {
     let Ok(Some(outbox)) = tree.folder(Section::Outbox, sender.name.as_str()) else {
         return ReportedState::default();
     };
-    let receipt = outbox.read(&receipts::file_name(id), RECEIPT_LIMIT).ok().flatten();
+    let receipt = outbox.read(&receipts::file_name(id), receipts::MAX_RECEIPT).ok().flatten();
     let receipt = receipt.and_then(|found| serde_json::from_slice::<ReceiptFile>(&found.bytes).ok());
     let has_status = |status: &str| receipt.as_ref().is_some_and(|receipt| receipt.status == status);
     // Acknowledged but not archived yet: it was at least seen.

@@ -56,7 +56,13 @@ pub(crate) enum WriteResult {
 
 /// True if our receipt on disk has an older state than this one. Files of other programs stay.
 fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, FileError> {
-    let Some(found) = folder.read(name, MAX_RECEIPT)? else { return Ok(true) };
+    let found = match folder.read(name, MAX_RECEIPT) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(true),
+        // Ours are smaller.
+        Err(FileError::TooLarge { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
     // A power failure leaves an empty file or zeros.
     if found.bytes.iter().all(|byte| *byte == 0) {
         return Ok(true);
@@ -66,8 +72,8 @@ fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, Fi
         .is_some_and(|existing| existing.id == newer.id && rank(&existing.status) < rank(&newer.status)))
 }
 
-/// Largest receipt that is compared; a longer file is not ours.
-const MAX_RECEIPT: u64 = 1 << 20;
+/// Maximum size of a receipt file that is read: a group's receipt lists the error of each member.
+pub(crate) const MAX_RECEIPT: u64 = 16 << 20;
 
 /// Orders statuses by progress. `failed` is first because a person may release a stopped message later.
 fn rank(status: &str) -> u8 {

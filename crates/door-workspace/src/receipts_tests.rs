@@ -93,6 +93,17 @@ async fn foreign_file_at_receipt_path_stays() {
 }
 
 #[tokio::test]
+async fn oversized_foreign_file_at_receipt_path_stays() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let id = t.send(outgoing("claude", "codex", "hello")).await;
+    let path = receipt_file("claude", id);
+    let large = vec![b'x'; usize::try_from(MAX_RECEIPT).unwrap() + 1];
+    t.write(&path, &large);
+    t.workspace.mark_seen(&agent("codex"), vec![id]).await.unwrap();
+    assert_eq!(t.bytes(&path).len(), large.len());
+}
+
+#[tokio::test]
 async fn group_receipt_reports_the_least_state() {
     let t = team(&["one", "two"]).await;
     let id = t.send(outgoing("lead", "team:crew", "hello")).await;
